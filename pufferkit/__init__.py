@@ -1,0 +1,70 @@
+"""Pufferfish privacy for correlated data.
+
+>>> import pufferkit as pk
+>>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "active"])
+>>> noise = pk.markov_quilt(week, pk.count("active", lengths=1000), epsilon=1)
+>>> round(noise.scale, 2)
+12.84
+
+Names are loaded when first used, so that importing the package is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pufferkit.beliefs.chain_class import ChainClass as ChainClass
+    from pufferkit.beliefs.markov_chain import MarkovChain as MarkovChain
+    from pufferkit.errors import NotApplicable as NotApplicable
+    from pufferkit.errors import NoTheorem as NoTheorem
+    from pufferkit.influence.chain import max_influence as max_influence
+    from pufferkit.mechanisms.baselines import entry_dp as entry_dp
+    from pufferkit.mechanisms.baselines import gk16 as gk16
+    from pufferkit.mechanisms.baselines import group_dp as group_dp
+    from pufferkit.mechanisms.calibration import Calibration as Calibration
+    from pufferkit.mechanisms.markov_quilt import markov_quilt as markov_quilt
+    from pufferkit.mechanisms.markov_quilt import markov_quilt_approx as markov_quilt_approx
+    from pufferkit.mechanisms.plan import Plan as Plan
+    from pufferkit.mechanisms.plan import plan as plan
+    from pufferkit.mechanisms.release import Evidence as Evidence
+    from pufferkit.mechanisms.release import Release as Release
+    from pufferkit.queries import Query as Query
+    from pufferkit.queries import count as count
+    from pufferkit.queries import histogram as histogram
+    from pufferkit.queries import mean as mean
+    from pufferkit.queries import relative_frequencies as relative_frequencies
+    from pufferkit.queries import total as total
+    from pufferkit.series import Series as Series
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "beliefs.chain_class": ["ChainClass"],
+    "beliefs.markov_chain": ["MarkovChain"],
+    "errors": ["NoTheorem", "NotApplicable"],
+    "influence.chain": ["max_influence"],
+    "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
+    "mechanisms.calibration": ["Calibration"],
+    "mechanisms.markov_quilt": ["markov_quilt", "markov_quilt_approx"],
+    "mechanisms.plan": ["Plan", "plan"],
+    "mechanisms.release": ["Evidence", "Release"],
+    "queries": ["Query", "count", "histogram", "mean", "relative_frequencies", "total"],
+    "series": ["Series"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'pufferkit' has no attribute {name!r}")
+    value = getattr(import_module(f"pufferkit.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

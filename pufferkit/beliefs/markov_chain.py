@@ -1,0 +1,306 @@
+"""A Markov chain X_1 -> X_2 -> ... on finitely many states: one belief about a series.
+
+The chain starts from ``initial`` and moves by ``transition``; row x of the matrix is the law of the
+next state after x. Facts that follow from these two are properties, worked out once.
+
+Accuracy. The stationary law comes from the elimination of Grassmann, Taksar and Heyman, which only
+adds, multiplies and divides positive numbers. Its entries keep full relative accuracy even when the
+chain is nearly decomposable, where a linear solve or a high power of the matrix loses all digits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pufferkit import checks
+from pufferkit.beliefs.structure import ClosedClass, closed_classes, common_period
+from pufferkit.checks import Floats
+
+STATIONARY_TOLERANCE = 1e-12
+"""A start whose log-ratio to the stationary law varies by at most this counts as stationary."""
+
+
+@dataclass(frozen=True, eq=False)
+class MarkovChain:
+    """A chain over ``states``, started from ``initial``.
+
+    Parameters
+    ----------
+    initial
+        Law of X_1: one probability for each state.
+    transition
+        Square matrix; row x is the law of the next state after x.
+    states
+        Labels of the states in the order of the rows; 0, 1, ... if left out.
+
+    Examples
+    --------
+    >>> chain = MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
+    >>> chain.stationary.round(3).tolist()
+    [0.8, 0.2]
+    """
+
+    initial: Floats
+    transition: Floats
+    states: tuple[Hashable, ...]
+
+    def __init__(
+        self,
+        initial: ArrayLike,
+        transition: ArrayLike,
+        states: Iterable[Hashable] | None = None,
+    ) -> None:
+        matrix = checks.stochastic_matrix("transition", transition)
+        law = checks.probability_vector("initial", initial)
+        if len(law) != len(matrix):
+            raise ValueError(
+                f"initial: has {len(law)} entries but transition has {len(matrix)} rows; "
+                "both must follow the same states"
+            )
+        object.__setattr__(self, "initial", law)
+        object.__setattr__(self, "transition", matrix)
+        object.__setattr__(self, "states", state_labels(states, len(matrix)))
+
+    @classmethod
+    def steady(cls, transition: ArrayLike, states: Iterable[Hashable] | None = None) -> MarkovChain:
+        """The chain that starts in its stationary law.
+
+        Raises
+        ------
+        ValueError
+            If the matrix has several stationary laws; give ``initial`` yourself then.
+        """
+        matrix = checks.stochastic_matrix("transition", transition)
+        classes = closed_classes(matrix)
+        chain = cls(_only_stationary_law(matrix, classes), matrix, states)
+        # Known here, so not worked out again.
+        chain.__dict__.update(closed_classes=classes, stationary=chain.initial, is_stationary=True)
+        return chain
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def __repr__(self) -> str:
+        start = "stationary start" if self.is_stationary else "own start"
+        return f"MarkovChain({len(self)} states, {start})"
+
+    @cached_property
+    def closed_classes(self) -> tuple[ClosedClass, ...]:
+        """The classes of states the chain cannot leave."""
+        return closed_classes(self.transition)
+
+    @cached_property
+    def stationary(self) -> Floats:
+        """The law pi with pi P = pi; an error if there are several."""
+        return _only_stationary_law(self.transition, self.closed_classes)
+
+    @cached_property
+    def is_irreducible(self) -> bool:
+        """Whether every state can be reached from every other."""
+        return len(self.closed_classes[0].members) == len(self)
+
+    @cached_property
+    def period(self) -> int:
+        """Largest common divisor of the return times; over several closed classes, their lcm."""
+        return common_period(self.closed_classes)
+
+    @cached_property
+    def is_reversible(self) -> bool:
+        """Whether pi(x) P(x, y) = pi(y) P(y, x), to rounding."""
+        if not self.is_irreducible:
+            return False
+        flow = self.stationary[:, None] * self.transition
+        return bool(np.allclose(flow, flow.T, rtol=1e-9, atol=1e-300))
+
+    @cached_property
+    def is_stationary(self) -> bool:
+        """Whether ``initial`` is a stationary law of ``transition``, to rounding."""
+        return self.limit_distance(self.initial, 1) <= STATIONARY_TOLERANCE and (
+            self.limit_distance(self.initial, 2) <= STATIONARY_TOLERANCE
+        )
+
+    def limit_law(self, node: int) -> Floats:
+        """What the law of X_node tends to as time goes on, along the times of the same remainder.
+
+        Mass that starts in a cyclic part of a closed class stays in step with it. Mass that starts
+        in transient states is left out, so the law then sums to less than one.
+        """
+        law = np.zeros(len(self))
+        for closed, pi in zip(self.closed_classes, self._class_laws, strict=True):
+            mass = np.bincount(
+                closed.part, weights=self.initial[closed.members], minlength=closed.period
+            )
+            origin = (closed.part - (node - 1)) % closed.period
+            law[closed.members] = mass[origin] * closed.period * pi
+        return law
+
+    def limit_distance(self, law: Floats, node: int) -> float:
+        """How far ``law`` is from ``limit_law(node)``: spread of the log-ratio; infinite if the
+        supports differ.
+
+        Both laws move by the same matrix, so this never grows with time (data processing).
+        """
+        limit = self.limit_law(node)
+        support = law > 0
+        if (support != (limit > 0)).any():
+            return float("inf")
+        ratio = np.log(law[support] / limit[support])
+        return float(ratio.max() - ratio.min())
+
+    @cached_property
+    def _class_laws(self) -> tuple[Floats, ...]:
+        return tuple(
+            gth(self.transition[np.ix_(c.members, c.members)]) for c in self.closed_classes
+        )
+
+    def marginal(self, node: int) -> Floats:
+        """Law of X_node; nodes count from 1."""
+        steps = checks.whole("node", node, 1) - 1
+        if self.is_stationary:
+            return self.initial
+        return self.initial @ np.linalg.matrix_power(self.transition, steps)
+
+    def power(self, steps: int) -> Floats:
+        """The matrix of ``steps`` moves: entry (x, y) is P(X_{i+steps} = y | X_i = x)."""
+        return np.linalg.matrix_power(self.transition, checks.whole("steps", steps, 0))
+
+    @cached_property
+    def reversal(self) -> MarkovChain:
+        """The stationary chain run backwards, [Q] Definition 4.7."""
+        pi = self.stationary
+        if (pi == 0).any():
+            missing = [self.states[x] for x in np.flatnonzero(pi == 0)]
+            raise ValueError(
+                f"transition: states {missing} have stationary probability 0, so the time "
+                "reversal is not defined; drop those states"
+            )
+        return MarkovChain(pi, (self.transition.T * pi) / pi[:, None], self.states)
+
+    @cached_property
+    def contraction(self) -> float:
+        """Norm of P on functions of stationary mean 0: second singular value of D^½ P D^-½.
+
+        Its square is the second eigenvalue of P P*, counted with multiplicity; for reversible
+        chains it is the second largest |eigenvalue| of P. Rounded up.
+        """
+        if not self.is_irreducible:
+            raise ValueError(
+                "transition: the chain is reducible, so it has no eigengap; "
+                "some states are never reached from others"
+            )
+        if len(self) == 1:
+            return 0.0
+        root = np.sqrt(self.stationary)
+        values = np.linalg.svd(self.transition * root[:, None] / root, compute_uv=False)
+        return float(min(1.0, values[1] + 4 * len(self) * np.finfo(float).eps))
+
+    @property
+    def eigengap(self) -> float:
+        """1 - lambda_2(P P*), [Q] (7). Eigenvalues count with multiplicity, so 0 means no mixing.
+
+        As printed, (7) skips every eigenvalue of modulus 1. If P P* has several, the printed gap is
+        positive though Lemma 4.8 is false; this one is 0.
+        """
+        return 1 - self.contraction**2
+
+    @property
+    def reversible_eigengap(self) -> float:
+        """2 (1 - |lambda_2(P)|) for reversible chains, [Q] (14)."""
+        if not self.is_reversible:
+            raise ValueError(
+                "transition: the chain is not reversible; use eigengap, [Q] (7), instead"
+            )
+        return 2 * (1 - self.contraction)
+
+    @property
+    def pi_min(self) -> float:
+        """Smallest stationary probability, [Q] (6)."""
+        return float(self.stationary.min())
+
+    def sample(
+        self, length: int, seed: int | np.random.Generator | None = None
+    ) -> NDArray[np.intp]:
+        """One path of the chain, as indices into ``states``. For simulation, never for noise."""
+        length = checks.whole("length", length, 1)
+        draws = np.random.default_rng(seed).random(length)
+        tables = np.cumsum(np.vstack([self.initial, self.transition]), axis=1)
+        last = np.array([np.flatnonzero(row)[-1] for row in [self.initial, *self.transition]])
+        path = np.empty(length, dtype=np.intp)
+        row = 0
+        for t, u in enumerate(draws):
+            x = min(int(tables[row].searchsorted(u, side="right")), last[row])
+            path[t] = x
+            row = x + 1
+        return path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {
+            "kind": "markov_chain",
+            "states": list(self.states),
+            "initial": self.initial.tolist(),
+            "transition": self.transition.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> MarkovChain:
+        """The chain that ``to_dict`` described. Without ``initial`` it starts stationary."""
+        if "transition" not in data:
+            raise ValueError("model: has no 'transition'; a chain needs its transition matrix")
+        if data.get("initial") is None:
+            return cls.steady(data["transition"], data.get("states"))
+        return cls(data["initial"], data["transition"], data.get("states"))
+
+    def to_json(self) -> str:
+        """One JSON object; floats keep every digit."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> MarkovChain:
+        """The chain that ``to_json`` wrote."""
+        return cls.from_dict(json.loads(text))
+
+
+def state_labels(states: Iterable[Hashable] | None, count: int) -> tuple[Hashable, ...]:
+    """Checked labels for ``count`` states; 0, 1, ... if none are given."""
+    if states is None:
+        return tuple(range(count))
+    labels = checks.distinct_states(states)
+    if len(labels) != count:
+        raise ValueError(
+            f"states: {len(labels)} labels for {count} states; give one label for each row"
+        )
+    return labels
+
+
+def gth(transition: Floats) -> Floats:
+    """Stationary law of an irreducible matrix by state reduction, without any subtraction."""
+    work = np.array(transition, dtype=np.float64)
+    size = len(work)
+    for n in range(size - 1, 0, -1):
+        work[:n, n] /= work[n, :n].sum()
+        work[:n, :n] += np.outer(work[:n, n], work[n, :n])
+    law = np.ones(size)
+    for n in range(1, size):
+        law[n] = law[:n] @ work[:n, n]
+    return checks.frozen(law / law.sum())
+
+
+def _only_stationary_law(transition: Floats, classes: tuple[ClosedClass, ...]) -> Floats:
+    if len(classes) > 1:
+        listed = "; ".join(str(c.members.tolist()) for c in classes[:4])
+        raise ValueError(
+            f"transition: has {len(classes)} closed classes of states ({listed}), so the "
+            "stationary law is not unique; give initial yourself"
+        )
+    members = classes[0].members
+    law = np.zeros(len(transition))
+    law[members] = gth(transition[np.ix_(members, members)])
+    return checks.frozen(law)

@@ -1,0 +1,139 @@
+"""Checks of arguments. Each names the argument, the rule, the value and the remedy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+SUM_TOLERANCE = 1e-8
+"""How far a law may be from summing to one before it is refused; closer ones are rescaled."""
+
+
+def frozen(values: Floats) -> Floats:
+    """The same array, read-only."""
+    values.setflags(write=False)
+    return values
+
+
+def numbers(name: str, values: ArrayLike) -> Floats:
+    """A float array of finite numbers, or an error."""
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: must be numbers in a regular shape; {error}") from None
+    if not np.isfinite(array).all():
+        where = tuple(int(j) for j in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(
+            f"{name}: entry {where} is {array[where]}, not a finite number; check the export"
+        )
+    return array
+
+
+def _law(name: str, array: Floats, where: str) -> None:
+    if (array < 0).any():
+        worst = int(array.argmin())
+        raise ValueError(
+            f"{name}: {where}entry {worst} is {array[worst]:.6g}, below 0; "
+            "probabilities are non-negative"
+        )
+    if abs(array.sum() - 1) > SUM_TOLERANCE:
+        raise ValueError(
+            f"{name}: {where}sums to {array.sum():.9g}, not 1; normalise it or check the export"
+        )
+
+
+def probability_vector(name: str, values: ArrayLike) -> Floats:
+    """A law on finitely many states, rescaled to sum to one exactly, read-only."""
+    array = numbers(name, values)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(
+            f"{name}: must be one row of probabilities, got an array of shape {array.shape}"
+        )
+    _law(name, array, "")
+    return frozen(array / array.sum())
+
+
+def stochastic_matrix(name: str, values: ArrayLike) -> Floats:
+    """A square matrix whose rows are laws, rescaled to sum to one exactly, read-only."""
+    array = numbers(name, values)
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.size == 0:
+        raise ValueError(
+            f"{name}: must be a square matrix, row x the law of the next state after x; "
+            f"got shape {array.shape}"
+        )
+    for x, row in enumerate(array):
+        _law(name, row, f"row {x} ")
+    return frozen(array / array.sum(axis=1, keepdims=True))
+
+
+def real(name: str, value: Any) -> float:
+    """One finite number, or an error."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: must be a number, got {value!r}") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{name}: must be finite, got {number}")
+    return number
+
+
+def positive(name: str, value: Any) -> float:
+    """One finite number above zero, or an error."""
+    number = real(name, value)
+    if number <= 0:
+        raise ValueError(f"{name}: must be above 0, got {number:g}")
+    return number
+
+
+def privacy(epsilon: Any) -> float:
+    """A privacy parameter: finite and above zero."""
+    try:
+        return positive("epsilon", epsilon)
+    except ValueError as error:
+        raise ValueError(f"{error}; common choices lie between 0.1 (strong) and 5 (weak)") from None
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """A whole number, at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        if not (isinstance(value, float) and value.is_integer()):
+            raise ValueError(f"{name}: must be a whole number, got {value!r}")
+    if int(value) < least:
+        raise ValueError(f"{name}: must be at least {least}, got {int(value)}")
+    return int(value)
+
+
+def segment_lengths(lengths: int | Iterable[int]) -> tuple[int, ...]:
+    """Lengths of independent segments, each at least one."""
+    if isinstance(lengths, Iterable):
+        found = tuple(whole("lengths", n, 1) for n in lengths)
+        if not found:
+            raise ValueError("lengths: must name at least one segment, got none")
+        return found
+    return (whole("lengths", lengths, 1),)
+
+
+def distinct_states(states: Sequence[Hashable] | Iterable[Hashable]) -> tuple[Hashable, ...]:
+    """State labels: at least one, all different."""
+    labels = tuple(x.item() if isinstance(x, np.generic) else x for x in states)
+    if not labels:
+        raise ValueError("states: must name at least one state, got none")
+    seen: set[Hashable] = set()
+    for label in labels:
+        if label in seen:
+            raise ValueError(f"states: {label!r} is listed twice; every state needs its own label")
+        seen.add(label)
+    return labels
+
+
+def round_up(value: float, ulps: int = 4) -> float:
+    """A float a few units in the last place above ``value``: rounding never favours less noise."""
+    for _ in range(ulps):
+        value = math.nextafter(value, math.inf)
+    return value

@@ -1,0 +1,9 @@
+"""The errors a caller may want to tell apart. Bad arguments are plain ``ValueError``."""
+
+
+class NotApplicable(ValueError):
+    """A mechanism's conditions do not hold for these beliefs; the message says which and by how much."""
+
+
+class NoTheorem(ValueError):
+    """No theorem covers what was asked, so no number is given."""

@@ -1,0 +1,1 @@
+"""How much one entry says about others, and what that costs."""

@@ -1,0 +1,1 @@
+"""From beliefs, a query and epsilon to the noise that is needed."""

@@ -1,0 +1,144 @@
+"""What one would use without this library: entry DP, group DP, and the mechanism of GK16.
+
+GK16 (Ghosh and Kleinberg, 2016) bounds how much each entry sways its neighbours' conditional laws.
+Let gamma be half the largest log-ratio of P(X_i = x | both neighbours) when one neighbour changes.
+With Gamma the T x T matrix that has gamma beside the diagonal, the mechanism applies if the
+spectral norm 2 gamma cos(pi / (T + 1)) is below 1. A b-entry-private release is then epsilon-private
+for epsilon = 2 b max_i sum_j Phi_ij with Phi = (I - Gamma)^-1.
+"""
+
+from __future__ import annotations
+
+from math import cos, inf, pi
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import Member, as_chain_class
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.powers import Kernel, row_log_ratios
+from pufferkit.mechanisms.calibration import ENTRY, GROUP, Calibration, check_states
+from pufferkit.mechanisms.release import Evidence
+from pufferkit.queries import Query
+
+_CHUNK = 1 << 22
+
+
+def group_dp(query: Query, epsilon: float) -> Calibration:
+    """Hide a whole segment at once: L times the longest segment over epsilon. Needs no beliefs."""
+    epsilon = checks.privacy(epsilon)
+    return Calibration(
+        "group_dp",
+        epsilon,
+        checks.round_up(query.lipschitz * query.longest / epsilon),
+        query,
+        evidence=Evidence(length=query.longest, notes=("every entry of a segment changes",)),
+        guarantee=GROUP,
+    )
+
+
+def entry_dp(query: Query, epsilon: float) -> Calibration:
+    """Hide one entry as if the others said nothing about it: L over epsilon.
+
+    A baseline to compare with. It does **not** protect correlated entries.
+    """
+    epsilon = checks.privacy(epsilon)
+    return Calibration(
+        "entry_dp",
+        epsilon,
+        checks.round_up(query.lipschitz / epsilon),
+        query,
+        evidence=Evidence(notes=("entries taken for independent",)),
+        guarantee=ENTRY,
+    )
+
+
+def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
+    """Noise of the mechanism of Ghosh and Kleinberg (2016) on a class of chains.
+
+    Raises
+    ------
+    NotApplicable
+        If the spectral norm is not below 1 for some chain; the message has the norm.
+    """
+    epsilon = checks.privacy(epsilon)
+    theta = as_chain_class(beliefs)
+    check_states(theta, query)
+    found = [(_gamma(member, query.longest), member.name) for member in theta.members()]
+    gamma, name = max(found, key=lambda pair: pair[0])
+    norm = 2 * gamma * cos(pi / (query.longest + 1)) if query.longest > 1 else 0.0
+    if not norm < 1:
+        raise NotApplicable(
+            f"GK16 needs an influence matrix of spectral norm below 1; for {name} it is {norm:.4g}"
+        )
+    spread = 2 * _largest_row_sum(gamma, query.longest)
+    return Calibration(
+        "gk16",
+        epsilon,
+        checks.round_up(query.lipschitz * spread / epsilon),
+        query,
+        theta,
+        Evidence(name, length=query.longest, influence=gamma, notes=(f"norm {norm:.6g}",)),
+    )
+
+
+def _gamma(member: Member, length: int) -> float:
+    """Half the largest log-ratio of P(x_i | neighbours) when one neighbour changes."""
+    matrix = member.chain.transition
+    if length == 1:
+        return 0.0
+    # The last node given its left neighbour: the rows of P.
+    largest = row_log_ratios(Kernel(matrix, matrix > 0)).max()
+    if member.any_start:
+        # The first node given its right neighbour, over all starts: the projective diameter of P.
+        columns = row_log_ratios(Kernel(matrix.T, matrix.T > 0))
+        largest = max(largest, _finite_sum(columns))
+    else:
+        joint = (member.chain.initial[:, None] * matrix).T
+        joint = joint[joint.sum(axis=1) > 0]
+        given = joint / joint.sum(axis=1, keepdims=True)
+        largest = max(largest, row_log_ratios(Kernel(given, given > 0)).max())
+    if length > 2:
+        largest = max(largest, _between(matrix))
+    return float(largest) / 2 * (1 + 1e-12)
+
+
+def _finite_sum(columns: Floats) -> float:
+    total = columns + columns.T
+    return float(total.max()) if np.isfinite(total).all() else inf
+
+
+def _between(matrix: Floats) -> float:
+    """Largest log-ratio of P(x | left, right) when one of the two neighbours changes."""
+    largest, size = 0.0, len(matrix)
+    for other in range(size):
+        # Laws of the middle given left = other and each right, then given each left and
+        # right = other.
+        for joint in (matrix[other] * matrix.T, matrix * matrix[:, other]):
+            possible = joint[joint.sum(axis=1) > 0]
+            if len(possible) > 1:
+                given = possible / possible.sum(axis=1, keepdims=True)
+                largest = max(largest, row_log_ratios(Kernel(given, given > 0)).max())
+    return float(largest)
+
+
+def _largest_row_sum(gamma: float, length: int) -> float:
+    """Largest row sum of (I - Gamma)^-1, the middle of the solution of (I - Gamma) x = 1."""
+    if gamma == 0:
+        return 1.0
+    if gamma < 0.5 and length > 10_000:
+        return 1 / (1 - 2 * gamma)  # the limit, which the row sums never exceed
+    # x_1 .. x_T is symmetric and increases to the middle: eliminate from the end inwards.
+    slope, offset, sums = 0.0, 0.0, []
+    for _ in range(length):
+        pivot = 1 - gamma * slope
+        slope, offset = gamma / pivot, (1 + gamma * offset) / pivot
+        sums.append((slope, offset))
+    x = 0.0
+    largest = 0.0
+    for step, start in reversed(sums):
+        x = start + step * x
+        largest = max(largest, x)
+    return largest * (1 + 1e-12)

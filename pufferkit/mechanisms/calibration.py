@@ -1,0 +1,140 @@
+"""A calibration: how much noise a query needs, and why. It sees no data until `release`.
+
+This is the one place where the two branches of the project meet: exact answers from the data, and
+scales from the mathematics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pufferkit
+from pufferkit import checks, noise
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.mechanisms.release import Evidence, Release, half_width
+from pufferkit.queries import Query
+from pufferkit.series import Series
+
+PUFFERFISH = "Pufferfish for each entry"
+GROUP = "Pufferfish for each entry, whatever the correlation within a segment"
+ENTRY = "entry DP only: does not hide entries that others predict"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The noise one mechanism adds to one query.
+
+    Attributes
+    ----------
+    mechanism
+        Its name.
+    epsilon
+        The privacy parameter asked for.
+    scale
+        Scale of the Laplace noise on every coordinate.
+    query
+        What is asked.
+    beliefs
+        The class Theta; ``None`` if the mechanism needs none.
+    evidence
+        What binds.
+    guarantee
+        What is promised, in words.
+    """
+
+    mechanism: str
+    epsilon: float
+    scale: float
+    query: Query
+    beliefs: ChainClass | None = None
+    evidence: Evidence = field(default_factory=Evidence)
+    guarantee: str = PUFFERFISH
+
+    def __post_init__(self) -> None:
+        checks.privacy(self.epsilon)
+        checks.positive("scale", self.scale)
+        if self.beliefs is not None:
+            check_states(self.beliefs, self.query)
+
+    @property
+    def entry_privacy(self) -> float:
+        """By how much one entry moves the log-likelihood of the answer: L / scale."""
+        return self.query.lipschitz / self.scale
+
+    @property
+    def expected_l1_error(self) -> float:
+        """Expected L1 distance between the exact and the noisy answer."""
+        return self.query.size * self.scale
+
+    def half_width(self, level: float = 0.95) -> float:
+        """Half the width of the confidence interval of one coordinate."""
+        return half_width(self.scale, level)
+
+    def release(self, series: Any) -> Release:
+        """Answer the query on ``series`` with noise. Every call draws anew and spends epsilon.
+
+        Parameters
+        ----------
+        series
+            A `Series`, a sequence of states, or a sequence of segments of states.
+        """
+        data = self._checked(series)
+        noisy = noise.laplace(
+            self.query.exact(data), self.scale, self.query.lipschitz, self.query.largest
+        )
+        return Release(
+            value=noisy.values,
+            raw=noisy.values,
+            scale=noisy.scale,
+            epsilon=self.epsilon,
+            mechanism=self.mechanism,
+            guarantee=self.guarantee,
+            query=self.query.name,
+            labels=self.query.labels,
+            lengths=self.query.lengths,
+            lipschitz=self.query.lipschitz,
+            total=self.query.total,
+            beliefs=None if self.beliefs is None else self.beliefs.to_dict(),
+            evidence=self.evidence,
+            released_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            version=pufferkit.__version__,
+        )
+
+    def _checked(self, series: Any) -> Series:
+        states = self.query.states if self.beliefs is None else self.beliefs.states
+        data = Series.of(series, states) if not isinstance(series, Series) else series
+        if states is not None and set(data.states) - set(states):
+            # A Series may declare more states than the model, as long as none of them occurs.
+            data = Series.of(
+                [[data.states[c] for c in segment] for segment in data.segments], states
+            )
+        if sorted(data.lengths) != sorted(self.query.lengths):
+            raise ValueError(
+                f"series: has segments of {_brief(data.lengths)} entries, but the noise was "
+                f"calibrated for {_brief(self.query.lengths)}; make the query with these lengths"
+            )
+        return data
+
+
+def check_states(beliefs: ChainClass, query: Query) -> None:
+    """A query and its beliefs must speak of the same states."""
+    known = set(beliefs.states)
+    if query.states is not None and set(query.states) != known:
+        raise ValueError(
+            f"query: is about states {list(query.states)}, the beliefs about "
+            f"{list(beliefs.states)}; use the same labels in both"
+        )
+    if query.weights is not None and not set(query.weights) <= known:
+        strange = sorted(repr(s) for s in set(query.weights) - known)
+        raise ValueError(
+            f"query: counts {', '.join(strange)}, which the beliefs do not know; their states "
+            f"are {list(beliefs.states)}"
+        )
+
+
+def _brief(lengths: tuple[int, ...]) -> str:
+    if len(lengths) <= 5:
+        return ", ".join(str(n) for n in lengths)
+    return f"{lengths[0]}, {lengths[1]}, ... ({len(lengths)} segments, {sum(lengths)} in all)"

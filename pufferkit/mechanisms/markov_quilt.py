@@ -1,0 +1,140 @@
+"""The Markov Quilt Mechanism on chains: [Q] Algorithms 3 and 4."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import BinaryClass, ChainClass, as_chain_class
+from pufferkit.influence.chain import Reading, check_reading
+from pufferkit.influence.mixing import MixingInfluence
+from pufferkit.influence.search import Quilt
+from pufferkit.influence.worst import hardest_member
+from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.mechanisms.release import Evidence
+from pufferkit.queries import Query
+
+Bound = Literal["paper", "tight"]
+
+
+def markov_quilt(
+    beliefs: Any, query: Query, epsilon: float, *, influence: Reading = "definition"
+) -> Calibration:
+    """Noise of the Markov Quilt Mechanism, over all quilts of [Q] Lemma 4.6.
+
+    The scale is L times the largest, over chains of the class and nodes i, of the least
+
+        card(nearby nodes) / (epsilon - max-influence of X_i on the quilt)
+
+    over quilts ([Q] Theorem 4.3). No limit on the size of quilts, no grid over chains: the optimum
+    is exact for `ChainClass.of`, for `ChainClass.any_start` ([Q] C.4) and for `ChainClass.binary`,
+    whose worst chain is at a corner.
+
+    Parameters
+    ----------
+    beliefs
+        A `MarkovChain` or a `ChainClass`.
+    query
+        What is asked; its segments are independent and start alike.
+    epsilon
+        Pufferfish privacy for each entry.
+    influence
+        ``"definition"``: max-influence over values that can occur, [Q] Definition 4.1.
+        ``"formula"``: [Q] (5) as printed, which also counts left endpoints of probability zero; it
+        gives the paper's numbers and never less noise.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, count, markov_quilt
+    >>> theta = MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
+    >>> noise = markov_quilt(theta, count(1, 100), 1)
+    >>> round(noise.scale, 5), noise.evidence.node, noise.evidence.quilt
+    (12.93405, 8, (1, 13))
+    """
+    epsilon = checks.privacy(epsilon)
+    check_reading(influence)
+    theta = as_chain_class(beliefs)
+    check_states(theta, query)
+    members = theta.members()
+    member, binding = hardest_member(members, query.longest, epsilon, influence)
+    notes = ["influence by [Q] (5) as printed"] if influence == "formula" else []
+    if isinstance(theta, BinaryClass):
+        notes.append("worst chain of the interval is at a corner, exactly")
+    return Calibration(
+        "markov_quilt",
+        epsilon,
+        checks.round_up(query.lipschitz * binding.quilt.score),
+        query,
+        theta,
+        _evidence(member.name, binding.node, query.longest, binding.quilt, notes),
+    )
+
+
+def markov_quilt_approx(
+    beliefs: Any, query: Query, epsilon: float, *, bound: Bound = "paper"
+) -> Calibration:
+    """Noise of the Markov Quilt Mechanism when only the speed of mixing is used: [Q] Algorithm 4.
+
+    Cost does not depend on the length of the series nor on the number of states beyond finding
+    ``pi_min`` and the eigengap. All three forms of quilts are searched, for every node.
+
+    Parameters
+    ----------
+    beliefs
+        A `MarkovChain` or any `ChainClass` of irreducible, aperiodic chains.
+    query, epsilon
+        As in `markov_quilt`.
+    bound
+        ``"paper"``: [Q] Lemma C.1 with the least pi_min and gap over the class.
+        ``"tight"``: the operator norm in place of exp(-gap/2), chain by chain, and the exact prior
+        for stationary starts. Same guarantee, less noise.
+
+    Raises
+    ------
+    NotApplicable
+        If a chain is periodic or reducible, or the gap is zero.
+
+    Examples
+    --------
+    >>> from pufferkit import ChainClass, count, markov_quilt_approx
+    >>> theta = ChainClass.mixing(states=2, pi_min=0.2, gap=0.75)
+    >>> round(markov_quilt_approx(theta, count(1, 100), 1).scale, 5)
+    31.70976
+    """
+    epsilon = checks.privacy(epsilon)
+    theta = as_chain_class(beliefs)
+    check_states(theta, query)
+    node, quilt, notes = _hardest_by_mixing(theta, query.longest, epsilon, bound)
+    return Calibration(
+        "markov_quilt_approx",
+        epsilon,
+        checks.round_up(query.lipschitz * quilt.score),
+        query,
+        theta,
+        _evidence(theta.description, node, query.longest, quilt, notes),
+    )
+
+
+def _hardest_by_mixing(
+    theta: ChainClass, length: int, epsilon: float, bound: Bound
+) -> tuple[int, Quilt, list[str]]:
+    bounds = theta.mixing_bounds()
+    if bound == "paper":
+        pi_min, gap = min(m.pi_min for m in bounds), min(m.gap for m in bounds)
+        influence = MixingInfluence(gap / 2, 1 / pi_min, 2)
+        node, quilt = influence.hardest(length, epsilon)
+        return node, quilt, [f"pi_min {pi_min:.6g}, gap {gap:.6g}, [Q] Lemma C.1"]
+    if bound == "tight":
+        solved = [MixingInfluence.tight(m).hardest(length, epsilon) for m in bounds]
+        node, quilt = max(solved, key=lambda pair: pair[1].score)
+        return node, quilt, ["influence from the operator norm of P"]
+    raise ValueError(f"bound: must be 'paper' or 'tight', got {bound!r}")
+
+
+def _evidence(belief: str, node: int, length: int, quilt: Quilt, notes: list[str]) -> Evidence:
+    nodes = []
+    if quilt.ends_left:
+        nodes.append(node - quilt.keep_left)
+    if quilt.ends_right:
+        nodes.append(node + quilt.keep_right)
+    return Evidence(belief, node, length, tuple(nodes), quilt.influence, tuple(notes))

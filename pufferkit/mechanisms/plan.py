@@ -1,0 +1,156 @@
+"""Every mechanism side by side, before anything is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import as_chain_class
+from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
+from pufferkit.mechanisms.calibration import ENTRY, Calibration, check_states
+from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
+from pufferkit.queries import Query
+
+Mechanism = Callable[[Any, Query, float], Calibration]
+
+MECHANISMS: dict[str, Mechanism] = {
+    "markov_quilt": markov_quilt,
+    "markov_quilt_approx": markov_quilt_approx,
+    "markov_quilt_approx (tight)": lambda b, q, e: markov_quilt_approx(b, q, e, bound="tight"),
+    "gk16": gk16,
+    "group_dp": lambda _, query, epsilon: group_dp(query, epsilon),
+    "entry_dp": lambda _, query, epsilon: entry_dp(query, epsilon),
+}
+"""Every mechanism by name, all called alike."""
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One mechanism in a plan; ``calibration`` is ``None`` where it does not apply."""
+
+    mechanism: str
+    calibration: Calibration | None
+    why: str
+
+    @property
+    def applicable(self) -> bool:
+        """Whether the mechanism can be used here."""
+        return self.calibration is not None
+
+    @property
+    def pufferfish(self) -> bool:
+        """Whether it hides correlated entries; entry DP does not."""
+        return self.calibration is not None and self.calibration.guarantee != ENTRY
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        found = self.calibration
+        return {
+            "mechanism": self.mechanism,
+            "applicable": self.applicable,
+            "pufferfish": self.pufferfish,
+            "scale": None if found is None else found.scale,
+            "expected_l1_error": None if found is None else found.expected_l1_error,
+            "half_width_95": None if found is None else found.half_width(),
+            "why": self.why,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All mechanisms for one query: least noise first, then those that do not apply."""
+
+    query: Query
+    epsilon: float
+    beliefs: str
+    entries: tuple[PlanRow, ...]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The table as plain data, sorted as printed."""
+        return [row.to_dict() for row in self.entries]
+
+    @property
+    def best(self) -> Calibration:
+        """The Pufferfish mechanism with the least noise."""
+        return next(row.calibration for row in self.entries if row.pufferfish and row.calibration)
+
+    def __getitem__(self, mechanism: str) -> Calibration:
+        """The calibration of one mechanism; an error that says why, if it does not apply."""
+        for row in self.entries:
+            if row.mechanism == mechanism:
+                if row.calibration is None:
+                    raise NotApplicable(f"{mechanism}: {row.why}")
+                return row.calibration
+        known = ", ".join(row.mechanism for row in self.entries)
+        raise ValueError(f"mechanism: {mechanism!r} is unknown; known are {known}")
+
+    def __str__(self) -> str:
+        lengths = self.query.lengths
+        size = f"{sum(lengths):,} entries" + (
+            f" in {len(lengths)} segments" if len(lengths) > 1 else ""
+        )
+        head = f"{self.query.name} over {size}, epsilon {self.epsilon:g}; beliefs: {self.beliefs}"
+        table = [("mechanism", "noise scale", "expected L1 error", "hides entries", "")]
+        for row in self.entries:
+            if row.calibration is None:
+                table.append((row.mechanism, "-", "-", "-", f"not applicable: {row.why}"))
+            else:
+                table.append(
+                    (
+                        row.mechanism,
+                        f"{row.calibration.scale:.6g}",
+                        f"{row.calibration.expected_l1_error:.6g}",
+                        "yes" if row.pufferfish else "NO",
+                        row.why,
+                    )
+                )
+        widths = [max(len(line[j]) for line in table) for j in range(4)]
+        lines = []
+        for name, scale, error, hides, why in table:
+            cells = (
+                f"{name:<{widths[0]}}",
+                f"{scale:>{widths[1]}}",
+                f"{error:>{widths[2]}}",
+                f"{hides:<{widths[3]}}",
+                why,
+            )
+            lines.append("  ".join(cells).rstrip())
+        rule = "-" * min(100, max(len(line) for line in lines))
+        return "\n".join([head, "", lines[0], rule, *lines[1:]])
+
+
+def plan(beliefs: Any, query: Query, epsilon: float) -> Plan:
+    """What every mechanism would cost, without touching data or budget.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, count, plan
+    >>> table = plan(MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), count(1, 1000), 1)
+    >>> table.best.mechanism
+    'markov_quilt'
+    """
+    epsilon = checks.privacy(epsilon)
+    theta = as_chain_class(beliefs)
+    check_states(theta, query)
+    entries = []
+    for name, mechanism in MECHANISMS.items():
+        try:
+            found = mechanism(theta, query, epsilon)
+        except NotApplicable as reason:
+            entries.append(PlanRow(name, None, str(reason)))
+        else:
+            entries.append(PlanRow(name, found, _why(found)))
+
+    def order(row: PlanRow) -> tuple[bool, bool, float]:
+        found = row.calibration
+        return found is None, not row.pufferfish, 0.0 if found is None else found.scale
+
+    return Plan(query, epsilon, theta.description, tuple(sorted(entries, key=order)))
+
+
+def _why(found: Calibration) -> str:
+    return found.guarantee if found.guarantee == ENTRY else str(found.evidence)

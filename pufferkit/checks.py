@@ -101,9 +101,9 @@ def privacy(epsilon: Any) -> float:
 
 def whole(name: str, value: Any, least: int) -> int:
     """A whole number, at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        if not (isinstance(value, float) and value.is_integer()):
-            raise ValueError(f"{name}: must be a whole number, got {value!r}")
+    integral = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not integral and not (isinstance(value, float) and value.is_integer()):
+        raise ValueError(f"{name}: must be a whole number, got {value!r}")
     if int(value) < least:
         raise ValueError(f"{name}: must be at least {least}, got {int(value)}")
     return int(value)

@@ -2,7 +2,7 @@
 
 
 class NotApplicable(ValueError):
-    """A mechanism's conditions do not hold for these beliefs; the message says which and by how much."""
+    """A mechanism's conditions do not hold for these beliefs; the message says which."""
 
 
 class NoTheorem(ValueError):

@@ -6,8 +6,8 @@ leaks: some outputs are possible under one data set only (Mironov 2012).
 
 The grid is paid for. Rounding each of n coordinates to a multiple of 2^k can move two answers apart
 by n 2^k, so an L-Lipschitz query becomes (L + n 2^k)-Lipschitz, and the scale is raised in that
-proportion. With n 2^k at most L / 2^30 that is one part in 10^9. Very long series need a coarser grid,
-because an answer must stay a whole number of steps that a float can hold.
+proportion. With n 2^k at most L / 2^30 that is one part in 10^9. Very long series need a coarser
+grid, because an answer must stay a whole number of steps that a float can hold.
 """
 
 from __future__ import annotations

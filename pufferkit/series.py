@@ -6,6 +6,7 @@ arithmetic on arrays. Building a series is where unknown states are found and na
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -66,7 +67,7 @@ class Series:
         segments = _segments(data)
         flat = [label for segment in segments for label in segment]
         if states is None:
-            found = set(flat)
+            found: set[Any] = set(flat)
             try:
                 labels = tuple(sorted(found))
             except TypeError:
@@ -136,7 +137,7 @@ def _segments(data: Any) -> list[list[Hashable]]:
 
 def _plain(label: Any) -> Hashable:
     label = label.item() if isinstance(label, np.generic) else label
-    if label is None or label != label:
+    if label is None or (isinstance(label, float) and math.isnan(label)):
         raise ValueError(
             "series: has a missing entry; split the series there into two segments, "
             "dropping it would join entries that are not neighbours"

@@ -18,8 +18,8 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain, state_labels
+from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 
 
@@ -65,16 +66,17 @@ class ChainClass(ABC):
     """A class Theta of Markov chains over the same states."""
 
     states: tuple[Hashable, ...]
+    """Labels of the states, in the order of the rows of a matrix."""
 
     @staticmethod
     def of(*chains: MarkovChain) -> ChainClass:
         """A finite class: exactly these chains."""
-        return FiniteClass(chains)
+        return FiniteClass(tuple(chains))
 
     @staticmethod
     def any_start(*transitions: ArrayLike, states: Iterable[Hashable] | None = None) -> ChainClass:
         """These transition matrices with every initial law, [Q] C.4."""
-        return AnyStartClass(transitions, states)
+        return AnyStartClass(tuple(transitions), states)
 
     @staticmethod
     def binary(low: float, high: float, states: Iterable[Hashable] = (0, 1)) -> ChainClass:
@@ -126,10 +128,10 @@ class ChainClass(ABC):
     def from_dict(data: Mapping[str, Any]) -> ChainClass:
         """The class that ``to_dict`` described; a single chain is a class of one."""
         kind = data.get("kind", "markov_chain")
-        builders = {
+        builders: dict[str, Callable[[], ChainClass]] = {
             "markov_chain": lambda: FiniteClass((MarkovChain.from_dict(data),)),
-            "finite": lambda: FiniteClass([MarkovChain.from_dict(c) for c in data["chains"]]),
-            "any_start": lambda: AnyStartClass(data["transitions"], data.get("states")),
+            "finite": lambda: FiniteClass(tuple(MarkovChain.from_dict(c) for c in data["chains"])),
+            "any_start": lambda: AnyStartClass(tuple(data["transitions"]), data.get("states")),
             "binary": lambda: BinaryClass(data["low"], data["high"], data.get("states", (0, 1))),
             "mixing": lambda: MixingClass(
                 data["states"], data["pi_min"], data["gap"], bool(data.get("reversible", False))
@@ -169,11 +171,14 @@ def as_chain_class(beliefs: object) -> ChainClass:
     )
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class FiniteClass(ChainClass):
     """See `ChainClass.of`."""
 
-    def __init__(self, chains: Iterable[MarkovChain]) -> None:
-        self.chains = tuple(chains)
+    chains: tuple[MarkovChain, ...]
+    states: tuple[Hashable, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
         if not self.chains:
             raise ValueError("chains: a class needs at least one chain, got none")
         for chain in self.chains:
@@ -184,7 +189,8 @@ class FiniteClass(ChainClass):
                     f"chains: all must have the same states in the same order; "
                     f"got {self.chains[0].states} and {chain.states}"
                 )
-        self.states = self.chains[0].states
+
+        object.__setattr__(self, "states", self.chains[0].states)
 
     @property
     def description(self) -> str:
@@ -208,21 +214,28 @@ class FiniteClass(ChainClass):
         return {"kind": "finite", "chains": [chain.to_dict() for chain in self.chains]}
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class AnyStartClass(ChainClass):
     """See `ChainClass.any_start`."""
 
-    def __init__(self, transitions: Iterable[ArrayLike], states: Iterable[Hashable] | None) -> None:
-        self.transitions = tuple(
+    transitions: tuple[Floats, ...]
+    states: tuple[Hashable, ...]
+
+    def __init__(
+        self, transitions: Iterable[ArrayLike], states: Iterable[Hashable] | None = None
+    ) -> None:
+        matrices = tuple(
             checks.stochastic_matrix(f"transition {n}", t) for n, t in enumerate(transitions, 1)
         )
-        if not self.transitions:
+        if not matrices:
             raise ValueError("transitions: a class needs at least one matrix, got none")
-        sizes = {len(t) for t in self.transitions}
+        sizes = {len(t) for t in matrices}
         if len(sizes) > 1:
             raise ValueError(
                 f"transitions: all must have the same states; got matrices of sizes {sorted(sizes)}"
             )
-        self.states = state_labels(states, sizes.pop())
+        object.__setattr__(self, "transitions", matrices)
+        object.__setattr__(self, "states", state_labels(states, sizes.pop()))
 
     @property
     def description(self) -> str:
@@ -248,6 +261,7 @@ class AnyStartClass(ChainClass):
         }
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class BinaryClass(ChainClass):
     """See `ChainClass.binary`.
 
@@ -270,14 +284,19 @@ class BinaryClass(ChainClass):
     bound is certified by the formula, no grid is laid, and its distance to the supremum is 0.
     """
 
-    def __init__(self, low: float, high: float, states: Iterable[Hashable]) -> None:
-        self.low, self.high = checks.real("low", low), checks.real("high", high)
+    low: float
+    high: float
+    states: tuple[Hashable, ...]
+
+    def __init__(self, low: float, high: float, states: Iterable[Hashable] = (0, 1)) -> None:
+        object.__setattr__(self, "low", checks.real("low", low))
+        object.__setattr__(self, "high", checks.real("high", high))
+        object.__setattr__(self, "states", state_labels(states, 2))
         if not 0 <= self.low <= self.high <= 1:
             raise ValueError(
                 f"low, high: staying probabilities need 0 <= low <= high <= 1, "
                 f"got low = {self.low:g}, high = {self.high:g}"
             )
-        self.states = state_labels(states, 2)
 
     @property
     def description(self) -> str:
@@ -312,28 +331,41 @@ class BinaryClass(ChainClass):
         }
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class MixingClass(ChainClass):
     """See `ChainClass.mixing`."""
 
+    states: tuple[Hashable, ...]
+    pi_min: float
+    gap: float
+    reversible: bool
+
     def __init__(
-        self, states: int | Iterable[Hashable], pi_min: float, gap: float, reversible: bool
+        self,
+        states: int | Iterable[Hashable],
+        pi_min: float,
+        gap: float,
+        reversible: bool = False,
     ) -> None:
-        if isinstance(states, Iterable):
-            self.states = checks.distinct_states(states)
-        else:
-            self.states = tuple(range(checks.whole("states", states, 1)))
-        self.pi_min = checks.positive("pi_min", pi_min)
-        if self.pi_min * len(self.states) > 1 + 1e-12:
+        labels = (
+            checks.distinct_states(states)
+            if isinstance(states, Iterable)
+            else tuple(range(checks.whole("states", states, 1)))
+        )
+        object.__setattr__(self, "states", labels)
+        object.__setattr__(self, "pi_min", checks.positive("pi_min", pi_min))
+        object.__setattr__(self, "gap", checks.positive("gap", gap))
+        object.__setattr__(self, "reversible", bool(reversible))
+        if self.pi_min * len(labels) > 1 + 1e-12:
             raise ValueError(
-                f"pi_min: {len(self.states)} states cannot all have at least {self.pi_min:g}; "
-                f"the most possible is {1 / len(self.states):g}"
+                f"pi_min: {len(labels)} states cannot all have at least {self.pi_min:g}; "
+                f"the most possible is {1 / len(labels):g}"
             )
-        self.gap, self.reversible = checks.positive("gap", gap), bool(reversible)
         most = 2 if self.reversible else 1
         if self.gap > most:
+            kind = "reversible" if self.reversible else "general"
             raise ValueError(
-                f"gap: is at most {most} for {'' if self.reversible else 'not '}reversible "
-                f"chains by [Q] (14), got {self.gap:g}"
+                f"gap: is at most {most} for {kind} chains by [Q] (14), got {self.gap:g}"
             )
 
     @property

@@ -142,8 +142,7 @@ class MarkovChain:
         return law
 
     def limit_distance(self, law: Floats, node: int) -> float:
-        """How far ``law`` is from ``limit_law(node)``: spread of the log-ratio; infinite if the
-        supports differ.
+        """Spread of the log-ratio of ``law`` to ``limit_law(node)``; infinite if supports differ.
 
         Both laws move by the same matrix, so this never grows with time (data processing).
         """
@@ -165,11 +164,13 @@ class MarkovChain:
         steps = checks.whole("node", node, 1) - 1
         if self.is_stationary:
             return self.initial
-        return self.initial @ np.linalg.matrix_power(self.transition, steps)
+        law: Floats = self.initial @ np.linalg.matrix_power(self.transition, steps)
+        return law
 
     def power(self, steps: int) -> Floats:
         """The matrix of ``steps`` moves: entry (x, y) is P(X_{i+steps} = y | X_i = x)."""
-        return np.linalg.matrix_power(self.transition, checks.whole("steps", steps, 0))
+        power: Floats = np.linalg.matrix_power(self.transition, checks.whole("steps", steps, 0))
+        return power
 
     @cached_property
     def reversal(self) -> MarkovChain:

@@ -89,6 +89,7 @@ def max_influence(
 
 
 def check_reading(influence: str) -> None:
+    """Refuse a reading of max-influence that does not exist."""
     if influence not in ("definition", "formula"):
         raise ValueError(f"influence: must be 'definition' or 'formula', got {influence!r}")
 
@@ -236,7 +237,7 @@ class AnyStartInfluence(ChainInfluence):
         # States that some start reaches after 0, 1, ... steps; shrinking, constant from the last.
         self._reached: list[Bools] = [np.ones(len(chain), dtype=bool)]
         while True:
-            after = (chain.transition[self._reached[-1]] > 0).any(axis=0)
+            after: Bools = np.any(chain.transition[self._reached[-1]] > 0, axis=0)
             if (after == self._reached[-1]).all():
                 break
             self._reached.append(after)
@@ -335,7 +336,8 @@ class GivenStartInfluence(ChainInfluence):
         return np.where(nodes <= self.settled, nodes - 1, folded)
 
     def support(self, node: int) -> Bools:
-        return self.patterns[self.which[self.row(node)]]
+        pattern: Bools = self.patterns[self.which[self.row(node)]]
+        return pattern
 
     def prior(self, node: int) -> tuple[Floats, float]:
         row = self.row(node)

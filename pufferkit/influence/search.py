@@ -15,8 +15,8 @@ trivial one fit the same picture:
     trivial              a = left, b = right      T
     ===================  =======================  ================
 
-The influence is e(a, b) = max over pairs p of secrets of l_p(a) + r_p(b), and l_p and r_p never grow
-as their endpoint moves away (data processing). A quilt scores less than s exactly when
+The influence is e(a, b) = max over pairs p of secrets of l_p(a) + r_p(b); l_p and r_p never grow as
+their endpoint moves away (data processing). A quilt scores less than s exactly when
 
     a + s e(a, b) + b - 1 < s epsilon.
 
@@ -59,8 +59,15 @@ NOTHING = Quilt(-inf, 0.0, 0, 0, False, False)
 class NodeInfluence(Protocol):
     """Influence of one node as a function of what a quilt keeps."""
 
-    left: int
-    right: int
+    @property
+    def left(self) -> int:
+        """Nodes on the left, the node itself included."""
+        ...
+
+    @property
+    def right(self) -> int:
+        """Nodes on the right, the node itself included."""
+        ...
 
     def whole(self, a: int, b: int) -> tuple[float, Pair]:
         """Upper bound on e(a, b), and the pair of secrets that attains it."""

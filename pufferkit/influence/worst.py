@@ -44,8 +44,8 @@ def hardest_member(
             worst, binding = member, found
         quilt = found.quilt
         if quilt.ends_left and quilt.ends_right and screened.sum() > 1:
-            rest = np.flatnonzero(screened & (bounds > binding.quilt.score))
-            if rest.size:
+            rest = np.flatnonzero(screened & (bounds > binding.quilt.score)).tolist()
+            if rest:
                 chains = [members[n].chain for n in rest]
                 bounds[rest] = np.minimum(bounds[rest], _scores(chains, quilt, epsilon))
 

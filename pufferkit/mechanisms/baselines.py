@@ -3,8 +3,8 @@
 GK16 (Ghosh and Kleinberg, 2016) bounds how much each entry sways its neighbours' conditional laws.
 Let gamma be half the largest log-ratio of P(X_i = x | both neighbours) when one neighbour changes.
 With Gamma the T x T matrix that has gamma beside the diagonal, the mechanism applies if the
-spectral norm 2 gamma cos(pi / (T + 1)) is below 1. A b-entry-private release is then epsilon-private
-for epsilon = 2 b max_i sum_j Phi_ij with Phi = (I - Gamma)^-1.
+spectral norm 2 gamma cos(pi / (T + 1)) is below 1. A b-entry-private release is then
+epsilon-private for epsilon = 2 b max_i sum_j Phi_ij with Phi = (I - Gamma)^-1.
 """
 
 from __future__ import annotations

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.baselines import gk16 as gk16
     from pufferkit.mechanisms.baselines import group_dp as group_dp
     from pufferkit.mechanisms.calibration import Calibration as Calibration
+    from pufferkit.mechanisms.influence_curve import InfluenceCurve as InfluenceCurve
+    from pufferkit.mechanisms.influence_curve import entry_epsilon as entry_epsilon
+    from pufferkit.mechanisms.influence_curve import influence_curve as influence_curve
     from pufferkit.mechanisms.markov_quilt import markov_quilt as markov_quilt
     from pufferkit.mechanisms.markov_quilt import markov_quilt_approx as markov_quilt_approx
     from pufferkit.mechanisms.plan import Plan as Plan
@@ -47,6 +50,7 @@ _HOMES = {
     "influence.chain": ["max_influence"],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],
+    "mechanisms.influence_curve": ["InfluenceCurve", "entry_epsilon", "influence_curve"],
     "mechanisms.markov_quilt": ["markov_quilt", "markov_quilt_approx"],
     "mechanisms.plan": ["Plan", "plan"],
     "mechanisms.release": ["Evidence", "Release"],

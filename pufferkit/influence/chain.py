@@ -221,6 +221,10 @@ class StationaryInfluence(ChainInfluence):
     def prior(self, node: int) -> tuple[Floats, float]:
         return self._prior, SETTLED
 
+    def law(self, node: int) -> Floats:
+        """The law of X_node."""
+        return self.chain.initial
+
     def hardest(
         self, length: int, epsilon: float, enough: float = 0.0, hint: Quilt | None = None
     ) -> Binding:
@@ -242,6 +246,11 @@ class AnyStartInfluence(ChainInfluence):
                 break
             self._reached.append(after)
         self._priors: dict[int, Floats] = {}
+
+    @property
+    def stretches(self) -> int:
+        """From this node on, the states that can be reached stay the same."""
+        return len(self._reached)
 
     def support(self, node: int) -> Bools:
         return self._reached[min(node, len(self._reached)) - 1]
@@ -338,6 +347,21 @@ class GivenStartInfluence(ChainInfluence):
     def support(self, node: int) -> Bools:
         pattern: Bools = self.patterns[self.which[self.row(node)]]
         return pattern
+
+    def law(self, node: int) -> Floats:
+        """The law of X_node; entries lost to underflow are not to be relied on."""
+        law: Floats = np.where(self.support(node), np.exp(self.logs[self.row(node)]), 0.0)
+        return law
+
+    def lost_at(self, node: int) -> bool:
+        """Whether some possible value of X_node has a probability too small for a float."""
+        return bool(self.lost[self.row(node)].any())
+
+    def spread_at(self, node: int) -> float:
+        """Spread of the log-ratio of the law of X_node to its limit; it never grows with time."""
+        if node > self.settled:
+            return SETTLED
+        return self.chain.limit_distance(self.law(node), node)
 
     def prior(self, node: int) -> tuple[Floats, float]:
         row = self.row(node)

@@ -1,0 +1,91 @@
+"""Chains from counts of transitions.
+
+A matrix counted from a series is a fact about that series. Counted from the series to be released
+it would itself be a release, and one without noise; count it from public or historical data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Literal, get_args
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.series import Series
+
+Start = Literal["stationary", "first"]
+
+
+def fit(series: Series, smoothing: float = 0.0, start: Start = "stationary") -> MarkovChain:
+    """The chain whose rows are the shares of transitions in a *public* series.
+
+    Parameters
+    ----------
+    series
+        Public or historical data, never the series to be released.
+    smoothing
+        Added to every count before the shares are taken. Above 0, every transition is possible.
+    start
+        ``"stationary"``: the stationary law of the counted matrix. ``"first"``: the shares of the
+        first states of the segments, smoothed in the same way.
+
+    Raises
+    ------
+    ValueError
+        If a state is never left and nothing is added, so that its row has no law.
+
+    Examples
+    --------
+    >>> fit(Series.of([[0, 0, 1, 1, 0, 1]])).transition.tolist()
+    [[0.3333333333333333, 0.6666666666666666], [0.5, 0.5]]
+    """
+    added = checks.real("smoothing", smoothing)
+    if added < 0:
+        raise ValueError(f"smoothing: must be 0 or more, got {added:g}")
+    if start not in get_args(Start):
+        raise ValueError(f"start: must be 'stationary' or 'first', got {start!r}")
+    counts = series.transitions + added
+    leaves = counts.sum(axis=1, keepdims=True)
+    if (leaves == 0).any():
+        stuck = [series.states[x] for x in np.flatnonzero(leaves[:, 0] == 0)]
+        raise ValueError(
+            f"series: never leaves {_listed(stuck)}, so there is no law of what follows; use "
+            "smoothing above 0 (for example 0.5), more data, or fewer states"
+        )
+    transition = counts / leaves
+    if start == "first":
+        firsts = np.array([segment[0] for segment in series.segments])
+        initial = np.bincount(firsts, minlength=len(series.states)) + added
+        return MarkovChain(initial / initial.sum(), transition, series.states)
+    try:
+        return MarkovChain.steady(transition, series.states)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}, use smoothing above 0, or start from the first states"
+        ) from None
+
+
+def rarely_left(series: Series, least: int = 20) -> dict[Hashable, int]:
+    """States left fewer than ``least`` times, whose row of the matrix is guesswork."""
+    leaves = series.transitions.sum(axis=1).tolist()
+    return {
+        state: count for state, count in zip(series.states, leaves, strict=True) if count < least
+    }
+
+
+def impossible_moves(series: Series, chain: MarkovChain) -> dict[tuple[Hashable, Hashable], int]:
+    """Moves of a series that a chain gives probability 0, and how often they occur.
+
+    If there are any, the chain says that the series cannot happen, and a promise against those who
+    believe in the chain says nothing about it.
+    """
+    position = {state: x for x, state in enumerate(chain.states)}
+    rows = [position[state] for state in series.states]
+    counts = np.where(chain.transition[np.ix_(rows, rows)] == 0, series.transitions, 0)
+    return {(series.states[x], series.states[y]): int(counts[x, y]) for x, y in np.argwhere(counts)}
+
+
+def _listed(states: list[Hashable]) -> str:
+    return ", ".join(repr(state) for state in states)

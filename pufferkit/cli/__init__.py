@@ -1,0 +1,48 @@
+"""The command line: parse, call, print.
+
+Nothing heavy is imported at the top of these modules, so that ``pufferkit --help`` answers at once;
+names of the package are loaded by `pufferkit` itself when a command first uses them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import pufferkit
+from pufferkit.cli import model, plan, release
+from pufferkit.cli.terminal import OneLineErrors, help_if_alone
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    name="pufferkit",
+    help="Pufferfish privacy for correlated data: how much noise is needed, added safely.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+app.command("plan")(plan.plan)
+app.command("release")(release.release)
+app.add_typer(model.app, name="model")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(pufferkit.__version__)
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print and exit.")
+    ] = False,
+) -> None:
+    """Pufferfish privacy for correlated data: how much noise is needed, added safely."""
+    help_if_alone(context)
+
+
+def main() -> None:
+    """Entry point of the ``pufferkit`` command."""
+    app()

@@ -1,0 +1,5 @@
+"""``python -m pufferkit.cli``."""
+
+from pufferkit.cli import main
+
+main()

@@ -1,0 +1,133 @@
+"""Options that several commands share, and the objects they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import pufferkit as pk
+
+if TYPE_CHECKING:
+    from pufferkit import ChainClass, Query, Series
+
+
+class QueryName(StrEnum):
+    """What can be asked."""
+
+    HISTOGRAM = "histogram"
+    FREQUENCIES = "frequencies"
+    COUNT = "count"
+    TOTAL = "total"
+    MEAN = "mean"
+
+
+Model = Annotated[Path, typer.Option("--model", help="Beliefs: a JSON file, see 'model'.")]
+Epsilon = Annotated[float, typer.Option("--epsilon", help="Privacy; smaller hides more.")]
+Asked = Annotated[QueryName, typer.Option("--query", help="What is asked.")]
+StateValue = Annotated[
+    str | None, typer.Option("--state-value", metavar="NAME", help="For count: the state to count.")
+]
+Values = Annotated[
+    str | None,
+    typer.Option(
+        "--values", metavar='"A=1,B=2.5"', help="For total and mean: the value of each state."
+    ),
+]
+State = Annotated[str, typer.Option("--state", metavar="COL", help="Column with the states.")]
+MaybeState = Annotated[
+    str | None, typer.Option("--state", metavar="COL", help="Column with the states.")
+]
+Time = Annotated[
+    str | None, typer.Option("--time", metavar="COL", help="Column with times, checked for order.")
+]
+Segment = Annotated[
+    str | None,
+    typer.Option("--segment", metavar="COL", help="Column that names independent segments."),
+]
+Data = Annotated[
+    Path | None, typer.Option("--data", metavar="FILE", help="Take the lengths from this file.")
+]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw to a .png, .svg or .pdf file.")
+]
+
+
+def read_model(path: Path) -> ChainClass:
+    """The beliefs in a JSON file."""
+    try:
+        return pk.ChainClass.from_json(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: is not a JSON file") from None
+    except (TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path}: model: has a field of the wrong type ({error})") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def read_data(
+    path: Path,
+    state: str | None,
+    time: str | None,
+    segment: str | None,
+    states: Sequence[Hashable] | None,
+) -> Series:
+    """The series in a table."""
+    from pufferkit.frames import read_series  # noqa: PLC0415
+
+    if state is None:
+        raise ValueError("--state: name the column of the file that holds the states")
+    return read_series(path, state, time=time, segment=segment, states=states)
+
+
+def make_query(
+    asked: QueryName,
+    states: Sequence[Hashable],
+    lengths: Sequence[int],
+    state_value: str | None,
+    values: str | None,
+) -> Query:
+    """The query that the options describe, over the states of the model."""
+    counting, valued = asked is QueryName.COUNT, asked in (QueryName.TOTAL, QueryName.MEAN)
+    if (state_value is not None) != counting:
+        raise ValueError(f"--state-value: {'needed' if counting else 'only'} for --query count")
+    if (values is not None) != valued:
+        which = "a number for each state, like a=1,b=2.5" if valued else "only for total and mean"
+        raise ValueError(f"--values: {which}")
+    if state_value is not None:
+        return pk.count(_state("--state-value", state_value, states), lengths)
+    if values is not None:
+        make = pk.total if asked is QueryName.TOTAL else pk.mean
+        return make(_values(values, states), lengths)
+    make_bins = pk.histogram if asked is QueryName.HISTOGRAM else pk.relative_frequencies
+    return make_bins(states, lengths)
+
+
+def _state(option: str, name: str, states: Sequence[Hashable]) -> Hashable:
+    for label in states:
+        if str(label) == name:
+            return label
+    known = ", ".join(str(label) for label in states)
+    raise ValueError(f"{option}: {name!r} is not a state of the model; it has {known}")
+
+
+def _values(text: str, states: Sequence[Hashable]) -> dict[Hashable, float]:
+    found: dict[Hashable, float] = {}
+    for part in text.split(","):
+        name, equals, number = part.rpartition("=")
+        if not equals:
+            raise ValueError(f"--values: {part!r} is not of the form state=number")
+        label = _state("--values", name.strip(), states)
+        if label in found:
+            raise ValueError(f"--values: {name.strip()!r} is given twice")
+        try:
+            found[label] = float(number)
+        except ValueError:
+            raise ValueError(f"--values: {number!r} is not a number, in {part!r}") from None
+    missing = [str(label) for label in states if label not in found]
+    if missing:
+        raise ValueError(f"--values: no value for {', '.join(missing)}; give 0 if it adds nothing")
+    return found

@@ -1,0 +1,192 @@
+"""``pufferkit model``: look at beliefs, check them, count them from public data."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import pufferkit as pk
+from pufferkit.cli import inputs, outputs, terminal
+
+if TYPE_CHECKING:
+    from pufferkit import ChainClass, MarkovChain, Series
+    from pufferkit.beliefs.chain_class import Member
+
+app = typer.Typer(help="Show, check and fit beliefs.", rich_markup_mode=None)
+
+_SHOWN = 4
+_PLAIN_LENGTH = 1000
+
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Beliefs: a JSON file.")]
+
+
+class Start(StrEnum):
+    """Where a fitted chain starts."""
+
+    STATIONARY = "stationary"
+    FIRST = "first"
+
+
+@app.callback(invoke_without_command=True)
+def root(context: typer.Context) -> None:
+    """Show, check and fit beliefs."""
+    terminal.help_if_alone(context)
+
+
+@app.command()
+def show(
+    model: ModelFile,
+    every: Annotated[bool, typer.Option("--all", help="Show every chain of a class.")] = False,
+) -> None:
+    """Print states, stationary law, eigengap, period and speed of mixing."""
+    beliefs = inputs.read_model(model)
+    typer.echo(f"{beliefs.to_dict()['kind']}: {beliefs.description}")
+    typer.echo(f"states: {', '.join(str(state) for state in beliefs.states)}")
+    try:
+        members = beliefs.members()
+    except pk.NotApplicable:
+        bounds = beliefs.mixing_bounds()[0]
+        typer.echo(_mixes(bounds.contraction))
+        return
+    for member in members if every else members[:_SHOWN]:
+        typer.echo("")
+        for line in _described(member):
+            typer.echo(line)
+    if not every and len(members) > _SHOWN:
+        typer.echo(f"\n{len(members) - _SHOWN} more; --all shows them")
+
+
+@app.command()
+def check(
+    model: ModelFile,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="FILE", help="Do its states fit?")
+    ] = None,
+    state: inputs.MaybeState = None,
+    time: inputs.Time = None,
+    segment: inputs.Segment = None,
+) -> None:
+    """Say whether beliefs are valid, which mechanisms apply, and whether data fit them."""
+    beliefs = inputs.read_model(model)
+    series = None
+    if data is not None:
+        series = inputs.read_data(data, state, time, segment, beliefs.states)
+    typer.echo(f"valid: {beliefs.description}")
+    lengths = [_PLAIN_LENGTH] if series is None else series.lengths
+    plan = pk.plan(beliefs, pk.count(beliefs.states[0], lengths), 1.0)
+    typer.echo(f"mechanisms, over {sum(lengths):,} entries:")
+    wide = max(len(row["mechanism"]) for row in plan.rows)
+    for row in plan.rows:
+        verdict = "applies" if row["applicable"] else f"does not apply: {row['why']}"
+        if row["applicable"] and not row["pufferfish"]:
+            verdict = "applies, but does not hide entries that others predict"
+        typer.echo(f"  {row['mechanism']:<{wide}}  {verdict}")
+    if series is not None:
+        count = f"{len(series.lengths)} segment{'s' if len(series.lengths) > 1 else ''}"
+        typer.echo(f"data: {len(series):,} entries in {count}, all in states of the model")
+        _warn_if_impossible(beliefs, series)
+
+
+@app.command()
+def fit(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Public data: CSV or Parquet.")],
+    state: inputs.State,
+    time: inputs.Time = None,
+    segment: inputs.Segment = None,
+    states: Annotated[
+        str | None,
+        typer.Option("--states", metavar='"A,B,C"', help="All states, if some may be missing."),
+    ] = None,
+    smoothing: Annotated[
+        float, typer.Option("--smoothing", metavar="X", help="Added to every count.")
+    ] = 0.0,
+    start: Annotated[Start, typer.Option("--start", help="Law of the first entry.")] = (
+        Start.STATIONARY
+    ),
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write here, not to stdout.")
+    ] = None,
+) -> None:
+    """Count a chain from a public or historical file, never from the series to be released."""
+    from pufferkit.beliefs.estimation import fit as fitted  # noqa: PLC0415
+    from pufferkit.beliefs.estimation import rarely_left  # noqa: PLC0415
+    from pufferkit.frames import states_from_text  # noqa: PLC0415
+
+    outputs.check_outputs([out], [file])
+    declared = None if states is None else states_from_text(states.split(","))
+    series = inputs.read_data(file, state, time, segment, declared)
+    chain = fitted(series, smoothing, start.value)
+    terminal.warn(
+        f"{file} must be public or historical; a model counted from the series to be released "
+        "would give that series away"
+    )
+    rare = ", ".join(f"{state} ({count})" for state, count in rarely_left(series).items())
+    if rare:
+        terminal.warn(f"rarely or never left, so poorly known: {rare}")
+    text = json.dumps(chain.to_dict(), indent=2) + "\n"
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        outputs.write_all({out: text.encode()})
+        typer.echo(f"written: {out}", err=True)
+
+
+def _described(member: Member) -> Iterator[str]:
+    chain = member.chain
+    yield member.name
+    yield (
+        f"  irreducible: {_yes(chain.is_irreducible)}; period: {chain.period}; "
+        f"reversible: {_yes(chain.is_reversible)}"
+    )
+    if chain.is_irreducible:
+        yield f"  eigengap: {chain.eigengap:.6g}; least stationary probability: {chain.pi_min:.6g}"
+        yield f"  {_mixes(chain.contraction)}"
+    law = _law(chain)
+    wide = max(5, *(len(str(state)) for state in chain.states))
+    yield f"  {'state':<{wide}}  {'start':>10}  {'stationary':>10}"
+    for x, state in enumerate(chain.states):
+        begins = "any" if member.any_start else f"{chain.initial[x]:.6f}"
+        yield f"  {state!s:<{wide}}  {begins:>10}  {law(x):>10}"
+
+
+def _law(chain: MarkovChain) -> Callable[[int], str]:
+    try:
+        stationary = chain.stationary
+    except ValueError:
+        return lambda _: "not unique"
+    return lambda x: f"{stationary[x]:.6f}"
+
+
+def _mixes(contraction: float) -> str:
+    if contraction <= 0:
+        return "mixing: at once, entries are independent"
+    if contraction >= 1:
+        return "mixing: the eigengap says nothing"
+    steps = math.log(2) / -math.log(contraction)
+    return f"mixing: dependence between entries halves in {steps:.2f} steps or fewer"
+
+
+def _warn_if_impossible(beliefs: ChainClass, series: Series) -> None:
+    from pufferkit.beliefs.estimation import impossible_moves  # noqa: PLC0415
+
+    try:
+        members = beliefs.members()
+    except pk.NotApplicable:
+        return
+    found = [impossible_moves(series, member.chain) for member in members]
+    if all(found):
+        (before, after), count = next(iter(found[0].items()))
+        terminal.warn(
+            f"the model says this series cannot happen ({before} then {after}: {count} times), so "
+            "it promises nothing about it; this line is about the data, keep it to yourself"
+        )
+
+
+def _yes(answer: bool) -> str:
+    return "yes" if answer else "no"

@@ -1,0 +1,46 @@
+"""Files out: checked before any noise is drawn, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+
+def check_outputs(targets: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:
+    """Every target can be written and is none of the inputs, or an error."""
+    taken = {path.resolve() for path in inputs if path is not None}
+    for target in targets:
+        if target is None:
+            continue
+        real = target.resolve()
+        if real in taken:
+            raise ValueError(f"{target}: is also another file of this command; name a new file")
+        if real.is_dir():
+            raise ValueError(f"{target}: is a directory; name a file")
+        if real.exists() and not real.is_file():
+            raise ValueError(f"{target}: is not a regular file")
+        if not real.parent.is_dir():
+            raise ValueError(f"{target}: there is no directory {target.parent}; make it first")
+        if not os.access(real.parent, os.W_OK):
+            raise ValueError(f"{target}: the directory {target.parent} cannot be written to")
+        taken.add(real)
+
+
+def write_all(contents: Mapping[Path, bytes]) -> None:
+    """Write all files or, if one fails, none: each under another name first, then renamed."""
+    parts: dict[Path, Path] = {}
+    try:
+        for target, content in contents.items():
+            real = target.resolve()
+            part = real.with_name(f".{real.name}.{os.getpid()}.part")
+            parts[part] = real
+            with part.open("xb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+        for part, real in parts.items():
+            part.replace(real)
+    finally:
+        for part in parts:
+            part.unlink(missing_ok=True)

@@ -1,0 +1,60 @@
+"""``pufferkit plan``: what every mechanism would cost, before anything is spent."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+import pufferkit as pk
+from pufferkit.cli import inputs, outputs, terminal
+
+
+def plan(
+    model: inputs.Model,
+    epsilon: inputs.Epsilon,
+    query: inputs.Asked = inputs.QueryName.HISTOGRAM,
+    length: Annotated[
+        list[int] | None,
+        typer.Option("--length", metavar="N", help="Entries in the series; once a segment."),
+    ] = None,
+    data: inputs.Data = None,
+    state: inputs.MaybeState = None,
+    time: inputs.Time = None,
+    segment: inputs.Segment = None,
+    state_value: inputs.StateValue = None,
+    values: inputs.Values = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON.")] = False,
+    plot: inputs.Plot = None,
+) -> None:
+    """Compare mechanisms for a query; spends nothing."""
+    if bool(length) == (data is not None):
+        raise ValueError(
+            "give the size of the series: either --length N or --data FILE --state COL"
+        )
+    outputs.check_outputs([plot], [model, data])
+    if plot is not None:
+        from pufferkit import plots  # noqa: PLC0415
+
+        plots.check_picture(plot)
+    beliefs = inputs.read_model(model)
+    lengths = length or []
+    if data is not None:
+        lengths = list(inputs.read_data(data, state, time, segment, beliefs.states).lengths)
+    question = inputs.make_query(query, beliefs.states, lengths, state_value, values)
+    found = pk.plan(beliefs, question, epsilon)
+    if plot is not None:
+        title = str(found).partition("\n")[0].replace("; ", "\n")
+        outputs.write_all({plot: plots.picture(plots.plan_figure(found.rows, title), plot)})
+    if as_json:
+        record = {
+            "query": question.name,
+            "lengths": question.lengths,
+            "epsilon": found.epsilon,
+            "beliefs": found.beliefs,
+            "rows": found.rows,
+        }
+        typer.echo(json.dumps(record, indent=2))
+    else:
+        terminal.show_plan(found)

@@ -1,0 +1,92 @@
+"""``pufferkit release``: a noisy answer that may leave the house."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import pufferkit as pk
+from pufferkit.cli import inputs, outputs, terminal
+
+if TYPE_CHECKING:
+    from pufferkit import Calibration, ChainClass, Query
+
+
+def release(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The series: CSV or Parquet.")],
+    model: inputs.Model,
+    epsilon: inputs.Epsilon,
+    state: inputs.State,
+    query: inputs.Asked = inputs.QueryName.HISTOGRAM,
+    time: inputs.Time = None,
+    segment: inputs.Segment = None,
+    state_value: inputs.StateValue = None,
+    values: inputs.Values = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(
+            "--mechanism", metavar="NAME", help="As in the plan. Default: least Pufferfish noise."
+        ),
+    ] = None,
+    proper: Annotated[
+        bool, typer.Option("--proper", help="Also the nearest histogram without negative bins.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write JSON here, not to stdout.")
+    ] = None,
+    plot: inputs.Plot = None,
+    show_exact: Annotated[
+        bool, typer.Option("--show-exact", help="Draw the exact answer too. Not for sharing.")
+    ] = False,
+) -> None:
+    """Answer a query with noise. Every run draws anew and spends epsilon."""
+    if show_exact and plot is None:
+        raise ValueError("--show-exact: draws into a picture; name it with --plot")
+    outputs.check_outputs([out, plot], [file, model])
+    if plot is not None:
+        from pufferkit import plots  # noqa: PLC0415
+
+        plots.check_picture(plot)
+    beliefs = inputs.read_model(model)
+    series = inputs.read_data(file, state, time, segment, beliefs.states)
+    question = inputs.make_query(query, beliefs.states, series.lengths, state_value, values)
+    if proper and question.total is None:
+        raise ValueError(f"--proper: {question.name} is not a histogram")
+    calibration = _calibrated(mechanism, beliefs, question, epsilon)
+    if calibration.mechanism == "entry_dp":
+        terminal.warn("entry_dp does not hide entries that others predict; it is a baseline only")
+    if show_exact:
+        terminal.warn(f"{plot} shows the exact answer, which has no privacy; do not share it")
+
+    found = calibration.release(series)
+    found = found.as_histogram() if proper else found
+    record = found.to_json() + "\n"
+    written = {} if out is None else {out: record.encode()}
+    if plot is not None:
+        exact = [float(value) for value in question.exact(series)] if show_exact else None
+        written[plot] = plots.picture(plots.release_figure(found, exact), plot)
+    outputs.write_all(written)
+    typer.echo(record.rstrip() if out is None else str(found))
+    for path in written:
+        typer.echo(f"written: {path}", err=True)
+
+
+def _calibrated(
+    mechanism: str | None, beliefs: ChainClass, query: Query, epsilon: float
+) -> Calibration:
+    if mechanism is None:
+        return pk.plan(beliefs, query, epsilon).best
+    from pufferkit.mechanisms.plan import MECHANISMS  # noqa: PLC0415
+
+    known = {_spelled(name): name for name in MECHANISMS}
+    if _spelled(mechanism) not in known:
+        raise ValueError(f"--mechanism: {mechanism!r} is unknown; known are {', '.join(known)}")
+    return MECHANISMS[known[_spelled(mechanism)]](beliefs, query, epsilon)
+
+
+def _spelled(name: str) -> str:
+    """A name as one types it: ``markov_quilt_approx (tight)`` is ``markov_quilt_approx_tight``."""
+    return re.sub(r"\W+", "_", name).strip("_")

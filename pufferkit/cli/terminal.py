@@ -1,0 +1,103 @@
+"""What the user sees: one-line errors, warnings, tables that fit the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from pufferkit import Plan
+
+BAD_INPUT = 2
+_INTERRUPTED = 130
+
+
+class OneLineErrors(TyperGroup):
+    """A command group whose every error is one line on stderr, with exit code 2."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command; never a traceback for bad input."""
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(*args, **extra)
+            sys.stdout.flush()
+        except typer.Abort:
+            sys.exit(_INTERRUPTED)
+        except BrokenPipeError:
+            # The reader of our output has gone. Nothing is left to say, not even at shutdown.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
+        except Exception as error:
+            message = _explained(error)
+            if message is None:
+                raise
+            typer.echo(f"error: {message}", err=True)
+            sys.exit(BAD_INPUT)
+        sys.exit(code or 0)
+
+
+def _explained(error: Exception) -> str | None:
+    """The error in one line, if it is one that input can cause."""
+    if hasattr(error, "format_message"):  # the parser's own: an unknown option, a missing value
+        text = error.format_message()
+    elif isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, OverflowError):
+        text = f"a number is too large to compute with ({error})"
+    elif isinstance(error, (ValueError, OSError, ImportError)):
+        text = str(error)
+    else:
+        return None
+    return " ".join(str(text).split())
+
+
+def help_if_alone(context: typer.Context) -> None:
+    """Print the help of a group that was called without a command."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def warn(message: str) -> None:
+    """One line on stderr."""
+    typer.echo(f"warning: {message}", err=True)
+
+
+def show_plan(plan: Plan) -> None:
+    """A plan as tables that fit the terminal; as plain text where there is none."""
+    if not sys.stdout.isatty():
+        typer.echo(str(plan))
+        return
+    from rich.console import Console  # noqa: PLC0415
+
+    Console().print(plan_table(plan))
+
+
+def plan_table(plan: Plan) -> Group:
+    """The numbers as one table, and below it what decides each of them."""
+    from rich import box  # noqa: PLC0415
+    from rich.console import Group  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    title = Text(str(plan).partition("\n")[0], style="bold")
+    numbers = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("mechanism", "noise scale", "expected L1 error", "hides entries"):
+        right = heading in ("noise scale", "expected L1 error")
+        numbers.add_column(heading, justify="right" if right else "left", overflow="fold")
+    reasons = Table.grid(padding=(0, 2, 0, 0))
+    for row in plan.rows:
+        cells = ["-", "-", "does not apply"]
+        if row["applicable"]:
+            hides = "yes" if row["pufferfish"] else "NO"
+            cells = [f"{row['scale']:.6g}", f"{row['expected_l1_error']:.6g}", hides]
+        style = "" if row["pufferfish"] else "yellow" if row["applicable"] else "dim"
+        numbers.add_row(*(Text(cell) for cell in [row["mechanism"], *cells]), style=style)
+        reasons.add_row(Text(row["mechanism"]), Text(row["why"]), style=style)
+    return Group(title, numbers, Text("What decides:", style="bold"), reasons)

@@ -1,0 +1,259 @@
+"""Tables in. The only importer of dataframe engines: narwhals, over polars.
+
+A table becomes a `Series` here or is refused here: behind this point nobody meets a null, a
+timestamp or a column name. Rows count from 1, the header not included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import groupby, pairwise
+from math import isfinite, isnan
+from pathlib import Path
+from typing import Any
+
+from pufferkit.series import Series
+
+_SUFFIXES = (".csv", ".parquet")
+_PARQUET_MAGIC = b"PAR1"
+
+
+def read_series(
+    path: str | Path,
+    state: str,
+    *,
+    time: str | None = None,
+    segment: str | None = None,
+    states: Iterable[Hashable] | None = None,
+) -> Series:
+    """One subject's series from a CSV or Parquet file, rows in time order.
+
+    Parameters
+    ----------
+    path
+        A ``.csv`` file (UTF-8, commas, one header line) or a ``.parquet`` file.
+    state
+        Column with the state of each entry.
+    time
+        Column with the time of each entry: numbers, dates or ISO timestamps. It must increase
+        strictly within a segment. If left out, the order of the rows is trusted.
+    segment
+        Column that says to which independent segment an entry belongs; its rows stand together.
+    states
+        All states that can occur. Text in the file then stands for the declared state that prints
+        like it, so ``1`` in a CSV is the integer state 1. If left out, the states are those that
+        occur: integers if all are whole numbers, otherwise as they stand.
+
+    Raises
+    ------
+    ValueError
+        If the file, a column or a row is not as described; the message names the row.
+    OSError
+        If the file cannot be opened.
+    """
+    file = Path(path)
+    wanted = {"state": state, "time": time, "segment": segment}
+    columns = _columns(file, {role: name for role, name in wanted.items() if name is not None})
+    cells = columns["state"]
+    _no_gaps(file, cells)
+    lengths = _segment_lengths(file, columns.get("segment"), len(cells))
+    if "time" in columns:
+        _increasing(file, columns["time"], lengths)
+    declared = None if states is None else tuple(states)
+    labels = _labels(cells, declared)
+    pieces, start = [], 0
+    for length in lengths:
+        pieces.append(labels[start : start + length])
+        start += length
+    try:
+        return Series.of(pieces, declared)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
+
+
+def states_from_text(names: Iterable[str]) -> list[Hashable]:
+    """Names of states as labels: integers if all are whole numbers, like those in a file."""
+    return _labels([name.strip() for name in names], None)
+
+
+def _columns(file: Path, wanted: dict[str, str]) -> dict[str, list[Any]]:
+    """The wanted columns as lists, by their role."""
+    if file.is_dir():
+        raise ValueError(f"{file}: is a directory; give one {' or '.join(_SUFFIXES)} file")
+    suffix = file.suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise ValueError(f"{file}: cannot read {suffix or 'such'} files; give .csv or .parquet")
+    with file.open("rb") as stream:
+        head = stream.read(4096)
+    if not head:
+        raise ValueError(f"{file}: is empty")
+    _right_kind(file, suffix, head)
+    import narwhals as nw  # noqa: PLC0415
+    import polars as pl  # noqa: PLC0415
+
+    try:
+        if suffix == ".csv":
+            # Text as it stands: what a cell means is decided here, not guessed by the reader.
+            table = nw.read_csv(str(file), backend="polars", infer_schema=False, glob=False)
+        else:
+            table = nw.read_parquet(str(file), backend="polars", glob=False)
+    except pl.exceptions.NoDataError:
+        raise ValueError(f"{file}: is empty") from None
+    except pl.exceptions.PolarsError as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{file}: is not a readable {suffix} file ({reason})") from None
+    for role, name in wanted.items():
+        if name not in table.columns:
+            there = ", ".join(repr(column) for column in table.columns)
+            raise ValueError(f"{file}: has no column {name!r} for {role}; it has {there}")
+        if table.schema[name].is_nested():
+            raise ValueError(f"{file}: column {name!r} holds lists or records, not one {role}")
+    if len(table) == 0:
+        raise ValueError(f"{file}: has a header but no rows")
+    return {role: table.get_column(name).to_list() for role, name in wanted.items()}
+
+
+def _right_kind(file: Path, suffix: str, head: bytes) -> None:
+    is_parquet = head.startswith(_PARQUET_MAGIC)
+    if suffix == ".csv" and is_parquet:
+        raise ValueError(f"{file}: is a Parquet file; rename it to {file.stem}.parquet")
+    if suffix == ".csv" and b"\0" in head:
+        raise ValueError(f"{file}: is not a CSV file in UTF-8; export it as plain text")
+    if suffix == ".parquet" and not is_parquet:
+        raise ValueError(f"{file}: is not a Parquet file; if it is CSV, rename it")
+
+
+def _missing(cell: Any) -> bool:
+    return cell is None or cell == "" or (isinstance(cell, float) and isnan(cell))
+
+
+def _no_gaps(file: Path, cells: Sequence[Any]) -> None:
+    for row, cell in enumerate(cells, 1):
+        if _missing(cell):
+            raise ValueError(
+                f"{file}: row {row} has no state; a gap must split the series, not be dropped: "
+                "give the rows before and after it different values in a segment column"
+            )
+
+
+def _segment_lengths(file: Path, segments: Sequence[Any] | None, rows: int) -> list[int]:
+    if segments is None:
+        return [rows]
+    seen: set[Hashable] = set()
+    lengths: list[int] = []
+    row = 1
+    for value, run in groupby(segments):
+        if _missing(value):
+            raise ValueError(f"{file}: row {row} has no segment; every entry belongs to one")
+        if value in seen:
+            raise ValueError(
+                f"{file}: row {row} returns to segment {value!r} after another one; "
+                "sort the rows by segment, then by time"
+            )
+        seen.add(value)
+        lengths.append(sum(1 for _ in run))
+        row += lengths[-1]
+    return lengths
+
+
+def _increasing(file: Path, cells: Sequence[Any], lengths: Sequence[int]) -> None:
+    for row, cell in enumerate(cells, 1):
+        if _missing(cell):
+            raise ValueError(f"{file}: row {row} has no time; every entry needs one")
+    times = _times(file, cells)
+    row = 0
+    for length in lengths:
+        for number, (before, after) in enumerate(pairwise(times[row : row + length]), row + 2):
+            if before == after:
+                raise ValueError(
+                    f"{file}: row {number} has the same time as the row before it, "
+                    f"{cells[number - 1]}; one subject has one state at a time"
+                )
+            if before > after:
+                raise ValueError(
+                    f"{file}: row {number} is earlier than the row before it, "
+                    f"{cells[number - 1]} after {cells[number - 2]}; sort the rows by time"
+                )
+        row += length
+
+
+def _times(file: Path, cells: Sequence[Any]) -> list[Any]:
+    """Times that compare as moments do; text is read as numbers or as ISO timestamps."""
+    parse = _parser(cells[0])
+    times = []
+    for row, cell in enumerate(cells, 1):
+        try:
+            times.append(parse(cell))
+        except (ValueError, OverflowError):
+            raise ValueError(
+                f"{file}: row {row} has time {cell!r}; write times as numbers or like "
+                "2024-03-04T08:15, all in the same way"
+            ) from None
+    return times
+
+
+def _parser(first: Any) -> Callable[[Any], Any]:
+    """How to read a column of times that starts like this."""
+    if isinstance(first, datetime):
+        return _moment
+    if not isinstance(first, str):
+        return lambda cell: cell
+    try:
+        _number(first)
+    except ValueError:
+        zoned = _is_zoned(first)
+        return lambda text: _moment(datetime.fromisoformat(text), zoned)
+    return _number
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        value = float(text)
+        if not isfinite(value):
+            raise
+        return value
+
+
+def _moment(time: datetime, zoned: bool | None = None) -> datetime:
+    """A time without a zone as it is; one with a zone in UTC, where no hour comes twice."""
+    if zoned is not None and zoned != (time.tzinfo is not None):
+        raise ValueError("times with and without a zone")
+    return time if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _is_zoned(text: str) -> bool | None:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return None
+
+
+def _labels(cells: Sequence[Any], states: tuple[Hashable, ...] | None) -> list[Hashable]:
+    """Cells as state labels, by the types of the declared states."""
+    wholes = {cell: _whole(cell) for cell in set(cells)}
+    if states is None:
+        return list(cells) if None in wholes.values() else [wholes[cell] for cell in cells]
+    exact, printed = set(states), {str(label): label for label in states}
+    integers = {label for label in states if isinstance(label, int)}
+
+    def meaning(cell: Hashable) -> Hashable:
+        if cell in exact:
+            return cell
+        return wholes[cell] if wholes[cell] in integers else printed.get(str(cell), cell)
+
+    meanings = {cell: meaning(cell) for cell in wholes}
+    return [meanings[cell] for cell in cells]
+
+
+def _whole(cell: Any) -> int | None:
+    """The whole number that a cell holds or plainly spells; ``None`` if there is none."""
+    if isinstance(cell, str):
+        spelled = cell.removesuffix(".0")
+        return int(spelled) if re.fullmatch(r"0|-?[1-9][0-9]{0,17}", spelled) else None
+    if isinstance(cell, float):
+        return int(cell) if cell.is_integer() else None
+    return cell if isinstance(cell, int) and not isinstance(cell, bool) else None

@@ -1,0 +1,274 @@
+"""Least noise known to hide every entry of a chain, and the curve behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import ChainClass, Member, MixingClass, as_chain_class
+from pufferkit.checks import Floats
+from pufferkit.influence.curve import Loss, Run, Side, Sweep, entry_loss, largest_loss, last_passing
+from pufferkit.influence.sides import SHORT, mixing_sides, sides_of
+from pufferkit.influence.worst import hardest_member
+from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.mechanisms.markov_quilt import markov_quilt_approx
+from pufferkit.mechanisms.release import Evidence
+from pufferkit.queries import Query, count
+
+Profile = float | Sequence[float] | Sequence[Run]
+
+_PRECISION = 1e-10
+_MOST_OPTIONS = 3
+
+
+@dataclass(frozen=True)
+class _MemberCurve:
+    """The sides of the entries under one chain of the class, or under all of a mixing class."""
+
+    name: str
+    left: Side
+    right: Side
+
+    def loss(self, runs: Sequence[Run]) -> Loss:
+        left, right = self._sweeps(runs)
+        return largest_loss(left, right, None if left.length <= SHORT else _MOST_OPTIONS)
+
+    def losses(self, runs: Sequence[Run]) -> Floats:
+        left, right = self._sweeps(runs)
+        most = None if left.length <= SHORT else _MOST_OPTIONS
+        return np.array(
+            [entry_loss(left, right, node, most).value for node in range(1, left.length + 1)]
+        )
+
+    def _sweeps(self, runs: Sequence[Run]) -> tuple[Sweep, Sweep]:
+        return Sweep(self.left, runs), Sweep(self.right, runs[::-1])
+
+
+class InfluenceCurve:
+    """Entry privacy b against Pufferfish epsilon, for a class of chains and one segment length.
+
+    Anything that is b-entry-private (changing one entry moves the log-likelihood of every output by
+    at most b) is ``epsilon(b)``-Pufferfish private for each entry. That holds for Laplace noise, for
+    randomised response, and for the result of any event-level b-DP pipeline.
+
+    Parameters
+    ----------
+    beliefs
+        A `MarkovChain` or a `ChainClass`.
+    lengths
+        Length of the series, or of its independent segments; the longest is the hardest.
+
+    Examples
+    --------
+    >>> from pufferkit import InfluenceCurve, MarkovChain
+    >>> curve = InfluenceCurve(MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), 1000)
+    >>> round(curve.entry_privacy(1.0), 4), round(curve.epsilon(0.2997), 3)
+    (0.2997, 1.0)
+    """
+
+    def __init__(self, beliefs: Any, lengths: int | Iterable[int]) -> None:
+        self.beliefs: ChainClass = as_chain_class(beliefs)
+        self.length = max(checks.segment_lengths(lengths))
+
+    def __repr__(self) -> str:
+        return f"InfluenceCurve({self.beliefs.description}, length {self.length})"
+
+    @cached_property
+    def _members(self) -> list[_MemberCurve]:
+        theta = self.beliefs
+        if isinstance(theta, MixingClass):
+            (mixing,) = theta.mixing_bounds()
+            return [
+                _MemberCurve(
+                    theta.description, *mixing_sides(mixing, len(theta.states), self.length)
+                )
+            ]
+        return [self._member(member) for member in theta.members()]
+
+    def _member(self, member: Member) -> _MemberCurve:
+        return _MemberCurve(member.name, *sides_of(member, self.length))
+
+    def epsilon(self, b: Profile) -> float:
+        """Pufferfish epsilon when the entries have entry privacy ``b``.
+
+        Parameters
+        ----------
+        b
+            One number for all entries, one for each entry, or runs of entries.
+        """
+        return self.binding(b)[1].value
+
+    def binding(self, b: Profile) -> tuple[str, Loss]:
+        """The chain and the entry that lose most under ``b``, and how much."""
+        runs = self._runs(b)
+        if all(run.b == 0 for run in runs):
+            return self._members[0].name, Loss(0.0, 1, None, None)
+        found = [(member.name, member.loss(runs)) for member in self._members]
+        return max(found, key=lambda pair: pair[1].value)
+
+    def losses(self, b: Profile) -> dict[str, Floats]:
+        """The loss of every entry, for each chain of the class."""
+        runs = self._runs(b)
+        return {member.name: member.losses(runs) for member in self._members}
+
+    def entry_privacy(self, epsilon: float) -> float:
+        """The largest entry privacy found whose Pufferfish epsilon is at most ``epsilon``.
+
+        The search ends on the private side: for what is returned, the loss was computed and is at
+        most epsilon.
+        """
+        return self._solve(checks.privacy(epsilon))[0]
+
+    def rows(self, bs: Iterable[float]) -> list[dict[str, Any]]:
+        """Points of the curve, for tables and plots."""
+        table = []
+        for b in bs:
+            for member in self._members:
+                loss = member.loss([Run(self.length, checks.positive("b", b))])
+                table.append({"belief": member.name, "b": float(b), "epsilon": loss.value})
+        return table
+
+    def _runs(self, b: Profile) -> list[Run]:
+        if isinstance(b, (int, float, np.floating, np.integer)):
+            return [Run(self.length, _spent(b))]
+        items = list(b)
+        if items and all(isinstance(item, Run) for item in items):
+            runs = [Run(checks.whole("profile", r.count, 1), _spent(r.b)) for r in items]  # type: ignore[union-attr]
+        else:
+            runs = []
+            values = [_spent(item) for item in items]
+            start = 0
+            for n in range(1, len(values) + 1):
+                if n == len(values) or values[n] != values[start]:
+                    runs.append(Run(n - start, values[start]))
+                    start = n
+        covered = sum(run.count for run in runs)
+        if covered != self.length:
+            raise ValueError(
+                f"profile: covers {covered} entries, but the curve is for {self.length}"
+            )
+        return runs
+
+    def _solve(self, epsilon: float) -> tuple[float, str, Loss]:
+        """Largest b for the hardest chain; other chains are only checked at that b."""
+        b, name, binding = inf, "", Loss(0.0, 1, None, None)
+        for member in self._members:
+            if b < inf and member.loss([Run(self.length, b)]).value <= epsilon:
+                continue
+            b, binding = self._solve_member(member, epsilon, min(b, epsilon))
+            name = member.name
+        return b, name, binding
+
+    def _solve_member(
+        self, member: _MemberCurve, epsilon: float, most: float
+    ) -> tuple[float, Loss]:
+        def loss(b: float) -> Loss:
+            return member.loss([Run(self.length, b)])
+
+        low = epsilon / self.length * (1 - 1e-12)
+        if low >= most or loss(most).value <= epsilon:
+            return most, loss(most)
+        high = low
+        while high < most:
+            high = min(most, 4 * high)
+            if loss(high).value > epsilon:
+                break
+            low = high
+        b = last_passing(lambda b: epsilon - loss(b).value, low, high, _PRECISION)
+        return b, loss(b)
+
+
+def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
+    """Least Laplace noise known to hide every entry of a chain.
+
+    The scale is L / b, with b the largest entry privacy whose loss on the influence curve is at most
+    epsilon. It is never more than `markov_quilt` asks, whose own bound is taken where it is better.
+
+    Parameters
+    ----------
+    beliefs
+        A `MarkovChain` or any `ChainClass`. Known laws use exact kernels; open starts use exact
+        kernels to the right and projective diameters to the left; mixing classes use bounds on both.
+    query
+        What is asked; any Lipschitz query, vectors included.
+    epsilon
+        Pufferfish privacy for each entry.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, count, influence_curve
+    >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> round(influence_curve(chain, count(1, 10**6), 1).scale, 3)
+    3.336
+    """
+    epsilon = checks.privacy(epsilon)
+    theta = as_chain_class(beliefs)
+    check_states(theta, query)
+    b, evidence = _entry_privacy(theta, query.longest, epsilon)
+    return Calibration(
+        "influence_curve",
+        epsilon,
+        checks.round_up(query.lipschitz / b),
+        query,
+        theta,
+        evidence,
+    )
+
+
+def entry_epsilon(beliefs: Any, lengths: int | Iterable[int], epsilon: float) -> float:
+    """The event-level epsilon to give any DP library so that the result is Pufferfish private.
+
+    Parameters
+    ----------
+    beliefs
+        A `MarkovChain` or any `ChainClass`.
+    lengths
+        Length of the series, or of its independent segments.
+    epsilon
+        Pufferfish privacy wanted for each entry.
+
+    Returns
+    -------
+    float
+        b such that every pipeline that is b-DP with respect to changing one entry is
+        epsilon-Pufferfish private for each entry.
+    """
+    longest = max(checks.segment_lengths(lengths))
+    b, _ = _entry_privacy(as_chain_class(beliefs), longest, checks.privacy(epsilon))
+    return b
+
+
+def _entry_privacy(theta: ChainClass, length: int, epsilon: float) -> tuple[float, Evidence]:
+    curve = InfluenceCurve(theta, length)
+    b, name, loss = curve._solve(epsilon)
+    if isinstance(theta, MixingClass):
+        quilt = markov_quilt_approx(
+            theta, count(theta.states[0], length), epsilon, bound="tight"
+        )
+        score, quilt_evidence = quilt.scale, quilt.evidence
+    else:
+        member, binding = hardest_member(theta.members(), length, epsilon, "definition")
+        score = checks.round_up(binding.quilt.score)
+        quilt_evidence = Evidence(member.name, binding.node, length, None, binding.quilt.influence)
+    if 1 / score > b:
+        notes = ("the Markov quilt bound was the better one",)
+        return 1 / score, Evidence(
+            quilt_evidence.belief, quilt_evidence.node, length, None, None, notes
+        )
+    notes = (f"entry privacy {b:.6g}", f"bound by {loss}")
+    return b, Evidence(name, loss.node, length, None, None, notes)
+
+
+def _spent(b: Any) -> float:
+    value = checks.real("b", b)
+    if value < 0:
+        raise ValueError(f"b: entry privacy cannot be negative, got {value:g}")
+    return value
+
+

@@ -1,0 +1,194 @@
+"""Rows in, figure out. The only importer of matplotlib.
+
+Figures are made without pyplot, so no window opens and no setting of the caller's is touched.
+Colours are those of Okabe and Ito, which stay apart for colour-blind readers; hatching and words
+say the same again for those who see or print no colour.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from pufferkit.mechanisms.release import Release
+
+FORMATS = (".png", ".svg", ".pdf")
+"""Suffixes of the pictures that can be drawn."""
+
+_BLUE, _SKY, _ORANGE = "#0072B2", "#56B4E9", "#D55E00"
+_BLACK, _GREY, _PALE = "#222222", "#6B6B6B", "#E3E3E3"
+_MOST_LABELS = 40
+
+
+def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
+    """Noise of each mechanism as horizontal bars on a logarithmic scale.
+
+    Parameters
+    ----------
+    rows
+        ``Plan.rows``. Mechanisms that do not apply are named below the bars.
+    title
+        Drawn above.
+    """
+    bars = [row for row in rows if row["applicable"]]
+    others = [row["mechanism"] for row in rows if not row["applicable"]]
+    if not bars:
+        raise ValueError("rows: no mechanism applies, so there is nothing to draw")
+    figure, axes = _blank(7.2, 1.9 + 0.42 * len(bars), title)
+    scales = [row["scale"] for row in bars]
+    axes.set_xscale("log")
+    # Room on the right for the numbers; on the left so that the shortest bar can be seen.
+    axes.set_xlim(min(scales) / 3, max(scales) * 2.5 * (max(scales) / min(scales)) ** 0.12)
+    names = [row["mechanism"] for row in bars]
+    positions = range(len(bars))
+    for y, row in zip(positions, bars, strict=True):
+        hides = row["pufferfish"]
+        axes.barh(
+            y,
+            row["scale"],
+            height=0.62,
+            color=_BLUE if hides else "white",
+            edgecolor=_BLUE if hides else _ORANGE,
+            hatch=None if hides else "////",
+            linewidth=1.2,
+        )
+        note = f"{row['scale']:,.4g}" + ("" if hides else "  does not hide correlated entries")
+        axes.annotate(
+            note,
+            (row["scale"], y),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color=_BLACK,
+        )
+    axes.set_yticks(list(positions), names, parse_math=False)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color=_PALE, linewidth=0.8)
+    axes.set_xlabel("scale of the Laplace noise on each coordinate (less is better)")
+    if others:
+        _footnote(figure, f"Not applicable here: {', '.join(others)}.")
+    return figure
+
+
+def release_figure(release: Release, exact: Sequence[float] | None = None) -> Figure:
+    """A release as bars with 95% intervals of the noise.
+
+    Parameters
+    ----------
+    release
+        What was released. Bars are ``value``; intervals are about the answer before
+        post-processing.
+    exact
+        The exact answer, drawn only if given. It has no privacy.
+    """
+    count = len(release.labels)
+    if exact is not None and len(exact) != count:
+        raise ValueError(f"exact: has {len(exact)} numbers for {count} labels")
+    figure, axes = _blank(min(14.0, max(6.4, 1.6 + 0.75 * count)), 4.4, _heading(release))
+    positions = list(range(count))
+    lows, highs = zip(*release.interval(), strict=True)
+    axes.bar(positions, release.value, width=0.62, color=_SKY, label="released, with noise")
+    middle = [(low + high) / 2 for low, high in zip(lows, highs, strict=True)]
+    reach = [(high - low) / 2 for low, high in zip(lows, highs, strict=True)]
+    axes.errorbar(
+        positions,
+        middle,
+        yerr=reach,
+        fmt="none",
+        ecolor=_BLACK,
+        elinewidth=1.3,
+        capsize=5,
+        label="95% interval of the noise",
+    )
+    if exact is not None:
+        axes.plot(
+            positions,
+            list(exact),
+            linestyle="none",
+            marker="D",
+            markersize=8,
+            markerfacecolor=_ORANGE,
+            markeredgecolor=_BLACK,
+            label="exact: not private",
+        )
+    margin = 0.6 if count > 2 else 1.5
+    axes.set_xlim(-margin, count - 1 + margin)
+    axes.spines["bottom"].set_visible(False)
+    axes.axhline(0, color=_BLACK, linewidth=0.9)
+    axes.grid(axis="y", color=_PALE, linewidth=0.8)
+    axes.set_ylabel(release.query)
+    if count <= _MOST_LABELS:
+        crowded = sum(len(label) for label in release.labels) > 12 * figure.get_figwidth()
+        # Labels are the user's: a dollar sign in them is no formula.
+        axes.set_xticks(
+            positions, list(release.labels), rotation=40 if crowded else 0, parse_math=False
+        )
+        if crowded:
+            for label in axes.get_xticklabels():
+                label.set_horizontalalignment("right")
+    axes.tick_params(axis="x", length=0)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return figure
+
+
+def check_picture(path: str | Path) -> None:
+    """An error if no picture can be drawn to this path. Draws nothing."""
+    if Path(path).suffix.lower() not in FORMATS:
+        raise ValueError(f"{path}: pictures are drawn to {', '.join(FORMATS)} files")
+    _figure()
+
+
+def picture(figure: Figure, path: str | Path) -> bytes:
+    """The content of a file that shows the figure, in the format of the suffix of ``path``."""
+    check_picture(path)
+    stream = io.BytesIO()
+    figure.savefig(stream, format=Path(path).suffix.lower()[1:], dpi=150)
+    return stream.getvalue()
+
+
+def _heading(release: Release) -> str:
+    entries = f"{sum(release.lengths):,} entries"
+    return (
+        f"{release.query} over {entries}\n{release.mechanism}, epsilon {release.epsilon:g}, "
+        f"noise scale {release.scale:.4g}"
+    )
+
+
+def _figure() -> type[Figure]:
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError:
+        raise ImportError(
+            "plots need matplotlib, which is not installed; pip install 'pufferkit[plots]'"
+        ) from None
+    return Figure
+
+
+def _blank(width: float, height: float, title: str) -> tuple[Figure, Axes]:
+    figure = _figure()(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(_GREY)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=_BLACK, labelsize=10)
+    lines = [fill(line, int(width * 11)) for line in title.splitlines()]
+    if lines:
+        figure.suptitle(
+            "\n".join(lines), x=0.012, ha="left", fontsize=11, color=_BLACK, parse_math=False
+        )
+    return figure, axes
+
+
+def _footnote(figure: Figure, text: str) -> None:
+    wrapped = fill(text, int(figure.get_figwidth() * 13))
+    figure.supxlabel(wrapped, x=0.012, ha="left", fontsize=9, color=_GREY)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.markov_chain import MarkovChain as MarkovChain
     from pufferkit.errors import NotApplicable as NotApplicable
     from pufferkit.errors import NoTheorem as NoTheorem
+    from pufferkit.frames import read_series as read_series
     from pufferkit.influence.chain import max_influence as max_influence
     from pufferkit.mechanisms.baselines import entry_dp as entry_dp
     from pufferkit.mechanisms.baselines import gk16 as gk16
@@ -47,6 +48,7 @@ _HOMES = {
     "beliefs.chain_class": ["ChainClass"],
     "beliefs.markov_chain": ["MarkovChain"],
     "errors": ["NoTheorem", "NotApplicable"],
+    "frames": ["read_series"],
     "influence.chain": ["max_influence"],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],

@@ -9,8 +9,8 @@ most b. Let b_t be what has been spent on entry t. With the steps of `pufferkit.
               + max over pairs x, x' of step_{x,x'}(left kernel l, alpha_{i-l})
                                       + step_{x,x'}(P^m, beta_{i+m})
 
-where a side may also be exhausted: all of its b's, step 0. The release is epsilon-Pufferfish private
-for epsilon = max over i of loss_i.
+where a side may also be exhausted: all of its b's, step 0. The release is epsilon-Pufferfish
+private for epsilon = max over i of loss_i.
 
 Any choice of blocks l, m gives a valid bound, so the search over them may be partial. And not every
 node needs to be visited. On a stretch where b and the kernels do not change, let F(v) be the least
@@ -21,7 +21,7 @@ the cost does not depend on the length of the series, and why rounding v up is s
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -128,7 +128,7 @@ class Sweep:
     def __init__(self, side: Side, runs: Sequence[Run]) -> None:
         self.side = side
         self.runs = [run for run in runs if run.count > 0]
-        self._ends = np.cumsum([run.count for run in self.runs]).tolist()
+        self.ends = np.cumsum([run.count for run in self.runs]).tolist()
         self._sums = np.cumsum([run.count * run.b for run in self.runs]).tolist()
         self.firsts: list[int] = []
         self.values: list[float] = []
@@ -138,7 +138,7 @@ class Sweep:
     @property
     def length(self) -> int:
         """Number of entries."""
-        return int(self._ends[-1])
+        return int(self.ends[-1])
 
     def b_at(self, node: int) -> float:
         """Entry privacy of a node."""
@@ -152,38 +152,39 @@ class Sweep:
         """Sum of b over the ``block`` nodes that end at ``node``."""
         return self._until(node) - self._until(node - block)
 
-    def options(self, node: int, most: int | None = None) -> list[Option]:
-        """Ways to bound this side of a node, and of all nodes settled with it, cheapest first."""
+    def options(self, node: int, most: int) -> list[tuple[float, Option]]:
+        """The cheapest ways to bound this side of a node, and of all nodes settled with it."""
         steps = self.side.steps_at(node)
         settled = self._settled.get(bisect_right(self.firsts, node) - 1)
-        if settled is not None:
-            found = [Option(None, self._until(settled.last), None, 0.0)]
-            for block in settled.blocks:
-                if (step := steps(block)) is not None:
-                    found.append(Option(block, block * settled.b, step, settled.value))
-        else:
-            found = [Option(None, self._until(node), None, 0.0)]
-            for block in self.side.blocks:
-                if block < node and (step := steps(block)) is not None:
-                    found.append(
-                        Option(block, self.spent(node, block), step, self.value_at(node - block))
-                    )
-        found.sort(key=lambda option: option.cost)
-        return found[:most]
+        found: list[tuple[float, Option]] = []
+
+        def add(option: Option) -> None:
+            insort(found, (option.cost, option), key=lambda pair: pair[0])
+            del found[most:]
+
+        add(Option(None, self._until(node if settled is None else settled.last), None, 0.0))
+        for block in self.side.blocks if settled is None else settled.blocks:
+            spent = self.spent(node, block) if settled is None else block * settled.b
+            if len(found) == most and spent >= found[-1][0]:
+                break  # larger blocks cost more still
+            if (settled is not None or block < node) and (step := steps(block)) is not None:
+                incoming = self.value_at(node - block) if settled is None else settled.value
+                add(Option(block, spent, step, incoming))
+        return found
 
     def _run(self, node: int) -> int:
-        return bisect_right(self._ends, node - 1)
+        return bisect_right(self.ends, node - 1)
 
     def _until(self, node: int) -> float:
         if node <= 0:
             return 0.0
         run = self._run(node)
-        before_nodes, before_sum = (self._ends[run - 1], self._sums[run - 1]) if run else (0, 0.0)
+        before_nodes, before_sum = (self.ends[run - 1], self._sums[run - 1]) if run else (0, 0.0)
         return float(before_sum + (node - before_nodes) * self.runs[run].b)
 
     def _regions(self) -> Iterator[tuple[int, int, StepOf]]:
         """Ranges of nodes with constant b and constant kernels."""
-        marks = {1, *(end + 1 for end in self._ends), *(first for first, _ in self.side.stretches)}
+        marks = {1, *(end + 1 for end in self.ends), *(first for first, _ in self.side.stretches)}
         ordered = [mark for mark in sorted(marks) if mark <= self.length]
         for first, after in zip(ordered, [*ordered[1:], self.length + 1], strict=True):
             yield first, after - 1, self.side.steps_at(first)
@@ -200,7 +201,7 @@ class Sweep:
                     self._settled[len(self.values)] = settled
                     self.values.append(settled.value)
                     break
-                self.values.append(self.options(node, 1)[0].cost)
+                self.values.append(self.options(node, 1)[0][0])
                 node += 1
 
     def _settle(self, node: int, first: int, last: int, steps: StepOf) -> Settled | None:
@@ -231,7 +232,7 @@ class Sweep:
         if low > high:
             return
         for run in range(self._run(low), self._run(high) + 1):
-            yield self._ends[run]
+            yield self.ends[run]
 
 
 def fixed_point(steps: StepOf, blocks: Sequence[int], b: float) -> float:
@@ -294,7 +295,7 @@ def last_passing(
     return good
 
 
-def largest_loss(left: Sweep, right: Sweep, most: int | None) -> Loss:
+def largest_loss(left: Sweep, right: Sweep, most: int) -> Loss:
     """The largest loss over all entries.
 
     Every stretch of entries has a quick bound, alpha + beta - b. Stretches are refined, largest
@@ -303,13 +304,13 @@ def largest_loss(left: Sweep, right: Sweep, most: int | None) -> Loss:
     Parameters
     ----------
     most
-        How many of the cheapest options of each side to combine; ``None`` for all.
+        How many of the cheapest options of each side to combine.
     """
     length = left.length
     marks = {*left.firsts}
     # A stretch of the right sweep that starts at r nodes from the end ends at node length + 1 - r.
     marks |= {length + 2 - first for first in right.firsts if first > 1}
-    marks |= {end + 1 for end in left._ends[:-1]}
+    marks |= {end + 1 for end in left.ends[:-1]}
     bounds = []
     for node in sorted(mark for mark in marks if 1 <= mark <= length):
         quick = left.value_at(node) + right.value_at(length + 1 - node) - left.b_at(node)
@@ -325,11 +326,12 @@ def largest_loss(left: Sweep, right: Sweep, most: int | None) -> Loss:
     return worst
 
 
-def entry_loss(left: Sweep, right: Sweep, node: int, most: int | None) -> Loss:
+def entry_loss(left: Sweep, right: Sweep, node: int, most: int) -> Loss:
     """The loss of one entry: the cheapest pair of options, with one pair of values throughout."""
     b = left.b_at(node)
-    before = [(option, option.pairs()) for option in left.options(node, most)]
-    after = [(option, option.pairs()) for option in right.options(left.length + 1 - node, most)]
+    before = [(option, option.pairs()) for _, option in left.options(node, most)]
+    mirrored = left.length + 1 - node
+    after = [(option, option.pairs()) for _, option in right.options(mirrored, most)]
     best = Loss(inf, node, None, None)
     for first, first_pairs in before:
         for second, second_pairs in after:

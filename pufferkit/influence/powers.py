@@ -1,8 +1,9 @@
 """Powers of a transition matrix and the largest log-ratios of their rows and columns.
 
 Everything that decides privacy here is a sum of products of non-negative numbers, so entries carry
-a small *relative* error: at most ``steps * k`` roundings for P^steps on k states, whatever order
-the products are taken in. ``rounding`` bounds the resulting error of a log-ratio, and callers add it.
+a small *relative* error: at most ``steps * k`` roundings for P^steps on k states, in whatever order
+the products are taken. ``rounding`` bounds the error of a log-ratio that follows, and callers add
+it.
 
 Two things need more care than rounding.
 

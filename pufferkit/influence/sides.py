@@ -1,11 +1,11 @@
 """The two sides of every entry, for each kind of belief.
 
-To the right the kernel is P^m, whatever the start. To the left it is P(X_{i-l} = u | X_i = x), which
-depends on the start:
+To the right the kernel is P^m, whatever the start. To the left it is P(X_{i-l} = u | X_i = x),
+which depends on the start:
 
 - stationary: the time-reversed matrix to the power l, at every node;
-- one given start: its own at every node until the law has settled; for long or large chains only the
-  first nodes are exact, and the rest is a reweighting of the stationary kernel by factors whose
+- one given start: its own at every node until the law has settled. For long or large chains only
+  the first nodes are exact, and the rest is a reweighting of the stationary kernel by factors whose
   spread shrinks with time;
 - any start: all reweightings of the columns at once, by the projective diameter;
 - known only by its mixing: bounds on both.
@@ -17,8 +17,9 @@ a corner for every m.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from math import inf, log
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,8 @@ def sides_of(member: Member, length: int) -> tuple[Side, Side]:
         support = source.support(1)
         right = _forward(source, _square(support))
         left = _remembered(lambda m: _backward(source, source.law(1), support, support, m, 0.0))
-        blocks = _blocks(length, len(member.chain), short, left, right)
+        alike = _rows_alike(source, _square(support))
+        blocks = _blocks(length, len(member.chain), short, alike)
         return Side([(1, left)], blocks), Side([(1, right)], blocks)
     if isinstance(source, AnyStartInfluence):
         return _any_start(source, length, short)
@@ -68,7 +70,8 @@ def mixing_sides(mixing: Mixing, states: int, length: int) -> tuple[Side, Side]:
     """The sides for all chains that mix at least this well, any start.
 
     Entries of P^m are within a factor 1 +- Delta_m of the stationary law. So rows of P^m have
-    log-ratios at most h = log (1 + Delta) / (1 - Delta), and the projective diameter is at most 2 h.
+    log-ratios at most h = log (1 + Delta) / (1 - Delta), and the projective diameter is at most
+    2 h.
     """
     bound = MixingInfluence.tight(mixing)
 
@@ -76,11 +79,14 @@ def mixing_sides(mixing: Mixing, states: int, length: int) -> tuple[Side, Side]:
         return RatioStep(bound.bound(m), states)
 
     def diameter(m: int) -> Step:
-        return DiameterStep(2 * bound.bound(m) * (1 - np.eye(states)) if bound.bound(m) < inf else
-                            np.where(np.eye(states) > 0, 0.0, inf))
+        return DiameterStep(
+            2 * bound.bound(m) * (1 - np.eye(states))
+            if bound.bound(m) < inf
+            else np.where(np.eye(states) > 0, 0.0, inf)
+        )
 
     left, right = _remembered(diameter), _remembered(ratio)
-    blocks = _blocks(length, 2, length <= SHORT, left, right)
+    blocks = _blocks(length, 2, length <= SHORT, lambda m: bound.bound(m) < _FORGOTTEN)
     return Side([(1, left)], blocks), Side([(1, right)], blocks)
 
 
@@ -89,13 +95,19 @@ def _any_start(source: AnyStartInfluence, length: int, short: bool) -> tuple[Sid
 
     def left_from(node: int) -> StepOf:
         rows = source.support(node)
-        return _remembered(lambda m: _over_starts(source, rows, source.support(node - m), m)
-                           if m < node else _over_starts(source, rows, source.support(1), m))
+        return _remembered(
+            lambda m: (
+                _over_starts(source, rows, source.support(node - m), m)
+                if m < node
+                else _over_starts(source, rows, source.support(1), m)
+            )
+        )
 
     # Reachable states only shrink, so the kernels of a stretch's first node serve all of it.
     firsts = range(1, min(length, source.stretches) + 1)
     stretches = [(node, left_from(node)) for node in firsts]
-    blocks = _blocks(length, len(source.chain), short, stretches[-1][1], right)
+    alike = _rows_alike(source, _square(source.support(1)))
+    blocks = _blocks(length, len(source.chain), short, alike)
     return Side(stretches, blocks), Side([(1, right)], blocks)
 
 
@@ -109,7 +121,7 @@ def _given_start(source: GivenStartInfluence, length: int, short: bool) -> tuple
 
     limit = length + 1 if source.settled >= length else source.settled + 1
     final = _remembered(lambda m: _given_left(source, limit + m, m)) if limit <= length else None
-    blocks = _blocks(length, size, short, final, right)
+    blocks = _blocks(length, size, short, _rows_alike(source, pairs))
     if short:
         backwards = [
             (r, _forward(source, _square(source.support(length + 1 - r))))
@@ -120,7 +132,9 @@ def _given_start(source: GivenStartInfluence, length: int, short: bool) -> tuple
             Side(backwards, blocks),
         )
     reach = max(blocks, default=1)
-    own = int(min(length, source.settled + reach, max(64, _WORK // (size**3 * max(1, len(blocks))))))
+    own = int(
+        min(length, source.settled + reach, max(64, _WORK // (size**3 * max(1, len(blocks)))))
+    )
     stretches = [(node, exact(node)) for node in range(1, own + 1)]
     if own < length:
         stretches += _reweighted(source, own + 1, length, final, reach)
@@ -136,6 +150,7 @@ def _reweighted(
     stretches: list[tuple[int, StepOf]] = []
     node = first
     while node <= min(length, source.settled + reach):
+
         def steps(m: int, node: int = node) -> Step | None:
             spread = source.spread_at(node - m) if m < node else inf
             return ReweightedStep(final(m), spread) if spread < inf else None  # type: ignore[arg-type]
@@ -144,7 +159,9 @@ def _reweighted(
         here = source.spread_at(max(1, node - reach))
         # The next stretch starts where the spread has fallen by a good part.
         node += 1
-        while node <= source.settled + reach and source.spread_at(max(1, node - reach)) > here * 0.8:
+        while (
+            node <= source.settled + reach and source.spread_at(max(1, node - reach)) > here * 0.8
+        ):
             node += 1
     if node <= length:
         stretches.append((node, final))
@@ -165,9 +182,7 @@ def _forward(source: ChainInfluence, allowed: Bools) -> StepOf:
     return _remembered(lambda m: KernelStep(powers[m], allowed, powers.rounding(m)))
 
 
-def _backward(
-    source: Any, law: Floats, rows: Bools, columns: Bools, m: int, error: float
-) -> Step:
+def _backward(source: Any, law: Floats, rows: Bools, columns: Bools, m: int, error: float) -> Step:
     """Step of the kernel P(X_{i-m} = u | X_i = x), where X_{i-m} has this law."""
     kernel = source.powers[m]
     joint = (law[:, None] * kernel.values).T
@@ -186,21 +201,23 @@ def _over_starts(source: AnyStartInfluence, rows: Bools, columns: Bools, m: int)
     return DiameterStep(np.maximum(diameters, 0.0))
 
 
-def _blocks(
-    length: int, size: int, short: bool, left: StepOf | None, right: StepOf
-) -> list[int]:
-    """Block sizes to try."""
+def _blocks(length: int, size: int, short: bool, forgotten: Callable[[int], bool]) -> list[int]:
+    """Block sizes to try: all in short segments, else growing until the rest is forgotten."""
     if short:
         return list(range(1, length))
-    ratio = 1.25 if size <= _SMALL else 2.0
-    blocks, m = [], 1
+    ratio = 1.25 if size <= _SMALL else sqrt(2)
+    blocks, m = [], 1.0
     while m < length:
-        blocks.append(m)
-        steps = [right(m), *([] if left is None else [left(m)])]
-        if all(step is not None and step.largest(inf) < _FORGOTTEN for step in steps):
+        blocks.append(int(m))
+        if forgotten(int(m)):
             break
-        m = max(m + 1, int(m * ratio))
+        m = max(int(m) + 1, m * ratio)
     return blocks
+
+
+def _rows_alike(source: ChainInfluence, pairs: Bools) -> Callable[[int], bool]:
+    """Whether P^m says next to nothing about where it started."""
+    return lambda m: bool(source.right(m)[pairs].max() < _FORGOTTEN)
 
 
 def _remembered(make: StepOf) -> StepOf:
@@ -209,5 +226,3 @@ def _remembered(make: StepOf) -> StepOf:
 
 def _square(support: Bools) -> Bools:
     return np.outer(support, support)
-
-

@@ -4,10 +4,10 @@ For a kernel K whose rows are laws, a pair of rows x, x' and a >= 0, the *step* 
 
     step_{x,x'}(K, a) = max over sets S of log(1 + K(x, S) (e^a - 1)) - log(1 + K(x', S) (e^a - 1)),
 
-the largest log-ratio of (K G)(x) to (K G)(x') over positive functions G whose logarithm varies by at
-most a. The best S is a prefix of the states sorted by K(x, y) / K(x', y), so one sort for each pair
-lists every candidate (K(x, S), K(x', S)). Over all pairs at once, only candidates that no other beats
-in both numbers matter.
+the largest log-ratio of (K G)(x) to (K G)(x') over positive functions G whose logarithm varies by
+at most a. The best S is a prefix of the states sorted by K(x, y) / K(x', y), so one sort for each
+pair lists every candidate (K(x, S), K(x', S)). Over all pairs at once, only candidates that no
+other beats in both numbers matter.
 
 When the start of the chain is open, kernels against the direction of time are known only up to a
 reweighting of their columns. The projective diameter D of a pair of rows does not change under
@@ -158,7 +158,7 @@ class ReweightedStep(Step):
 
 
 def contracted(limit: float, variation: float, scale: int) -> float:
-    """s with tanh(s / scale) = tanh(limit / scale) tanh(variation / scale), rounded up."""
+    """The s with tanh(s / scale) = tanh(limit / scale) tanh(variation / scale), rounded up."""
     most = min(limit, variation)
     if most == inf or max(limit, variation) == inf:
         return most

@@ -23,7 +23,7 @@ from pufferkit.queries import Query, count
 
 Profile = float | Sequence[float] | Sequence[Run]
 
-_PRECISION = 1e-10
+_PRECISION = 1e-8
 _MOST_OPTIONS = 3
 
 
@@ -37,11 +37,11 @@ class _MemberCurve:
 
     def loss(self, runs: Sequence[Run]) -> Loss:
         left, right = self._sweeps(runs)
-        return largest_loss(left, right, None if left.length <= SHORT else _MOST_OPTIONS)
+        return largest_loss(left, right, _options(left.length))
 
     def losses(self, runs: Sequence[Run]) -> Floats:
         left, right = self._sweeps(runs)
-        most = None if left.length <= SHORT else _MOST_OPTIONS
+        most = _options(left.length)
         return np.array(
             [entry_loss(left, right, node, most).value for node in range(1, left.length + 1)]
         )
@@ -54,8 +54,8 @@ class InfluenceCurve:
     """Entry privacy b against Pufferfish epsilon, for a class of chains and one segment length.
 
     Anything that is b-entry-private (changing one entry moves the log-likelihood of every output by
-    at most b) is ``epsilon(b)``-Pufferfish private for each entry. That holds for Laplace noise, for
-    randomised response, and for the result of any event-level b-DP pipeline.
+    at most b) is ``epsilon(b)``-Pufferfish private for each entry. That holds for Laplace noise,
+    for randomised response, and for the result of any event-level b-DP pipeline.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class InfluenceCurve:
         The search ends on the private side: for what is returned, the loss was computed and is at
         most epsilon.
         """
-        return self._solve(checks.privacy(epsilon))[0]
+        return self.solve(checks.privacy(epsilon))[0]
 
     def rows(self, bs: Iterable[float]) -> list[dict[str, Any]]:
         """Points of the curve, for tables and plots."""
@@ -137,17 +137,14 @@ class InfluenceCurve:
     def _runs(self, b: Profile) -> list[Run]:
         if isinstance(b, (int, float, np.floating, np.integer)):
             return [Run(self.length, _spent(b))]
-        items = list(b)
-        if items and all(isinstance(item, Run) for item in items):
-            runs = [Run(checks.whole("profile", r.count, 1), _spent(r.b)) for r in items]  # type: ignore[union-attr]
-        else:
-            runs = []
-            values = [_spent(item) for item in items]
-            start = 0
-            for n in range(1, len(values) + 1):
-                if n == len(values) or values[n] != values[start]:
-                    runs.append(Run(n - start, values[start]))
-                    start = n
+        runs: list[Run] = []
+        for item in b:
+            run = item if isinstance(item, Run) else Run(1, item)
+            run = Run(checks.whole("profile", run.count, 1), _spent(run.b))
+            if runs and runs[-1].b == run.b:
+                runs[-1] = Run(runs[-1].count + run.count, run.b)
+            else:
+                runs.append(run)
         covered = sum(run.count for run in runs)
         if covered != self.length:
             raise ValueError(
@@ -155,8 +152,11 @@ class InfluenceCurve:
             )
         return runs
 
-    def _solve(self, epsilon: float) -> tuple[float, str, Loss]:
-        """Largest b for the hardest chain; other chains are only checked at that b."""
+    def solve(self, epsilon: float) -> tuple[float, str, Loss]:
+        """The largest b found, the chain that decides it, and its binding entry.
+
+        The hardest chain is solved; the others are only checked at its b.
+        """
         b, name, binding = inf, "", Loss(0.0, 1, None, None)
         for member in self._members:
             if b < inf and member.loss([Run(self.length, b)]).value <= epsilon:
@@ -187,14 +187,14 @@ class InfluenceCurve:
 def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     """Least Laplace noise known to hide every entry of a chain.
 
-    The scale is L / b, with b the largest entry privacy whose loss on the influence curve is at most
-    epsilon. It is never more than `markov_quilt` asks, whose own bound is taken where it is better.
+    The scale is L / b, with b the largest entry privacy whose loss on the influence curve is at
+    most epsilon. It is never more than `markov_quilt` asks, whose own bound is taken where it is better.
 
     Parameters
     ----------
     beliefs
-        A `MarkovChain` or any `ChainClass`. Known laws use exact kernels; open starts use exact
-        kernels to the right and projective diameters to the left; mixing classes use bounds on both.
+        A `MarkovChain` or any `ChainClass`. Known laws use exact kernels. Open starts use exact
+        kernels to the right and projective diameters to the left. Mixing classes use bounds.
     query
         What is asked; any Lipschitz query, vectors included.
     epsilon
@@ -245,24 +245,24 @@ def entry_epsilon(beliefs: Any, lengths: int | Iterable[int], epsilon: float) ->
 
 
 def _entry_privacy(theta: ChainClass, length: int, epsilon: float) -> tuple[float, Evidence]:
-    curve = InfluenceCurve(theta, length)
-    b, name, loss = curve._solve(epsilon)
+    b, name, loss = InfluenceCurve(theta, length).solve(epsilon)
     if isinstance(theta, MixingClass):
-        quilt = markov_quilt_approx(
-            theta, count(theta.states[0], length), epsilon, bound="tight"
-        )
-        score, quilt_evidence = quilt.scale, quilt.evidence
+        anything = count(theta.states[0], length)
+        quilt = markov_quilt_approx(theta, anything, epsilon, bound="tight")
+        score, belief, node = quilt.scale, quilt.evidence.belief, quilt.evidence.node
     else:
         member, binding = hardest_member(theta.members(), length, epsilon, "definition")
-        score = checks.round_up(binding.quilt.score)
-        quilt_evidence = Evidence(member.name, binding.node, length, None, binding.quilt.influence)
-    if 1 / score > b:
-        notes = ("the Markov quilt bound was the better one",)
-        return 1 / score, Evidence(
-            quilt_evidence.belief, quilt_evidence.node, length, None, None, notes
-        )
-    notes = (f"entry privacy {b:.6g}", f"bound by {loss}")
-    return b, Evidence(name, loss.node, length, None, None, notes)
+        score, belief, node = binding.quilt.score, member.name, binding.node
+    by_quilt = 1 / checks.round_up(score)
+    if by_quilt > b:
+        note = "the Markov quilt bound was the better one"
+        return by_quilt, Evidence(belief, node, length, notes=(note,))
+    return b, Evidence(name, loss.node, length, blocks=(loss.left, loss.right))
+
+
+def _options(length: int) -> int:
+    """How many blocks of each side to combine: all in short segments."""
+    return length if length <= SHORT else _MOST_OPTIONS
 
 
 def _spent(b: Any) -> float:
@@ -270,5 +270,3 @@ def _spent(b: Any) -> float:
     if value < 0:
         raise ValueError(f"b: entry privacy cannot be negative, got {value:g}")
     return value
-
-

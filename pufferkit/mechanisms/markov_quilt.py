@@ -137,4 +137,4 @@ def _evidence(belief: str, node: int, length: int, quilt: Quilt, notes: list[str
         nodes.append(node - quilt.keep_left)
     if quilt.ends_right:
         nodes.append(node + quilt.keep_right)
-    return Evidence(belief, node, length, tuple(nodes), quilt.influence, tuple(notes))
+    return Evidence(belief, node, length, tuple(nodes), quilt.influence, notes=tuple(notes))

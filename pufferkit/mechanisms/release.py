@@ -32,6 +32,9 @@ class Evidence:
         Nodes of its best Markov quilt; empty for the trivial quilt.
     influence
         Max-influence of the entry on that quilt, or the mechanism's own measure.
+    blocks
+        For the influence curve: entries paid for to the left and to the right of the entry, itself
+        counted in both; ``None`` for a side that is paid for whole.
     notes
         How the numbers were obtained, in words.
     """
@@ -41,6 +44,7 @@ class Evidence:
     length: int | None = None
     quilt: tuple[int, ...] | None = None
     influence: float | None = None
+    blocks: tuple[int | None, int | None] | None = None
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -54,6 +58,9 @@ class Evidence:
             parts.append(f"quilt {{{inside}}}" if inside else "trivial quilt")
         if self.influence is not None:
             parts.append(f"influence {self.influence:.4g}")
+        if self.blocks is not None:
+            sides = zip(("left", "right"), self.blocks, strict=True)
+            parts += [f"{side} block {'whole' if n is None else n}" for side, n in sides]
         return "; ".join([*parts, *self.notes])
 
 
@@ -144,8 +151,9 @@ class Release:
             raise ValueError(f"release: lacks {', '.join(sorted(missing))}")
         evidence = dict(fields["evidence"])
         evidence["notes"] = tuple(evidence.get("notes", ()))
-        if evidence.get("quilt") is not None:
-            evidence["quilt"] = tuple(evidence["quilt"])
+        for name in ("quilt", "blocks"):
+            if evidence.get(name) is not None:
+                evidence[name] = tuple(evidence[name])
         fields["evidence"] = Evidence(**evidence)
         for name in ("value", "raw", "labels", "lengths"):
             fields[name] = tuple(fields[name])

@@ -15,10 +15,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pufferkit.accounting.composition import Spending as Spending
+    from pufferkit.accounting.composition import compose as compose
+    from pufferkit.accounting.ledger import Ledger as Ledger
+    from pufferkit.accounting.session import Session as Session
     from pufferkit.beliefs.chain_class import ChainClass as ChainClass
     from pufferkit.beliefs.markov_chain import MarkovChain as MarkovChain
     from pufferkit.errors import NotApplicable as NotApplicable
     from pufferkit.errors import NoTheorem as NoTheorem
+    from pufferkit.errors import OverBudget as OverBudget
     from pufferkit.frames import read_series as read_series
     from pufferkit.influence.chain import max_influence as max_influence
     from pufferkit.mechanisms.baselines import entry_dp as entry_dp
@@ -45,9 +50,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "accounting.composition": ["Spending", "compose"],
+    "accounting.ledger": ["Ledger"],
+    "accounting.session": ["Session"],
     "beliefs.chain_class": ["ChainClass"],
     "beliefs.markov_chain": ["MarkovChain"],
-    "errors": ["NoTheorem", "NotApplicable"],
+    "errors": ["NoTheorem", "NotApplicable", "OverBudget"],
     "frames": ["read_series"],
     "influence.chain": ["max_influence"],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],

@@ -7,3 +7,7 @@ class NotApplicable(ValueError):
 
 class NoTheorem(ValueError):
     """No theorem covers what was asked, so no number is given."""
+
+
+class OverBudget(ValueError):
+    """The account cannot pay for this; nothing was spent."""

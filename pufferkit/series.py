@@ -108,6 +108,10 @@ class Series:
             table += np.bincount(segment[:-1] * size + segment[1:], minlength=size * size)
         return table.reshape(size, size)
 
+    def as_segments(self) -> list[list[Hashable]]:
+        """The entries of each segment as labels."""
+        return [[self.states[code] for code in segment] for segment in self.segments]
+
     @property
     def labels(self) -> list[Hashable]:
         """The entries as labels, segments one after another."""

@@ -80,7 +80,7 @@ class Calibration:
         series
             A `Series`, a sequence of states, or a sequence of segments of states.
         """
-        data = self._checked(series)
+        data = self.checked(series)
         noisy = noise.laplace(
             self.query.exact(data), self.scale, self.query.lipschitz, self.query.largest
         )
@@ -102,14 +102,13 @@ class Calibration:
             version=pufferkit.__version__,
         )
 
-    def _checked(self, series: Any) -> Series:
+    def checked(self, series: Any) -> Series:
+        """The data as this calibration expects them: known states, the right lengths."""
         states = self.query.states if self.beliefs is None else self.beliefs.states
         data = Series.of(series, states) if not isinstance(series, Series) else series
         if states is not None and set(data.states) - set(states):
             # A Series may declare more states than the model, as long as none of them occurs.
-            data = Series.of(
-                [[data.states[c] for c in segment] for segment in data.segments], states
-            )
+            data = Series.of(data.as_segments(), states)
         if sorted(data.lengths) != sorted(self.query.lengths):
             raise ValueError(
                 f"series: has segments of {_brief(data.lengths)} entries, but the noise was "

@@ -188,7 +188,7 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     """Least Laplace noise known to hide every entry of a chain.
 
     The scale is L / b, with b the largest entry privacy whose loss on the influence curve is at
-    most epsilon. It is never more than `markov_quilt` asks, whose own bound is taken where it is better.
+    most epsilon. It never asks more than `markov_quilt`: where that bound is better, it is taken.
 
     Parameters
     ----------

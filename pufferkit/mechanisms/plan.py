@@ -11,12 +11,14 @@ from pufferkit.beliefs.chain_class import as_chain_class
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
 from pufferkit.mechanisms.calibration import ENTRY, Calibration, check_states
+from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
 from pufferkit.queries import Query
 
 Mechanism = Callable[[Any, Query, float], Calibration]
 
 MECHANISMS: dict[str, Mechanism] = {
+    "influence_curve": influence_curve,
     "markov_quilt": markov_quilt,
     "markov_quilt_approx": markov_quilt_approx,
     "markov_quilt_approx (tight)": lambda b, q, e: markov_quilt_approx(b, q, e, bound="tight"),
@@ -131,7 +133,7 @@ def plan(beliefs: Any, query: Query, epsilon: float) -> Plan:
     >>> from pufferkit import MarkovChain, count, plan
     >>> table = plan(MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), count(1, 1000), 1)
     >>> table.best.mechanism
-    'markov_quilt'
+    'influence_curve'
     """
     epsilon = checks.privacy(epsilon)
     theta = as_chain_class(beliefs)

@@ -1,0 +1,1 @@
+"""What has been spent, and by which theorem."""

@@ -1,0 +1,45 @@
+"""Amounts of privacy as integers: millionths of epsilon, rounded up.
+
+A number is read as the decimal it is written as, so 0.1 is exactly 100,000 millionths and three of
+them are 300,000. What is spent rounds up, what is allowed rounds down.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+from pufferkit import checks
+
+MICRO = 10**6
+PICO = 10**12
+
+
+def spent_micro(epsilon: float) -> int:
+    """Millionths of epsilon, rounded up."""
+    return _units(checks.real("epsilon", epsilon), MICRO, ROUND_CEILING)
+
+
+def allowed_micro(budget: float) -> int:
+    """Millionths of a budget, rounded down."""
+    return _units(checks.positive("budget", budget), MICRO, ROUND_FLOOR)
+
+
+def spent_pico(b: float) -> int:
+    """Entry privacy in units of 10^-12, rounded up; it can be far below a millionth."""
+    return _units(checks.real("entry_privacy", b), PICO, ROUND_CEILING)
+
+
+def in_epsilon(micro: int) -> float:
+    """Millionths back as a number."""
+    return micro / MICRO
+
+
+def show(micro: int) -> str:
+    """For messages: 0.600, or as many digits as it takes."""
+    text = f"{Decimal(micro) / MICRO:.6f}".rstrip("0")
+    whole, _, part = text.partition(".")
+    return f"{whole}.{part:<03}".replace(" ", "0")
+
+
+def _units(value: float, units: int, rounding: str) -> int:
+    return int((Decimal(repr(value)) * units).to_integral_value(rounding=rounding))

@@ -1,0 +1,384 @@
+"""The ledger: a persistent, append-only account of what has been spent.
+
+Every entry names its account, what was done, and the account's total after it, and carries a digest
+over itself and the digest before it. So an entry that was changed, removed or inserted later breaks
+the chain, and `verify` says where. Whoever can write the database can also rewrite all of it from
+some point on; keep the last digest elsewhere (``head``) and compare.
+
+Spending takes the database's write lock first, then reads, checks and appends in one transaction:
+``BEGIN IMMEDIATE`` with full synchronisation on SQLite, a row lock on PostgreSQL. Two processes
+cannot both take the last of a budget.
+
+A release is two entries. The *charge* is committed before any noise is drawn. The *value* is stored
+before it is handed over, and only once for each charge. A crash in between leaves a charge without
+a value; asking again for the same release then draws under the same charge.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from pufferkit.accounting.amounts import allowed_micro, in_epsilon, show, spent_micro
+from pufferkit.accounting.database import (
+    ACCOUNTS,
+    ENTRIES,
+    GENESIS,
+    HEAD,
+    Account,
+    Entry,
+    account_of,
+    append,
+    canonical,
+    database_url,
+    engine_of,
+    entry_of,
+    find,
+    prepare,
+    required,
+    update_account,
+    writing,
+)
+from pufferkit.errors import OverBudget
+
+
+class Ledger:
+    """An account book in a SQLite file or a PostgreSQL database.
+
+    Parameters
+    ----------
+    url
+        A path (``"ledger.db"``), or a database URL: ``sqlite:///ledger.db``,
+        ``postgresql://user:password@host/name``.
+    by
+        Who is spending; the operating system's user and host if left out.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> book = Ledger(os.path.join(tempfile.mkdtemp(), "ledger.db"))
+    >>> _ = book.open_account("alice", budget=0.3)
+    >>> for _ in range(3):
+    ...     _ = book.spend("alice", 0.1, what="weekly count")
+    >>> book.remaining("alice")
+    0.0
+    """
+
+    def __init__(self, url: str | os.PathLike[str], *, by: str | None = None) -> None:
+        self.url = database_url(url)
+        self.by = by or f"{_user()}@{socket.gethostname()}"
+        self._engine = engine_of(self.url)
+        prepare(self._engine)
+
+    def __repr__(self) -> str:
+        return f"Ledger({self._engine.url.render_as_string(hide_password=True)!r})"
+
+    def close(self) -> None:
+        """Let go of database connections."""
+        self._engine.dispose()
+
+    # -- accounts ------------------------------------------------------------------------------
+
+    def open_account(
+        self,
+        account: str,
+        budget: float,
+        *,
+        rule: str = "sum",
+        about: Mapping[str, Any] | None = None,
+    ) -> Account:
+        """Open an account with a budget; the same call again changes nothing.
+
+        Parameters
+        ----------
+        account
+            Its name: which data it is about.
+        budget
+            Most epsilon that may be spent, ever.
+        rule
+            ``"sum"``: amounts add up. ``"composed"``: each charge brings the joint total, worked
+            out by a theorem.
+        about
+            Facts to record with the account; a later call must bring the same.
+        """
+        if not account or len(account) > 200:
+            raise ValueError(f"account: needs a name of 1 to 200 characters, got {account!r}")
+        if rule not in ("sum", "composed"):
+            raise ValueError(f"rule: must be 'sum' or 'composed', got {rule!r}")
+        cap, facts = allowed_micro(budget), dict(about or {})
+        with writing(self._engine) as connection:
+            known = account_of(connection, account)
+            if known is None:
+                append(
+                    connection,
+                    account,
+                    "open",
+                    "",
+                    0,
+                    0,
+                    {
+                        "budget": cap,
+                        "rule": rule,
+                        "about": facts,
+                    },
+                    self.by,
+                )
+                connection.execute(
+                    ACCOUNTS.insert().values(
+                        account=account, rule=rule, budget=cap, total=0, entries=1
+                    )
+                )
+                return Account(account, rule, cap, 0, 1)
+            opened = find(connection, account, "open", "")
+            if (known.budget, known.rule) != (cap, rule):
+                raise ValueError(
+                    f"account: {account!r} is open with budget {show(known.budget)} "
+                    f"({known.rule}), not {show(cap)} ({rule}); a budget does not change, "
+                    "use another account name"
+                )
+            if opened is not None and opened.body["about"] != json.loads(canonical(facts)):
+                different = sorted(
+                    k
+                    for k in {*facts, *opened.body["about"]}
+                    if facts.get(k) != opened.body["about"].get(k)
+                )
+                raise ValueError(
+                    f"account: {account!r} was opened for other data or beliefs "
+                    f"({', '.join(different)} differ); use another account name"
+                )
+            return known
+
+    def account(self, account: str) -> Account:
+        """Where an account stands."""
+        with self._engine.connect() as connection:
+            found = account_of(connection, account)
+        if found is None:
+            raise ValueError(f"account: {account!r} is not in this ledger; open it first")
+        return found
+
+    def accounts(self) -> list[Account]:
+        """All accounts, by name."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(ACCOUNTS.select().order_by(ACCOUNTS.c.account))
+            return [Account(**row._mapping) for row in rows]
+
+    def remaining(self, account: str) -> float:
+        """Epsilon that is left."""
+        return in_epsilon(self.account(account).remaining)
+
+    # -- spending ------------------------------------------------------------------------------
+
+    def spend(
+        self,
+        account: str,
+        epsilon: float,
+        *,
+        what: str = "",
+        key: str | None = None,
+        **details: Any,
+    ) -> Entry:
+        """Spend epsilon from an account whose amounts add up. Once for each ``key``, if given.
+
+        Raises
+        ------
+        OverBudget
+            If it does not fit; nothing is spent then.
+        """
+        amount = spent_micro(epsilon)
+        if amount <= 0:
+            raise ValueError(f"epsilon: must be above 0, got {epsilon!r}")
+        with writing(self._engine) as connection:
+            known = required(connection, account)
+            if known.rule != "sum":
+                raise ValueError(
+                    f"account: {account!r} is kept by composition theorems; spend through a Session"
+                )
+            if key is not None and (earlier := find(connection, account, "charge", key)):
+                return earlier
+            if amount > known.remaining:
+                raise over_budget(amount, known.remaining)
+            fresh = key or f"{known.entries}"
+            return self._charge(
+                connection, known, fresh, amount, known.total + amount, {"what": what, **details}
+            )
+
+    def charge(
+        self,
+        account: str,
+        key: str,
+        epsilon: float,
+        total: int,
+        body: Mapping[str, Any],
+        *,
+        after: int,
+    ) -> Entry | None:
+        """Charge a release whose joint ``total`` (millionths) was worked out from the history.
+
+        Returns ``None``, and changes nothing, if the account has moved on from ``after`` entries;
+        read the history again then. The same ``key`` is charged once.
+        """
+        with writing(self._engine) as connection:
+            known = required(connection, account)
+            if earlier := find(connection, account, "charge", key):
+                return earlier
+            if known.entries != after:
+                return None
+            if total > known.budget:
+                raise over_budget(total - known.total, known.remaining)
+            total = max(total, known.total)
+            return self._charge(connection, known, key, spent_micro(epsilon), total, body)
+
+    def store(self, account: str, key: str, body: Mapping[str, Any]) -> Entry:
+        """Store the noisy value of a charge, once. What is stored is what may be handed over."""
+        with writing(self._engine) as connection:
+            known = required(connection, account)
+            charge = find(connection, account, "charge", key)
+            if charge is None:
+                raise ValueError(f"key: {key!r} was never charged to {account!r}")
+            earlier = find(connection, account, "value", key)
+            if earlier is not None:
+                return earlier
+            entry = append(connection, account, "value", key, 0, known.total, dict(body), self.by)
+            update_account(connection, known, known.total)
+            return entry
+
+    def find(self, account: str, key: str, kind: str = "value") -> Entry | None:
+        """The charge or value with this key, if there is one."""
+        with self._engine.connect() as connection:
+            return find(connection, account, kind, key)
+
+    def _charge(
+        self,
+        connection: sa.Connection,
+        known: Account,
+        key: str,
+        amount: int,
+        total: int,
+        body: Mapping[str, Any],
+    ) -> Entry:
+        entry = append(connection, known.account, "charge", key, amount, total, dict(body), self.by)
+        update_account(connection, known, total)
+        return entry
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def entries(self, account: str | None = None) -> list[Entry]:
+        """All entries in order, or those of one account."""
+        return list(self._entries(account))
+
+    def _entries(self, account: str | None) -> Iterator[Entry]:
+        query = ENTRIES.select().order_by(ENTRIES.c.seq)
+        if account is not None:
+            query = query.where(ENTRIES.c.account == account)
+        with self._engine.connect() as connection:
+            for row in connection.execution_options(yield_per=1000).execute(query):
+                yield entry_of(row)
+
+    @property
+    def head(self) -> str:
+        """Digest of the last entry. Keep it elsewhere to notice a rewritten ledger."""
+        with self._engine.connect() as connection:
+            return str(connection.execute(sa.select(HEAD.c.digest)).scalar_one())
+
+    def verify(self, head: str | None = None) -> list[str]:
+        """What is wrong with the ledger, in words; empty if nothing is.
+
+        Parameters
+        ----------
+        head
+            A digest noted down earlier; it must still be in the chain.
+        """
+        with self._engine.connect() as connection:
+            stored = connection.execute(HEAD.select()).one()
+            accounts = {
+                row.account: Account(**row._mapping)
+                for row in connection.execute(ACCOUNTS.select())
+            }
+        return _problems(self._entries(None), stored.seq, stored.digest, accounts, head)
+
+    def export(self) -> Iterator[str]:
+        """Every entry as a line of JSON."""
+        for entry in self._entries(None):
+            yield canonical(entry.to_dict())
+
+
+def over_budget(requested: int, remaining: int, fits: str = "") -> OverBudget:
+    """The refusal, in the words people look for."""
+    return OverBudget(
+        f"requested {show(requested)}, remaining {show(max(0, remaining))}, "
+        f"short by {show(requested - max(0, remaining))}" + (f"; {fits}" if fits else "")
+    )
+
+
+def _problems(
+    entries: Iterator[Entry],
+    seq: int,
+    digest: str,
+    accounts: dict[str, Account],
+    noted: str | None,
+) -> list[str]:
+    found: list[str] = []
+    previous, count = GENESIS, 0
+    state: dict[str, Account] = {}
+    charges: set[tuple[str, str]] = set()
+    seen_note = noted in (None, GENESIS)
+    for count, entry in enumerate(entries, 1):
+        if entry.seq != count:
+            found.append(f"entry {count} is missing; the next one is {entry.seq}")
+            break
+        if entry.previous != previous:
+            found.append(f"entry {entry.seq} does not follow the entry before it")
+        if entry.own_digest() != entry.digest:
+            found.append(f"entry {entry.seq} was changed: its digest does not match")
+        previous = entry.digest
+        seen_note = seen_note or entry.digest == noted
+        found += [f"entry {entry.seq}: {wrong}" for wrong in _replay(entry, state, charges)]
+    if not found and (count, previous) != (seq, digest):
+        found.append(f"the ledger ends at entry {count}, but its head is entry {seq}")
+    if not seen_note:
+        found.append("the digest noted earlier is not in the ledger; it was rewritten")
+    if not found and state != accounts:
+        wrong = sorted(k for k in {*state, *accounts} if state.get(k) != accounts.get(k))
+        found.append(f"the balance of {', '.join(wrong)} does not follow from the entries")
+    return found
+
+
+def _replay(
+    entry: Entry, state: dict[str, Account], charges: set[tuple[str, str]]
+) -> Iterator[str]:
+    """Carry one entry out on ``state``, and say what is wrong with it."""
+    known = state.get(entry.account)
+    if entry.kind == "open":
+        if known is not None:
+            yield f"{entry.account!r} was open already"
+        rule, budget = entry.body.get("rule", ""), entry.body.get("budget", 0)
+        state[entry.account] = Account(entry.account, rule, budget, 0, 1)
+        return
+    if known is None:
+        yield f"{entry.account!r} was never opened"
+        return
+    if entry.kind == "charge":
+        charges.add((entry.account, entry.key))
+        if known.rule == "sum" and entry.total != known.total + entry.epsilon:
+            yield "the total does not add up"
+    elif (entry.account, entry.key) not in charges:
+        yield "a value that was never charged"
+    if entry.total < known.total:
+        yield "the total went down"
+    if entry.total > known.budget:
+        yield "the total is over the budget"
+    state[entry.account] = replace(known, total=entry.total, entries=known.entries + 1)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

@@ -1,0 +1,349 @@
+"""A session: data, beliefs and a budget in one place.
+
+The budget is Pufferfish epsilon for everything ever released about the data under the beliefs. What
+a release costs is the difference it makes to the joint guarantee, by the tightest theorem that
+applies, which is usually less than its own epsilon added on top.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.accounting.amounts import PICO, allowed_micro, in_epsilon, show, spent_pico
+from pufferkit.accounting.composition import Composition, Spending, compose
+from pufferkit.accounting.database import Account, Entry, canonical
+from pufferkit.accounting.ledger import Ledger, over_budget
+from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
+from pufferkit.errors import NoTheorem
+from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.plan import MECHANISMS, Plan, plan
+from pufferkit.mechanisms.release import Release
+from pufferkit.queries import Query
+from pufferkit.series import Series
+
+BEST = "best"
+
+
+@dataclass(frozen=True)
+class SessionPlan:
+    """A plan, with what the best mechanism would take from the budget."""
+
+    plan: Plan
+    cost: float
+    remaining: float
+
+    @property
+    def fits(self) -> bool:
+        """Whether the budget allows it."""
+        return self.cost <= self.remaining
+
+    def __str__(self) -> str:
+        verdict = "fits" if self.fits else "does NOT fit"
+        return (
+            f"{self.plan}\n\n{self.plan.best.mechanism} would take {self.cost:g} of the "
+            f"{self.remaining:g} that remain: {verdict}"
+        )
+
+
+class Session:
+    """Releases about one series, kept within a budget.
+
+    Parameters
+    ----------
+    data
+        A `Series`, a sequence of states, or a sequence of segments of states.
+    beliefs
+        A `MarkovChain` or a `ChainClass` for the whole series.
+    budget
+        Pufferfish epsilon for everything released about this data.
+    ledger
+        A `Ledger`, or a path or URL to open one.
+    name
+        The account: which data this is. Sessions with the same name share the budget.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from pufferkit import MarkovChain, Session, count
+    >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> book = os.path.join(tempfile.mkdtemp(), "ledger.db")
+    >>> session = Session([0, 0, 1] * 100, chain, 1.0, book, name="alice")
+    >>> release = session.release(count(1, 300), epsilon=0.4)
+    >>> session.remaining
+    0.6
+    >>> session.release(count(1, 300), epsilon=0.4).value == release.value  # the same one, free
+    True
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        beliefs: Any,
+        budget: float,
+        ledger: Ledger | str,
+        *,
+        name: str = "data",
+    ) -> None:
+        self.beliefs: ChainClass = as_chain_class(beliefs)
+        self.data = data if isinstance(data, Series) else Series.of(data, self.beliefs.states)
+        if set(self.data.states) - set(self.beliefs.states):
+            self.data = Series.of(self.data.as_segments(), self.beliefs.states)
+        self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+        self.name = name
+        about = {"lengths": _lengths(self.data), "beliefs": _digest(self.beliefs.to_dict())}
+        self.ledger.open_account(name, budget, rule="composed", about=about)
+        self._budget = allowed_micro(budget)
+
+    def __repr__(self) -> str:
+        return (
+            f"Session({self.name!r}, {len(self.data)} entries, {self.beliefs.description}, "
+            f"{show(self._account.remaining)} of {show(self._budget)} remain)"
+        )
+
+    @property
+    def remaining(self) -> float:
+        """Epsilon that is left."""
+        return in_epsilon(self._account.remaining)
+
+    @property
+    def spent(self) -> Composition:
+        """The joint guarantee of everything released so far, and the rule that gives it."""
+        return compose(self._spendings(self._charges()), self.beliefs, self.data.lengths)
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One row for each charge, oldest first."""
+        return [
+            {
+                "entry": entry.seq,
+                "query": entry.body["query"],
+                "window": tuple(entry.body["window"]),
+                "mechanism": entry.body["mechanism"],
+                "epsilon": in_epsilon(entry.epsilon),
+                "scale": entry.body["scale"],
+                "total": in_epsilon(entry.total),
+                "rule": entry.body["rule"],
+                "made_at": entry.made_at,
+                "made_by": entry.made_by,
+            }
+            for entry in self._charges()
+        ]
+
+    def plan(
+        self, query: Query, epsilon: float, *, window: tuple[int, int] | None = None
+    ) -> SessionPlan:
+        """Every mechanism side by side, and what the best would take from the budget."""
+        table = plan(self.beliefs, query, epsilon)
+        account = self._account
+        total = self._joint(self._charges(), table.best, self._window(window)).micro
+        cost = max(0, total - account.total)
+        return SessionPlan(table, in_epsilon(cost), in_epsilon(account.remaining))
+
+    def release(
+        self,
+        query: Query,
+        epsilon: float,
+        *,
+        mechanism: str = BEST,
+        window: tuple[int, int] | None = None,
+        label: str = "",
+    ) -> Release:
+        """Answer a query with noise, paid from the budget.
+
+        Asking again for the same release (same query, window, epsilon, mechanism and label) gives
+        the stored value at no cost, also after a crash.
+
+        Parameters
+        ----------
+        query
+            Made for the length of the window. Queries of your own are told apart by their name.
+        epsilon
+            Pufferfish privacy of this release alone.
+        mechanism
+            A name from a plan; by default the one with the least noise that hides entries.
+        window
+            First and last entry to use, counted from 1; the whole series if left out.
+        label
+            Something to tell otherwise equal releases apart.
+
+        Raises
+        ------
+        OverBudget
+            If the joint guarantee would exceed the budget; nothing is spent then.
+        NoTheorem
+            If no theorem covers this release together with the earlier ones.
+        """
+        checks.privacy(epsilon)
+        bounds = self._window(window)
+        part = self._part(bounds)
+        key = self._key(query, epsilon, mechanism, bounds, label)
+        stored = self.ledger.find(self.name, key)
+        if stored is not None:
+            return Release.from_dict(stored.body)
+        calibration = self._calibrate(query, epsilon, mechanism)
+        part = calibration.checked(part)
+        self._pay(calibration, bounds, key)
+        release = calibration.release(part)
+        # The first value stored is the one that counts, if two processes ask at once.
+        return Release.from_dict(self.ledger.store(self.name, key, release.to_dict()).body)
+
+    def _pay(self, calibration: Calibration, window: tuple[int, int], key: str) -> Entry:
+        while True:
+            account = self._account
+            charges = self._charges()
+            if any(entry.key == key for entry in charges):
+                return next(entry for entry in charges if entry.key == key)
+            joint = self._joint(charges, calibration, window)
+            if joint.micro > account.budget:
+                fits = self._what_fits(charges, calibration, window)
+                raise over_budget(joint.micro - account.total, account.remaining, fits)
+            entry = self.ledger.charge(
+                self.name,
+                key,
+                calibration.epsilon,
+                joint.micro,
+                self._body(calibration, window, joint),
+                after=account.entries,
+            )
+            if entry is not None:
+                return entry
+
+    def _joint(
+        self, charges: list[Entry], calibration: Calibration, window: tuple[int, int]
+    ) -> Composition:
+        history = [*self._spendings(charges), _rounded(Spending.of(calibration, window))]
+        return compose(history, self.beliefs, self.data.lengths)
+
+    def _what_fits(
+        self, charges: list[Entry], calibration: Calibration, window: tuple[int, int]
+    ) -> str:
+        """The largest epsilon, to three digits, that the budget still allows."""
+        low, high = 0.0, calibration.epsilon
+        for _ in range(10):
+            guess = (low + high) / 2
+            smaller = self._calibrate(calibration.query, guess, calibration.mechanism)
+            try:
+                fits = self._joint(charges, smaller, window).micro <= self._budget
+            except NoTheorem:
+                break
+            low, high = (guess, high) if fits else (low, guess)
+        return f"epsilon {low:.3g} would fit" if low > 0 else "nothing of this kind fits"
+
+    def _calibrate(self, query: Query, epsilon: float, mechanism: str) -> Calibration:
+        if mechanism == BEST:
+            return plan(self.beliefs, query, epsilon).best
+        if mechanism not in MECHANISMS:
+            raise ValueError(
+                f"mechanism: {mechanism!r} is unknown; known are {', '.join(MECHANISMS)}"
+            )
+        return MECHANISMS[mechanism](self.beliefs, query, epsilon)
+
+    @property
+    def _account(self) -> Account:
+        return self.ledger.account(self.name)
+
+    def _charges(self) -> list[Entry]:
+        return [entry for entry in self.ledger.entries(self.name) if entry.kind == "charge"]
+
+    def _spendings(self, charges: list[Entry]) -> list[Spending]:
+        found = []
+        for entry in charges:
+            body = entry.body
+            pico, quilt = body["entry_privacy_pico"], body["quilt"]
+            found.append(
+                Spending(
+                    body["mechanism"],
+                    in_epsilon(entry.epsilon),
+                    (body["window"][0], body["window"][1]),
+                    None if pico is None else pico / PICO,
+                    None if quilt is None else tuple(quilt),
+                )
+            )
+        return found
+
+    def _body(
+        self, calibration: Calibration, window: tuple[int, int], joint: Composition
+    ) -> dict[str, Any]:
+        spending = Spending.of(calibration, window)
+        b = spending.entry_privacy
+        return {
+            "query": calibration.query.name,
+            "labels": list(calibration.query.labels),
+            "window": list(window),
+            "beliefs": _digest(self.beliefs.to_dict()),
+            "mechanism": calibration.mechanism,
+            "scale": calibration.scale,
+            "entry_privacy_pico": None if b is None else spent_pico(b),
+            "quilt": None if spending.quilt is None else list(spending.quilt),
+            "rule": joint.rule,
+        }
+
+    def _window(self, window: tuple[int, int] | None) -> tuple[int, int]:
+        if window is None:
+            return 1, len(self.data)
+        first, last = (checks.whole("window", n, 1) for n in window)
+        if not first <= last <= len(self.data):
+            raise ValueError(
+                f"window: needs 1 <= first <= last <= {len(self.data)}, got {first} to {last}"
+            )
+        return first, last
+
+    def _part(self, window: tuple[int, int]) -> Series:
+        """The entries of a window, cut where segments end."""
+        first, last = window
+        lengths, start = [], 0
+        for size in self.data.lengths:
+            inside = min(last, start + size) - max(first, start + 1) + 1
+            if inside > 0:
+                lengths.append(inside)
+            start += size
+        codes: np.ndarray[Any, np.dtype[np.intp]] = self.data.codes[first - 1 : last]
+        return Series(codes, self.data.states, tuple(lengths))
+
+    def _key(
+        self, query: Query, epsilon: float, mechanism: str, window: tuple[int, int], label: str
+    ) -> str:
+        weights = None
+        if query.weights is not None:
+            weights = sorted(
+                (repr(state), [str(w) for w in row]) for state, row in query.weights.items()
+            )
+        return _digest(
+            {
+                "query": query.name,
+                "labels": list(query.labels),
+                "weights": weights,
+                "lipschitz": query.lipschitz,
+                "window": list(window),
+                "epsilon": float(epsilon),
+                "mechanism": mechanism,
+                "label": label,
+            }
+        )
+
+
+def _rounded(spending: Spending) -> Spending:
+    """As the ledger will give it back: entry privacy rounded up to its units."""
+    if spending.entry_privacy is None:
+        return spending
+    return Spending(
+        spending.mechanism,
+        spending.epsilon,
+        spending.window,
+        spent_pico(spending.entry_privacy) / PICO,
+        spending.quilt,
+    )
+
+
+def _lengths(series: Series) -> str | list[int]:
+    """Lengths of the segments; a digest of them if there are many."""
+    return list(series.lengths) if len(series.lengths) <= 100 else _digest(list(series.lengths))
+
+
+def _digest(data: Any) -> str:
+    return hashlib.sha256(canonical(data).encode()).hexdigest()

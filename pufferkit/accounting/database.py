@@ -16,23 +16,23 @@ import sqlalchemy as sa
 
 SCHEMA_VERSION = 1
 
-_TABLES = sa.MetaData()
+TABLES = sa.MetaData()
 META = sa.Table(
     "pufferkit_meta",
-    _TABLES,
+    TABLES,
     sa.Column("name", sa.String(40), primary_key=True),
     sa.Column("value", sa.Text, nullable=False),
 )
 HEAD = sa.Table(
     "pufferkit_head",
-    _TABLES,
+    TABLES,
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("digest", sa.String(64), nullable=False),
 )
 ACCOUNTS = sa.Table(
     "pufferkit_accounts",
-    _TABLES,
+    TABLES,
     sa.Column("account", sa.String(200), primary_key=True),
     sa.Column("rule", sa.String(20), nullable=False),
     sa.Column("budget", sa.BigInteger, nullable=False),
@@ -41,7 +41,7 @@ ACCOUNTS = sa.Table(
 )
 ENTRIES = sa.Table(
     "pufferkit_entries",
-    _TABLES,
+    TABLES,
     sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("account", sa.String(200), nullable=False, index=True),
     sa.Column("kind", sa.String(10), nullable=False),
@@ -122,7 +122,7 @@ def prepare(engine: sa.Engine) -> None:
         with engine.execution_options(pufferkit_writes=True).begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7305520)"))
-            _TABLES.create_all(connection)
+            TABLES.create_all(connection)
             stored = connection.execute(
                 sa.select(META.c.value).where(META.c.name == "schema")
             ).scalar()

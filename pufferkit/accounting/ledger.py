@@ -20,7 +20,8 @@ import getpass
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -75,10 +76,20 @@ class Ledger:
         self.url = database_url(url)
         self.by = by or f"{_user()}@{socket.gethostname()}"
         self._engine = engine_of(self.url)
-        prepare(self._engine)
+        try:
+            prepare(self._engine)
+        except Exception:
+            self.close()
+            raise
 
     def __repr__(self) -> str:
         return f"Ledger({self._engine.url.render_as_string(hide_password=True)!r})"
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Let go of database connections."""
@@ -273,12 +284,15 @@ class Ledger:
         """All entries in order, or those of one account."""
         return list(self._entries(account))
 
-    def _entries(self, account: str | None) -> Iterator[Entry]:
+    def _entries(self, account: str | None) -> Generator[Entry, None, None]:
         query = ENTRIES.select().order_by(ENTRIES.c.seq)
         if account is not None:
             query = query.where(ENTRIES.c.account == account)
-        with self._engine.connect() as connection:
-            for row in connection.execution_options(yield_per=1000).execute(query):
+        with (
+            self._engine.connect() as connection,
+            connection.execution_options(yield_per=1000).execute(query) as rows,
+        ):
+            for row in rows:
                 yield entry_of(row)
 
     @property
@@ -301,7 +315,8 @@ class Ledger:
                 row.account: Account(**row._mapping)
                 for row in connection.execute(ACCOUNTS.select())
             }
-        return _problems(self._entries(None), stored.seq, stored.digest, accounts, head)
+        with closing(self._entries(None)) as entries:
+            return _problems(entries, stored.seq, stored.digest, accounts, head)
 
     def export(self) -> Iterator[str]:
         """Every entry as a line of JSON."""

@@ -1,0 +1,278 @@
+"""What several releases cost together, each theorem with its conditions."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pufferkit import (
+    ChainClass,
+    InfluenceCurve,
+    MarkovChain,
+    NoTheorem,
+    Spending,
+    compose,
+    count,
+    entry_dp,
+    gk16,
+    group_dp,
+    influence_curve,
+    markov_quilt,
+    markov_quilt_approx,
+    max_influence,
+)
+from pufferkit.accounting import composition as rules
+
+CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+
+
+def rule_of(result, name):
+    return next(row for row in result.considered if row.rule == name)
+
+
+def test_counterexample_of_theorem_3_4_two_wasserstein_releases_have_no_theorem():
+    p, q, e = 0.9, 0.01, math.e
+    single = e * max((q + e * (1 - q)) / (p + e * (1 - p)), (e * p + 1 - p) / (e * q + 1 - q))
+    joint = e**2 * max(
+        (q + e**2 * (1 - q)) / (p + e**2 * (1 - p)), (e**2 * p + 1 - p) / (e**2 * q + 1 - q)
+    )
+    assert single**2 / e**2 == pytest.approx(6.2672, abs=5e-5)
+    assert joint / e**2 == pytest.approx(6.3448, abs=5e-5)
+    chain = MarkovChain([0.5, 0.5], [[1 - q, q], [1 - p, p]])
+    epsilon = math.log(single)
+    twice = [Spending("wasserstein", epsilon, (1, 2))] * 2
+    with pytest.raises(NoTheorem, match="wasserstein does not vouch"):
+        compose(twice, chain, 2)
+    # The sum 2 epsilon would have been a lie.
+    assert math.log(joint) > 2 * epsilon
+    # Theorem 3.6 is the way out, if E is known.
+    assert compose(twice, chain, 2, dependence=0.5).epsilon == pytest.approx(
+        2 * epsilon + 1, abs=2e-6
+    )
+
+
+def test_the_entry_profile_covers_the_counterexample():
+    """The same two releases as Laplace noise of scale 1: entry privacy 1 each, 2 together."""
+    p, q = 0.9, 0.01
+    chain = MarkovChain([0.5, 0.5], [[1 - q, q], [1 - p, p]])
+    twice = [Spending("entry_dp", 1.0, (1, 2), entry_privacy=1.0)] * 2
+    loss = compose(twice, chain, 2).epsilon
+    assert loss >= math.log(6.3448 * math.e**2)
+
+
+def test_quilt_releases_over_one_chain_add_up_theorem_3_7():
+    three = [Spending.of(markov_quilt(CHAIN, count(1, 200), 0.1))] * 3
+    result = compose(three, CHAIN, 200)
+    assert rule_of(result, "quilt_sum").micro == 300_000
+    assert rule_of(result, "quilt_max").micro == 300_000
+    # The profile is tighter, so it is used and named.
+    assert result.rule == "entry_profile"
+    assert result.micro < 300_000
+
+
+def test_unequal_quilt_releases_add_up_where_theorem_4_4_takes_the_largest():
+    history = [Spending.of(markov_quilt(CHAIN, count(1, 200), e)) for e in (0.1, 0.5)]
+    assert rules.quilt_sum(history) == 600_000
+    assert rules.quilt_max(history) == 1_000_000
+
+
+def test_theorem_4_4_needs_the_same_quilt_sets():
+    history = [
+        Spending("markov_quilt", 1, (1, 9), quilt_sets="all"),
+        Spending("markov_quilt", 1, (1, 9), quilt_sets="cuts"),
+    ]
+    with pytest.raises(NoTheorem, match="same quilt sets"):
+        rules.quilt_max(history)
+
+
+@pytest.mark.parametrize("gap", [1, 2, 5, 20])
+def test_parallel_uses_the_pairing_of_the_proof(gap):
+    chain = MarkovChain.steady([[0.7, 0.2, 0.1], [0.1, 0.5, 0.4], [0.3, 0.1, 0.6]])
+    t2, t3 = 10, 10 + gap
+    history = [Spending("gk16", 0.3, (1, t2)), Spending("gk16", 1.1, (t3, t3 + 9))]
+    forward, backward = max_influence(chain, t2, right=gap), max_influence(chain, t3, left=gap)
+    expected = max(0.3 + min(1.1, forward), 1.1 + min(0.3, backward))
+    assert rules.parallel(history, chain, 60) == pytest.approx(expected)
+
+
+def test_the_printed_pairing_of_theorem_3_1_can_be_too_small():
+    """Exact likelihood ratios of two releases against both pairings."""
+    chain = MarkovChain.steady([[0.98, 0.02], [0.5, 0.5]])
+    forward, backward = max_influence(chain, 1, right=1), max_influence(chain, 2, left=1)
+    # Reveal X_1 with epsilon_a, and X_2 fully enough that only the influence bounds it.
+    eps_a, eps_b = 0.2, 60.0
+    proof = max(eps_a + min(eps_b, forward), eps_b + min(eps_a, backward))
+    history = [Spending("gk16", eps_a, (1, 1)), Spending("gk16", eps_b, (2, 2))]
+    assert rules.parallel(history, chain, 2) == pytest.approx(proof)
+
+
+@given(
+    rows=st.lists(st.floats(0.05, 0.95), min_size=2, max_size=2),
+    eps=st.tuples(st.floats(0.1, 3), st.floats(0.1, 3), st.floats(0.1, 3)),
+    gaps=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+)
+@settings(max_examples=60, deadline=None)
+def test_parallel_is_never_below_the_loss_of_three_randomised_responses(rows, eps, gaps):
+    """One entry per window, each released by randomised response with its own epsilon."""
+    chain = MarkovChain.steady([[rows[0], 1 - rows[0]], [1 - rows[1], rows[1]]])
+    places = [1, 1 + gaps[0], 1 + gaps[0] + gaps[1]]
+    length = places[-1]
+    history = [Spending("gk16", e, (place, place)) for e, place in zip(eps, places, strict=True)]
+    joint = np.array(chain.stationary)[:, None, None] * (
+        np.linalg.matrix_power(chain.transition, gaps[0])[:, :, None]
+        * np.linalg.matrix_power(chain.transition, gaps[1])[None, :, :]
+    )
+    worst = 0.0
+    for z in product((0, 1), repeat=3):
+        likelihood = np.ones((2, 2, 2))
+        for axis, (e, bit) in enumerate(zip(eps, z, strict=True)):
+            factor = np.where(np.arange(2) == bit, math.exp(e), 1.0)
+            likelihood = likelihood * factor.reshape([-1 if a == axis else 1 for a in range(3)])
+        for axis in range(3):
+            other = tuple(a for a in range(3) if a != axis)
+            means = (joint * likelihood).sum(axis=other) / joint.sum(axis=other)
+            worst = max(worst, abs(math.log(means[0] / means[1])))
+    assert rules.parallel(history, chain, length) >= worst - 1e-9
+
+
+def test_far_windows_cost_the_larger_epsilon_theorem_3_3():
+    first = markov_quilt_approx(CHAIN, count(1, 200), 0.5)
+    second = markov_quilt_approx(CHAIN, count(1, 100), 0.8)
+    near = [Spending.of(first, (1, 200)), Spending.of(second, (300, 399))]
+    far = [Spending.of(first, (1, 200)), Spending.of(second, (400, 499))]
+    with pytest.raises(NoTheorem, match="gap of at least 199 entries, there are 100"):
+        rules.far_apart(near, CHAIN, 500)
+    assert rules.far_apart(far, CHAIN, 500) == 0.8
+
+
+def test_far_windows_need_quilts_with_two_endpoints():
+    short = markov_quilt_approx(CHAIN, count(1, 3), 0.5)
+    history = [Spending.of(short, (1, 3)), Spending.of(short, (100, 102))]
+    with pytest.raises(NoTheorem, match="two endpoints"):
+        rules.far_apart(history, CHAIN, 200)
+
+
+def test_far_windows_are_about_the_approximate_mechanism_only():
+    exact = markov_quilt(CHAIN, count(1, 100), 0.5)
+    history = [Spending.of(exact, (1, 100)), Spending.of(exact, (900, 999))]
+    with pytest.raises(NoTheorem, match="markov_quilt_approx"):
+        rules.far_apart(history, CHAIN, 1000)
+
+
+def test_windows_need_beliefs_that_hold_from_any_time_on():
+    chain = MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
+    history = [Spending("gk16", 1, (1, 5)), Spending("gk16", 1, (7, 9))]
+    with pytest.raises(NoTheorem, match="start of its own"):
+        rules.parallel(history, chain, 9)
+
+
+@pytest.mark.parametrize(
+    "beliefs",
+    [
+        ChainClass.any_start([[0.9, 0.1], [0.4, 0.6]]),
+        ChainClass.binary(0.3, 0.8),
+        ChainClass.mixing(2, 0.2, 0.75),
+    ],
+)
+def test_parallel_for_every_kind_of_class(beliefs):
+    history = [Spending("influence_curve", 1, (1, 5)), Spending("influence_curve", 1, (60, 70))]
+    value = rules.parallel(history, beliefs, 100)
+    assert 1 <= value < 1.1
+
+
+def test_a_single_release_costs_what_it_says():
+    once = [Spending.of(influence_curve(CHAIN, count(1, 300), 0.1))]
+    assert compose(once, CHAIN, 300).micro == 100_000
+
+
+def test_nothing_costs_nothing():
+    assert compose([], CHAIN, 300).micro == 0
+
+
+def test_entry_dp_alone_is_charged_by_what_it_really_loses():
+    history = [Spending.of(entry_dp(count(1, 300), 0.1))]
+    result = compose(history, CHAIN, 300)
+    assert result.rule == "entry_profile"
+    assert result.epsilon > 0.29
+
+
+def test_group_releases_add_up():
+    history = [Spending.of(group_dp(count(1, 20), 0.1))] * 2
+    assert rules.group_sum(history) == 200_000
+
+
+def test_mixed_mechanisms_go_through_the_profile():
+    fast = MarkovChain.steady([[0.55, 0.45], [0.5, 0.5]])
+    history = [
+        Spending.of(markov_quilt(fast, count(1, 50), 0.5)),
+        Spending.of(gk16(fast, count(1, 50), 0.5)),
+        Spending.of(influence_curve(fast, count(1, 50), 0.5)),
+    ]
+    result = compose(history, fast, 50)
+    assert result.rule == "entry_profile"
+    b = sum(s.entry_privacy for s in history)
+    assert result.epsilon == pytest.approx(InfluenceCurve(fast, 50).epsilon(b), abs=2e-6)
+
+
+def test_a_mechanism_that_only_promises_pufferfish_spoils_the_mix():
+    history = [
+        Spending.of(markov_quilt(CHAIN, count(1, 50), 0.5)),
+        Spending("wasserstein", 0.5, (1, 50)),
+    ]
+    with pytest.raises(NoTheorem):
+        compose(history, CHAIN, 50)
+
+
+def test_overlapping_windows_add_up_only_where_they_overlap():
+    week = influence_curve(CHAIN, count(1, 50), 0.5)
+    apart = [Spending.of(week, (1, 50)), Spending.of(week, (51, 100))]
+    overlap = [Spending.of(week, (1, 50)), Spending.of(week, (26, 75))]
+    same = [Spending.of(week, (1, 50)), Spending.of(week, (1, 50))]
+    costs = [compose(h, CHAIN, 100).epsilon for h in (apart, overlap, same)]
+    assert costs[0] < costs[1] <= costs[2]
+
+
+def test_segments_are_independent():
+    history = [Spending("gk16", 1, (1, 10), 0.2), Spending("gk16", 1, (11, 20), 0.3)]
+    joined = compose(history, CHAIN, 20)
+    split = compose(history, CHAIN, (10, 10))
+    assert rule_of(split, "entry_profile").micro < rule_of(joined, "entry_profile").micro
+    alone = InfluenceCurve(CHAIN, 10).epsilon(0.3)
+    assert split.epsilon == pytest.approx(alone, abs=2e-6)
+
+
+def test_a_year_of_weekly_histograms():
+    """Disjoint weeks: a fixed cost by the profile, a small one by [C] 3.1, 52 times by adding."""
+    week = influence_curve(CHAIN, count(1, 2016), 0.5)
+    history = [Spending.of(week, (2016 * n + 1, 2016 * (n + 1))) for n in range(52)]
+    result = compose(history, CHAIN, 52 * 2016)
+    assert result.rule == "entry_profile"
+    assert result.epsilon == pytest.approx(0.5, abs=1e-5)
+    # Adjacent weeks touch, so Theorem 3.1 pays for the influence of neighbouring entries.
+    assert rule_of(result, "parallel").micro / 1e6 == pytest.approx(0.5 + 2 * math.log(6), abs=1e-3)
+    assert sum(s.epsilon for s in history) == 26.0
+
+
+def test_windows_beyond_the_series_are_refused():
+    with pytest.raises(ValueError, match="goes beyond the series of 10"):
+        compose([Spending("gk16", 1, (5, 11), 0.1)], CHAIN, 10)
+
+
+@pytest.mark.parametrize("window", [(0, 3), (4, 3)])
+def test_bad_windows(window):
+    with pytest.raises(ValueError, match="window"):
+        Spending("gk16", 1, window)
+
+
+def test_negative_dependence_is_refused():
+    with pytest.raises(ValueError, match="at least 0"):
+        compose([Spending("gk16", 1, (1, 3))] * 2, CHAIN, 3, dependence=-1)
+
+
+def test_the_result_prints_every_rule():
+    text = str(compose([Spending.of(influence_curve(CHAIN, count(1, 30), 1))] * 2, CHAIN, 30))
+    assert "entry_profile" in text
+    assert "[C] 3.6 needs the bound E" in text

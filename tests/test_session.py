@@ -1,0 +1,258 @@
+"""Data, beliefs and a budget in one place."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pufferkit import (
+    ChainClass,
+    InfluenceCurve,
+    Ledger,
+    MarkovChain,
+    NoTheorem,
+    OverBudget,
+    Query,
+    Series,
+    Session,
+    count,
+    histogram,
+    influence_curve,
+    noise,
+    relative_frequencies,
+)
+
+CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+DATA = [0, 0, 0, 1, 1, 0] * 20
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "ledger.db")
+
+
+@pytest.fixture
+def session(path):
+    return Session(DATA, CHAIN, 1.0, path, name="alice")
+
+
+def test_a_release_is_charged_and_recorded(session):
+    release = session.release(count(1, 120), 0.4)
+    assert session.remaining == pytest.approx(0.6)
+    (row,) = session.history
+    assert row["query"] == "count"
+    assert row["mechanism"] == "influence_curve"
+    assert row["epsilon"] == 0.4
+    assert row["scale"] <= release.scale
+    assert session.ledger.verify() == []
+
+
+def test_asking_again_gives_the_same_value_for_free(session, path):
+    first = session.release(histogram([0, 1], 120), 0.4)
+    assert session.release(histogram([0, 1], 120), 0.4) == first
+    assert (
+        Session(DATA, CHAIN, 1.0, path, name="alice").release(histogram([0, 1], 120), 0.4) == first
+    )
+    assert session.remaining == pytest.approx(0.6)
+
+
+def test_a_label_asks_for_another_draw(session):
+    first = session.release(count(1, 120), 0.1)
+    second = session.release(count(1, 120), 0.1, label="again")
+    assert first.value != second.value
+    assert len(session.history) == 2
+
+
+def test_different_questions_are_different_releases(session):
+    session.release(count(1, 120), 0.1)
+    session.release(count(0, 120), 0.1)
+    assert len(session.history) == 2
+
+
+def test_the_joint_cost_is_by_theorem_not_by_adding(session):
+    for state in (0, 1):
+        session.release(count(state, 120), 0.3)
+    b = influence_curve(CHAIN, count(1, 120), 0.3).entry_privacy
+    joint = InfluenceCurve(CHAIN, 120).epsilon(2 * b)
+    assert 1 - session.remaining == pytest.approx(joint, abs=3e-6)
+    assert session.spent.rule == "entry_profile"
+
+
+def test_disjoint_windows_hardly_add(session):
+    for n in range(4):
+        session.release(count(1, 30), 0.3, window=(30 * n + 1, 30 * (n + 1)))
+    assert 1 - session.remaining < 0.34
+
+
+def test_over_budget_changes_nothing_and_says_what_would_fit(session):
+    session.release(count(1, 120), 0.5)
+    before = session.ledger.entries()
+    with pytest.raises(OverBudget) as refusal:
+        session.release(count(0, 120), 0.9)
+    assert session.ledger.entries() == before
+    message = str(refusal.value)
+    assert "remaining 0.500" in message
+    fits = float(message.split("epsilon ")[1].split(" would fit")[0])
+    session.release(count(0, 120), 0.98 * fits)
+    assert session.remaining < 0.05
+
+
+def test_a_plan_shows_the_cost_and_spends_nothing(session):
+    shown = session.plan(count(1, 120), 0.4)
+    assert shown.fits
+    assert shown.cost == pytest.approx(0.4)
+    assert session.remaining == 1.0
+    assert "would take 0.4 of the 1 that remain: fits" in str(shown)
+    assert not session.plan(count(1, 120), 1.5).fits
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda s: s.release(count(1, 99), 0.4), "120 entries.*calibrated for 99"),
+        (lambda s: s.release(count(1, 120), 0), "epsilon"),
+        (lambda s: s.release(count(1, 120), float("nan")), "epsilon"),
+        (lambda s: s.release(count(7, 120), 0.1), "do not know"),
+        (lambda s: s.release(count(1, 120), 0.1, mechanism="magic"), "'magic' is unknown"),
+        (lambda s: s.release(count(1, 120), 0.1, mechanism="gk16"), "spectral norm"),
+        (lambda s: s.release(count(1, 9), 0.1, window=(115, 123)), "window"),
+        (lambda s: s.release(count(1, 9), 0.1, window=(0, 8)), "window"),
+    ],
+)
+def test_bad_requests_cost_nothing(session, call, problem):
+    with pytest.raises(ValueError, match=problem):
+        call(session)
+    assert session.remaining == 1.0
+    assert session.history == []
+
+
+def test_a_query_that_fails_on_the_data_costs_a_charge_but_releases_nothing(session):
+    def broken(_):
+        raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError):
+        session.release(Query("broken", broken, 1, 120), 0.4)
+    assert session.remaining == pytest.approx(0.6)
+    # The charge stands, and the same release may be tried again under it.
+    session.release(Query("broken", sum, 1, 120), 0.4)
+    assert session.remaining == pytest.approx(0.6)
+
+
+def test_one_name_one_series(path):
+    Session(DATA, CHAIN, 1.0, path, name="alice")
+    with pytest.raises(ValueError, match="lengths differ"):
+        Session(DATA[:-1], CHAIN, 1.0, path, name="alice")
+    with pytest.raises(ValueError, match="beliefs differ"):
+        Session(DATA, ChainClass.binary(0.2, 0.9), 1.0, path, name="alice")
+    with pytest.raises(ValueError, match="budget"):
+        Session(DATA, CHAIN, 2.0, path, name="alice")
+    Session(DATA[:-1], CHAIN, 2.0, path, name="bob")
+
+
+def test_segments(path):
+    session = Session([[0, 1, 0], [1, 1, 0, 0]], CHAIN, 1.0, path)
+    session.release(relative_frequencies([0, 1], [3, 4]), 0.5)
+    session.release(count(1, [2, 2]), 0.2, window=(2, 5))
+    assert session.ledger.verify() == []
+
+
+def test_a_series_with_states_of_its_own(path):
+    series = Series.of([0, 1, 0], states=[0, 1, "never"])
+    assert Session(series, CHAIN, 1.0, path).data.states == (0, 1)
+
+
+def test_unknown_states_are_refused_at_the_door(path):
+    with pytest.raises(ValueError, match="'2' not among|2 not among"):
+        Session([0, 1, 2], CHAIN, 1.0, path)
+
+
+def test_entry_dp_is_charged_its_true_cost(session):
+    session.release(count(1, 120), 0.1, mechanism="entry_dp")
+    assert 1 - session.remaining > 0.29
+
+
+def test_charge_comes_before_noise(session, monkeypatch):
+    seen = []
+
+    def watched(*arguments):
+        seen.append(session.remaining)
+        raise OSError("power cut")
+
+    monkeypatch.setattr(noise, "laplace", watched)
+    with pytest.raises(OSError, match="power cut"):
+        session.release(count(1, 120), 0.4)
+    assert seen == [pytest.approx(0.6)]
+    monkeypatch.undo()
+    session.release(count(1, 120), 0.4)
+    assert session.remaining == pytest.approx(0.6)
+
+
+def test_the_value_is_stored_before_it_is_handed_over(session, monkeypatch):
+    def lost(*arguments):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(session.ledger, "store", lost)
+    with pytest.raises(OSError, match="disk full"):
+        session.release(count(1, 120), 0.4)
+    monkeypatch.undo()
+    session.release(count(1, 120), 0.4)
+    assert session.remaining == pytest.approx(0.6)
+
+
+def _ask(path):
+    return Session(DATA, CHAIN, 1.0, path, name="alice").release(count(1, 120), 0.4).value
+
+
+def test_processes_that_ask_for_the_same_release_get_the_same_value(path, session):
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        values = pool.map(_ask, [path] * 8)
+    assert len(set(values)) == 1
+    assert session.remaining == pytest.approx(0.6)
+
+
+KILLED = """
+import os, signal, sys
+from pufferkit import MarkovChain, Session, count, noise
+def die(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+noise.laplace = die
+chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+Session([0, 0, 0, 1, 1, 0] * 20, chain, 1.0, sys.argv[1], name="alice").release(count(1, 120), 0.4)
+"""
+
+
+def test_a_retry_after_a_crash_is_safe(path, session):
+    done = subprocess.run([sys.executable, "-c", KILLED, path], check=False)
+    assert done.returncode < 0
+    assert session.remaining == pytest.approx(0.6)
+    assert [e.kind for e in session.ledger.entries()] == ["open", "charge"]
+    session.release(count(1, 120), 0.4)
+    assert session.remaining == pytest.approx(0.6)
+    assert session.ledger.verify() == []
+
+
+def test_no_theorem_no_release(session):
+    session.ledger.charge(
+        "alice",
+        "by hand",
+        0.1,
+        100_000,
+        {
+            "mechanism": "wasserstein",
+            "window": [1, 120],
+            "entry_privacy_pico": None,
+            "quilt": None,
+        },
+        after=1,
+    )
+    with pytest.raises(NoTheorem):
+        session.release(count(1, 120), 0.1)
+    assert session.remaining == pytest.approx(0.9)
+
+
+def test_ledger_objects_and_paths_are_both_welcome(tmp_path):
+    ledger = Ledger(tmp_path / "a.db")
+    assert Session(DATA, CHAIN, 1, ledger).ledger is ledger
+    assert os.path.exists(tmp_path / "a.db")

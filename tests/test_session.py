@@ -94,7 +94,7 @@ def test_over_budget_changes_nothing_and_says_what_would_fit(session):
     assert session.ledger.entries() == before
     message = str(refusal.value)
     assert "remaining 0.500" in message
-    fits = float(message.split("epsilon ")[1].split(" would fit")[0])
+    fits = float(message.partition("epsilon ")[2].partition(" would fit")[0])
     session.release(count(0, 120), 0.98 * fits)
     assert session.remaining < 0.05
 
@@ -164,7 +164,7 @@ def test_a_series_with_states_of_its_own(path):
 
 
 def test_unknown_states_are_refused_at_the_door(path):
-    with pytest.raises(ValueError, match="'2' not among|2 not among"):
+    with pytest.raises(ValueError, match="2 not among"):
         Session([0, 1, 2], CHAIN, 1.0, path)
 
 

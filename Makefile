@@ -1,0 +1,45 @@
+# Everything runs in its own virtual environment, .venv; nothing is installed elsewhere.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo    release a generated week of activity; pictures in out/"
+	@echo "make test    run the tests"
+	@echo "make lint    ruff and mypy"
+	@echo "make bench   speed, as ratios within one run"
+	@echo "make clean   remove .venv, out/ and caches"
+
+demo: $(VENV)/.demo
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n auto
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	@for script in $(sort $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+clean:
+	rm -rf $(VENV) out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "pufferkit needs Python 3.11 or later; run: make PYTHON=python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# Installed again only when the project file changes.
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plots]"
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@ $(VENV)/.demo

@@ -1,0 +1,54 @@
+"""Runs the command line in a small working directory."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import pufferkit as pk
+from pufferkit.cli import app
+
+MODEL = {"states": ["rest", "run"], "transition": [[0.9, 0.1], [0.4, 0.6]]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a model and a series that fits it."""
+    monkeypatch.chdir(tmp_path)
+    Path("model.json").write_text(json.dumps(MODEL))
+    codes = pk.MarkovChain.steady(MODEL["transition"]).sample(300, seed=5)
+    rows = [f"{n},{MODEL['states'][code]}" for n, code in enumerate(codes)]
+    Path("data.csv").write_text("\n".join(["when,state", *rows, ""]))
+    return tmp_path
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+def good(*args: str) -> str:
+    result = run(*args)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def refusal(*args: str) -> str:
+    """The one line on stderr of a command that fails, writing nothing anywhere."""
+    before = snapshot()
+    result = run(*args)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert isinstance(result.exception, SystemExit)
+    assert snapshot() == before
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+def snapshot() -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in Path().rglob("*") if p.is_file()}
+
+
+PLAN = ("plan", "--model", "model.json", "--epsilon", "1", "--length", "300")
+RELEASE = ("release", "data.csv", "--model", "model.json", "--epsilon", "1", "--state", "state")

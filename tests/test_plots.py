@@ -1,0 +1,132 @@
+"""Pictures: what is drawn, and what never is."""
+
+import subprocess
+import sys
+
+import pytest
+from matplotlib.figure import Figure
+
+import pufferkit as pk
+from pufferkit import plots
+
+CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "run"])
+PLAN = pk.plan(CHAIN, pk.histogram(CHAIN.states, 200), 1)
+RELEASE = PLAN.best.release([CHAIN.states[x] for x in CHAIN.sample(200, seed=3)])
+
+
+def words(figure: Figure) -> list[str]:
+    plots.picture(figure, "x.png")  # lays the text out
+    texts = [child.get_text() for child in figure.findobj(lambda a: hasattr(a, "get_text"))]
+    return [text for text in texts if text]
+
+
+def heights(figure: Figure) -> list[float]:
+    return [patch.get_height() for patch in figure.axes[0].patches]
+
+
+def test_plan_bars_are_the_noise_of_each_mechanism():
+    figure = plots.plan_figure(PLAN.rows, "a title")
+    applicable = [row for row in PLAN.rows if row["applicable"]]
+    bars = figure.axes[0].patches
+    assert [bar.get_width() for bar in bars] == [row["scale"] for row in applicable]
+    assert figure.axes[0].get_xscale() == "log"
+    shown = words(figure)
+    assert all(row["mechanism"] in shown for row in applicable)
+    assert "a title" in shown
+
+
+def test_plan_marks_what_does_not_protect():
+    figure = plots.plan_figure(PLAN.rows)
+    rows = [row for row in PLAN.rows if row["applicable"]]
+    hatched = [bar.get_hatch() is not None for bar in figure.axes[0].patches]
+    assert hatched == [not row["pufferfish"] for row in rows]
+    assert hatched.count(True) == 1
+    assert sum("does not hide" in text for text in words(figure)) == 1
+
+
+def test_plan_names_what_does_not_apply():
+    missing = [row["mechanism"] for row in PLAN.rows if not row["applicable"]]
+    assert missing
+    (note,) = [text for text in words(plots.plan_figure(PLAN.rows)) if "Not applicable" in text]
+    assert all(name in note for name in missing)
+
+
+def test_plan_without_any_mechanism():
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plots.plan_figure([row for row in PLAN.rows if not row["applicable"]])
+
+
+def test_release_bars_and_intervals():
+    figure = plots.release_figure(RELEASE)
+    assert heights(figure) == pytest.approx(RELEASE.value)
+    (intervals,) = figure.axes[0].collections
+    ends = [tuple(line[:, 1]) for line in intervals.get_segments()]
+    assert ends == [pytest.approx(pair) for pair in RELEASE.interval()]
+
+
+def test_a_proper_histogram_keeps_the_intervals_of_the_raw_answer():
+    proper = RELEASE.as_histogram()
+    figure = plots.release_figure(proper)
+    assert heights(figure) == pytest.approx(proper.value)
+    (intervals,) = figure.axes[0].collections
+    assert intervals.get_segments()[0][:, 1] == pytest.approx(RELEASE.interval()[0])
+
+
+def test_exact_is_drawn_only_if_given():
+    without = plots.release_figure(RELEASE)
+    assert not any("exact" in text for text in words(without))
+    assert not [line for line in without.axes[0].lines if line.get_marker() == "D"]
+    figure = plots.release_figure(RELEASE, exact=[150, 50])
+    (points,) = [line for line in figure.axes[0].lines if line.get_marker() == "D"]
+    assert list(points.get_ydata()) == [150, 50]
+    assert any("not private" in text for text in words(figure))
+
+
+def test_exact_must_fit():
+    with pytest.raises(ValueError, match="3 numbers for 2 labels"):
+        plots.release_figure(RELEASE, exact=[1, 2, 3])
+
+
+@pytest.mark.parametrize("count", [1, 2, 30, 60])
+def test_any_number_of_coordinates(count: int):
+    states = [f"state number {n}" for n in range(max(2, count))]
+    lengths = 500
+    query = pk.histogram(states, lengths) if count > 1 else pk.count(states[0], lengths)
+    release = pk.group_dp(query, 1).release(states[:1] * lengths)
+    assert len(heights(plots.release_figure(release))) == count
+    assert plots.picture(plots.release_figure(release), "x.png")
+
+
+def test_labels_are_not_formulas():
+    states = ["$x_", "$\\bad{$"]
+    release = pk.group_dp(pk.histogram(states, 3), 1).release([*states, states[0]])
+    assert set(states) <= set(words(plots.release_figure(release)))
+
+
+@pytest.mark.parametrize(
+    ("name", "magic"), [("a.png", b"\x89PNG"), ("a.PDF", b"%PDF"), ("a.svg", b"<?xml")]
+)
+def test_formats(name: str, magic: bytes):
+    assert plots.picture(plots.plan_figure(PLAN.rows), name).startswith(magic)
+
+
+@pytest.mark.parametrize("name", ["a.gif", "a", "png"])
+def test_other_formats(name: str):
+    with pytest.raises(ValueError, match=r"\.png, \.svg, \.pdf"):
+        plots.check_picture(name)
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"pip install 'pufferkit\[plots\]'"):
+        plots.check_picture("a.png")
+
+
+def test_pyplot_is_left_alone():
+    code = (
+        "import sys, pufferkit as pk; from pufferkit import plots;"
+        "c = pk.MarkovChain.steady([[.9, .1], [.4, .6]]);"
+        "plots.picture(plots.plan_figure(pk.plan(c, pk.count(1, 50), 1).rows), 'a.png');"
+        "assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

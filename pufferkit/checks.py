@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
@@ -25,8 +26,10 @@ def numbers(name: str, values: ArrayLike) -> Floats:
     """A float array of finite numbers, or an error."""
     try:
         array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: must be numbers in a regular shape; {error}") from None
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name}: must be numbers in a regular shape, rows of equal length"
+        ) from None
     if not np.isfinite(array).all():
         where = tuple(int(j) for j in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(
@@ -119,13 +122,28 @@ def segment_lengths(lengths: int | Iterable[int]) -> tuple[int, ...]:
     return (whole("lengths", lengths, 1),)
 
 
+def json_object(name: str, text: str) -> dict[str, Any]:
+    """The JSON object in a text, or an error."""
+    try:
+        data = json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: is not JSON ({error})") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"{name}: must be a JSON object, as to_json() writes, got {data!r:.40}")
+    return data
+
+
 def distinct_states(states: Sequence[Hashable] | Iterable[Hashable]) -> tuple[Hashable, ...]:
     """State labels: at least one, all different."""
+    if isinstance(states, (str, bytes)) or not isinstance(states, Iterable):
+        raise ValueError(f"states: must be a list of labels, got {states!r}")
     labels = tuple(x.item() if isinstance(x, np.generic) else x for x in states)
     if not labels:
         raise ValueError("states: must name at least one state, got none")
     seen: set[Hashable] = set()
     for label in labels:
+        if not isinstance(label, Hashable):
+            raise ValueError(f"states: {label!r} cannot be a label; use text or numbers")
         if label in seen:
             raise ValueError(f"states: {label!r} is listed twice; every state needs its own label")
         seen.add(label)

@@ -206,7 +206,12 @@ def _additive(
     else:
         single = [row[0] for row in rows]
         furthest = max(single) - min(single)
-    constant = float(furthest)
+    try:
+        constant = float(furthest)
+    except OverflowError:
+        raise ValueError(
+            "values: their range is too large for a float; use smaller units"
+        ) from None
     if Fraction(constant) < furthest:
         constant = checks.round_up(constant, 1)
 

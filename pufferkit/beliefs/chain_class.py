@@ -137,23 +137,19 @@ class ChainClass(ABC):
                 data["states"], data["pi_min"], data["gap"], bool(data.get("reversible", False))
             ),
         }
-        if kind not in builders:
+        if not isinstance(kind, str) or kind not in builders:
             raise ValueError(f"model: kind {kind!r} is unknown; known are {', '.join(builders)}")
         try:
             return builders[kind]()
         except KeyError as missing:
             raise ValueError(f"model: a {kind} needs {missing}, which is not there") from None
+        except TypeError as error:
+            raise ValueError(f"model: this {kind} is malformed ({error})") from None
 
     @staticmethod
     def from_json(text: str) -> ChainClass:
         """The class that ``to_json`` wrote."""
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"model: is not JSON ({error})") from None
-        if not isinstance(data, dict):
-            raise ValueError("model: must be a JSON object, like MarkovChain.to_json() writes")
-        return ChainClass.from_dict(data)
+        return ChainClass.from_dict(checks.json_object("model", text))
 
     def __repr__(self) -> str:
         return f"ChainClass({self.description})"

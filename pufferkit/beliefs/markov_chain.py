@@ -78,11 +78,22 @@ class MarkovChain:
             If the matrix has several stationary laws; give ``initial`` yourself then.
         """
         matrix = checks.stochastic_matrix("transition", transition)
+        state_labels(states, len(matrix))
         classes = closed_classes(matrix)
         chain = cls(_only_stationary_law(matrix, classes), matrix, states)
         # Known here, so not worked out again.
         chain.__dict__.update(closed_classes=classes, stationary=chain.initial, is_stationary=True)
         return chain
+
+    @classmethod
+    def fit(cls, series: Any, smoothing: float = 0.0) -> MarkovChain:
+        """The chain counted from *public or historical* data; see `pufferkit.beliefs.estimation`.
+
+        Never fit it to the series you are going to release: the matrix would itself be a release.
+        """
+        from pufferkit.beliefs.estimation import fit  # noqa: PLC0415  (it imports this module)
+
+        return fit(series, smoothing)
 
     def __len__(self) -> int:
         return len(self.states)
@@ -266,7 +277,7 @@ class MarkovChain:
     @classmethod
     def from_json(cls, text: str) -> MarkovChain:
         """The chain that ``to_json`` wrote."""
-        return cls.from_dict(json.loads(text))
+        return cls.from_dict(checks.json_object("model", text))
 
 
 def state_labels(states: Iterable[Hashable] | None, count: int) -> tuple[Hashable, ...]:

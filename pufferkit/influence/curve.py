@@ -133,6 +133,7 @@ class Sweep:
         self.firsts: list[int] = []
         self.values: list[float] = []
         self._settled: dict[int, Settled] = {}
+        self._levels: dict[tuple[int, int], float] = {}
         self._sweep()
 
     @property
@@ -212,18 +213,21 @@ class Sweep:
         lowest = max(1, first - reach)
         older = max((self.b_at(n) for n in self._starts_between(lowest, first - 1)), default=0.0)
         usable = [m for m in self.side.blocks if m <= node - first or older <= b]
-        level = fixed_point(steps, usable, b)
+        known = first, len(usable)
+        if known not in self._levels:
+            self._levels[known] = fixed_point(steps, usable, b)
+        level = self._levels[known]
         recent = max(
             self.values[place]
             for place in range(
                 bisect_right(self.firsts, max(1, node - reach)) - 1, len(self.firsts)
             )
         )
+        if level == inf and len(usable) < len(self.side.blocks) and node - first < 100 * PATIENCE:
+            return None
         if recent > level * (1 + _NEAR) and node - first < 100 * PATIENCE:
             return None
         if level == inf:
-            if node - first < 100 * PATIENCE:
-                return None
             return Settled(last, b, self._until(last), ())
         return Settled(last, b, max(level, recent), tuple(usable))
 

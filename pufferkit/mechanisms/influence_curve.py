@@ -174,6 +174,9 @@ class InfluenceCurve:
         low = epsilon / self.length * (1 - 1e-12)
         if low >= most or loss(most).value <= epsilon:
             return most, loss(most)
+        nudged = low * (1 + 2 * _PRECISION)
+        if loss(nudged).value > epsilon:
+            return low, loss(low)
         high = low
         while high < most:
             high = min(most, 4 * high)

@@ -162,7 +162,7 @@ class Release:
     @classmethod
     def from_json(cls, text: str) -> Release:
         """The release that ``to_json`` wrote."""
-        return cls.from_dict(json.loads(text))
+        return cls.from_dict(checks.json_object("release", text))
 
     def __str__(self) -> str:
         intervals = self.interval()

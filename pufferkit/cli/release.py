@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,8 +40,29 @@ def release(
     show_exact: Annotated[
         bool, typer.Option("--show-exact", help="Draw the exact answer too. Not for sharing.")
     ] = False,
+    ledger: Annotated[
+        str | None,
+        typer.Option("--ledger", metavar="FILE|URL", help="Pay from an account kept here."),
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option("--budget", help="With --ledger: epsilon for everything.")
+    ] = None,
+    account: Annotated[
+        str | None,
+        typer.Option("--account", metavar="NAME", help="With --ledger: which data this is."),
+    ] = None,
+    label: Annotated[
+        str, typer.Option("--label", help="With --ledger: tells equal releases apart.")
+    ] = "",
 ) -> None:
-    """Answer a query with noise. Every run draws anew and spends epsilon."""
+    """Answer a query with noise.
+
+    Without a ledger every run draws anew and spends epsilon. With one, the release is paid for
+    before it is drawn, and asking again gives the same answer at no cost.
+    """
+    if (ledger is None) != (budget is None) or (ledger is None) != (account is None):
+        raise ValueError("--ledger, --budget and --account: go together; give all three or none")
+    mechanism = _known(mechanism)
     if show_exact and plot is None:
         raise ValueError("--show-exact: draws into a picture; name it with --plot")
     outputs.check_outputs([out, plot], [file, model])
@@ -55,13 +75,18 @@ def release(
     question = inputs.make_query(query, beliefs.states, series.lengths, state_value, values)
     if proper and question.total is None:
         raise ValueError(f"--proper: {question.name} is not a histogram")
-    calibration = _calibrated(mechanism, beliefs, question, epsilon)
-    if calibration.mechanism == "entry_dp":
+    if mechanism == "entry_dp":
         terminal.warn("entry_dp does not hide entries that others predict; it is a baseline only")
     if show_exact:
         terminal.warn(f"{plot} shows the exact answer, which has no privacy; do not share it")
 
-    found = calibration.release(series)
+    if ledger is not None and budget is not None and account is not None:
+        with pk.Ledger(ledger) as book:
+            session = pk.Session(series, beliefs, budget, book, name=account)
+            found = session.release(question, epsilon, mechanism=mechanism or "best", label=label)
+            typer.echo(f"{account}: {session.remaining:g} of {budget:g} remain", err=True)
+    else:
+        found = _calibrated(mechanism, beliefs, question, epsilon).release(series)
     found = found.as_histogram() if proper else found
     record = found.to_json() + "\n"
     written = {} if out is None else {out: record.encode()}
@@ -81,12 +106,17 @@ def _calibrated(
         return pk.plan(beliefs, query, epsilon).best
     from pufferkit.mechanisms.plan import MECHANISMS  # noqa: PLC0415
 
-    known = {_spelled(name): name for name in MECHANISMS}
-    if _spelled(mechanism) not in known:
-        raise ValueError(f"--mechanism: {mechanism!r} is unknown; known are {', '.join(known)}")
-    return MECHANISMS[known[_spelled(mechanism)]](beliefs, query, epsilon)
+    return MECHANISMS[mechanism](beliefs, query, epsilon)
 
 
-def _spelled(name: str) -> str:
-    """A name as one types it: ``markov_quilt_approx (tight)`` is ``markov_quilt_approx_tight``."""
-    return re.sub(r"\W+", "_", name).strip("_")
+def _known(mechanism: str | None) -> str | None:
+    """A mechanism as the plan spells it; hyphens are welcome."""
+    if mechanism is None:
+        return None
+    from pufferkit.mechanisms.plan import MECHANISMS  # noqa: PLC0415
+
+    name = mechanism.replace("-", "_")
+    if name not in MECHANISMS:
+        listed = ", ".join(MECHANISMS)
+        raise ValueError(f"--mechanism: {mechanism!r} is unknown; known are {listed}")
+    return name

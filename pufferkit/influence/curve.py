@@ -316,7 +316,9 @@ def largest_loss(left: Sweep, right: Sweep, most: int) -> Loss:
     marks |= {length + 2 - first for first in right.firsts if first > 1}
     marks |= {end + 1 for end in left.ends[:-1]}
     bounds = []
-    for node in sorted(mark for mark in marks if 1 <= mark <= length):
+    ordered = sorted(mark for mark in marks if 1 <= mark <= length)
+    for first, after in zip(ordered, [*ordered[1:], length + 1], strict=True):
+        node = (first + after - 1) // 2
         quick = left.value_at(node) + right.value_at(length + 1 - node) - left.b_at(node)
         bounds.append((quick, node))
     bounds.sort(reverse=True)

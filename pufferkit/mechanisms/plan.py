@@ -21,7 +21,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "influence_curve": influence_curve,
     "markov_quilt": markov_quilt,
     "markov_quilt_approx": markov_quilt_approx,
-    "markov_quilt_approx (tight)": lambda b, q, e: markov_quilt_approx(b, q, e, bound="tight"),
+    "markov_quilt_approx_tight": lambda b, q, e: markov_quilt_approx(b, q, e, bound="tight"),
     "gk16": gk16,
     "group_dp": lambda _, query, epsilon: group_dp(query, epsilon),
     "entry_dp": lambda _, query, epsilon: entry_dp(query, epsilon),

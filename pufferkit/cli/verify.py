@@ -1,0 +1,23 @@
+"""``pufferkit verify``: whether the noise of a release is enough for what it promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release, as JSON.")],
+) -> None:
+    """Recompute, from the recorded beliefs, that the reported scale is enough.
+
+    Exit code 0: it is. 1: it is not, or it could not be checked.
+    """
+    from pufferkit.verify import verify_file  # noqa: PLC0415
+
+    verdict = verify_file(file)
+    typer.echo(str(verdict))
+    if not verdict.ok:
+        raise typer.Exit(1)

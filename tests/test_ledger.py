@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import uuid
 
 import pytest
 import sqlalchemy as sa
@@ -21,16 +22,20 @@ POSTGRES = os.environ.get("PUFFERKIT_TEST_POSTGRES")
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request, tmp_path):
+    """A fresh, empty database of either kind."""
     if request.param == "sqlite":
-        return str(tmp_path / "ledger.db")
+        yield str(tmp_path / "ledger.db")
+        return
     if not POSTGRES:
         pytest.skip("no PostgreSQL: set PUFFERKIT_TEST_POSTGRES to a database URL")
-    engine = database.engine_of(database.database_url(POSTGRES))
-    with engine.begin() as connection:
-        for table in reversed(database.TABLES.sorted_tables):
-            connection.execute(sa.schema.DropTable(table, if_exists=True))
-    engine.dispose()
-    return POSTGRES
+    admin = sa.create_engine(database.database_url(POSTGRES), isolation_level="AUTOCOMMIT")
+    name = f"pufferkit_{uuid.uuid4().hex}"
+    with admin.connect() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+    yield sa.make_url(POSTGRES).set(database=name).render_as_string(hide_password=False)
+    with admin.connect() as connection:
+        connection.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
+    admin.dispose()
 
 
 @pytest.fixture

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from pufferkit.accounting.composition import compose as compose
     from pufferkit.accounting.ledger import Ledger as Ledger
     from pufferkit.accounting.session import Session as Session
+    from pufferkit.beliefs.bayesian_network import BayesianNetwork as BayesianNetwork
     from pufferkit.beliefs.chain_class import ChainClass as ChainClass
+    from pufferkit.beliefs.close_adversaries import closeness as closeness
+    from pufferkit.beliefs.finite_joint import FiniteJoint as FiniteJoint
     from pufferkit.beliefs.markov_chain import MarkovChain as MarkovChain
     from pufferkit.errors import NotApplicable as NotApplicable
     from pufferkit.errors import NoTheorem as NoTheorem
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.plan import plan as plan
     from pufferkit.mechanisms.release import Evidence as Evidence
     from pufferkit.mechanisms.release import Release as Release
+    from pufferkit.mechanisms.wasserstein import wasserstein as wasserstein
     from pufferkit.queries import Query as Query
     from pufferkit.queries import count as count
     from pufferkit.queries import histogram as histogram
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from pufferkit.queries import relative_frequencies as relative_frequencies
     from pufferkit.queries import total as total
     from pufferkit.series import Series as Series
+    from pufferkit.transport import w_infinity as w_infinity
 
 __version__ = "0.1.0"
 
@@ -54,6 +59,9 @@ _HOMES = {
     "accounting.ledger": ["Ledger"],
     "accounting.session": ["Session"],
     "beliefs.chain_class": ["ChainClass"],
+    "beliefs.close_adversaries": ["closeness"],
+    "beliefs.bayesian_network": ["BayesianNetwork"],
+    "beliefs.finite_joint": ["FiniteJoint"],
     "beliefs.markov_chain": ["MarkovChain"],
     "errors": ["NoTheorem", "NotApplicable", "OverBudget"],
     "frames": ["read_series"],
@@ -63,9 +71,11 @@ _HOMES = {
     "mechanisms.influence_curve": ["InfluenceCurve", "entry_epsilon", "influence_curve"],
     "mechanisms.markov_quilt": ["markov_quilt", "markov_quilt_approx"],
     "mechanisms.plan": ["Plan", "plan"],
+    "mechanisms.wasserstein": ["wasserstein"],
     "mechanisms.release": ["Evidence", "Release"],
     "queries": ["Query", "count", "histogram", "mean", "relative_frequencies", "total"],
     "series": ["Series"],
+    "transport": ["w_infinity"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

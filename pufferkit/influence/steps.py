@@ -19,6 +19,7 @@ reweighting, and over all reweightings the step is largest at
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from math import atanh, exp, expm1, inf, tanh
 
 import numpy as np
@@ -28,7 +29,7 @@ from pufferkit.checks import Floats
 from pufferkit.influence.powers import TINY, Kernel
 
 MOST_CANDIDATES = 1 << 22
-"""Above this many candidate sets (k^3), pairs of rows are no longer told apart."""
+"""Above this many candidate sets (k^3 for k states), pairs of rows are no longer told apart."""
 
 _LARGE = 30.0
 _CHUNK = 1 << 21
@@ -53,7 +54,7 @@ class KernelStep(Step):
     Parameters
     ----------
     kernel
-        Rows are laws.
+        Rows are laws; it may have more or fewer columns than rows.
     allowed
         Which pairs of rows can be compared: both values must be possible at the same time.
     error
@@ -61,31 +62,39 @@ class KernelStep(Step):
     """
 
     def __init__(self, kernel: Kernel, allowed: Bools, error: float) -> None:
-        size = len(kernel.values)
-        self.error = 2 * error + 8 * size * np.finfo(float).eps
+        size, columns = kernel.values.shape
+        self.error: float = 2 * error + 8 * max(size, columns) * float(np.finfo(float).eps)
         self.allowed = allowed
+        self._kernel: Kernel | None = None
         self._tables: tuple[Floats, Floats] | None = None
-        if size**3 <= MOST_CANDIDATES:
+        if size**2 * columns <= MOST_CANDIDATES:
             self._tables = _prefixes(kernel, np.arange(size))
-            above, below = self._tables
-            self._above, self._below = _undominated(above[allowed], below[allowed])
         else:
-            best: list[tuple[Floats, Floats]] = []
-            stride = max(1, _CHUNK // size**2)
-            for start in range(0, size, stride):
-                rows = np.arange(start, min(size, start + stride))
-                above, below = _prefixes(kernel, rows)
-                best.append(_undominated(above[allowed[rows]], below[allowed[rows]]))
-            self._above, self._below = _undominated(
-                np.concatenate([a for a, _ in best]), np.concatenate([b for _, b in best])
-            )
+            self._kernel = kernel
+
+    @cached_property
+    def _best(self) -> tuple[Floats, Floats]:
+        """The candidates that matter when pairs are not told apart."""
+        if self._tables is not None:
+            above, below = self._tables
+            return _undominated(above[self.allowed], below[self.allowed])
+        assert self._kernel is not None
+        size, columns = self._kernel.values.shape
+        found: list[tuple[Floats, Floats]] = []
+        stride = max(1, _CHUNK // (size * columns))
+        for start in range(0, size, stride):
+            rows = np.arange(start, min(size, start + stride))
+            above, below = _prefixes(self._kernel, rows)
+            found.append(_undominated(above[self.allowed[rows]], below[self.allowed[rows]]))
+        return _undominated(
+            np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
+        )
 
     def largest(self, variation: float) -> float:
-        if self._above.size == 0:
+        above, below = self._best
+        if above.size == 0:
             return 0.0
-        value = float(
-            np.max(_log_mean(self._above, variation) - _log_mean_low(self._below, variation))
-        )
+        value = float(np.max(_log_mean(above, variation) - _log_mean_low(below, variation)))
         return min(variation, value + self.error)
 
     def pairs(self, variation: float) -> Floats | None:
@@ -170,7 +179,7 @@ def _prefixes(kernel: Kernel, rows: np.ndarray) -> tuple[Floats, Floats]:
     """K(x, S) and K(x', S) for every x in ``rows``, every x' and every prefix S."""
     values = kernel.values
     first, second = values[rows][:, None, :], values[None, :, :]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(first > 0, first / second, -1.0)
     order = np.argsort(-ratio, axis=2)
     shape = ratio.shape

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import Member, as_chain_class
+from pufferkit.beliefs.chain_class import Member
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.powers import Kernel, row_log_ratios
-from pufferkit.mechanisms.calibration import ENTRY, GROUP, Calibration, check_states
+from pufferkit.mechanisms.calibration import ENTRY, GROUP, Calibration, chains_only, check_states
 from pufferkit.mechanisms.release import Evidence
 from pufferkit.queries import Query
 
@@ -64,7 +64,7 @@ def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
         If the spectral norm is not below 1 for some chain; the message has the norm.
     """
     epsilon = checks.privacy(epsilon)
-    theta = as_chain_class(beliefs)
+    theta = chains_only(beliefs, "gk16")
     check_states(theta, query)
     found = [(_gamma(member, query.longest), member.name) for member in theta.members()]
     gamma, name = max(found, key=lambda pair: pair[0])

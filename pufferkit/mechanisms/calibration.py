@@ -6,6 +6,7 @@ scales from the mathematics.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,10 @@ from typing import Any
 import pufferkit
 from pufferkit import checks, noise
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.joint_class import JointClass
+from pufferkit.beliefs.kinds import Beliefs, as_beliefs, entries_of, states_of
+from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Evidence, Release, half_width
 from pufferkit.queries import Query
 from pufferkit.series import Series
@@ -48,7 +53,7 @@ class Calibration:
     epsilon: float
     scale: float
     query: Query
-    beliefs: ChainClass | None = None
+    beliefs: Beliefs | None = None
     evidence: Evidence = field(default_factory=Evidence)
     guarantee: str = PUFFERFISH
 
@@ -78,7 +83,8 @@ class Calibration:
         Parameters
         ----------
         series
-            A `Series`, a sequence of states, or a sequence of segments of states.
+            A `Series`, a sequence of states, or a sequence of segments of states. For networks and
+            joint laws also a record {name: value}.
         """
         data = self.checked(series)
         noisy = noise.laplace(
@@ -104,7 +110,10 @@ class Calibration:
 
     def checked(self, series: Any) -> Series:
         """The data as this calibration expects them: known states, the right lengths."""
-        states = self.query.states if self.beliefs is None else self.beliefs.states
+        states = self.query.states if self.beliefs is None else states_of(self.beliefs)
+        names = None if self.beliefs is None else entries_of(self.beliefs)
+        if names is not None and isinstance(series, Mapping):
+            series = _in_order(series, names)
         data = Series.of(series, states) if not isinstance(series, Series) else series
         if states is not None and set(data.states) - set(states):
             # A Series may declare more states than the model, as long as none of them occurs.
@@ -114,23 +123,67 @@ class Calibration:
                 f"series: has segments of {_brief(data.lengths)} entries, but the noise was "
                 f"calibrated for {_brief(self.query.lengths)}; make the query with these lengths"
             )
+        if names is not None and self.beliefs is not None:
+            _check_values(self.beliefs, names, data)
         return data
 
 
-def check_states(beliefs: ChainClass, query: Query) -> None:
-    """A query and its beliefs must speak of the same states."""
-    known = set(beliefs.states)
+def chains_only(beliefs: Any, mechanism: str) -> ChainClass:
+    """The beliefs as a class of chains; ``NotApplicable`` if they are of another kind."""
+    theta = as_beliefs(beliefs)
+    if not isinstance(theta, ChainClass):
+        raise NotApplicable(f"{mechanism} is about Markov chains; here is a {theta.description}")
+    return theta
+
+
+def check_states(beliefs: Beliefs, query: Query) -> None:
+    """A query and its beliefs must speak of the same entries and states."""
+    names = entries_of(beliefs)
+    if names is not None and query.lengths != (len(names),):
+        raise ValueError(
+            f"query: runs over {_brief(query.lengths)} entries, but the beliefs have "
+            f"{len(names)}; make the query with lengths={len(names)}"
+        )
+    states = states_of(beliefs)
+    known = set(states)
     if query.states is not None and set(query.states) != known:
         raise ValueError(
             f"query: is about states {list(query.states)}, the beliefs about "
-            f"{list(beliefs.states)}; use the same labels in both"
+            f"{list(states)}; use the same labels in both"
         )
     if query.weights is not None and not set(query.weights) <= known:
         strange = sorted(repr(s) for s in set(query.weights) - known)
         raise ValueError(
             f"query: counts {', '.join(strange)}, which the beliefs do not know; their states "
-            f"are {list(beliefs.states)}"
+            f"are {list(states)}"
         )
+
+
+def _in_order(values: Mapping[Any, Any], names: tuple[Hashable, ...]) -> list[Any]:
+    """A record {name: value} as a list in the order of the beliefs."""
+    missing = [name for name in names if name not in values]
+    extra = [name for name in values if name not in names]
+    if missing or extra:
+        raise ValueError(
+            f"series: must have one value for each of {list(names)}; "
+            f"missing {missing}, unknown {extra}"
+        )
+    return [values[name] for name in names]
+
+
+def _check_values(beliefs: Beliefs, names: tuple[Hashable, ...], data: Series) -> None:
+    """Each entry must be a value that its own variable can have."""
+    for name, value in zip(names, data.labels, strict=True):
+        if isinstance(beliefs, NetworkClass):
+            allowed = beliefs.networks[0].values[name]
+        elif isinstance(beliefs, JointClass):
+            allowed = tuple(v for joint in beliefs.joints for v in joint.values(name))
+        else:
+            return
+        if value not in allowed:
+            raise ValueError(
+                f"series: {name!r} is {value!r}, which is not among its values {list(allowed)}"
+            )
 
 
 def _brief(lengths: tuple[int, ...]) -> str:

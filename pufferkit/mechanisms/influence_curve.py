@@ -12,11 +12,14 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, Member, MixingClass, as_chain_class
+from pufferkit.beliefs.kinds import Beliefs, as_beliefs
+from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.checks import Floats
 from pufferkit.influence.curve import Loss, Run, Side, Sweep, entry_loss, largest_loss, last_passing
 from pufferkit.influence.sides import SHORT, mixing_sides, sides_of
+from pufferkit.influence.tree import TreeCurve
 from pufferkit.influence.worst import hardest_member
-from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
 from pufferkit.mechanisms.markov_quilt import markov_quilt_approx
 from pufferkit.mechanisms.release import Evidence
 from pufferkit.queries import Query, count
@@ -196,8 +199,9 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     Parameters
     ----------
     beliefs
-        A `MarkovChain` or any `ChainClass`. Known laws use exact kernels. Open starts use exact
-        kernels to the right and projective diameters to the left. Mixing classes use bounds.
+        A `MarkovChain`, any `ChainClass`, or tree-shaped networks. Known laws use exact kernels.
+        Open starts use exact kernels to the right and projective diameters to the left. Mixing
+        classes use bounds.
     query
         What is asked; any Lipschitz query, vectors included.
     epsilon
@@ -211,7 +215,7 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     3.336
     """
     epsilon = checks.privacy(epsilon)
-    theta = as_chain_class(beliefs)
+    theta = as_beliefs(beliefs)
     check_states(theta, query)
     b, evidence = _entry_privacy(theta, query.longest, epsilon)
     return Calibration(
@@ -243,11 +247,16 @@ def entry_epsilon(beliefs: Any, lengths: int | Iterable[int], epsilon: float) ->
         epsilon-Pufferfish private for each entry.
     """
     longest = max(checks.segment_lengths(lengths))
-    b, _ = _entry_privacy(as_chain_class(beliefs), longest, checks.privacy(epsilon))
+    b, _ = _entry_privacy(as_beliefs(beliefs), longest, checks.privacy(epsilon))
     return b
 
 
-def _entry_privacy(theta: ChainClass, length: int, epsilon: float) -> tuple[float, Evidence]:
+def _entry_privacy(beliefs: Beliefs, length: int, epsilon: float) -> tuple[float, Evidence]:
+    if isinstance(beliefs, NetworkClass):
+        b, found = TreeCurve(beliefs).solve(epsilon)
+        name = f"network {found.network + 1} of {len(beliefs.networks)}"
+        return b, Evidence(name, found.node, len(beliefs.nodes))
+    theta = chains_only(beliefs, "influence_curve")
     b, name, loss = InfluenceCurve(theta, length).solve(epsilon)
     if isinstance(theta, MixingClass):
         anything = count(theta.states[0], length)

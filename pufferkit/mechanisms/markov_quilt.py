@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import BinaryClass, ChainClass, as_chain_class
+from pufferkit.beliefs.chain_class import BinaryClass, ChainClass
+from pufferkit.beliefs.kinds import as_beliefs
+from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.influence.chain import Reading, check_reading
 from pufferkit.influence.mixing import MixingInfluence
+from pufferkit.influence.network import hardest_node
 from pufferkit.influence.search import Quilt
 from pufferkit.influence.worst import hardest_member
-from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
 from pufferkit.mechanisms.release import Evidence
 from pufferkit.queries import Query
 
@@ -33,7 +36,8 @@ def markov_quilt(
     Parameters
     ----------
     beliefs
-        A `MarkovChain` or a `ChainClass`.
+        A `MarkovChain` or a `ChainClass`; or a `BayesianNetwork`, or several with one graph, for
+        which [Q] Algorithm 2 searches quilts by d-separation.
     query
         What is asked; its segments are independent and start alike.
     epsilon
@@ -53,8 +57,11 @@ def markov_quilt(
     """
     epsilon = checks.privacy(epsilon)
     check_reading(influence)
-    theta = as_chain_class(beliefs)
-    check_states(theta, query)
+    found = as_beliefs(beliefs)
+    check_states(found, query)
+    if isinstance(found, NetworkClass):
+        return _network_quilt(found, query, epsilon)
+    theta = chains_only(found, "markov_quilt")
     members = theta.members()
     member, binding = hardest_member(members, query.longest, epsilon, influence)
     notes = ["influence by [Q] (5) as printed"] if influence == "formula" else []
@@ -102,7 +109,7 @@ def markov_quilt_approx(
     31.70976
     """
     epsilon = checks.privacy(epsilon)
-    theta = as_chain_class(beliefs)
+    theta = chains_only(beliefs, "markov_quilt_approx")
     check_states(theta, query)
     node, quilt, notes = _hardest_by_mixing(theta, query.longest, epsilon, bound)
     return Calibration(
@@ -112,6 +119,18 @@ def markov_quilt_approx(
         query,
         theta,
         _evidence(theta.description, node, query.longest, quilt, notes),
+    )
+
+
+def _network_quilt(theta: NetworkClass, query: Query, epsilon: float) -> Calibration:
+    node, quilt, influence, score = hardest_node(theta, epsilon)
+    return Calibration(
+        "markov_quilt",
+        epsilon,
+        checks.round_up(query.lipschitz * score),
+        query,
+        theta,
+        Evidence(theta.description, node, len(theta.nodes), quilt, influence),
     )
 
 

@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import as_chain_class
+from pufferkit.beliefs.kinds import as_beliefs
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
 from pufferkit.mechanisms.calibration import ENTRY, Calibration, check_states
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
+from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
 from pufferkit.queries import Query
 
 Mechanism = Callable[[Any, Query, float], Calibration]
 
 MECHANISMS: dict[str, Mechanism] = {
     "influence_curve": influence_curve,
+    "wasserstein": wasserstein,
     "markov_quilt": markov_quilt,
     "markov_quilt_approx": markov_quilt_approx,
     "markov_quilt_approx_tight": lambda b, q, e: markov_quilt_approx(b, q, e, bound="tight"),
@@ -27,6 +29,9 @@ MECHANISMS: dict[str, Mechanism] = {
     "entry_dp": lambda _, query, epsilon: entry_dp(query, epsilon),
 }
 """Every mechanism by name, all called alike."""
+
+LONG_WORK = 2e9
+"""Multiplications beyond which a plan leaves the Wasserstein Mechanism out."""
 
 
 @dataclass(frozen=True)
@@ -136,10 +141,14 @@ def plan(beliefs: Any, query: Query, epsilon: float) -> Plan:
     'influence_curve'
     """
     epsilon = checks.privacy(epsilon)
-    theta = as_chain_class(beliefs)
+    theta = as_beliefs(beliefs)
     check_states(theta, query)
     entries = []
     for name, mechanism in MECHANISMS.items():
+        if name == "wasserstein" and estimated_work(theta, query) > LONG_WORK:
+            why = "it would take minutes here; ask for it by name"
+            entries.append(PlanRow(name, None, why))
+            continue
         try:
             found = mechanism(theta, query, epsilon)
         except NotApplicable as reason:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ class Evidence:
     belief
         The chain of the class that needs the most noise.
     node
-        The entry that is hardest to hide, counted from 1 within its segment.
+        The entry that is hardest to hide: counted from 1 within its segment, or its name.
     length
         Length of that segment.
     quilt
@@ -40,9 +40,9 @@ class Evidence:
     """
 
     belief: str | None = None
-    node: int | None = None
+    node: Any = None
     length: int | None = None
-    quilt: tuple[int, ...] | None = None
+    quilt: tuple[Any, ...] | None = None
     influence: float | None = None
     blocks: tuple[int | None, int | None] | None = None
     notes: tuple[str, ...] = ()
@@ -52,9 +52,9 @@ class Evidence:
         if self.belief is not None:
             parts.append(self.belief)
         if self.node is not None:
-            parts.append(f"entry X_{self.node} of {self.length}")
+            parts.append(f"entry {_named(self.node)} of {self.length}")
         if self.quilt is not None:
-            inside = ", ".join(f"X_{n}" for n in self.quilt)
+            inside = ", ".join(_named(n) for n in self.quilt)
             parts.append(f"quilt {{{inside}}}" if inside else "trivial quilt")
         if self.influence is not None:
             parts.append(f"influence {self.influence:.4g}")
@@ -173,6 +173,10 @@ class Release:
         ]
         head = f"{self.query}: {self.mechanism}, epsilon {self.epsilon:g}, scale {self.scale:.6g}"
         return "\n".join([head, *rows, f"  {self.guarantee}", f"  binds: {self.evidence}"])
+
+
+def _named(node: Hashable) -> str:
+    return f"X_{node}" if isinstance(node, int) else str(node)
 
 
 def half_width(scale: float, level: float, count: int = 1) -> float:

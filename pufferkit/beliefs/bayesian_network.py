@@ -1,0 +1,362 @@
+"""A Bayesian network on finitely many discrete variables: beliefs about entries that are no series.
+
+Every node has a table with the law of the node for each combination of its parents' values, and
+
+    P(X_1, ..., X_n) = product over nodes of P(X_i | parents of X_i)        ([Q] 4.1).
+
+Variables may have different numbers of values. Laws of a few nodes are contractions of the tables
+of these nodes and their ancestors; the joint law of everything is only for small networks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from os import PathLike
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs import network_checks
+from pufferkit.beliefs.contraction import TINY, Factor, Table, contract
+from pufferkit.beliefs.finite_joint import FiniteJoint, labels
+from pufferkit.beliefs.graph import Graph, bits
+from pufferkit.beliefs.network_checks import Node, Rows, Values
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+
+MOST_ROWS = 1 << 18
+"""Largest joint law, in rows, that is written out."""
+
+
+@dataclass(frozen=True, eq=False)
+class BayesianNetwork:
+    """Nodes, their parents, and the law of each node given its parents.
+
+    Parameters
+    ----------
+    parents
+        {node: tuple of its parents}, for every node.
+    tables
+        {node: {tuple of parent values: law of the node}}, a row for each combination of parent
+        values; {(): law} for a node without parents.
+    values
+        {node: labels of its values}, in the order of its laws; 0, 1, ... for nodes left out.
+
+    Attributes
+    ----------
+    nodes
+        Parents before children, otherwise in the order of ``parents``.
+    arrays
+        The tables as read-only arrays: one axis for each parent, then one for the node.
+
+    Examples
+    --------
+    >>> flu = BayesianNetwork(
+    ...     parents={"Ada": (), "Ben": ("Ada",)},
+    ...     tables={"Ada": {(): [0.9, 0.1]}, "Ben": {(0,): [0.95, 0.05], (1,): [0.6, 0.4]}},
+    ... )
+    >>> flu.law("Ben").round(3).tolist(), flu.law("Ada", given={"Ben": 1}).round(3).tolist()
+    ([0.915, 0.085], [0.529, 0.471])
+    """
+
+    parents: Mapping[Node, tuple[Node, ...]]
+    tables: Mapping[Node, Mapping[Values, Floats]]
+    values: Mapping[Node, Values]
+    nodes: tuple[Node, ...]
+    arrays: Mapping[Node, Floats]
+
+    def __init__(
+        self,
+        parents: Mapping[Node, Iterable[Node]],
+        tables: Mapping[Node, Rows],
+        values: Mapping[Node, Iterable[Hashable]] | None = None,
+    ) -> None:
+        graph = network_checks.graph(parents)
+        order = network_checks.topological(graph)
+        network_checks.same_nodes("tables", tables, graph, all_needed=True)
+        network_checks.same_nodes("values", values or {}, graph, all_needed=False)
+        known = {
+            node: network_checks.value_labels(node, tables[node], (values or {}).get(node))
+            for node in order
+        }
+        arrays = {
+            node: network_checks.array(node, tables[node], graph[node], known) for node in order
+        }
+        rows = {
+            node: MappingProxyType(_labelled(table, [known[parent] for parent in graph[node]]))
+            for node, table in arrays.items()
+        }
+        object.__setattr__(self, "parents", MappingProxyType({n: graph[n] for n in order}))
+        object.__setattr__(self, "tables", MappingProxyType(rows))
+        object.__setattr__(self, "values", MappingProxyType(known))
+        object.__setattr__(self, "nodes", order)
+        object.__setattr__(self, "arrays", MappingProxyType(arrays))
+
+    @classmethod
+    def from_pgmpy(cls, model: Any) -> BayesianNetwork:
+        """A discrete network of pgmpy, with its state names.
+
+        Only the object is needed, so pgmpy is not imported here.
+        """
+        try:
+            nodes, found = list(model.nodes()), {cpd.variable: cpd for cpd in model.get_cpds()}
+        except (AttributeError, TypeError):
+            raise ValueError(
+                "model: must be a pgmpy DiscreteBayesianNetwork with its tables (CPDs), "
+                f"got {type(model).__name__}"
+            ) from None
+        parents: dict[Node, tuple[Node, ...]] = {}
+        tables: dict[Node, Rows] = {}
+        values: dict[Node, Values] = {}
+        for node in nodes:
+            if node not in found:
+                raise ValueError(
+                    f"model: node {node!r} has no table; add a TabularCPD for it first"
+                )
+            cpd = found[node]
+            parents[node] = tuple(cpd.variables[1:])
+            values[node] = tuple(cpd.state_names[node])
+            laws = np.moveaxis(np.asarray(cpd.values, dtype=np.float64), 0, -1)
+            keys = product(*(cpd.state_names[parent] for parent in parents[node]))
+            tables[node] = dict(zip(keys, laws.reshape(-1, laws.shape[-1]), strict=True))
+        return cls(parents, tables, values)
+
+    @classmethod
+    def from_bif(cls, path: str | PathLike[str]) -> BayesianNetwork:
+        """A network from a BIF file (Bayesian Interchange Format)."""
+        from pufferkit.beliefs.bif import read_bif  # noqa: PLC0415 - rarely used
+
+        with open(path, encoding="utf-8") as file:
+            return cls(*read_bif(file.read()))
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __repr__(self) -> str:
+        return f"BayesianNetwork({self.description})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        plain = {node: dict(rows) for node, rows in self.tables.items()}
+        return BayesianNetwork, (dict(self.parents), plain, dict(self.values))
+
+    @property
+    def description(self) -> str:
+        """One line for tables and reports."""
+        edges = sum(len(p) for p in self.parents.values())
+        shape = "tree-shaped " if self.is_tree and edges else ""
+        return f"{shape}network of {len(self)} nodes, {edges} edges"
+
+    @cached_property
+    def sizes(self) -> Mapping[Node, int]:
+        """How many values each node has."""
+        return MappingProxyType({node: len(own) for node, own in self.values.items()})
+
+    @cached_property
+    def children(self) -> Mapping[Node, tuple[Node, ...]]:
+        """Children of every node, in the order of ``nodes``."""
+        found: dict[Node, list[Node]] = {node: [] for node in self.nodes}
+        for node in self.nodes:
+            for parent in self.parents[node]:
+                found[parent].append(node)
+        return MappingProxyType({node: tuple(own) for node, own in found.items()})
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether every node has at most one parent; several trees side by side count."""
+        return all(len(p) <= 1 for p in self.parents.values())
+
+    @cached_property
+    def components(self) -> tuple[tuple[Node, ...], ...]:
+        """Parts of the network without an edge between them: they are independent."""
+        rest, found = (1 << len(self)) - 1, []
+        while rest:
+            part = self.graph.component((rest & -rest).bit_length() - 1)
+            found.append(self.graph.names(part))
+            rest &= ~part
+        return tuple(found)
+
+    def ancestors(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
+        """These nodes and everything above them, parents first."""
+        chosen = self.graph.mask(self._known(node) for node in nodes)
+        return self.graph.names(self.graph.above(chosen))
+
+    def law(self, *nodes: Node, given: Mapping[Node, Hashable] | None = None) -> Floats:
+        """The joint law of some nodes, given values of others.
+
+        Parameters
+        ----------
+        nodes
+            At least one; axis j of the array is about node j.
+        given
+            {node: value} of other nodes.
+
+        Raises
+        ------
+        NotApplicable
+            If the contraction needs too much memory; it is not started then.
+        ValueError
+            If the given values have probability zero together.
+        """
+        table = self.table(nodes, given)
+        if not given:
+            return checks.frozen(np.array(table.values))
+        whole = table.values.sum()
+        if whole < TINY:
+            raise ValueError(
+                f"given: {dict(given)} has probability {whole:g}, so no law is defined given it"
+            )
+        return checks.frozen(table.values / whole)
+
+    def table(self, nodes: Sequence[Node], given: Mapping[Node, Hashable] | None = None) -> Table:
+        """P(nodes = ., given), with the exact pattern of what is possible and the rounding."""
+        known = dict(given or {})
+        if not nodes or len({*nodes, *known}) < len(nodes) + len(known):
+            raise ValueError(
+                f"nodes: must be different, at least one, and none of them given; "
+                f"got {list(nodes)} given {list(known)}"
+            )
+        graph = self.graph
+        chosen = graph.mask(self._known(node) for node in (*nodes, *known))
+        fixed = {graph.place[node]: self._index(node, value) for node, value in known.items()}
+        keep = tuple(graph.place[node] for node in nodes)
+        return self._contract(chosen, keep, fixed)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The arrows, for questions of separation."""
+        return Graph(self.parents)
+
+    def _contract(self, chosen: int, keep: tuple[int, ...], fixed: Mapping[int, int]) -> Table:
+        graph = self.graph
+        gates = graph.gates(chosen)
+        needed, factors = graph.above(chosen), []
+        for j in bits(gates):
+            needed &= ~graph.ancestors[j]
+            factors.append(Factor(self._marginal(j), (j,)))
+        for j in bits(needed):
+            node = graph.nodes[j]
+            axes = (*(graph.place[parent] for parent in self.parents[node]), j)
+            factors.append(Factor(Table.exact(self.arrays[node]), axes).at(fixed))
+        what = f"the joint law of {', '.join(str(graph.nodes[j]) for j in keep)}"
+        return contract(factors, keep, what)
+
+    def _marginal(self, j: int) -> Table:
+        """The law of one node, from those of the gates above it."""
+        todo = [] if j in self._marginals else [j]
+        while todo:
+            missing = [g for g in bits(self.graph.gates(1 << todo[-1])) if g not in self._marginals]
+            if missing:
+                todo += missing
+            else:
+                last = todo.pop()
+                self._marginals[last] = self._contract(1 << last, (last,), {})
+        return self._marginals[j]
+
+    @cached_property
+    def _marginals(self) -> dict[int, Table]:
+        return {}
+
+    def joint(self) -> FiniteJoint:
+        """The joint law of all nodes, row by row; for small networks.
+
+        Raises
+        ------
+        NotApplicable
+            If it has more than `MOST_ROWS` rows.
+        """
+        rows = prod(self.sizes.values())
+        if rows > MOST_ROWS:
+            raise NotApplicable(
+                f"the joint law of {len(self)} nodes has {rows:,} rows and needs about "
+                f"{rows * 300 / 1e9:,.1f} GB; use law(...) of a few nodes, or a mechanism that "
+                "works on the network itself"
+            )
+        table = self.table(self.nodes)
+        if (table.values[table.possible] < TINY).any():
+            raise NotApplicable(
+                "the joint law has possible rows too small for a float; merge the rarest values"
+            )
+        labelled = product(*(self.values[node] for node in self.nodes))
+        whole = zip(labelled, table.values.ravel().tolist(), strict=True)
+        return FiniteJoint(dict(whole), self.nodes)
+
+    def _known(self, node: Node) -> Node:
+        if node not in self.parents:
+            shown = ", ".join(repr(n) for n in self.nodes[:8]) + (", ..." * (len(self) > 8))
+            raise ValueError(f"node: {node!r} is not in the network; its nodes are {shown}")
+        return node
+
+    def _index(self, node: Node, value: Hashable) -> int:
+        own = self.values[node]
+        if value not in own:
+            raise ValueError(f"value: {value!r} is no value of node {node!r}; it has {list(own)}")
+        return own.index(value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON; parents, values and tables in the order of ``nodes``."""
+        return {
+            "kind": "bayesian_network",
+            "nodes": list(self.nodes),
+            "parents": [list(self.parents[node]) for node in self.nodes],
+            "values": [list(self.values[node]) for node in self.nodes],
+            "tables": [
+                [[list(key), row.tolist()] for key, row in self.tables[node].items()]
+                for node in self.nodes
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> BayesianNetwork:
+        """The network that ``to_dict`` described.
+
+        ``parents``, ``tables`` and ``values`` may also be objects with one entry for each node.
+        """
+        for needed in ("parents", "tables"):
+            if needed not in data:
+                raise ValueError(f"model: has no {needed!r}; a network needs parents and tables")
+        try:
+            parents = {n: labels(p) for n, p in _by_node(data, "parents").items()}
+            tables = {
+                node: {labels(key): row for key, row in rows}
+                for node, rows in _by_node(data, "tables").items()
+            }
+            values = {n: labels(v) for n, v in _by_node(data, "values").items()}
+        except TypeError as error:
+            raise ValueError(f"model: this network is malformed ({error})") from None
+        return cls(parents, tables, values)
+
+    def to_json(self) -> str:
+        """One JSON object; floats keep every digit."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> BayesianNetwork:
+        """The network that ``to_json`` wrote."""
+        return cls.from_dict(json.loads(text))
+
+
+def _labelled(table: Floats, parents: Sequence[Values]) -> dict[Values, Floats]:
+    """The rows of a table by the values of the parents."""
+    rows = table.reshape(-1, table.shape[-1])
+    return dict(zip(product(*parents), rows, strict=True))
+
+
+def _by_node(data: Mapping[str, Any], name: str) -> Mapping[Any, Any]:
+    """{node: entry}, from an object or from a list in the order of the nodes."""
+    found = data.get(name) or {}
+    if isinstance(found, Mapping):
+        return found
+    nodes = labels(data.get("nodes") or ())
+    if len(nodes) != len(found):
+        raise ValueError(
+            f"model: {name!r} lists {len(found)} entries for {len(nodes)} nodes; give "
+            "one for each, or an object {node: entry}"
+        )
+    return dict(zip(nodes, found, strict=True))

@@ -1,0 +1,200 @@
+"""Adversaries whose belief is near the class but not in it: [Q] Theorem 2.4.
+
+Let Delta be the least, over beliefs theta of the class, of the largest max-divergence, either way,
+between the adversary's belief and theta *given any secret*. What is epsilon-private for the class
+is then (epsilon + 2 Delta)-private against that adversary. Conditioning on the secret cannot be
+left out: the divergence can grow by it.
+
+For chains the divergence given X_i = a is a maximum over paths through a of a sum of log-ratios, so
+a forward and a backward pass of maxima give it for all i and a at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, log
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import AnyStartClass, BinaryClass, FiniteClass, as_chain_class
+from pufferkit.beliefs.finite_joint import FiniteJoint
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+
+# A path impossible under the first law never counts; one impossible under the second is infinite.
+_NEVER, _UNSEEN, _INFINITE = 1e300, 1e200, 1e150
+
+
+@dataclass(frozen=True)
+class Closeness:
+    """How near an adversary is to a class.
+
+    Attributes
+    ----------
+    delta
+        Delta of [Q] Theorem 2.4; infinite if some possible data set is impossible for the other.
+    belief
+        The belief of the class that is nearest.
+    """
+
+    delta: float
+    belief: str
+
+    def epsilon(self, epsilon: float) -> float:
+        """What is epsilon-private for the class is this much private against the adversary."""
+        return checks.privacy(epsilon) + 2 * self.delta
+
+
+def max_divergence(p: Mapping[Any, Any], q: Mapping[Any, Any]) -> float:
+    """The largest log p(x) / q(x) over the support of p, [Q] Definition 2.3.
+
+    Examples
+    --------
+    >>> from math import exp
+    >>> p, q = {1: 1 / 3, 2: 1 / 2, 3: 1 / 6}, {1: 1 / 2, 2: 1 / 4, 3: 1 / 4}
+    >>> round(exp(max_divergence(p, q)), 9)
+    2.0
+    """
+    largest = -inf
+    for x, mass in p.items():
+        if mass > 0:
+            other = q.get(x, 0)
+            largest = max(largest, log(mass / other) if other > 0 else inf)
+    return largest
+
+
+def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closeness:
+    """Delta of [Q] Theorem 2.4 between an adversary's belief and a class.
+
+    Parameters
+    ----------
+    adversary
+        A `FiniteJoint` or a `MarkovChain`.
+    beliefs
+        For a joint law: a `FiniteJoint` or several. For a chain: a `MarkovChain`, or
+        `ChainClass.of`, `any_start` or `binary`. Where the class leaves the start or the matrix
+        open, the adversary's own start and the nearest staying probabilities are taken; the
+        Delta of any member is a valid one.
+    length
+        Number of entries, for chains.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain
+    >>> ours = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> theirs = MarkovChain.steady([[0.89, 0.11], [0.4, 0.6]])
+    >>> round(closeness(theirs, ours, length=3).delta, 3)
+    0.191
+    """
+    if isinstance(adversary, FiniteJoint):
+        joints = [beliefs] if isinstance(beliefs, FiniteJoint) else list(beliefs)
+        if not joints or not all(isinstance(joint, FiniteJoint) for joint in joints):
+            raise ValueError("beliefs: must be FiniteJoint laws, like the adversary's")
+        found = [
+            Closeness(_joint_delta(adversary, joint), f"joint {n} of {len(joints)}")
+            for n, joint in enumerate(joints, 1)
+        ]
+    elif isinstance(adversary, MarkovChain):
+        if length is None:
+            raise ValueError("length: is needed for chains; it is the number of entries")
+        size = checks.whole("length", length, 1)
+        found = [
+            Closeness(_chain_delta(adversary, chain, size), name)
+            for name, chain in _candidates(adversary, beliefs)
+        ]
+    else:
+        raise ValueError(
+            f"adversary: must be a FiniteJoint or a MarkovChain, got {type(adversary).__name__}"
+        )
+    return min(found, key=lambda one: one.delta)
+
+
+def _joint_delta(adversary: FiniteJoint, belief: FiniteJoint) -> float:
+    if adversary.names != belief.names:
+        raise ValueError(
+            f"beliefs: are about variables {list(belief.names)}, the adversary about "
+            f"{list(adversary.names)}"
+        )
+    delta = 0.0
+    for name in adversary.names:
+        for value in adversary.values(name):
+            if value not in belief.values(name):
+                return inf
+            theirs = adversary.conditional(name, value).table
+            ours = belief.conditional(name, value).table
+            delta = max(delta, max_divergence(theirs, ours), max_divergence(ours, theirs))
+    return delta
+
+
+def _candidates(adversary: MarkovChain, beliefs: Any) -> Sequence[tuple[str, MarkovChain]]:
+    theta = as_chain_class(beliefs)
+    if theta.states != adversary.states:
+        raise ValueError(
+            f"beliefs: are about states {list(theta.states)}, the adversary about "
+            f"{list(adversary.states)}"
+        )
+    if isinstance(theta, FiniteClass):
+        return [(member.name, member.chain) for member in theta.members()]
+    if isinstance(theta, AnyStartClass):
+        return [
+            (m.name, MarkovChain(adversary.initial, m.chain.transition, theta.states))
+            for m in theta.members()
+        ]
+    if isinstance(theta, BinaryClass):
+        stay = np.clip(np.diag(adversary.transition), theta.low, theta.high)
+        matrix = [[stay[0], 1 - stay[0]], [1 - stay[1], stay[1]]]
+        name = f"staying probabilities ({stay[0]:g}, {stay[1]:g})"
+        return [(name, MarkovChain(adversary.initial, matrix, theta.states))]
+    raise NotApplicable(
+        f"closeness: {theta.description} has no member to compare with; name the matrices"
+    )
+
+
+def _chain_delta(adversary: MarkovChain, belief: MarkovChain, length: int) -> float:
+    """Largest divergence given any X_i = a that the adversary thinks possible, either way."""
+    theirs, ours = _marginals(adversary, length), _marginals(belief, length)
+    if ((theirs > 0) & (ours == 0)).any():
+        return inf
+    return max(
+        _one_way(adversary, belief, theirs, ours, theirs > 0),
+        _one_way(belief, adversary, ours, theirs, theirs > 0),
+    )
+
+
+def _one_way(
+    first: MarkovChain, second: MarkovChain, ours: Floats, theirs: Floats, secrets: Any
+) -> float:
+    """Largest log first(path | X_i = a) / second(path | X_i = a) over i, a and paths."""
+    moves = _log_ratio(first.transition, second.transition)
+    forward = np.empty_like(ours)
+    forward[0] = _log_ratio(first.initial, second.initial)
+    for i in range(1, len(ours)):
+        forward[i] = (forward[i - 1][:, None] + moves).max(axis=0)
+    backward = np.zeros_like(ours)
+    for i in range(len(ours) - 2, -1, -1):
+        backward[i] = (moves + backward[i + 1]).max(axis=1)
+    found = secrets & (ours > 0)
+    largest = (forward + backward)[found]
+    if (largest > _INFINITE).any():
+        return inf
+    given = largest + np.log(theirs[found]) - np.log(ours[found])
+    return float(given.max(initial=0.0))
+
+
+def _log_ratio(above: Floats, below: Floats) -> Floats:
+    """The log of above / below. A step impossible above outweighs any number of steps below."""
+    possible = np.log(np.where(above > 0, above, 1.0)) - np.log(np.where(below > 0, below, 1.0))
+    ratio: Floats = np.where(above > 0, np.where(below > 0, possible, _UNSEEN), -_NEVER)
+    return ratio
+
+
+def _marginals(chain: MarkovChain, length: int) -> Floats:
+    laws = np.empty((length, len(chain)))
+    laws[0] = chain.initial
+    for i in range(1, length):
+        laws[i] = laws[i - 1] @ chain.transition
+    return laws

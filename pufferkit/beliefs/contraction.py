@@ -1,0 +1,160 @@
+"""Sums of products of probability tables: the law of a few nodes out of many.
+
+A factor is an array with one label for each axis. A contraction multiplies factors and sums over
+every label that is not kept, two factors at a time in an order that opt_einsum finds.
+
+What is known about the result:
+
+- *Rounding.* Only non-negative numbers are added and multiplied, so every entry carries a small
+  relative error: one rounding for each product and each addition that led to it. ``error`` bounds
+  it, whatever the order of the additions.
+- *Underflow.* If the factors are the tables of a network, each intermediate entry is a probability,
+  and so is what it is multiplied with later: all sums are over nodes whose own table is inside, and
+  such a sum is at most 1. So what underflow can take from an entry of the result is far below its
+  rounding, unless the entry itself is below `TINY`.
+- *Zeros.* Whether an entry is possible at all is worked out apart, in booleans, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from pufferkit.beliefs.structure import Bools
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+
+TINY = 1e-280
+"""Possible entries below this have lost their relative accuracy to underflow."""
+
+MOST_ENTRIES = 10**8
+"""Largest table, in entries, that a contraction may hold."""
+
+Labels = tuple[int, ...]
+
+_EPS = float(np.finfo(float).eps)
+_LARGE = 1 << 16  # from here on matrix products pay for their set-up
+_BYTES = 24  # an entry, its pattern, and the copy made while multiplying
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table of probabilities, which entries can occur, and a bound on the relative error."""
+
+    values: Floats
+    possible: Bools
+    error: float
+
+    @classmethod
+    def exact(cls, values: Floats) -> Table:
+        """A table that is what it is."""
+        return cls(values, values > 0, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """A table with one label for each axis."""
+
+    table: Table
+    labels: Labels
+
+    def at(self, fixed: Mapping[int, int]) -> Factor:
+        """The factor at fixed values of some of its labels."""
+        if fixed.keys().isdisjoint(self.labels):
+            return self
+        places = tuple(fixed.get(label, slice(None)) for label in self.labels)
+        rest = tuple(label for label in self.labels if label not in fixed)
+        own = self.table
+        return Factor(Table(own.values[places], own.possible[places], own.error), rest)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Multiply the factors at ``places``, keep the labels ``keep``."""
+
+    places: tuple[int, ...]
+    keep: Labels
+    entries: int
+    summed: int
+
+
+def contract(factors: Sequence[Factor], keep: Labels, what: str) -> Table:
+    """The product of ``factors``, summed over all labels but ``keep``; axes in the order of those.
+
+    Raises
+    ------
+    NotApplicable
+        If a table on the way would have more than `MOST_ENTRIES` entries; nothing is allocated
+        then. ``what`` names the result in the message.
+    """
+    steps = _plan(factors, keep)
+    entries = max(step.entries for step in steps)
+    if entries > MOST_ENTRIES:
+        raise NotApplicable(
+            f"{what} needs about {entries * _BYTES / 1e9:,.0f} GB of memory; take fewer nodes, "
+            "merge values, or cut the network into parts"
+        )
+    values = _run([(own.table.values, own.labels) for own in factors], steps, clip=False)
+    if all(own.table.possible.all() for own in factors):
+        possible = np.ones(values.shape, dtype=bool)
+    else:
+        patterns = [(own.table.possible.astype(np.float64), own.labels) for own in factors]
+        possible = _run(patterns, steps, clip=True) > 0
+    roundings = sum(1 + step.summed for step in steps)
+    return Table(values, possible, roundings * _EPS + sum(own.table.error for own in factors))
+
+
+def _plan(factors: Sequence[Factor], keep: Labels) -> list[_Step]:
+    """The order of a contraction, found from labels and sizes alone."""
+    order: Sequence[tuple[int, ...]] = [tuple(range(len(factors)))]
+    sizes = {
+        label: size
+        for own in factors
+        for label, size in zip(own.labels, own.table.values.shape, strict=True)
+    }
+    held = [frozenset(own.labels) for own in factors]
+    if len(factors) > 2:
+        from opt_einsum import paths  # type: ignore[import-untyped]  # noqa: PLC0415 - slow to load
+
+        order = paths.greedy(list(held), frozenset(keep), sizes)
+    return list(_steps(held, order, keep, sizes))
+
+
+def _steps(
+    held: list[frozenset[int]],
+    order: Sequence[tuple[int, ...]],
+    keep: Labels,
+    sizes: Mapping[int, int],
+) -> Iterator[_Step]:
+    for number, places in enumerate(order, 1):
+        merged = frozenset().union(*(held[place] for place in places))
+        for place in sorted(places, reverse=True):
+            held.pop(place)
+        needed = merged & frozenset(keep).union(*held)
+        # The last table comes out in the order asked for.
+        kept = keep if number == len(order) else tuple(sorted(needed))
+        summed = prod(sizes[label] for label in merged - needed)
+        yield _Step(places, kept, prod(sizes[label] for label in needed), summed)
+        held.append(needed)
+
+
+def _run(held: list[tuple[Floats, Labels]], steps: Sequence[_Step], *, clip: bool) -> Floats:
+    """The contraction itself; with ``clip``, numbers only say whether they are above zero."""
+    for step in steps:
+        used = [held[place] for place in step.places]
+        for place in sorted(step.places, reverse=True):
+            held.pop(place)
+        # einsum knows few labels, so each product has labels of its own.
+        own = {label: n for n, label in enumerate(dict.fromkeys(x for _, ls in used for x in ls))}
+        operands: list[object] = []
+        for table, names in used:
+            operands += [table, [own[label] for label in names]]
+        operands.append([own[label] for label in step.keep])
+        large = step.entries * step.summed > _LARGE
+        found = np.einsum(*operands, optimize=large)  # type: ignore[call-overload]
+        held.append((np.minimum(found, 1.0) if clip else found, step.keep))
+    ((table, _),) = held
+    return np.asarray(table, dtype=np.float64)

@@ -1,0 +1,220 @@
+"""A joint law on finitely many data sets, written out row by row.
+
+The most general belief there is, and the smallest in reach: {tuple of values: probability}. Floats
+stay the floats they were and fractions stay fractions, because what is decided from a joint law
+(ties and tails, [Q] Definition 3.1) can hang on the last digit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import islice
+from numbers import Rational
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pufferkit import checks
+
+if TYPE_CHECKING:
+    from pufferkit.beliefs.bayesian_network import BayesianNetwork
+
+Probability = float | Fraction
+Row = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteJoint:
+    """A law of (X_1, ..., X_n), one row for each data set.
+
+    Parameters
+    ----------
+    table
+        {tuple of values: probability}. All whole numbers and fractions: everything derived from
+        the table is exact, and the sum must be exactly 1. Otherwise probabilities are floats, kept
+        as they are. Rows of probability zero are allowed.
+    names
+        Names of the variables in the order of the tuples; 1, 2, ... if left out.
+
+    Examples
+    --------
+    >>> flu = FiniteJoint({(0, 0): 0.4, (0, 1): 0.1, (1, 0): 0.1, (1, 1): 0.4})
+    >>> dict(flu.conditional(1, 0).table)
+    {(0, 0): 0.8, (0, 1): 0.2}
+    """
+
+    table: Mapping[Row, Probability]
+    names: tuple[Hashable, ...]
+
+    def __init__(self, table: Mapping[Row, Any], names: Iterable[Hashable] | None = None) -> None:
+        if not isinstance(table, Mapping) or not table:
+            raise ValueError(
+                "table: must be a mapping {tuple of values: probability} with at least one row, "
+                f"got {type(table).__name__ if not isinstance(table, Mapping) else 'none'}"
+            )
+        exact = all(isinstance(p, Rational) for p in table.values())
+        rows = {_row(row): _probability(row, p, exact) for row, p in table.items()}
+        lengths = {len(row): row for row in rows}
+        if len(lengths) > 1:
+            (one, first), (two, second) = islice(lengths.items(), 2)
+            raise ValueError(
+                f"table: row {first} has {one} values and row {second} has {two}; every row needs "
+                "one value for each variable"
+            )
+        if len(rows) < len(table):
+            raise ValueError("table: two rows are the same tuple of values; add them up")
+        whole = _sum(rows.values(), exact)
+        if whole != 1 and (exact or abs(float(whole) - 1) > checks.SUM_TOLERANCE):
+            shown = whole if exact else f"{float(whole):.9g}"
+            raise ValueError(
+                f"table: sums to {shown}, not 1; normalise it or check for missing rows"
+            )
+        object.__setattr__(self, "table", MappingProxyType(rows))
+        object.__setattr__(self, "names", _names(names, next(iter(lengths))))
+
+    @classmethod
+    def from_network(cls, network: BayesianNetwork) -> FiniteJoint:
+        """The joint law of a small network; variables are named by its nodes."""
+        return network.joint()
+
+    @property
+    def variables(self) -> int:
+        """Number of variables."""
+        return len(self.names)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __repr__(self) -> str:
+        return f"FiniteJoint({self.description})"
+
+    @property
+    def description(self) -> str:
+        """One line for tables and reports."""
+        numbers = "exact fractions" if self.is_exact else "floats"
+        return f"joint law of {self.variables} variables, {len(self)} rows, {numbers}"
+
+    @cached_property
+    def is_exact(self) -> bool:
+        """Whether the probabilities are fractions."""
+        return all(isinstance(p, Fraction) for p in self.table.values())
+
+    def values(self, name: Hashable) -> tuple[Hashable, ...]:
+        """Values of probability above zero of one variable, in the order of the table."""
+        place = self._place(name)
+        return tuple(dict.fromkeys(row[place] for row, p in self.table.items() if p > 0))
+
+    def probability(self, name: Hashable, value: Hashable) -> Probability:
+        """P(X_name = value)."""
+        place = self._place(name)
+        return _sum((p for row, p in self.table.items() if row[place] == value), self.is_exact)
+
+    def marginal(self, *names: Hashable) -> FiniteJoint:
+        """The joint law of some of the variables, in the order given."""
+        places = [self._place(name) for name in names]
+        if not places or len(set(places)) < len(places):
+            raise ValueError(f"names: must be different variables, at least one; got {names}")
+        parts: dict[Row, list[Probability]] = {}
+        for row, p in self.table.items():
+            parts.setdefault(tuple(row[place] for place in places), []).append(p)
+        return FiniteJoint({row: _sum(ps, self.is_exact) for row, ps in parts.items()}, names)
+
+    def conditional(self, name: Hashable, value: Hashable) -> FiniteJoint:
+        """The joint law of all variables given X_name = value; rows with other values are gone."""
+        place = self._place(name)
+        kept = {row: p for row, p in self.table.items() if row[place] == value}
+        whole = _sum(kept.values(), self.is_exact)
+        if whole == 0:
+            raise ValueError(
+                f"value: {value!r} has probability 0 for variable {name!r}, so nothing is defined "
+                f"given it; possible are {list(self.values(name))}"
+            )
+        return FiniteJoint({row: p / whole for row, p in kept.items()}, self.names)
+
+    def _place(self, name: Hashable) -> int:
+        if name not in self.names:
+            raise ValueError(f"name: {name!r} is unknown; the variables are {list(self.names)}")
+        return self.names.index(name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON; fractions as strings such as "1/3"."""
+        return {
+            "kind": "finite_joint",
+            "names": list(self.names),
+            "rows": [
+                [list(row), str(p) if isinstance(p, Fraction) else p]
+                for row, p in self.table.items()
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> FiniteJoint:
+        """The law that ``to_dict`` described."""
+        if "rows" not in data:
+            raise ValueError("model: has no 'rows'; a finite joint lists [values, probability]")
+        try:
+            table = {
+                labels(row): Fraction(p) if isinstance(p, str) else p for row, p in data["rows"]
+            }
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"model: rows must be [values, probability] ({error})") from None
+        names = data.get("names")
+        return cls(table, None if names is None else labels(names))
+
+    def to_json(self) -> str:
+        """One JSON object; floats keep every digit."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> FiniteJoint:
+        """The law that ``to_json`` wrote."""
+        return cls.from_dict(json.loads(text))
+
+
+def labels(values: Iterable[Any]) -> tuple[Hashable, ...]:
+    """Labels as read from JSON, where a tuple has become a list."""
+    return tuple(labels(x) if isinstance(x, list) else x for x in values)
+
+
+def _row(row: Any) -> Row:
+    if not isinstance(row, tuple) or not row:
+        raise ValueError(
+            f"table: rows are tuples with one value for each variable, got {row!r}; "
+            "write (value,) for a single variable"
+        )
+    return tuple(x.item() if isinstance(x, np.generic) else x for x in row)
+
+
+def _probability(row: Any, p: Any, exact: bool) -> Probability:
+    try:
+        number = Fraction(p) if exact else float(p)
+    except (TypeError, ValueError):
+        raise ValueError(f"table: row {row} has {p!r}, which is not a number") from None
+    if not exact and not math.isfinite(number):
+        raise ValueError(
+            f"table: row {row} has probability {number}, not a finite number; check the export"
+        )
+    if number < 0:
+        raise ValueError(
+            f"table: row {row} has probability {number}, below 0; probabilities are non-negative"
+        )
+    return number
+
+
+def _sum(ps: Iterable[Probability], exact: bool) -> Probability:
+    return sum(ps, Fraction(0)) if exact else math.fsum(ps)
+
+
+def _names(names: Iterable[Hashable] | None, count: int) -> tuple[Hashable, ...]:
+    if names is None:
+        return tuple(range(1, count + 1))
+    found = tuple(names)
+    if len(found) != count or len(set(found)) < count:
+        raise ValueError(f"names: need {count} different names, one for each variable; got {found}")
+    return found

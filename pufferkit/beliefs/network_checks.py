@@ -1,0 +1,155 @@
+"""Checks of a network's parts: its graph, the labels of its values, its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from heapq import heapify, heappop, heappush
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pufferkit import checks
+from pufferkit.checks import Floats
+
+Node = Hashable
+Values = tuple[Hashable, ...]
+Rows = Mapping[Values, ArrayLike]
+
+_EPS = float(np.finfo(float).eps)
+
+
+def graph(parents: Mapping[Node, Iterable[Node]]) -> dict[Node, tuple[Node, ...]]:
+    """{node: parents}, every parent known and named once."""
+    if not isinstance(parents, Mapping) or not parents:
+        raise ValueError("parents: must be a mapping {node: tuple of parents}, at least one node")
+    found: dict[Node, tuple[Node, ...]] = {}
+    for node, own in parents.items():
+        if isinstance(own, str) or not isinstance(own, Iterable):
+            raise ValueError(
+                f"parents[{node!r}]: must be a tuple of nodes, got {own!r}; write ({own!r},) for "
+                "one parent, () for none"
+            )
+        found[node] = tuple(own)
+        for parent in found[node]:
+            if parent not in parents:
+                raise ValueError(
+                    f"parents[{node!r}]: {parent!r} is not a node; give every node an entry, "
+                    "() if it has no parents"
+                )
+        if len(set(found[node])) < len(found[node]):
+            raise ValueError(f"parents[{node!r}]: names a parent twice, {found[node]}")
+    return found
+
+
+def topological(parents: Mapping[Node, tuple[Node, ...]]) -> tuple[Node, ...]:
+    """Parents first, otherwise in the order given; a cycle is named."""
+    place = {node: j for j, node in enumerate(parents)}
+    nodes = list(parents)
+    children: dict[Node, list[Node]] = {node: [] for node in nodes}
+    for node, own in parents.items():
+        for parent in own:
+            children[parent].append(node)
+    missing = {node: len(own) for node, own in parents.items()}
+    ready = [place[node] for node, count in missing.items() if count == 0]
+    heapify(ready)
+    order: list[Node] = []
+    while ready:
+        node = nodes[heappop(ready)]
+        order.append(node)
+        for child in children[node]:
+            missing[child] -= 1
+            if missing[child] == 0:
+                heappush(ready, place[child])
+    if len(order) < len(nodes):
+        cycle = _cycle(parents, set(nodes) - set(order))
+        raise ValueError(
+            f"parents: the graph has a cycle, {' -> '.join(repr(n) for n in cycle)}; "
+            "a Bayesian network has none"
+        )
+    return tuple(order)
+
+
+def _cycle(parents: Mapping[Node, tuple[Node, ...]], stuck: set[Node]) -> list[Node]:
+    """A cycle, in the direction of the arrows. Every stuck node has a stuck parent."""
+    node = next(n for n in parents if n in stuck)
+    walk: list[Node] = []
+    while node not in walk:
+        walk.append(node)
+        node = next(p for p in parents[node] if p in stuck)
+    return [node, *reversed(walk[walk.index(node) :])]
+
+
+def same_nodes(
+    name: str, found: Mapping[Node, Any], parents: Mapping[Node, Any], *, all_needed: bool
+) -> None:
+    """Refuse entries for unknown nodes and, if all are needed, missing entries."""
+    for node in found:
+        if node not in parents:
+            raise ValueError(f"{name}[{node!r}]: is not a node; add it to parents or drop it")
+    for node in parents:
+        if all_needed and node not in found:
+            raise ValueError(f"{name}: node {node!r} has none; give every node its table")
+
+
+def value_labels(node: Node, rows: Rows, given: Iterable[Hashable] | None) -> Values:
+    """Labels of a node's values: those given, or 0, 1, ... for the length of its laws."""
+    if not isinstance(rows, Mapping) or not rows:
+        raise ValueError(
+            f"tables[{node!r}]: must be a mapping {{tuple of parent values: law}}, got {rows!r}; "
+            "write {(): law} for a node without parents"
+        )
+    count = len(checks.numbers(f"tables[{node!r}]", next(iter(rows.values()))).ravel())
+    if given is None:
+        return tuple(range(count))
+    try:
+        found = checks.distinct_states(given)
+    except ValueError as error:
+        raise ValueError(f"values[{node!r}]: {error}") from None
+    if len(found) != count:
+        raise ValueError(
+            f"values[{node!r}]: {len(found)} labels, but its laws have {count} entries; "
+            "give one label for each"
+        )
+    return found
+
+
+def array(
+    node: Node, rows: Rows, parents: tuple[Node, ...], values: Mapping[Node, Values]
+) -> Floats:
+    """The table of a node: one axis for each parent, then one for the node; read-only."""
+    name = f"tables[{node!r}]"
+    keys = list(product(*(values[parent] for parent in parents)))
+    wanted = set(keys)
+    about = f"its parents {parents}" if parents else "a node without parents"
+    for key in rows:
+        if key not in wanted:
+            example = keys[0]
+            raise ValueError(
+                f"{name}: has a row for {key!r}, which is no combination of values of {about}; "
+                f"rows look like {example!r}"
+            )
+    for key in keys:
+        if key not in rows:
+            raise ValueError(
+                f"{name}: has no row for {key!r}, values of {about}; every combination needs one"
+            )
+    size = len(values[node])
+    found = np.empty((len(keys), size))
+    for j, key in enumerate(keys):
+        row = law(f"{name}[{key!r}]", rows[key])
+        if len(row) != size:
+            raise ValueError(
+                f"{name}[{key!r}]: has {len(row)} entries, but node {node!r} has {size} values"
+            )
+        found[j] = row
+    shape = [len(values[parent]) for parent in parents]
+    return checks.frozen(found.reshape(*shape, size))
+
+
+def law(name: str, values: ArrayLike) -> Floats:
+    """A law, rescaled unless it sums to one to rounding: writing and reading it changes nothing."""
+    scaled = checks.probability_vector(name, values)
+    given = np.array(values, dtype=np.float64)
+    return given if abs(given.sum() - 1) <= len(given) * _EPS else scaled

@@ -1,0 +1,104 @@
+"""Classes Theta of Bayesian networks: one graph, finitely many sets of parameters ([Q] 4.1)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.network_checks import Node
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkClass:
+    """Networks over the same nodes, with the same parents and the same values.
+
+    Parameters
+    ----------
+    networks
+        At least one. Quilts come from the graph, so all must share it; influence is the largest
+        over the class.
+    """
+
+    networks: tuple[BayesianNetwork, ...]
+
+    def __post_init__(self) -> None:
+        if not self.networks:
+            raise ValueError("networks: a class needs at least one network, got none")
+        first = self.networks[0]
+        for number, network in enumerate(self.networks, 1):
+            if not isinstance(network, BayesianNetwork):
+                raise ValueError(
+                    f"networks: must be BayesianNetwork objects, got {type(network).__name__}"
+                )
+            _same(number, first, network)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Parents before children."""
+        return self.networks[0].nodes
+
+    @property
+    def description(self) -> str:
+        """One line for tables and reports."""
+        count = len(self.networks)
+        first = self.networks[0].description
+        return first if count == 1 else f"{count} sets of parameters of a {first}"
+
+    def __repr__(self) -> str:
+        return f"NetworkClass({self.description})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {"kind": "networks", "networks": [network.to_dict() for network in self.networks]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> NetworkClass:
+        """The class that ``to_dict`` described; a single network is a class of one."""
+        if data.get("kind") != "networks":
+            return cls((BayesianNetwork.from_dict(data),))
+        if not isinstance(data.get("networks"), list):
+            raise ValueError("model: a class of networks needs a list 'networks'")
+        return cls(tuple(BayesianNetwork.from_dict(own) for own in data["networks"]))
+
+    def to_json(self) -> str:
+        """One JSON object; floats keep every digit."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> NetworkClass:
+        """The class that ``to_json`` wrote."""
+        return cls.from_dict(json.loads(text))
+
+
+def as_network_class(beliefs: Any) -> NetworkClass:
+    """A class as it is; a network, or several, as a class."""
+    if isinstance(beliefs, NetworkClass):
+        return beliefs
+    if isinstance(beliefs, BayesianNetwork):
+        return NetworkClass((beliefs,))
+    if isinstance(beliefs, Iterable) and not isinstance(beliefs, (str, Mapping)):
+        return NetworkClass(tuple(beliefs))
+    raise ValueError(
+        f"beliefs: must be a BayesianNetwork or a list of them, got {type(beliefs).__name__}"
+    )
+
+
+def _same(number: int, first: BayesianNetwork, other: BayesianNetwork) -> None:
+    if set(first.nodes) != set(other.nodes):
+        strange = sorted(map(repr, set(first.nodes) ^ set(other.nodes)))
+        raise ValueError(f"networks: number {number} differs in its nodes ({', '.join(strange)})")
+    for node in first.nodes:
+        if set(first.parents[node]) != set(other.parents[node]):
+            raise ValueError(
+                f"networks: number {number} gives {node!r} the parents {other.parents[node]}, the "
+                f"first one {first.parents[node]}; a class has one graph, so add the missing "
+                "parents to both (a table may ignore a parent)"
+            )
+        if first.values[node] != other.values[node]:
+            raise ValueError(
+                f"networks: number {number} gives {node!r} the values {other.values[node]}, the "
+                f"first one {first.values[node]}; use the same values in the same order"
+            )

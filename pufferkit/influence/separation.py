@@ -1,0 +1,101 @@
+"""Markov quilts of a Bayesian network.
+
+A quilt of X_i is a set X_Q without X_i. X_R is everything that X_Q d-separates from X_i, and X_N
+("nearby") the rest, X_i included ([Q] Definition 4.2). Q = {} is a quilt too: X_N is then all that
+X_i depends on.
+
+Which quilts are looked at depends on the graph alone, never on epsilon, so that releases compose by
+[Q] Theorem 4.4. Redundant ones are left out: if X_q with q in Q is d-separated from X_i by Q - {q},
+then Q - {q} is at least as good as Q. For influence never grows when variables are left out, and
+Q - {q} still separates X_R from X_i, together with X_q (contraction of independences).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+from pufferkit.beliefs.graph import Graph, bits
+
+EXHAUSTIVE = 12
+"""Parts of a network with up to this many nodes are searched over all quilts."""
+
+MOST_BORDER = 4
+MOST_SETS = 1024
+
+Quilt = tuple[int, int]
+"""X_Q and X_N, as bits."""
+
+
+def quilts(graph: Graph, node: int) -> list[Quilt]:
+    """The quilts that are looked at for a node, always with Q = {}, smallest X_N first.
+
+    All of them, without the redundant ones, if the node is connected to at most `EXHAUSTIVE` nodes,
+    itself included. In larger networks a family of cuts around the node, in the moral graph of the
+    whole network and in that of the node's ancestors:
+
+    - the spheres: all nodes at distance r, for every r;
+    - borders of at most `MOST_BORDER` nodes: connected sets around the node are grown one node at a
+      time, small ones first, up to `MOST_SETS` of them, and their borders taken.
+
+    X_R of each cut is then found by d-separation, and redundant nodes of the cut are dropped.
+    """
+    part = graph.component(node)
+    if part.bit_count() <= EXHAUSTIVE:
+        found = all_quilts(graph, node, part)
+    else:
+        found = set(_family(graph, node, part))
+    return sorted(found, key=lambda quilt: (quilt[1].bit_count(), quilt[0].bit_count(), quilt))
+
+
+def all_quilts(graph: Graph, node: int, part: int) -> set[Quilt]:
+    """Every quilt within a part of the network, without the redundant ones."""
+    subsets = [0]
+    for j in bits(part & ~(1 << node)):
+        subsets += [mask | 1 << j for mask in subsets]
+    found = set()
+    for mask in subsets:
+        near, working = graph.connected(node, mask)
+        if working == mask:
+            found.add((mask, near))
+    return found
+
+
+def _family(graph: Graph, node: int, part: int) -> Iterator[Quilt]:
+    yield 0, graph.connected(node, 0)[0]
+    for within in {part: None, graph.ancestors[node]: None}:
+        # Without colliders of strangers, cuts in the moral graph say all there is to say.
+        plain = within == part and graph.is_moral(part)
+        for inside, cut in _surroundings(graph.moral(within), node):
+            if plain:
+                yield cut, inside
+            else:
+                near, working = graph.connected(node, cut)
+                yield working, near
+
+
+def _surroundings(adjacent: list[int], node: int) -> Iterator[tuple[int, int]]:
+    """Connected sets around a node, with their borders.
+
+    First balls, then sets with small borders, small sets first.
+    """
+    ball, sphere = 1 << node, adjacent[node]
+    while sphere:
+        yield ball, sphere
+        ball |= sphere
+        beyond = 0
+        for j in bits(sphere):
+            beyond |= adjacent[j]
+        sphere = beyond & ~ball
+    heap = [(False, 1, 1 << node, adjacent[node])]
+    seen = {1 << node}
+    while heap:
+        wide, size, inside, border = heapq.heappop(heap)
+        if not wide:
+            yield inside, border
+        for j in bits(border):
+            grown = inside | 1 << j
+            if grown not in seen and len(seen) < MOST_SETS:
+                seen.add(grown)
+                rim = (border | adjacent[j]) & ~grown
+                heapq.heappush(heap, (rim.bit_count() > MOST_BORDER, size + 1, grown, rim))

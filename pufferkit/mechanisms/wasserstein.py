@@ -1,0 +1,304 @@
+"""The Wasserstein Mechanism: [Q] Algorithm 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import ChainClass, Member
+from pufferkit.beliefs.finite_joint import FiniteJoint, Row
+from pufferkit.beliefs.joint_class import JointClass
+from pufferkit.beliefs.kinds import Beliefs, as_beliefs, states_of
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.network_sums import conditional_laws
+from pufferkit.influence.sums import Progress, largest_distance, work
+from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.mechanisms.release import Evidence
+from pufferkit.queries import Query
+from pufferkit.transport import as_fraction, at_least, w_infinity
+
+Secrets = Iterable[tuple[Callable[[Row], bool], Callable[[Row], bool]]]
+"""Pairs of events that must not be told apart."""
+
+_EXACT_WORK = 2 * 10**6
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The largest distance for one belief, exactly or rounded up, and where it is."""
+
+    distance: Fraction
+    node: Hashable
+    notes: tuple[str, ...] = ()
+
+
+def wasserstein(
+    beliefs: Any,
+    query: Query,
+    epsilon: float,
+    *,
+    secrets: Secrets | None = None,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Noise of the Wasserstein Mechanism for a number: W / epsilon, [Q] Theorem 3.2.
+
+    W is the largest infinity-Wasserstein distance between the laws of the answer given two values
+    of one entry, over entries, values and beliefs.
+
+    Parameters
+    ----------
+    beliefs
+        A `FiniteJoint` or several, with any query. Or a `MarkovChain`, `ChainClass.of` chains, a
+        `BayesianNetwork` or several, with a sum over entries: `count`, `total` or `mean`.
+    query
+        A number, not a vector.
+    epsilon
+        Pufferfish privacy for each entry.
+    secrets
+        For joint laws: pairs of events (functions of a row) to be told apart. By default every
+        two values of every variable.
+    progress
+        Called with the number of entries done and their total.
+
+    Raises
+    ------
+    NotApplicable
+        For vectors, for queries that are not sums, and for classes whose starts are open.
+    """
+    epsilon = checks.privacy(epsilon)
+    theta = as_beliefs(beliefs)
+    check_states(theta, query)
+    check_scalar(query)
+    if secrets is not None and not isinstance(theta, JointClass):
+        raise NotApplicable("secrets of your own need the whole law; give it as a FiniteJoint")
+    if isinstance(theta, JointClass):
+        worst, name, length = _over_joints(theta, query, secrets)
+    elif query.weights is None:
+        raise NotApplicable(
+            f"{query.name} is not a sum over entries, so its law is not known without listing all "
+            "data; use influence_curve or markov_quilt, or a FiniteJoint"
+        )
+    elif isinstance(theta, NetworkClass):
+        worst, name, length = _over_networks(theta, query)
+    else:
+        worst, name, length = _over_chains(theta, query, progress)
+    if worst.distance == 0:
+        raise NotApplicable("no secret moves the answer: there is nothing to hide")
+    distance = at_least(worst.distance)
+    return Calibration(
+        "wasserstein",
+        epsilon,
+        checks.round_up(distance / epsilon),
+        query,
+        theta,
+        Evidence(name, worst.node, length, influence=distance, notes=worst.notes),
+    )
+
+
+def _over_chains(
+    theta: ChainClass, query: Query, progress: Progress | None
+) -> tuple[_Found, str, int]:
+    worst, name, length = _Found(Fraction(0), None), "", query.longest
+    for member in _known(theta):
+        for size in sorted(set(query.lengths), reverse=True):
+            found = _chain_distance(member.chain, query, size, progress)
+            if found.distance > worst.distance or not name:
+                worst, name, length = found, member.name, size
+    return worst, name, length
+
+
+def _over_networks(theta: NetworkClass, query: Query) -> tuple[_Found, str, int]:
+    worst, name = _Found(Fraction(0), None), ""
+    weights = {state: row[0] for state, row in (query.weights or {}).items()}
+    labels = list(states_of(theta))
+    values, unit = whole_values(weights.get(label, Fraction(0)) for label in labels)
+    for number, network in enumerate(theta.networks, 1):
+        laws = conditional_laws(network, dict(zip(labels, values, strict=True)))
+        for node, given in laws.items():
+            distance = _largest(list(given.values())) * unit
+            if distance > worst.distance or not name:
+                worst = _Found(distance, node)
+                name = f"network {number} of {len(theta.networks)}"
+    return worst, name, len(theta.nodes)
+
+
+def _over_joints(
+    theta: JointClass, query: Query, secrets: Secrets | None
+) -> tuple[_Found, str, int]:
+    worst, name = _Found(Fraction(0), None), ""
+    for number, joint in enumerate(theta.joints, 1):
+        answers = {row: _answer(query, row) for row, p in joint.table.items() if p > 0}
+        for node, events in _events(joint, secrets):
+            laws = [_law_given(joint, answers, event) for event in events]
+            distance = _largest([law for law in laws if law])
+            if distance > worst.distance or not name:
+                worst, name = _Found(distance, node), f"joint {number} of {len(theta.joints)}"
+    return worst, name, theta.joints[0].variables
+
+
+def _events(
+    joint: FiniteJoint, secrets: Secrets | None
+) -> Iterator[tuple[Hashable, list[Callable[[Row], bool]]]]:
+    """Events to be told apart: the values of each variable, or the pairs that were given."""
+    if secrets is not None:
+        for number, pair in enumerate(secrets, 1):
+            yield f"secret pair {number}", list(pair)
+        return
+    for place, name in enumerate(joint.names):
+        yield (
+            name,
+            [
+                lambda row, place=place, value=value: row[place] == value  # type: ignore[misc]
+                for value in joint.values(name)
+            ],
+        )
+
+
+def _law_given(
+    joint: FiniteJoint, answers: dict[Row, Fraction], event: Callable[[Row], bool]
+) -> dict[Fraction, Fraction]:
+    """Law of the answer given an event; empty if the event is impossible."""
+    law: dict[Fraction, Fraction] = {}
+    for row, answer in answers.items():
+        if event(row):
+            mass = as_fraction("table", joint.table[row])
+            law[answer] = law.get(answer, Fraction(0)) + mass
+    whole = sum(law.values(), Fraction(0))
+    return {answer: mass / whole for answer, mass in law.items()}
+
+
+def _answer(query: Query, row: Row) -> Fraction:
+    if query.weights is not None:
+        return sum((query.weights[v][0] for v in row if v in query.weights), Fraction(0))
+    return as_fraction("answer", float(query.evaluate(np.array(row))))
+
+
+def _largest(laws: Sequence[Mapping[Any, Fraction]]) -> Fraction:
+    pairs = (
+        Fraction(w_infinity(one, other)) for n, one in enumerate(laws) for other in laws[n + 1 :]
+    )
+    return max(pairs, default=Fraction(0))
+
+
+def check_scalar(query: Query) -> None:
+    """Refuse vectors: on more than a line, moving mass is not a matter of order."""
+    if query.size > 1:
+        raise NotApplicable(
+            f"the Wasserstein Mechanism is for numbers, and {query.name} has {query.size} "
+            "coordinates; use influence_curve or markov_quilt, which take vectors"
+        )
+
+
+def _known(theta: ChainClass) -> tuple[Member, ...]:
+    members = theta.members()
+    if any(member.any_start for member in members):
+        raise NotApplicable(
+            "the Wasserstein Mechanism needs the law of the data, and this class leaves the start "
+            "open; name the starts with ChainClass.of, or use influence_curve"
+        )
+    return members
+
+
+def whole_values(weights: Iterable[Fraction]) -> tuple[list[int], Fraction]:
+    """Values as whole numbers from 0 up, and the unit they are counted in."""
+    values = list(weights)
+    least = min(values)
+    steps = [value - least for value in values]
+    denominator = 1
+    for step in steps:
+        denominator = denominator * step.denominator // gcd(denominator, step.denominator)
+    unit = gcd(*(int(step * denominator) for step in steps)) or 1
+    return [int(step * denominator) // unit for step in steps], Fraction(unit, denominator)
+
+
+def _chain_distance(
+    chain: MarkovChain, query: Query, length: int, progress: Progress | None
+) -> _Found:
+    weights = query.weights or {}
+    values, unit = whole_values(weights.get(state, (Fraction(0),))[0] for state in chain.states)
+    if max(values) == 0:
+        return _Found(Fraction(0), 1)
+    if np.ptp(chain.transition, axis=0).max() == 0:
+        # Entries are independent: the laws given two values are shifts of one another.
+        possible = [values[x] for x in np.flatnonzero(chain.transition[0] > 0)]
+        possible += [values[x] for x in np.flatnonzero(chain.initial > 0)] if length == 1 else []
+        first = [values[x] for x in np.flatnonzero(chain.initial > 0)]
+        spread = max(max(first) - min(first), (max(possible) - min(possible)) if length > 1 else 0)
+        return _Found(spread * unit, 1, ("entries are independent",))
+    laws = _laws(chain, length)
+    found = largest_distance(
+        laws,
+        chain.transition,
+        np.array(values, dtype=np.int64),
+        mirrored=chain.is_stationary and chain.is_reversible,
+        progress=progress,
+    )
+    if not found.unsure:
+        return _Found(found.value * unit, found.node)
+    if length**3 * len(values) ** 2 * max(values) <= _EXACT_WORK:
+        exact = exact_distance(chain, values, length)
+        return _Found(exact.distance * unit, exact.node, ("ties decided by exact arithmetic",))
+    note = "a tie was too close for floats and counted as the larger distance"
+    return _Found(found.value * unit, found.node, (note,))
+
+
+def _laws(chain: MarkovChain, length: int) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
+    """The law of every node; exactly zero where a state is impossible."""
+    if chain.is_stationary:
+        return [chain.initial] * length
+    laws = [chain.initial]
+    for _ in range(length - 1):
+        laws.append(laws[-1] @ chain.transition)
+    return laws
+
+
+def exact_distance(chain: MarkovChain, values: Sequence[int], length: int) -> _Found:
+    """The same with fractions throughout; a float of the chain stands for its decimal."""
+    size = len(values)
+    rows = [[as_fraction("transition", p) for p in row] for row in chain.transition.tolist()]
+    rows = [[p / sum(row) for p in row] for row in rows]
+    start = [as_fraction("initial", p) for p in chain.initial.tolist()]
+    start = [p / sum(start) for p in start]
+    worst = _Found(Fraction(0), 1)
+    for node in range(1, length + 1):
+        laws = []
+        for given in range(size):
+            law: dict[tuple[int, int], Fraction] = {
+                (x, values[x]): p for x, p in enumerate(start) if p and (node > 1 or x == given)
+            }
+            for step in range(2, length + 1):
+                moved: dict[tuple[int, int], Fraction] = {}
+                for (x, total), mass in law.items():
+                    for y in range(size) if step != node else (given,):
+                        if rows[x][y]:
+                            key = y, total + values[y]
+                            moved[key] = moved.get(key, Fraction(0)) + mass * rows[x][y]
+                law = moved
+            whole = sum(law.values(), Fraction(0))
+            if whole:
+                table: dict[int, Fraction] = {}
+                for (_, total), mass in law.items():
+                    table[total] = table.get(total, Fraction(0)) + mass / whole
+                laws.append(table)
+        for n, one in enumerate(laws):
+            for other in laws[n + 1 :]:
+                distance = Fraction(w_infinity(one, other))
+                if distance > worst.distance:
+                    worst = _Found(distance, node)
+    return worst
+
+
+def estimated_work(theta: Beliefs, query: Query) -> float:
+    """About how many multiplications the mechanism takes; 0 if it refuses or needs few."""
+    if query.size > 1 or query.weights is None or not isinstance(theta, ChainClass):
+        return 0.0
+    values, _ = whole_values(query.weights.get(s, (Fraction(0),))[0] for s in theta.states)
+    return work(query.longest, len(theta.states), max(values))

@@ -1,0 +1,99 @@
+"""W-infinity between laws on the line, exactly."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from pufferkit import w_infinity
+
+REFERENCE = [
+    (
+        {16: "17/61", 35: "23/122", 43: "15/61", 48: "35/122"},
+        {7: "13/27", 13: "8/81", 30: "22/81", 33: "4/27"},
+        36,
+    ),
+]
+
+
+def by_feasibility(mu, nu):
+    """The least distance d for which a coupling within d exists, by linear programming."""
+    xs, ys = sorted(mu), sorted(nu)
+    for d in sorted({abs(x - y) for x in xs for y in ys}):
+        allowed = [(i, j) for i, x in enumerate(xs) for j, y in enumerate(ys) if abs(x - y) <= d]
+        if not allowed:
+            continue
+        rows = np.zeros((len(xs) + len(ys), len(allowed)))
+        for n, (i, j) in enumerate(allowed):
+            rows[i, n] = rows[len(xs) + j, n] = 1
+        target = [float(mu[x]) for x in xs] + [float(nu[y]) for y in ys]
+        if linprog(np.zeros(len(allowed)), A_eq=rows, b_eq=target).status == 0:
+            return d
+    raise AssertionError("no coupling")
+
+
+@pytest.mark.parametrize(("mu", "nu", "distance"), REFERENCE)
+def test_reference_laws(mu, nu, distance):
+    exact = [{x: Fraction(p) for x, p in law.items()} for law in (mu, nu)]
+    assert w_infinity(*exact) == distance
+
+
+def test_flu_clique_of_section_3_1():
+    zero = {0: 0.2, 1: 0.225, 2: 0.5, 3: 0.075, 4: 0}
+    one = {0: 0, 1: 0.075, 2: 0.5, 3: 0.225, 4: 0.2}
+    assert w_infinity(zero, one) == 2
+
+
+def test_ties_of_decimals_are_ties():
+    """0.1 + 0.2 is 0.3 here, though not for floats."""
+    mu = {0: 0.1, 1: 0.2, 9: 0.7}
+    nu = {1: 0.3, 9: 0.7}
+    assert w_infinity(mu, nu) == 1
+
+
+def test_the_rarest_outcome_decides():
+    tiny = Fraction(1, 10**40)
+    assert w_infinity({0: 1 - tiny, 100: tiny}, {0: 1}) == 100
+    assert w_infinity({0: 1 - 1e-9, 7: 1e-9}, {0: 1.0}) == 7
+
+
+law = st.dictionaries(st.integers(-6, 6), st.integers(1, 6), min_size=1, max_size=5).map(
+    lambda d: {x: Fraction(n, sum(d.values())) for x, n in d.items()}
+)
+
+
+@given(law, law)
+@settings(max_examples=120, deadline=None)
+def test_equals_the_linear_programme_on_tie_heavy_laws(mu, nu):
+    assert w_infinity(mu, nu) == by_feasibility(mu, nu)
+
+
+@given(law, law, law)
+@settings(deadline=None)
+def test_it_is_a_metric(mu, nu, rho):
+    assert w_infinity(mu, mu) == 0
+    assert w_infinity(mu, nu) == w_infinity(nu, mu)
+    assert w_infinity(mu, rho) <= w_infinity(mu, nu) + w_infinity(nu, rho)
+
+
+def test_float_values_round_up():
+    found = w_infinity({0.1: 1}, {0.4: 1})
+    assert isinstance(found, float)
+    assert Fraction(found) >= Fraction(3, 10)
+
+
+@pytest.mark.parametrize(
+    ("mu", "problem"),
+    [
+        ({0: 0.5}, "sum to 0.5"),
+        ({0: -1, 1: 2}, "below 0"),
+        ({0: float("nan")}, "finite"),
+        ({}, "0"),
+    ],
+)
+def test_bad_laws(mu, problem):
+    with pytest.raises(ValueError, match=problem):
+        w_infinity(mu, {0: 1})

@@ -434,7 +434,8 @@ def _loss(side: Side, task: Task, *, every_node: bool) -> float:
         anywhere = np.any([side.pairs(node) for node in range(1, max(1, first) + 1)], axis=0)
         beta = [_fixed_point(task, task.b, [partial(to_right, 0)])]
     # The nodes after the first ones repeat these.
-    others = range(first - side.period + 1, first + 1) if first else range(length, length + 1)
+    last = first or task.reach + 1  # stationary, or any start: one node stands for all
+    others = range(last - side.period + 1, last + 1)
     rest = task.b
     if first < length:
         recent = max(alpha[-task.reach :], default=task.b)

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pufferkit import checks
-from pufferkit.beliefs.markov_chain import MarkovChain, state_labels
+from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 
@@ -406,6 +406,11 @@ def _mixing(name: str, chain: MarkovChain, stationary: bool) -> Mixing:
         raise NotApplicable(
             f"{name}: the chain is periodic (period {chain.period}), so [Q] Lemma 4.8 does not "
             "hold; use markov_quilt"
+        )
+    if chain.pi_min < RAREST:
+        raise NotApplicable(
+            f"{name}: some states are too rare for a float, so their mixing is not known; drop or "
+            "merge them, or use markov_quilt"
         )
     gap = chain.reversible_eigengap if chain.is_reversible else chain.eigengap
     if gap <= 0:

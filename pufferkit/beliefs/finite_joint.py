@@ -94,6 +94,9 @@ class FiniteJoint:
     def __repr__(self) -> str:
         return f"FiniteJoint({self.description})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FiniteJoint, (dict(self.table), self.names)
+
     @property
     def description(self) -> str:
         """One line for tables and reports."""

@@ -46,6 +46,12 @@ class Graph:
                 self.children[p] |= 1 << j
                 above |= self.ancestors[p]
             self.ancestors.append(above)
+        self._kin: list[int] = []  # children of the proper ancestors
+        for own in self.parents:
+            near = 0
+            for p in bits(own):
+                near |= self.children[p] | self._kin[p]
+            self._kin.append(near)
 
     def mask(self, nodes: Iterable[Node]) -> int:
         """A set of nodes as bits."""
@@ -65,13 +71,6 @@ class Graph:
             j = mask.bit_length() - 1
             found |= self.ancestors[j]
             mask &= ~self.ancestors[j]
-        return found
-
-    def below(self, mask: int) -> int:
-        """Children of these nodes."""
-        found = 0
-        for j in bits(mask):
-            found |= self.children[j]
         return found
 
     def connected(self, node: int, given: int) -> tuple[int, int]:
@@ -154,7 +153,7 @@ class Graph:
             j = rest.bit_length() - 1
             rest ^= 1 << j
             higher = self.ancestors[j] & ~(1 << j)
-            if not higher & chosen and not self.below(higher) & whole & ~self.ancestors[j]:
+            if not higher & chosen and not self._kin[j] & whole & ~self.ancestors[j]:
                 found |= 1 << j
                 rest &= ~higher
         return found

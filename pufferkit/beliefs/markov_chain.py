@@ -27,6 +27,12 @@ STATIONARY_TOLERANCE = 1e-12
 """A start whose log-ratio to the stationary law varies by at most this counts as stationary."""
 
 
+RAREST = 1e-280
+"""Possible states below this probability have lost their relative accuracy to underflow."""
+
+_LARGE = 1e150
+
+
 @dataclass(frozen=True, eq=False)
 class MarkovChain:
     """A chain over ``states``, started from ``initial``.
@@ -137,6 +143,21 @@ class MarkovChain:
             self.limit_distance(self.initial, 2) <= STATIONARY_TOLERANCE
         )
 
+    @cached_property
+    def possible_start(self) -> NDArray[np.bool_]:
+        """States X_1 can be in. A stationary law may be positive where it is 0 as a float."""
+        possible: NDArray[np.bool_] = self.initial > 0
+        if self.is_stationary:
+            for closed in self.closed_classes:
+                if possible[closed.members].any():
+                    possible[closed.members] = True
+        return possible
+
+    @cached_property
+    def has_lost_states(self) -> bool:
+        """Whether some state of a stationary start is possible but too rare for a float."""
+        return bool((self.possible_start & (self.initial < RAREST)).any()) and self.is_stationary
+
     def limit_law(self, node: int) -> Floats:
         """What the law of X_node tends to as time goes on, along the times of the same remainder.
 
@@ -209,6 +230,11 @@ class MarkovChain:
             )
         if len(self) == 1:
             return 0.0
+        if self.pi_min < RAREST:
+            raise ValueError(
+                "transition: some states are too rare for a float, so the eigengap is not known; "
+                "drop or merge them"
+            )
         root = np.sqrt(self.stationary)
         values = np.linalg.svd(self.transition * root[:, None] / root, compute_uv=False)
         return float(min(1.0, values[1] + 4 * len(self) * np.finfo(float).eps))
@@ -301,6 +327,8 @@ def gth(transition: Floats) -> Floats:
         work[:n, :n] += np.outer(work[:n, n], work[n, :n])
     law = np.ones(size)
     for n in range(1, size):
+        if law[:n].max() > _LARGE:
+            law[:n] /= _LARGE  # what is that much rarer than the rest may become 0
         law[n] = law[:n] @ work[:n, n]
     return checks.frozen(law / law.sum())
 

@@ -211,9 +211,13 @@ class StationaryInfluence(ChainInfluence):
     def __init__(self, chain: MarkovChain, reading: Reading) -> None:
         super().__init__(chain, reading)
         law = chain.initial
-        self._support: Bools = law > 0
-        logs = np.log(np.where(self._support, law, 1.0))
+        self._support: Bools = chain.possible_start
+        logs = np.log(np.maximum(law, TINY))
         self._prior = logs[None, :] - logs[:, None]
+        lost = self._support & (law < TINY)
+        if lost.any():
+            self._prior[lost[None, :] | lost[:, None]] = inf
+            np.fill_diagonal(self._prior, 0.0)
 
     def support(self, node: int) -> Bools:
         return self._support

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pufferkit.beliefs.markov_chain import RAREST
 from pufferkit.beliefs.structure import Bools, boolean_product
 from pufferkit.checks import Floats
 
-TINY = 1e-280
+TINY = RAREST
 """Possible entries below this have lost their relative accuracy to underflow."""
 
 _EPS = float(np.finfo(float).eps)

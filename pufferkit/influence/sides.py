@@ -56,7 +56,13 @@ def sides_of(member: Member, length: int) -> tuple[Side, Side]:
     if isinstance(source, StationaryInfluence):
         support = source.support(1)
         right = _forward(source, _square(support))
-        left = _remembered(lambda m: _backward(source, source.law(1), support, support, m, 0.0))
+        left = _remembered(
+            lambda m: (
+                None
+                if source.chain.has_lost_states
+                else _backward(source, source.law(1), support, support, m, 0.0)
+            )
+        )
         alike = _rows_alike(source, _square(support))
         blocks = _blocks(length, len(member.chain), short, alike)
         return Side([(1, left)], blocks), Side([(1, right)], blocks)

@@ -149,7 +149,8 @@ class TreeCurve:
             def margin(b: float, number: int = number) -> float:
                 return epsilon - self._largest(number, b).value
 
-            most = min(b, epsilon)
+            # Nothing loses less than b, and losses are rounded up by a little.
+            most = min(b, epsilon * (1 - (len(tree.network) + 32) * _EPS))
             if margin(most) < 0:
                 # With the whole tree paid for the loss is at most epsilon.
                 floor = epsilon / len(tree.network) * (1 - 1e-9)

@@ -29,7 +29,9 @@ def hardest_member(
     the quilts it had in the shorter one, except that those without a right endpoint keep more.
     """
     bounds = np.full(len(members), inf)
-    screened = np.array([not m.any_start and m.chain.is_stationary for m in members])
+    screened = np.array(
+        [not m.any_start and m.chain.is_stationary and not m.chain.has_lost_states for m in members]
+    )
     worst, binding = members[0], Binding(0, NOTHING)
     while True:
         candidate = int(bounds.argmax())

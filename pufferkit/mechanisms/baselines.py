@@ -89,6 +89,8 @@ def _gamma(member: Member, length: int) -> float:
     matrix = member.chain.transition
     if length == 1:
         return 0.0
+    if not member.any_start and member.chain.has_lost_states:
+        return inf
     # The last node given its left neighbour: the rows of P.
     largest = row_log_ratios(Kernel(matrix, matrix > 0)).max()
     if member.any_start:

@@ -199,6 +199,8 @@ def check_scalar(query: Query) -> None:
 
 def _known(theta: ChainClass) -> tuple[Member, ...]:
     members = theta.members()
+    if any(member.chain.has_lost_states for member in members):
+        raise NotApplicable("some states are too rare for a float; drop or merge them")
     if any(member.any_start for member in members):
         raise NotApplicable(
             "the Wasserstein Mechanism needs the law of the data, and this class leaves the start "

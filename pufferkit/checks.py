@@ -51,6 +51,14 @@ def _law(name: str, array: Floats, where: str) -> None:
         )
 
 
+def _rescaled(rows: Floats) -> Floats:
+    """Rows that sum to one; those that do to rounding stay as they are, to the last digit."""
+    sums = rows.sum(axis=1, keepdims=True)
+    near = np.abs(sums - 1) <= 4 * rows.shape[1] * np.finfo(float).eps
+    scaled: Floats = np.where(near, rows, rows / sums)
+    return scaled
+
+
 def probability_vector(name: str, values: ArrayLike) -> Floats:
     """A law on finitely many states, rescaled to sum to one exactly, read-only."""
     array = numbers(name, values)
@@ -59,7 +67,7 @@ def probability_vector(name: str, values: ArrayLike) -> Floats:
             f"{name}: must be one row of probabilities, got an array of shape {array.shape}"
         )
     _law(name, array, "")
-    return frozen(array / array.sum())
+    return frozen(_rescaled(array[None, :])[0])
 
 
 def stochastic_matrix(name: str, values: ArrayLike) -> Floats:
@@ -72,7 +80,7 @@ def stochastic_matrix(name: str, values: ArrayLike) -> Floats:
         )
     for x, row in enumerate(array):
         _law(name, row, f"row {x} ")
-    return frozen(array / array.sum(axis=1, keepdims=True))
+    return frozen(_rescaled(array))
 
 
 def real(name: str, value: Any) -> float:

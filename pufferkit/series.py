@@ -7,7 +7,7 @@ arithmetic on arrays. Building a series is where unknown states are found and na
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -37,7 +37,10 @@ class Series:
     lengths: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        codes = np.array(self.codes, dtype=np.intp)
+        codes = np.array(self.codes)
+        if codes.dtype.kind not in "iu":
+            raise ValueError(f"codes: must be whole numbers, got {codes.dtype}")
+        codes = codes.astype(np.intp)
         states = checks.distinct_states(self.states)
         lengths = checks.segment_lengths(self.lengths)
         if codes.ndim != 1 or sum(lengths) != codes.size:
@@ -119,7 +122,8 @@ class Series:
 
 
 def _segments(data: Any) -> list[list[Hashable]]:
-    if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
+    unordered = isinstance(data, (str, bytes, Set, Mapping))
+    if unordered or not isinstance(data, Iterable):
         raise ValueError(
             f"series: must be a sequence of states or of segments, got {type(data).__name__}"
         )

@@ -315,8 +315,11 @@ class BinaryClass(ChainClass):
                 f"the class holds chains that never mix (low = {self.low:g}, "
                 f"high = {self.high:g}); keep 0 < low and high < 1"
             )
-        rarest = (1 - self.high) / (2 - self.low - self.high)
-        return (Mixing(rarest, 2 * (1 - slowest), slowest, stationary=False),)
+        # 1 - p is exact near 1, 2 - p - q is not; and what is known must not be too good.
+        leave, other = 1 - self.high, 1 - self.low
+        rarest = min(0.5, leave / (leave + other) * (1 - 1e-15))
+        gap = 2 * (1 - slowest) * (1 - 1e-15)
+        return (Mixing(rarest, gap, slowest, stationary=False),)
 
     def to_dict(self) -> dict[str, Any]:
         return {

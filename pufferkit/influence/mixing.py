@@ -41,12 +41,12 @@ class MixingInfluence:
     @classmethod
     def tight(cls, mixing: Mixing) -> MixingInfluence:
         """By the operator norm."""
-        rate = -log(mixing.contraction) if mixing.contraction > 0 else inf
+        rate = -log(mixing.contraction) * (1 - 1e-15) if mixing.contraction > 0 else inf
         return cls(rate, 1 / mixing.pi_min - 1, 1 if mixing.stationary else 2)
 
     def bound(self, steps: int) -> float:
         """h(steps); infinite while Delta is not below 1."""
-        delta = self.factor * exp(-self.rate * steps) if self.factor > 0 else 0.0
+        delta = self.factor * exp(-self.rate * steps) * (1 + 1e-12) if self.factor > 0 else 0.0
         if delta >= 1:
             return inf
         return (log1p(delta) - log1p(-delta)) * (1 + 1e-14)

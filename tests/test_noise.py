@@ -1,0 +1,165 @@
+"""Noise: the right law, on a grid that is paid for, and nothing else let through.
+
+Draws cannot be seeded. Every statistical test here accepts the true scale with a false-alarm rate
+under 1e-9 and rejects 0.8 and 1.25 of it.
+"""
+
+from fractions import Fraction
+from math import exp, inf, log, nan, sqrt
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pufferkit import noise
+
+DRAWS = 20_000
+FALSE_ALARM = 1e-10
+
+
+def draw(scale=1.0, lipschitz=1.0, largest=None, centre=0, count=DRAWS):
+    """Noise alone, over the scale it should have. Many coordinates make one draw quick."""
+    noisy = noise.laplace([Fraction(centre)] * count, scale, lipschitz * count, largest)
+    return (np.array(noisy.values) - float(centre)) / scale
+
+
+def looks_laplace(draws: np.ndarray, scale: float) -> bool:
+    """Kolmogorov's test of the whole law, and a test of the mean of |x|, both at FALSE_ALARM."""
+    whole = stats.kstest(draws, stats.laplace(scale=scale).cdf).pvalue
+    # The sum of n exponentials of mean `scale` is Gamma(n).
+    size = stats.gamma(len(draws), scale=scale).cdf(np.abs(draws).sum())
+    return whole > FALSE_ALARM / 2 and FALSE_ALARM / 4 < size < 1 - FALSE_ALARM / 4
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 12.93405, 3.7e6])
+def test_noise_is_laplace_of_its_scale(scale):
+    draws = draw(scale)
+    assert looks_laplace(draws, 1)
+    assert not looks_laplace(draws, 0.8)
+    assert not looks_laplace(draws, 1.25)
+
+
+def test_the_test_itself_accepts_the_law_and_rejects_others():
+    rng = np.random.default_rng(5)
+    for factor in (0.8, 1.0, 1.25):
+        assert looks_laplace(rng.laplace(0, factor, DRAWS), 1) == (factor == 1)
+    assert not looks_laplace(rng.normal(0, sqrt(2), DRAWS), 1)
+    assert not looks_laplace(rng.laplace(0.15, 1, DRAWS), 1)
+
+
+def test_noise_stays_around_the_answer():
+    assert looks_laplace(draw(2.0, centre=Fraction(1, 3)), 1)
+    assert looks_laplace(draw(2.0, centre=10**7, largest=10**7), 1)
+
+
+def test_coordinates_are_independent():
+    draws = draw(1.0).reshape(2, -1)
+    correlation = np.corrcoef(np.sign(draws))[0, 1]
+    assert abs(correlation) < 7 / sqrt(draws.shape[1])
+    assert abs(np.corrcoef(np.abs(draws))[0, 1]) < 9 / sqrt(draws.shape[1])
+
+
+def test_every_call_draws_anew():
+    assert len(set(draw(count=500))) > 490
+    assert noise.laplace([Fraction(0)], 1, 1).values != noise.laplace([Fraction(0)], 1, 1).values
+
+
+# --- the grid -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lipschitz", [1.0, 2.0, 0.02, 1 / 3, 7e-9, 1e6])
+@pytest.mark.parametrize("size", [1, 2, 51])
+@pytest.mark.parametrize("largest", [None, 1.0, 1e7])
+def test_outputs_lie_on_the_grid_and_the_grid_is_paid_for(lipschitz, size, largest):
+    largest = largest and largest * lipschitz
+    scale = 3 * lipschitz
+    step = Fraction(2) ** noise.grid_exponent(lipschitz, size, largest)
+    noisy = noise.laplace([Fraction(1, 3) * Fraction(lipschitz)] * size, scale, lipschitz, largest)
+    assert all((Fraction(value) / step).denominator == 1 for value in noisy.values)
+    # Two answers L apart are at most L + n 2^k apart on the grid.
+    paid = Fraction(scale) * (1 + size * step / Fraction(lipschitz))
+    assert Fraction(noisy.scale) >= paid
+    assert noisy.scale == pytest.approx(float(paid), rel=1e-14)
+    assert noisy.scale <= scale * (1 + 1e-6)
+
+
+def test_rounding_to_the_grid_is_to_the_nearest_step():
+    step = 2.0 ** noise.grid_exponent(1, 1)
+    tiny = [noise.laplace([Fraction(step) * 100.4], 1e-15, 1).values[0] / step for _ in range(20)]
+    assert set(tiny) == {100}
+
+
+def test_counts_of_a_very_long_series():
+    """T = 10^7 over 51 bins: the grid is still far finer than the noise, and still paid for."""
+    exact = [Fraction(10**7)] + [Fraction(0)] * 50
+    noisy = noise.laplace(exact, 2.0, 2.0, largest=1e7)
+    assert 2.0 <= noisy.scale < 2.0001
+    assert abs(noisy.values[0] - 10**7) < 200
+    assert np.abs(noisy.values[1:]).max() < 200
+
+
+def test_neighbours_have_the_same_possible_outputs():
+    """What Mironov's attack looks for: both answers reach the same grid, whatever they are."""
+    step = Fraction(2) ** noise.grid_exponent(1, 1)
+    for answer in (Fraction(0), Fraction(1), Fraction(1, 3), Fraction(10**6 + 1, 7)):
+        value = Fraction(noise.laplace([answer], 1.0, 1.0).values[0])
+        assert (value / step).denominator == 1
+
+
+def test_likelihood_ratio_of_neighbours_is_at_most_epsilon():
+    """Counts 0 and 1 at scale 2: at every threshold the odds move by at most exp(1/2)."""
+    zero, one = draw(2.0) * 2, draw(2.0) * 2 + 1
+    for threshold in (-3, -1, 0, 0.5, 1, 2, 4):
+        p, q = (zero > threshold).mean(), (one > threshold).mean()
+        spread = 7 * sqrt((p * (1 - p) + q * (1 - q)) / DRAWS)
+        assert q <= exp(0.5) * p + 2 * spread
+    middle = ((one > 1).mean(), (zero > 1).mean())
+    assert log(middle[0] / middle[1]) == pytest.approx(0.5, abs=0.15)
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [nan, inf, -inf, 0, 0.0, -1, None, "1x"])
+def test_bad_scale(scale):
+    with pytest.raises(ValueError, match="scale"):
+        noise.laplace([Fraction(1)], scale, 1.0)
+
+
+@pytest.mark.parametrize("lipschitz", [nan, inf, 0, -1, None])
+def test_bad_lipschitz(lipschitz):
+    with pytest.raises(ValueError, match="lipschitz"):
+        noise.laplace([Fraction(1)], 1.0, lipschitz)
+
+
+def test_no_numbers():
+    with pytest.raises(ValueError, match="no numbers"):
+        noise.laplace([], 1.0, 1.0)
+
+
+@pytest.mark.parametrize("largest", [nan, inf, -1])
+def test_bad_largest(largest):
+    with pytest.raises((ValueError, OverflowError)):
+        noise.laplace([Fraction(1)], 1.0, 1.0, largest)
+
+
+@pytest.mark.parametrize(
+    ("scale", "lipschitz"),
+    [(1e-300, 1.0), (1e300, 1.0), (1.0, 1e-300), (1.0, 1e300), (1e308, 1e308)],
+)
+def test_extreme_scales_are_served_or_refused_but_never_wrong(scale, lipschitz):
+    try:
+        noisy = noise.laplace([Fraction(1)], scale, lipschitz)
+    except (ValueError, OverflowError):
+        return
+    assert noisy.scale >= scale
+    assert np.isfinite(noisy.values).all()
+
+
+def test_an_answer_too_large_for_its_grid_is_not_told():
+    """The message must not carry the exact answer out of the process."""
+    secret = 123456789012345678901234567890
+    with pytest.raises(ValueError, match="too large") as refusal:
+        noise.laplace([Fraction(secret)], 1.0, 1.0)
+    assert "123456" not in str(refusal.value)
+    assert "1.23457e+29" not in str(refusal.value)

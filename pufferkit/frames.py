@@ -73,6 +73,44 @@ def read_series(
         raise ValueError(f"{file}: {error}") from None
 
 
+def read_record(
+    path: str | Path,
+    entry: str,
+    state: str,
+    names: Sequence[Hashable],
+    states: Iterable[Hashable] | None = None,
+) -> Series:
+    """One value for each named entry, from a file with a row for each, in the order of ``names``.
+
+    Parameters
+    ----------
+    path
+        A ``.csv`` or ``.parquet`` file.
+    entry, state
+        Columns with the name of the entry and its value.
+    names
+        The entries there must be, each once.
+    states
+        All values that can occur.
+    """
+    file = Path(path)
+    columns = _columns(file, {"entry": entry, "state": state})
+    _no_gaps(file, columns["state"])
+    found: dict[str, Any] = {}
+    for row, (name, cell) in enumerate(zip(columns["entry"], columns["state"], strict=True), 1):
+        if str(name) in found:
+            raise ValueError(f"{file}: row {row}: entry {name!r} is there twice")
+        found[str(name)] = cell
+    missing = [str(name) for name in names if str(name) not in found]
+    extra = sorted(set(found) - {str(name) for name in names})
+    if missing or extra:
+        raise ValueError(
+            f"{file}: needs one row for each entry of the model; missing {missing}, unknown {extra}"
+        )
+    known = None if states is None else tuple(states)
+    return Series.of(_labels([found[str(name)] for name in names], known), known)
+
+
 def states_from_text(names: Iterable[str]) -> list[Hashable]:
     """Names of states as labels: integers if all are whole numbers, like those in a file."""
     return _labels([name.strip() for name in names], None)

@@ -83,8 +83,8 @@ def laplace(
         steps = round(value / Fraction(2) ** k)
         if steps.bit_length() > _MOST_DIGITS:
             raise ValueError(
-                f"answer: is too large to carry noise of scale {scale:g} on its grid; ask for it in "
-                "smaller units"
+                f"answer: is too large to carry noise of scale {scale:g} on its grid; ask for it "
+                "in smaller units"
             )
         snapped.append(float(steps * Fraction(2) ** k))
     measurement, cost = _measurement(size, paid, k, lipschitz)

@@ -70,7 +70,9 @@ def exact_log(ratio: Number) -> float:
         return log(ratio)
     if Fraction(1, 2) < ratio < 2:
         return log1p(float(ratio - 1))
-    return log(ratio.numerator) - log(ratio.denominator)
+    # A power of two is split off exactly, so that what is left fits a float.
+    doublings = ratio.numerator.bit_length() - ratio.denominator.bit_length()
+    return log(float(ratio / Fraction(2) ** doublings)) + doublings * log(2)
 
 
 # --- quilts ---------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pufferkit as pk
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, Query, Series
+    from pufferkit.beliefs.kinds import Beliefs
 
 
 class QueryName(StrEnum):
@@ -56,10 +57,14 @@ Plot = Annotated[
 ]
 
 
-def read_model(path: Path) -> ChainClass:
-    """The beliefs in a JSON file."""
+def read_model(path: Path) -> Beliefs:
+    """The beliefs in a JSON file: chains, networks or joint laws; networks also as BIF."""
+    from pufferkit.beliefs.kinds import as_beliefs, beliefs_from_json  # noqa: PLC0415
+
     try:
-        return pk.ChainClass.from_json(path.read_text(encoding="utf-8"))
+        if path.suffix.lower() == ".bif":
+            return as_beliefs(pk.BayesianNetwork.from_bif(path))
+        return beliefs_from_json(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise ValueError(f"{path}: is not a JSON file") from None
     except (TypeError, AttributeError, RecursionError) as error:
@@ -68,18 +73,51 @@ def read_model(path: Path) -> ChainClass:
         raise ValueError(f"{path}: {error}") from None
 
 
+def states_of(beliefs: Beliefs) -> tuple[Hashable, ...]:
+    """Every value an entry can take."""
+    from pufferkit.beliefs.kinds import states_of as values  # noqa: PLC0415
+
+    return values(beliefs)
+
+
+def lengths_of(beliefs: Beliefs) -> list[int]:
+    """How many entries beliefs about named entries have; none for chains."""
+    from pufferkit.beliefs.kinds import entries_of  # noqa: PLC0415
+
+    names = entries_of(beliefs)
+    return [] if names is None else [len(names)]
+
+
+def chains(path: Path) -> ChainClass:
+    """The beliefs in a file, which must be chains."""
+    beliefs = read_model(path)
+    if not isinstance(beliefs, pk.ChainClass):
+        raise ValueError(f"{path}: this command is about Markov chains, not {beliefs.description}")
+    return beliefs
+
+
 def read_data(
     path: Path,
     state: str | None,
     time: str | None,
     segment: str | None,
     states: Sequence[Hashable] | None,
+    entry: str | None = None,
+    beliefs: Beliefs | None = None,
 ) -> Series:
-    """The series in a table."""
-    from pufferkit.frames import read_series  # noqa: PLC0415
+    """The series in a table; with named entries, in the order of the beliefs."""
+    from pufferkit.frames import read_record, read_series  # noqa: PLC0415
 
     if state is None:
         raise ValueError("--state: name the column of the file that holds the states")
+    if beliefs is not None and lengths_of(beliefs):
+        from pufferkit.beliefs.kinds import entries_of  # noqa: PLC0415
+
+        if entry is None:
+            raise ValueError("--entry: name the column that says which entry a row is about")
+        return read_record(path, entry, state, entries_of(beliefs) or (), states)
+    if entry is not None:
+        raise ValueError("--entry: only for networks and joint laws; chains are ordered by rows")
     return read_series(path, state, time=time, segment=segment, states=states)
 
 

@@ -45,7 +45,7 @@ def show(
     every: Annotated[bool, typer.Option("--all", help="Show every chain of a class.")] = False,
 ) -> None:
     """Print states, stationary law, eigengap, period and speed of mixing."""
-    beliefs = inputs.read_model(model)
+    beliefs = inputs.chains(model)
     typer.echo(f"{beliefs.to_dict()['kind']}: {beliefs.description}")
     typer.echo(f"states: {', '.join(str(state) for state in beliefs.states)}")
     try:
@@ -73,7 +73,7 @@ def check(
     segment: inputs.Segment = None,
 ) -> None:
     """Say whether beliefs are valid, which mechanisms apply, and whether data fit them."""
-    beliefs = inputs.read_model(model)
+    beliefs = inputs.chains(model)
     series = None
     if data is not None:
         series = inputs.read_data(data, state, time, segment, beliefs.states)

@@ -29,20 +29,23 @@ def plan(
     plot: inputs.Plot = None,
 ) -> None:
     """Compare mechanisms for a query; spends nothing."""
-    if bool(length) == (data is not None):
-        raise ValueError(
-            "give the size of the series: either --length N or --data FILE --state COL"
-        )
+    if length and data is not None:
+        raise ValueError("--length, --data: give one of them, not both")
     outputs.check_outputs([plot], [model, data])
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
 
         plots.check_picture(plot)
     beliefs = inputs.read_model(model)
-    lengths = length or []
+    states = inputs.states_of(beliefs)
+    lengths = length or inputs.lengths_of(beliefs)
     if data is not None:
-        lengths = list(inputs.read_data(data, state, time, segment, beliefs.states).lengths)
-    question = inputs.make_query(query, beliefs.states, lengths, state_value, values)
+        lengths = list(inputs.read_data(data, state, time, segment, states).lengths)
+    if not lengths:
+        raise ValueError(
+            "give the size of the series: either --length N or --data FILE --state COL"
+        )
+    question = inputs.make_query(query, states, lengths, state_value, values)
     found = pk.plan(beliefs, question, epsilon)
     if plot is not None:
         title = str(found).partition("\n")[0].replace("; ", "\n")

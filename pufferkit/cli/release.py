@@ -11,7 +11,8 @@ import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
 
 if TYPE_CHECKING:
-    from pufferkit import Calibration, ChainClass, Query
+    from pufferkit import Calibration, Query
+    from pufferkit.beliefs.kinds import Beliefs
 
 
 def release(
@@ -24,6 +25,10 @@ def release(
     segment: inputs.Segment = None,
     state_value: inputs.StateValue = None,
     values: inputs.Values = None,
+    entry: Annotated[
+        str | None,
+        typer.Option("--entry", metavar="COL", help="For networks: column that names the entry."),
+    ] = None,
     mechanism: Annotated[
         str | None,
         typer.Option(
@@ -71,8 +76,9 @@ def release(
 
         plots.check_picture(plot)
     beliefs = inputs.read_model(model)
-    series = inputs.read_data(file, state, time, segment, beliefs.states)
-    question = inputs.make_query(query, beliefs.states, series.lengths, state_value, values)
+    states = inputs.states_of(beliefs)
+    series = inputs.read_data(file, state, time, segment, states, entry, beliefs)
+    question = inputs.make_query(query, states, series.lengths, state_value, values)
     if proper and question.total is None:
         raise ValueError(f"--proper: {question.name} is not a histogram")
     if mechanism == "entry_dp":
@@ -100,7 +106,7 @@ def release(
 
 
 def _calibrated(
-    mechanism: str | None, beliefs: ChainClass, query: Query, epsilon: float
+    mechanism: str | None, beliefs: Beliefs, query: Query, epsilon: float
 ) -> Calibration:
     if mechanism is None:
         return pk.plan(beliefs, query, epsilon).best

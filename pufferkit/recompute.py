@@ -46,7 +46,7 @@ SHORT = 500
 _TINY = 1e-280
 _SETTLED = 1e-11
 _PRECISION = 1e-10
-_MEMORY = 10**7
+_MEMORY = 3 * 10**7
 
 
 class TooHeavy(Exception):
@@ -160,7 +160,6 @@ class KnownChain:
         self.size = len(self.matrix)
         self.stationary = not self.any_start and self.chain.is_stationary
         self.period = 1 if self.stationary or self.any_start else self.chain.period
-        self._powers = [(np.eye(self.size), np.eye(self.size, dtype=bool))]
         self._laws = [(self.chain.initial, self.chain.initial > 0)]
         self._memory: dict[Hashable, Any] = {}
         self.settled = self._settled(task.length)
@@ -177,7 +176,7 @@ class KnownChain:
 
     def _remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:
         if key not in self._memory:
-            if len(self._memory) * self.size**3 > _MEMORY:
+            if len(self._memory) * (self.size**3 + 100) > _MEMORY:
                 self._memory.clear()
             self.work.spend(10**4 + 40 * self.size**3)
             self._memory[key] = make()
@@ -185,12 +184,19 @@ class KnownChain:
 
     def power(self, steps: int) -> tuple[Floats, Bools]:
         """P^steps, and which of its entries are possible."""
-        while len(self._powers) <= steps:
-            self.work.spend(10**4 + 4 * self.size**3)
-            values, possible = self._powers[-1]
-            more = possible.astype(float) @ (self.matrix > 0)
-            self._powers.append((values @ self.matrix, more > 0))
-        return self._powers[steps]
+
+        def product() -> tuple[Floats, Bools]:
+            (first, one), (second, other) = self.power(steps // 2), self.power((steps + 1) // 2)
+            return first @ second, one.astype(float) @ other > 0
+
+        if steps < 2:
+            return (
+                (self.matrix, self.matrix > 0)
+                if steps
+                else (np.eye(self.size), np.eye(self.size) > 0)
+            )
+        found: tuple[Floats, Bools] = self._remembered(("power", steps), product)
+        return found
 
     def law(self, node: int) -> tuple[Floats, Bools]:
         """The law of X_node and its support; of any start only the support has a meaning."""

@@ -96,17 +96,13 @@ def separated(parents: Parents, node: Any, given: set[Any]) -> set[Any]:
     }
 
 
-def independent(law: np.ndarray, node: int, others: Sequence[int], given: Sequence[int]) -> bool:
-    """Whether X_others and X_node are independent given X_given, in fractions."""
-    whole = marginal(law, [node, *others, *given])
-    size = law.shape[node]
+def dependence(law: np.ndarray, node: int, others: Sequence[int], given: Sequence[int]) -> float:
+    """Largest |P(x, y, z) P(z) - P(x, z) P(y, z)| over values x of X_node, y of others, z given."""
     rest = int(np.prod([law.shape[n] for n in others], dtype=int))
-    for rows in whole.reshape(size, rest, -1).transpose(2, 0, 1):
-        total = rows.sum()
-        for x, y in product(range(size), range(rest)):
-            if rows[x, y] * total != rows[x].sum() * rows[:, y].sum():
-                return False
-    return True
+    table = marginal(law, [node, *others, *given]).reshape(law.shape[node], rest, -1)
+    total = table.sum(axis=(0, 1), keepdims=True)
+    apart = table * total - table.sum(axis=1, keepdims=True) * table.sum(axis=0, keepdims=True)
+    return float(np.abs(apart).max())
 
 
 # --- influence and quilts -------------------------------------------------------------------------

@@ -7,6 +7,7 @@ theorem node by node and with the worst product release, which needs no listing.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import groupby, product
 
 import brute_curve as brute
@@ -444,10 +445,8 @@ def test_settled_stretches_never_below_the_theorem_node_by_node(name):
 def _starts_for(matrix, start, turn: int) -> list[np.ndarray | None]:
     """Two of: the given start, any start (None), the stationary law if there is only one."""
     found: list[np.ndarray | None] = [np.array(start), None]
-    try:
+    with suppress(ValueError):
         found.append(MarkovChain.steady(matrix).initial)
-    except ValueError:
-        pass
     return [found[turn // 2 % len(found)]]
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
+from pufferkit.influence import chain as influence_of_chains
 
 close = pytest.approx
 
@@ -328,6 +329,58 @@ def test_very_rare_states_count_as_secrets():
     truth = brute.scan_scale(chain.initial, transition, 300, 1)
     assert scale(chain, 300, 1) == close(truth, rel=1e-9)
     assert truth == 300
+
+
+def test_laws_that_underflow_on_the_way():
+    """Climbing 400 steps of probability 0.1 passes through 1e-400, which no float can hold."""
+    size = 400
+    walk = np.zeros((size, size))
+    for x in range(size):
+        walk[x, min(x + 1, size - 1)] += 0.1
+        walk[x, max(x - 1, 0)] += 0.9
+    start = np.eye(size)[0]
+    assert scale(pk.MarkovChain(start, walk), 500, 1) == close(500)
+
+
+def test_evidence_names_the_chain_that_needs_the_noise():
+    """Two chains whose scores differ; the second must not pass for the worst by rounding."""
+    worst = pk.MarkovChain([0, 0.5, 0.5], [[1, 0, 0], [0, 0, 1], [1, 0, 0]])
+    mild = pk.MarkovChain([0, 0, 1], [[0, 1, 0]] * 3)
+    query = pk.count(0, 5)
+    assert pk.markov_quilt(worst, query, 2.5).scale == close(0.8)
+    assert pk.markov_quilt(mild, query, 2.5).scale == close(0.4)
+    for chains_in_order, name in (([worst, mild], "chain 1 of 2"), ([mild, worst], "chain 2 of 2")):
+        found = pk.markov_quilt(pk.ChainClass.of(*chains_in_order), query, 2.5)
+        assert found.scale == close(0.8)
+        assert found.evidence.belief == name
+
+
+# --- cost -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "transition", "epsilon"),
+    [
+        ([0.3, 0.7], [[0.9, 0.1], [0.4, 0.6]], 1),
+        ([1, 0], [[0.9, 0.1], [0.4, 0.6]], 1),
+        ([1, 0, 0], [[0, 1, 0], [0, 0, 1], [1, 0, 0]], 1),  # nothing is ever secret
+        ([1, 0], [[0.99, 0.01], [0, 1]], 1),  # absorbed, sooner or later
+        ([1, 0, 0], [[0.99, 0.005, 0.005], [0, 0.9, 0.1], [0, 0.4, 0.6]], 20),  # transient start
+        ([0.3, 0.7, 0, 0], np.kron([[0, 1], [1, 0]], [[0.6, 0.4], [0.2, 0.8]]), 1),  # periodic
+    ],
+)
+def test_few_nodes_are_solved_whatever_the_length(start, transition, epsilon, monkeypatch):
+    solved = 0
+    best_quilt = influence_of_chains.best_quilt
+
+    def counted(*arguments):
+        nonlocal solved
+        solved += 1
+        return best_quilt(*arguments)
+
+    monkeypatch.setattr(influence_of_chains, "best_quilt", counted)
+    scale(pk.MarkovChain(start, transition), 150, epsilon)
+    assert solved <= 50
 
 
 # --- privacy itself -------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ import typer
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
 
+NO_SIZE = "give the size of the series: either --length N or --data FILE --state COL"
+
 
 def plan(
     model: inputs.Model,
@@ -30,7 +32,7 @@ def plan(
 ) -> None:
     """Compare mechanisms for a query; spends nothing."""
     if length and data is not None:
-        raise ValueError("--length, --data: give one of them, not both")
+        raise ValueError(NO_SIZE)
     outputs.check_outputs([plot], [model, data])
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
@@ -42,9 +44,7 @@ def plan(
     if data is not None:
         lengths = list(inputs.read_data(data, state, time, segment, states).lengths)
     if not lengths:
-        raise ValueError(
-            "give the size of the series: either --length N or --data FILE --state COL"
-        )
+        raise ValueError(NO_SIZE)
     question = inputs.make_query(query, states, lengths, state_value, values)
     found = pk.plan(beliefs, question, epsilon)
     if plot is not None:

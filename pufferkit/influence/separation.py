@@ -20,8 +20,10 @@ from pufferkit.beliefs.graph import Graph, bits
 EXHAUSTIVE = 12
 """Parts of a network with up to this many nodes are searched over all quilts."""
 
-MOST_BORDER = 4
+MOST_BORDER = 8
 MOST_SETS = 1024
+
+_WIDTH = 3
 
 Quilt = tuple[int, int]
 """X_Q and X_N, as bits."""
@@ -36,7 +38,8 @@ def quilts(graph: Graph, node: int) -> list[Quilt]:
 
     - the spheres: all nodes at distance r, for every r;
     - borders of at most `MOST_BORDER` nodes: connected sets around the node are grown one node at a
-      time, small ones first, up to `MOST_SETS` of them, and their borders taken.
+      time, least (size + 3 times the border) first, up to `MOST_SETS` of them, and their borders
+      taken.
 
     X_R of each cut is then found by d-separation, and redundant nodes of the cut are dropped.
     """
@@ -77,7 +80,7 @@ def _family(graph: Graph, node: int, part: int) -> Iterator[Quilt]:
 def _surroundings(adjacent: list[int], node: int) -> Iterator[tuple[int, int]]:
     """Connected sets around a node, with their borders.
 
-    First balls, then sets with small borders, small sets first.
+    First balls, then sets grown from the node, small ones with small borders first.
     """
     ball, sphere = 1 << node, adjacent[node]
     while sphere:
@@ -87,15 +90,15 @@ def _surroundings(adjacent: list[int], node: int) -> Iterator[tuple[int, int]]:
         for j in bits(sphere):
             beyond |= adjacent[j]
         sphere = beyond & ~ball
-    heap = [(False, 1, 1 << node, adjacent[node])]
+    heap = [(0, 1 << node, adjacent[node])]
     seen = {1 << node}
     while heap:
-        wide, size, inside, border = heapq.heappop(heap)
-        if not wide:
+        _, inside, border = heapq.heappop(heap)
+        if border.bit_count() <= MOST_BORDER:
             yield inside, border
         for j in bits(border):
             grown = inside | 1 << j
             if grown not in seen and len(seen) < MOST_SETS:
                 seen.add(grown)
                 rim = (border | adjacent[j]) & ~grown
-                heapq.heappush(heap, (rim.bit_count() > MOST_BORDER, size + 1, grown, rim))
+                heapq.heappush(heap, (grown.bit_count() + _WIDTH * rim.bit_count(), grown, rim))

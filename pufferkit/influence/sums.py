@@ -14,7 +14,7 @@ The cheaper one is taken. Both only add and multiply non-negative numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
@@ -24,11 +24,10 @@ import numpy as np
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.blocks import Blocks, Ints, convolved, least_shift, running_sums
+from pufferkit.influence.costs import Progress, halving_cost, sides_cost
 
 MOST_BYTES = 8 * 10**9
 """Largest table of laws that is started."""
-
-Progress = Callable[[int, int], None]
 
 _EPS = float(np.finfo(float).eps)
 
@@ -44,12 +43,6 @@ class Distance:
     value: int
     node: int
     unsure: bool
-
-
-def work(length: int, states: int, largest: int) -> float:
-    """About how many multiplications `largest_distance` takes."""
-    size = (length * max(1, largest)) ** 2
-    return float(size * min(_halving_cost(length, states), _sides_cost(length, states)))
 
 
 def largest_distance(
@@ -85,14 +78,6 @@ def largest_distance(
     return best
 
 
-def _halving_cost(length: int, states: int) -> float:
-    return float(states**3 * np.log2(length + 1) * 2)
-
-
-def _sides_cost(length: int, states: int) -> float:
-    return states * length / 6
-
-
 def _at_node(
     node: int, around: Blocks, law: Floats, values: Ints, error: float, best: Distance
 ) -> Distance:
@@ -126,7 +111,7 @@ def _around(
 ) -> Iterator[tuple[int, Blocks]]:
     """For nodes 1 ... last, the joint laws of (X_i = x, sum of all other values)."""
     length, size, largest = len(laws), len(values), int(values.max())
-    if length < 3 or _halving_cost(length, size) <= _sides_cost(length, size):
+    if length < 3 or halving_cost(length, size) <= sides_cost(length, size):
         yield from _halving(laws[0], transition, values, length, last)
         return
     needed = length * length * largest * size * 8

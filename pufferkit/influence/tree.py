@@ -55,7 +55,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import as_network_class
 from pufferkit.checks import Floats
@@ -123,19 +122,18 @@ class TreeCurve:
 
     def loss(self, b: Spent) -> TreeLoss:
         """The largest loss over networks and nodes."""
-        found = [self._largest(number, b) for number in range(len(self._trees))]
+        spent = _profile(self.beliefs.nodes, b)
+        found = [self._largest(number, spent) for number in range(len(self._trees))]
         return max(found, key=lambda loss: loss.value)
 
     def losses(self, b: Spent) -> dict[Node, float]:
         """The loss of every node, the largest over the class."""
-        tables = [_Passes(tree, _profile(tree.network, b)).losses() for tree in self._trees]
-        return {
-            node: max(
-                float(table[tree.network.graph.place[node]])
-                for tree, table in zip(self._trees, tables, strict=True)
-            )
-            for node in self.beliefs.nodes
-        }
+        spent = _profile(self.beliefs.nodes, b)
+        tables = [
+            dict(zip(tree.network.nodes, _Passes(tree, spent).losses().tolist(), strict=True))
+            for tree in self._trees
+        ]
+        return {node: max(table[node] for table in tables) for node in self.beliefs.nodes}
 
     def solve(self, epsilon: float) -> tuple[float, TreeLoss]:
         """The largest b found, and what binds there.
@@ -147,7 +145,7 @@ class TreeCurve:
         for number, tree in enumerate(self._trees):
 
             def margin(b: float, number: int = number) -> float:
-                return epsilon - self._largest(number, b).value
+                return epsilon - self._largest(number, dict.fromkeys(self.beliefs.nodes, b)).value
 
             # Nothing loses less than b, and losses are rounded up by a little.
             most = min(b, epsilon * (1 - (len(tree.network) + 32) * _EPS))
@@ -161,12 +159,12 @@ class TreeCurve:
                         break
                 most = last_passing(margin, low, high, _PRECISION)
             if most < b:
-                b, binding = most, self._largest(number, most)
+                b, binding = most, self._largest(number, dict.fromkeys(self.beliefs.nodes, most))
         return b, binding
 
-    def _largest(self, number: int, b: Spent) -> TreeLoss:
+    def _largest(self, number: int, spent: Mapping[Node, float]) -> TreeLoss:
         tree = self._trees[number]
-        losses = _Passes(tree, _profile(tree.network, b)).losses()
+        losses = _Passes(tree, spent).losses()
         worst = int(losses.argmax())
         return TreeLoss(float(losses[worst]), tree.network.nodes[worst], number)
 
@@ -174,11 +172,14 @@ class TreeCurve:
 class _Passes:
     """Branches and lambdas of a tree for one profile of entry privacy."""
 
-    def __init__(self, tree: TreeKernels, b: Floats) -> None:
+    def __init__(self, tree: TreeKernels, spent: Mapping[Node, float]) -> None:
         self.tree = tree
         count = len(tree.parent)
         # A node with one possible value has nothing to exchange.
-        self.b = [float(b[n]) if tree.supports[n].sum() > 1 else 0.0 for n in range(count)]
+        self.b = [
+            spent[node] if support.sum() > 1 else 0.0
+            for node, support in zip(tree.network.nodes, tree.supports, strict=True)
+        ]
         self.below: dict[int, float] = {}  # lambda(child without parent)
         self.above: dict[int, float] = {}  # lambda(parent without child), by child
         self.to_child: dict[int, Floats] = {}  # branch(parent, child), by child
@@ -279,24 +280,23 @@ class _Passes:
         return self._known[key]
 
 
-def _profile(network: BayesianNetwork, b: Spent) -> Floats:
-    """Entry privacy of every node, in the order of the nodes."""
+def _profile(nodes: tuple[Node, ...], b: Spent) -> dict[Node, float]:
+    """Entry privacy of every node."""
     if isinstance(b, Mapping):
+        known = set(nodes)
         for node in b:
-            if node not in network.parents:
+            if node not in known:
                 raise ValueError(f"b: names {node!r}, which is not a node")
-        for node in network.nodes:
+        for node in nodes:
             if node not in b:
                 raise ValueError(f"b: has no entry for node {node!r}; give every node its own")
-        found = checks.numbers("b", [b[node] for node in network.nodes])
+        found = checks.numbers("b", [b[node] for node in nodes])
     else:
         found = checks.numbers("b", b)
         if found.ndim == 0:
-            found = np.full(len(network), float(found))
-        if found.shape != (len(network),):
-            raise ValueError(
-                f"b: has shape {found.shape}, but the network has {len(network)} nodes"
-            )
+            found = np.full(len(nodes), float(found))
+        if found.shape != (len(nodes),):
+            raise ValueError(f"b: has shape {found.shape}, but the network has {len(nodes)} nodes")
     if (found < 0).any():
         raise ValueError(f"b: entry privacy cannot be negative, got {found.min():g}")
-    return found
+    return dict(zip(nodes, found.tolist(), strict=True))

@@ -18,8 +18,8 @@ from pufferkit.beliefs.kinds import Beliefs, as_beliefs, states_of
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.costs import Progress, sum_work
 from pufferkit.influence.network_sums import conditional_laws
-from pufferkit.influence.sums import Progress, largest_distance, work
 from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.release import Evidence
 from pufferkit.queries import Query
@@ -235,6 +235,9 @@ def _chain_distance(
         first = [values[x] for x in np.flatnonzero(chain.initial > 0)]
         spread = max(max(first) - min(first), (max(possible) - min(possible)) if length > 1 else 0)
         return _Found(spread * unit, 1, ("entries are independent",))
+    # Compiled code, loaded when first needed: it takes a second.
+    from pufferkit.influence.sums import largest_distance  # noqa: PLC0415
+
     laws = _laws(chain, length)
     found = largest_distance(
         laws,
@@ -303,4 +306,4 @@ def estimated_work(theta: Beliefs, query: Query) -> float:
     if query.size > 1 or query.weights is None or not isinstance(theta, ChainClass):
         return 0.0
     values, _ = whole_values(query.weights.get(s, (Fraction(0),))[0] for s in theta.states)
-    return work(query.longest, len(theta.states), max(values))
+    return sum_work(query.longest, len(theta.states), max(values))

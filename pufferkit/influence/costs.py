@@ -1,0 +1,25 @@
+"""How much work the laws of a sum take, known before anything is compiled or started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log2
+
+Progress = Callable[[int, int], None]
+"""Told how many entries are done, and of how many."""
+
+
+def halving_cost(length: int, states: int) -> float:
+    """Multiplications for each squared length, by halving."""
+    return states**3 * log2(length + 1) * 2
+
+
+def sides_cost(length: int, states: int) -> float:
+    """Multiplications for each squared length, by sides."""
+    return states * length / 6
+
+
+def sum_work(length: int, states: int, largest: int) -> float:
+    """About how many multiplications the laws of a sum take, for all entries."""
+    size = (length * max(1, largest)) ** 2
+    return size * min(halving_cost(length, states), sides_cost(length, states))

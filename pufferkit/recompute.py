@@ -40,8 +40,11 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Blocks = tuple[int, int]
 
-SHORT = 500
-"""Up to this length, what fixed points fail to show is tried by the recursion at every node."""
+SHORT = 48
+"""Up to this length, the curve is followed by the recursion at every node."""
+
+MEDIUM = 500
+"""Up to this length, also where there is no fixed point."""
 
 _TINY = 1e-280
 _SETTLED = 1e-11
@@ -57,12 +60,12 @@ class Work:
     """An allowance, in units of about a nanosecond."""
 
     def __init__(self, most: float) -> None:
-        self.most = self.left = most
+        self.most, self.spent = most, 0.0
 
     def spend(self, amount: float) -> None:
         """Take some of it, or give up."""
-        self.left -= amount
-        if self.left < 0:
+        self.spent += amount
+        if self.spent > self.most:
             raise TooHeavy(f"it takes more than the {self.most:.3g} units of work allowed")
 
 
@@ -413,8 +416,8 @@ def loss_by_curve(side: Side, task: Task) -> float:
     """Largest loss of an entry by THEORY.md, or one that is above epsilon."""
     if task.length * task.b <= task.epsilon:
         return task.length * task.b
-    loss = _loss(side, task, every_node=False)
-    if loss > task.epsilon and task.length <= SHORT:
+    loss = _loss(side, task, every_node=task.length <= SHORT)
+    if loss == inf and SHORT < task.length <= MEDIUM:
         loss = _loss(side, task, every_node=True)
     return loss
 
@@ -544,11 +547,11 @@ def spread_by_neighbours(member: Member, length: int) -> float:
     for joint in families:
         rows = joint[joint.sum(axis=1) > 0]
         laws = rows / rows.sum(axis=1, keepdims=True)
-        largest = max(largest, float(log_ratios(laws, laws > 0).max()))
+        largest = max(largest, float(log_ratios(laws, laws > 0).max(initial=0.0)))
     gamma = largest / 2
     if gamma == inf or 2 * gamma * cos(pi / (length + 1)) >= 1:
         return inf
-    if length <= SHORT:
+    if length <= MEDIUM:
         beside = np.eye(length, k=1) + np.eye(length, k=-1)
         sums = np.linalg.solve(np.eye(length) - gamma * beside, np.ones(length))
         return 2 * float(sums.max())

@@ -298,7 +298,8 @@ class GivenStartInfluence(ChainInfluence):
             )
         laws, possible = chain.initial[None, :], (chain.initial > 0)[None, :]
         self.cycle = chain.period if self._may_settle() else length
-        limits = np.array([chain.limit_law(n) for n in range(1, min(self.cycle, length) + 1)])
+        repeats = self.cycle if self._may_settle() else 1
+        limits = np.array([chain.limit_law(n) for n in range(1, repeats + 1)])
         self.settled = self._first_settled(laws, possible, limits, 0)
         while self.settled == len(laws) < length:
             kernel = self.powers[len(laws)]
@@ -307,7 +308,7 @@ class GivenStartInfluence(ChainInfluence):
             possible = np.vstack([possible, boolean_product(possible, kernel.possible)])
             self.settled = self._first_settled(laws, possible, limits, settled)
         self.settled = min(self.settled, length)
-        tail = np.arange(self.settled, min(length, self.settled + self.cycle)) % self.cycle
+        tail = np.arange(self.settled, min(length, self.settled + repeats)) % repeats
         laws = np.vstack([laws[: self.settled], limits[tail]])
         possible = np.vstack([possible[: self.settled], limits[tail] > 0])
         self.patterns, self.which = np.unique(possible, axis=0, return_inverse=True)
@@ -329,9 +330,7 @@ class GivenStartInfluence(ChainInfluence):
         same = (possible[known:] == (limit > 0)).all(axis=1) & (
             (laws[known:] > TINY) == possible[known:]
         ).all(axis=1)
-        ratio = np.log(np.where(possible[known:] & (limit > 0), laws[known:], 1.0)) - np.log(
-            np.where(possible[known:] & (limit > 0), limit, 1.0)
-        )
+        ratio = np.log(np.maximum(laws[known:], TINY)) - np.log(np.maximum(limit, TINY))
         on = possible[known:]
         spread = np.where(on, ratio, -inf).max(axis=1) - np.where(on, ratio, inf).min(axis=1)
         hits = np.flatnonzero(same & (spread <= SETTLED))
@@ -388,7 +387,12 @@ class GivenStartInfluence(ChainInfluence):
         Every node keeps an upper bound on its least score. A node whose bound is at most the
         largest exact score found so far cannot matter.
         """
-        bounds = np.full(length, length / epsilon)
+        # Entries that are sure at the start have nothing to hide and end every quilt.
+        sure = next((n for n in range(1, length + 1) if self.support(n).sum() > 1), length + 1) - 1
+        bounds = np.full(length, max(1, length - sure) / epsilon)
+        bounds[:sure] = 1 / epsilon
+        # Bounds carry the rounding slack, so they are not told apart below it.
+        tie = 1 + 1e-12 + 8 * self._error / epsilon
         solve = self.solve(length, epsilon)
         node, worst, candidate = 0, NOTHING, (length + 1) // 2
         while True:
@@ -399,7 +403,7 @@ class GivenStartInfluence(ChainInfluence):
             bounds[candidate - 1] = min(bounds[candidate - 1], quilt.score)
             self._offer(quilt, bounds, epsilon)
             candidate = int(bounds.argmax()) + 1
-            if bounds[candidate - 1] <= max(enough, worst.score) * (1 + 1e-12):
+            if bounds[candidate - 1] <= max(enough, worst.score) * tie:
                 # The largest bound covers every node, so it is what is reported.
                 score = max(worst.score, float(bounds[candidate - 1]))
                 return Binding(node, replace(worst, score=score))

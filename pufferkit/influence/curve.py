@@ -245,6 +245,8 @@ def fixed_point(steps: StepOf, blocks: Sequence[int], b: float) -> float:
     F(v) is the least m b + step(P^m, v) over blocks m. The inequality was checked for what is
     returned.
     """
+    if b == 0:
+        return 0.0
     usable = [(m, step) for m in sorted(blocks) if (step := steps(m)) is not None]
 
     def gap(v: float) -> float:

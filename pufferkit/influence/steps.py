@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from math import atanh, exp, expm1, inf, tanh
+from math import atanh, exp, expm1, inf, log1p, tanh
 
 import numpy as np
 
@@ -32,6 +32,7 @@ MOST_CANDIDATES = 1 << 22
 """Above this many candidate sets (k^3 for k states), pairs of rows are no longer told apart."""
 
 _LARGE = 30.0
+_SATURATES = 8.0
 _CHUNK = 1 << 21
 _BINS = 1024
 
@@ -115,7 +116,6 @@ class DiameterStep(Step):
 
     def __init__(self, diameters: Floats) -> None:
         self.diameters = diameters
-        self._factor = np.tanh(diameters / 4)
         self._worst = float(diameters.max())
 
     def largest(self, variation: float) -> float:
@@ -124,10 +124,10 @@ class DiameterStep(Step):
     def pairs(self, variation: float) -> Floats | None:
         if variation == inf:
             return self.diameters
-        product = np.minimum(self._factor * tanh(variation / 4), 1 - 2**-53)
-        return np.minimum(
-            4 * np.arctanh(product) * (1 + 1e-14), np.minimum(variation, self.diameters)
-        )
+        different, places = np.unique(self.diameters, return_inverse=True)
+        steps = np.array([contracted(float(d), variation, 4) for d in different])
+        found: Floats = steps[places].reshape(self.diameters.shape)
+        return found
 
 
 class RatioStep(Step):
@@ -168,17 +168,26 @@ class ReweightedStep(Step):
 
 def contracted(limit: float, variation: float, scale: int) -> float:
     """The s with tanh(s / scale) = tanh(limit / scale) tanh(variation / scale), rounded up."""
-    most = min(limit, variation)
-    if most == inf or max(limit, variation) == inf:
-        return most
-    product = tanh(limit / scale) * tanh(variation / scale)
-    return min(most, scale * atanh(min(product, 1 - 2**-53)) * (1 + 1e-14))
+    most, least = max(limit, variation), min(limit, variation)
+    if most == inf or least == 0:
+        return least
+    if least < _SATURATES:
+        product = tanh(limit / scale) * tanh(variation / scale)
+        return min(least, scale * atanh(product) * (1 + 1e-14))
+    # The product is too near 1 for a float. With x = 2 limit / scale and y = 2 variation / scale the equation
+    # is e^(2 s / scale) = (1 + e^(x + y)) / (e^x + e^y), which is safe to take apart.
+    high, low = 2 * most / scale, 2 * least / scale
+    value = low + log1p(exp(-high - low)) - log1p(exp(low - high))
+    return min(least, scale / 2 * value * (1 + 1e-14) + 1e-15 * scale)
 
 
 def _prefixes(kernel: Kernel, rows: np.ndarray) -> tuple[Floats, Floats]:
     """K(x, S) and K(x', S) for every x in ``rows``, every x' and every prefix S."""
-    values = kernel.values
-    first, second = values[rows][:, None, :], values[None, :, :]
+    # An entry lost to underflow may be as large as TINY above and as small as 0 below.
+    values, possible = kernel.values, kernel.possible
+    upper = np.where(possible, np.maximum(values, TINY), 0.0)
+    lower = np.where(values >= TINY, values, 0.0)
+    first, second = upper[rows][:, None, :], lower[None, :, :]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(first > 0, first / second, -1.0)
     order = np.argsort(-ratio, axis=2)

@@ -95,6 +95,7 @@ def tree_loss(networks: Any, b: Spent) -> tuple[float, Node]:
 
     Examples
     --------
+    >>> from pufferkit.beliefs.bayesian_network import BayesianNetwork
     >>> step = {(0,): [0.9, 0.1], (1,): [0.4, 0.6]}
     >>> pair = BayesianNetwork({1: (), 2: (1,)}, {1: {(): [0.8, 0.2]}, 2: step})
     >>> round(tree_loss(pair, 1.0)[0], 4)

@@ -144,7 +144,8 @@ def step(shares: tuple[Floats, Floats], variation: float) -> Floats:
     """Log (1 + K(x, S) (e^a - 1)) / (1 + K(x', S) (e^a - 1)), the largest over ``prefixes``."""
     with np.errstate(divide="ignore"):
         above, below = (np.logaddexp(np.log1p(-s), np.log(s) + variation) for s in shares)
-    return np.maximum((above - below).max(axis=2), 0.0)
+    largest: Floats = np.maximum((above - below).max(axis=2), 0.0)
+    return largest
 
 
 def projective_step(diameter: Floats, a: float) -> Floats:

@@ -1,4 +1,4 @@
-"""An auditor's check of a release: is its scale enough for the epsilon it claims?
+"""An auditor's check of a release: whether its scale is enough for the epsilon it claims.
 
 It starts from what the file records (beliefs, query, lengths, epsilon, scale) and follows the
 theorem of the file's own mechanism, with none of the mechanism's code: see `pufferkit.recompute`.

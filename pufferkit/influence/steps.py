@@ -174,8 +174,8 @@ def contracted(limit: float, variation: float, scale: int) -> float:
     if least < _SATURATES:
         product = tanh(limit / scale) * tanh(variation / scale)
         return min(least, scale * atanh(product) * (1 + 1e-14))
-    # The product is too near 1 for a float. With x = 2 limit / scale and y = 2 variation / scale the equation
-    # is e^(2 s / scale) = (1 + e^(x + y)) / (e^x + e^y), which is safe to take apart.
+    # The product is too near 1 for a float. With x = 2 limit / scale and y = 2 variation / scale
+    # the equation is e^(2 s / scale) = (1 + e^(x + y)) / (e^x + e^y), which is safe to take apart.
     high, low = 2 * most / scale, 2 * least / scale
     value = low + log1p(exp(-high - low)) - log1p(exp(low - high))
     return min(least, scale / 2 * value * (1 + 1e-14) + 1e-15 * scale)

@@ -383,35 +383,6 @@ def test_few_nodes_are_solved_whatever_the_length(start, transition, epsilon, mo
     assert solved <= 50
 
 
-@pytest.mark.parametrize("laziness", [1, 3])
-def test_search_looks_at_few_quilts(laziness, monkeypatch):
-    """Different pairs of secrets bind on either side of the optimum, so no one pair excludes a box.
-
-    A scan up to the optimum looks at 100,000 quilts, and at nine times as many for the lazier chain.
-    """
-    evaluations = 0
-    worst_pair = influence_of_chains.ChainInfluence.worst_pair
-
-    def counted(*arguments):
-        nonlocal evaluations
-        evaluations += 1
-        return worst_pair(*arguments)
-
-    monkeypatch.setattr(influence_of_chains.ChainInfluence, "worst_pair", counted)
-    quick = np.array(
-        [
-            [0.967, 0, 0, 0.033],
-            [0.045, 0.953, 0, 0.002],
-            [0.027, 0.0135, 0.9595, 0],
-            [0.0002, 0, 0.0011, 0.9987],
-        ]
-    )
-    lazy = np.eye(4) + (quick - np.eye(4)) / laziness
-    found = scale(pk.MarkovChain.steady(lazy), 10**6, 1)
-    assert found == close({1: 461.4554, 3: 1402.6851}[laziness], rel=1e-6)
-    assert evaluations <= 2000
-
-
 # --- privacy itself -------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""The mathematics of `pufferkit.verify`: plain loops over nodes and blocks, to be read.
+"""The theorems behind `pufferkit.verify`: plain loops over nodes and blocks, to be read.
 
 One inequality serves every mechanism on chains. With b = L / scale, entry X_i is hidden if for some
 l and m, the distances of an endpoint on either side,
@@ -25,19 +25,16 @@ Only the longest segment is looked at, and in a long one only the first nodes:
 from __future__ import annotations
 
 import cmath
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import cos, exp, inf, log1p, pi, sqrt
-from typing import Any, Protocol
+from math import cos, inf, pi, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pufferkit.beliefs.chain_class import BinaryClass, ChainClass, Member, MixingClass
+from pufferkit.beliefs.chain_class import Member
+from pufferkit.recompute_tables import Bools, Floats, Side, Work, log_ratios
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Blocks = tuple[int, int]
 
 SHORT = 48
@@ -46,27 +43,8 @@ SHORT = 48
 MEDIUM = 500
 """Up to this length, also where there is no fixed point."""
 
-_TINY = 1e-280
-_SETTLED = 1e-11
+_FEW = 10**7
 _PRECISION = 1e-10
-_MEMORY = 3 * 10**7
-
-
-class TooHeavy(Exception):
-    """The work would exceed what was allowed."""
-
-
-class Work:
-    """An allowance, in units of about a nanosecond."""
-
-    def __init__(self, most: float) -> None:
-        self.most, self.spent = most, 0.0
-
-    def spend(self, amount: float) -> None:
-        """Take some of it, or give up."""
-        self.spent += amount
-        if self.spent > self.most:
-            raise TooHeavy(f"it takes more than the {self.most:.3g} units of work allowed")
 
 
 @dataclass(frozen=True)
@@ -81,263 +59,23 @@ class Task:
 
     @property
     def reach(self) -> int:
-        """The largest block that does not cost more than epsilon by itself."""
-        return int(self.epsilon / self.b)
+        """Blocks beyond this cost more than epsilon by themselves, with a little to spare."""
+        return int(1.05 * self.epsilon / self.b) + 1
 
+    def sizes(self, values: int) -> list[int]:
+        """Blocks to try on the curve: all, or a growing selection if entries have many values.
 
-class Side(Protocol):
-    """Tables over pairs of values of an entry, for one chain or one bound on all chains.
-
-    From node ``settled`` on (0: always) laws repeat with ``period``. ``left`` and ``right`` are the
-    steps from a variation; from an infinite one, the influence that quilts use.
-    """
-
-    @property
-    def settled(self) -> int:
-        """Node from which laws repeat."""
-        ...
-
-    @property
-    def period(self) -> int:
-        """How many laws repeat."""
-        ...
-
-    def pairs(self, node: int) -> Bools:
-        """Which pairs of values can occur at a node."""
-        ...
-
-    def left(self, node: int, block: int, variation: float) -> Floats:
-        """To X_{node-block}."""
-        ...
-
-    def right(self, block: int, variation: float) -> Floats:
-        """To X_{node+block}."""
-        ...
-
-
-def log_ratios(rows: Floats, possible: Bools) -> Floats:
-    """Entry (x, x') is the largest log of rows(x, y) / rows(x', y); 0/0 is no event."""
-    above = np.where(possible, np.maximum(rows, _TINY), 0.0)
-    below = np.where(rows >= _TINY, rows, 0.0)  # lost to underflow: the ratio counts as infinite
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gaps = np.log(above)[:, None, :] - np.log(below)[None, :, :]
-    gaps[np.isnan(gaps)] = -inf
-    found: Floats = gaps.max(axis=2)
-    np.fill_diagonal(found, 0.0)
-    return found
-
-
-def prefixes(kernel: Floats) -> tuple[Floats, Floats]:
-    """K(x, S) and K(x', S) for all pairs of rows, S the prefixes of states by K(x, y) / K(x', y).
-
-    One of them is the best set of the step in THEORY.md.
-    """
-    first, second = np.broadcast_arrays(kernel[:, None, :], kernel[None, :, :])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        order = np.argsort(-np.where(first > 0, first / second, -1.0), axis=2)
-    above = np.take_along_axis(first, order, 2).cumsum(axis=2)
-    below = np.take_along_axis(second, order, 2).cumsum(axis=2)
-    return np.minimum(above, 1.0), np.minimum(below, 1.0)
-
-
-def step(shares: tuple[Floats, Floats], variation: float) -> Floats:
-    """Log (1 + K(x, S) (e^a - 1)) / (1 + K(x', S) (e^a - 1)), the largest over ``prefixes``."""
-    with np.errstate(divide="ignore"):
-        above, below = (np.logaddexp(np.log1p(-s), np.log(s) + variation) for s in shares)
-    largest: Floats = np.maximum((above - below).max(axis=2), 0.0)
-    return largest
-
-
-def projective_step(diameter: Floats, a: float) -> Floats:
-    """The s with tanh(s / 4) = tanh(D / 4) tanh(a / 4)."""
-    finite = np.where(np.isfinite(diameter), diameter, 0.0)
-    s = 2 * (np.logaddexp(0, (finite + a) / 2) - np.logaddexp(finite / 2, a / 2))
-    return np.where(diameter == inf, a, s)
-
-
-class KnownChain:
-    """The tables of one transition matrix with its start, or with any start."""
-
-    def __init__(self, member: Member, task: Task, *, as_printed: bool = False) -> None:
-        self.chain, self.any_start, self.work = member.chain, member.any_start, task.work
-        self.matrix, self.as_printed = member.chain.transition, as_printed
-        self.size = len(self.matrix)
-        self.stationary = not self.any_start and self.chain.is_stationary
-        self.period = 1 if self.stationary or self.any_start else self.chain.period
-        self._laws = [(self.chain.initial, self.chain.initial > 0)]
-        self._memory: dict[Hashable, Any] = {}
-        self.settled = self._settled(task.length)
-
-    def _settled(self, length: int) -> int:
-        if self.stationary or (self.any_start and (self.matrix > 0).any(axis=0).all()):
-            return 0
-        if self.any_start:
-            return self.size  # reachable states shrink at every node until they stay
-        node = 1
-        while node < length and self.chain.limit_distance(self.law(node)[0], node) > _SETTLED:
-            node += 16
-        return min(node, length)
-
-    def _remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        if key not in self._memory:
-            if len(self._memory) * (self.size**3 + 100) > _MEMORY:
-                self._memory.clear()
-            self.work.spend(10**4 + 40 * self.size**3)
-            self._memory[key] = make()
-        return self._memory[key]
-
-    def power(self, steps: int) -> tuple[Floats, Bools]:
-        """P^steps, and which of its entries are possible."""
-
-        def product() -> tuple[Floats, Bools]:
-            (first, one), (second, other) = self.power(steps // 2), self.power((steps + 1) // 2)
-            return first @ second, one.astype(float) @ other > 0
-
-        if steps < 2:
-            return (
-                (self.matrix, self.matrix > 0)
-                if steps
-                else (np.eye(self.size), np.eye(self.size) > 0)
-            )
-        found: tuple[Floats, Bools] = self._remembered(("power", steps), product)
-        return found
-
-    def law(self, node: int) -> tuple[Floats, Bools]:
-        """The law of X_node and its support; of any start only the support has a meaning."""
-        if self.stationary:
-            return self._laws[0]
-        while len(self._laws) < node:
-            self.work.spend(10**4 + 4 * self.size**2)
-            law, possible = self._laws[-1]
-            more = possible.astype(float) @ (self.matrix > 0)
-            self._laws.append((law @ self.matrix, more > 0))
-        return self._laws[node - 1]
-
-    def pairs(self, node: int) -> Bools:
-        """Which pairs of values can occur at a node."""
-        support = self.law(node)[1]
-        return np.outer(support, support)
-
-    def left(self, node: int, block: int, variation: float) -> Floats:
-        """To X_{node-block}; [Q] (5) if the variation is infinite, else a step."""
-        self.work.spend(2 * 10**4 + self.size**2)
-        sources = self.law(node - block)[1]
-        if not self.any_start and variation < inf:
-            where = 0 if self.stationary else node
-            found = self._remembered(("left", where, block), lambda: self._kernel(node, block))
-            self.work.spend(60 * self.size**3)
-            return step(found, variation)
-        if self.as_printed:  # [Q] (5) lets u run over all states
-            sources = np.ones(self.size, dtype=bool)
-        values, possible = self.power(block)
-        columns: Floats = self._remembered(
-            ("columns", block, sources.tobytes()),
-            lambda: log_ratios(values[sources].T, possible[sources].T),
-        )
-        with np.errstate(invalid="ignore"):
-            if variation == inf:
-                return self._prior(node) + columns
-            return projective_step(columns + columns.T, variation)
-
-    def right(self, block: int, variation: float) -> Floats:
-        """To X_{node+block}, at any node."""
-        if variation == inf:
-            influence: Floats = self._remembered(block, lambda: log_ratios(*self.power(block)))
-            return influence
-        found = self._remembered(("right", block), lambda: prefixes(self.power(block)[0]))
-        self.work.spend(2 * 10**4 + 60 * self.size**3)
-        return step(found, variation)
-
-    def _prior(self, node: int) -> Floats:
-        """(x, x') to log P(X_node = x') / P(X_node = x); its largest over all starts ([Q] C.4)."""
-        if self.any_start:
-            values, possible = self.power(node - 1)
-            made = self._remembered(("prior", node), lambda: log_ratios(values.T, possible.T).T)
-        else:
-            law, possible = self.law(node)
-            made = log_ratios(law[:, None], possible[:, None]).T
-        prior: Floats = made
-        return prior
-
-    def _kernel(self, node: int, block: int) -> tuple[Floats, Floats]:
-        """Prefixes of the kernel P(X_{node-block} = u | X_node = x)."""
-        joint = (self.law(node - block)[0][:, None] * self.power(block)[0]).T
-        sums = joint.sum(axis=1, keepdims=True)
-        return prefixes(np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0))
-
-
-@dataclass(frozen=True)
-class MixingBound:
-    """Entries of P^t are within a factor 1 +- norm^t factor of the stationary law."""
-
-    norm: float
-    factor: float
-    weight: int
-    states: int
-    work: Work
-    settled: int = 0
-    period: int = 1
-
-    def pairs(self, node: int) -> Bools:
-        """Two values stand for all."""
-        return np.ones((min(2, self.states),) * 2, dtype=bool)
-
-    def left(self, node: int, block: int, variation: float) -> Floats:
-        """[Q] Lemma C.3: ``weight`` times the bound on a row, for the prior turns with it."""
-        bound = self.weight * self._row(block)
-        return bound if variation == inf else projective_step(bound, variation)
-
-    def right(self, block: int, variation: float) -> Floats:
-        """Rows with log-ratios at most h: tanh(s / 2) = tanh(h / 2) tanh(a / 2)."""
-        bound = self._row(block)
-        return bound if variation == inf else projective_step(2 * bound, 2 * variation) / 2
-
-    def _row(self, block: int) -> Floats:
-        self.work.spend(2 * 10**4)
-        delta = self.norm**block * self.factor
-        h = log1p(delta) - log1p(-delta) if delta < 1 else inf
-        return np.where(np.eye(min(2, self.states)) > 0, 0.0, h)
-
-
-def mixing_bounds(theta: ChainClass, work: Work, *, tight: bool) -> list[MixingBound]:
-    """[Q] Lemma C.1 with the least pi_min and gap; or, tight, the operator norm of each chain."""
-    states = len(theta.states)
-    if isinstance(theta, MixingClass):
-        norm = 1 - theta.gap / 2 if theta.reversible else sqrt(1 - theta.gap)
-        known = [(theta.pi_min, theta.gap, norm, 2)]
-    else:
-        known = [_mixing(m) for m in members_to_check(theta)]
-    least = min(pi for pi, *_ in known), min(gap for _, gap, *_ in known)
-    if not tight:
-        return [MixingBound(exp(-least[1] / 2), 1 / least[0], 2, states, work)]
-    if isinstance(theta, BinaryClass):  # its chains are known only together
-        known = [(*least, max(norm for *_, norm, _ in known), 2)]
-    return [MixingBound(norm, 1 / pi - 1, weight, states, work) for pi, _, norm, weight in known]
-
-
-def _mixing(member: Member) -> tuple[float, float, float, int]:
-    """pi_min, gap by [Q] (14), operator norm, and 1 for a stationary start or 2."""
-    matrix = member.chain.transition
-    size = len(matrix)
-    equations = np.vstack([matrix.T - np.eye(size), np.ones(size)])
-    pi = np.linalg.lstsq(equations, np.append(np.zeros(size), 1.0), rcond=None)[0]
-    if pi.min() <= 0 or not member.chain.is_irreducible or member.chain.period > 1:
-        raise ValueError(f"{member.name} is reducible or periodic, and [Q] Lemma 4.8 needs neither")
-    root, flow = np.sqrt(pi), pi[:, None] * matrix
-    values = np.linalg.svd(matrix * root[:, None] / root, compute_uv=False)
-    norm = float(values[1]) if size > 1 else 0.0
-    reversible = np.allclose(flow, flow.T, rtol=1e-8, atol=1e-15)
-    weight = 1 if not member.any_start and member.chain.is_stationary else 2
-    return float(pi.min()), 2 * (1 - norm) if reversible else 1 - norm**2, norm, weight
-
-
-def members_to_check(theta: ChainClass) -> tuple[Member, ...]:
-    """The chains of a class; of an interval of binary chains, corners and some between."""
-    if not isinstance(theta, BinaryClass):
-        return theta.members()
-    stays = sorted({theta.low, (theta.low + theta.high) / 2, theta.high}, reverse=True)
-    matrices = [[[p, 1 - p], [1 - q, q]] for p in stays for q in stays]
-    return ChainClass.any_start(*matrices).members()
+        Any selection gives a valid bound.
+        """
+        if self.reach * values**3 <= _FEW:
+            return list(range(1, self.reach + 1))
+        found = set(self.hint or ())
+        for ratio in (1.25, sqrt(2)):
+            block = 1.0
+            while block <= self.reach:
+                found.add(int(block))
+                block = max(int(block) + 1, ratio * block)
+        return sorted(size for size in found if size <= self.reach)
 
 
 @dataclass(frozen=True)
@@ -355,9 +93,10 @@ def best_choice(
     left: Callable[[int], Floats],
     right: Callable[[int], Floats],
     whole: Blocks,
+    sizes: Iterable[int],
     hint: Blocks | None,
 ) -> Choice:
-    """The hint if it hides the entry, else the best of all choices.
+    """The hint if it hides the entry, else the best choice of two ``sizes``.
 
     ``left`` and ``right`` give the table of a block; a block as long as ``whole`` is that side,
     paid for. If no choice hides the entry, ``score`` is still what quilts ask at least.
@@ -371,24 +110,27 @@ def best_choice(
     if hint is not None:
         first, second = min(hint[0], whole[0]), min(hint[1], whole[1])
         influence, card = float((table(0, first) + table(1, second)).max()), first + second - 1
-        if card * task.b + influence <= task.epsilon:
-            return Choice(
-                (first, second), card * task.b + influence, card / (task.epsilon - influence)
-            )
-    best = Choice((1, 1), inf, (task.reach + 1) / task.epsilon)  # more entries ask more than this
-    sizes = np.arange(1, min(whole[1], task.reach) + 1)
-    after = np.array([table(1, int(m)) for m in sizes]).reshape(len(sizes), len(nothing))
-    for first in range(1, min(whole[0], task.reach) + 1 if len(sizes) else 1):
-        task.work.spend(2 * 10**4 + 2 * after.size)
-        influences = (after + table(0, first)).max(axis=1)
-        cards = first + sizes - 1
+        loss = card * task.b + influence
+        if loss <= task.epsilon:
+            return Choice(hint, loss, card / (task.epsilon - influence))
+    best = Choice((1, 1), inf, (task.reach + 1) / task.epsilon)  # larger blocks ask more than this
+    before, after = (
+        [n for n in (*(m for m in sizes if m < end), end) if n <= task.reach] for end in whole
+    )
+    if not after:
+        return best
+    rights, paid = np.array([table(1, m) for m in after]), np.array(after)
+    for first in before:
+        task.work.spend(2 * 10**4 + 2 * rights.size)
+        influences = (rights + table(0, first)).max(axis=1)
+        cards = first + paid - 1
         losses = cards * task.b + influences
+        room = np.maximum(task.epsilon - influences, 0.0)
         with np.errstate(divide="ignore"):
-            scores = np.where(influences < task.epsilon, cards / (task.epsilon - influences), inf)
+            score = min(best.score, float((cards / room).min()))
         least = int(losses.argmin())
-        score = min(best.score, float(scores.min()))
         if losses[least] < best.loss:
-            best = Choice((first, int(sizes[least])), float(losses[least]), score)
+            best = Choice((first, after[least]), float(losses[least]), score)
         best = replace(best, score=score)
     return best
 
@@ -398,13 +140,15 @@ def score_by_quilts(side: Side, task: Task) -> float:
     if task.length * task.b <= task.epsilon:
         return task.length / task.epsilon  # the trivial quilt, for every node
     worst, hint = 0.0, task.hint
-    for node in range(1, min(task.length, side.settled + task.reach + side.period) + 1):
+    nodes = range(1, min(task.length, side.settled + task.reach + side.period) + 1)
+    for node in reversed(nodes):  # away from the start is the hardest, as a rule
         found = best_choice(
             task,
             side.pairs(node),
             partial(_left_table, side, node, lambda _: inf),
             partial(_right_table, side, node, lambda _: inf),
             (node, task.length - node + 1),
+            range(1, task.reach + 1),
             hint,
         )
         worst, hint = max(worst, found.score), found.blocks
@@ -425,7 +169,7 @@ def loss_by_curve(side: Side, task: Task) -> float:
 
 def _loss(side: Side, task: Task, *, every_node: bool) -> float:
     """The first nodes by their own alpha, the others by one bound; beta by one, or every node's."""
-    length, first = task.length, 0
+    length, first, sizes = task.length, 0, task.sizes(side.size)
     if every_node or side.settled:
         first = length if every_node else side.settled + task.reach + side.period
         first = min(first, length)
@@ -437,19 +181,19 @@ def _loss(side: Side, task: Task, *, every_node: bool) -> float:
         pairs = side.pairs(length + 1 - place) if every_node else anywhere
         return float(side.right(block, variation)[pairs].max())
 
-    alpha = _variations(first, task, to_left)
+    alpha = _variations(first, task.b, sizes, to_left)
     if every_node:
-        beta = _variations(length, task, to_right)
+        beta = _variations(length, task.b, sizes, to_right)
     else:
         anywhere = np.any([side.pairs(node) for node in range(1, max(1, first) + 1)], axis=0)
-        beta = [_fixed_point(task, task.b, [partial(to_right, 0)])]
+        beta = [_fixed_point(task, sizes, task.b, [partial(to_right, 0)])]
     # The nodes after the first ones repeat these.
     last = first or task.reach + 1  # stationary, or any start: one node stands for all
     others = range(last - side.period + 1, last + 1)
     rest = task.b
     if first < length:
         recent = max(alpha[-task.reach :], default=task.b)
-        rest = _fixed_point(task, recent, [partial(to_left, node) for node in others])
+        rest = _fixed_point(task, sizes, recent, [partial(to_left, node) for node in others])
     if max(*alpha, *beta, rest) > task.epsilon:
         return inf  # a loss is never below the variation on one of its sides
 
@@ -466,6 +210,7 @@ def _loss(side: Side, task: Task, *, every_node: bool) -> float:
             partial(_left_table, side, node, (lambda n: alpha[n - 1]) if own else (lambda _: rest)),
             partial(_right_table, side, node, beyond),
             (node, length - node + 1) if own else (length, length),
+            sizes,
             hint,
         )
         largest, hint = max(largest, found.loss), found.blocks
@@ -482,20 +227,24 @@ def _right_table(side: Side, node: int, beta: Callable[[int], float], block: int
     return side.right(block, beta(node + block))
 
 
-def _variations(count: int, task: Task, step: Callable[[int, int, float], float]) -> list[float]:
+def _variations(
+    count: int, b: float, sizes: Iterable[int], step: Callable[[int, int, float], float]
+) -> list[float]:
     """Alpha of the first nodes, or beta of the last: the recursion of THEORY.md."""
     found: list[float] = []
     for node in range(1, count + 1):
-        least = node * task.b
-        for block in range(1, min(node - 1, task.reach) + 1):
-            if block * task.b >= least:
+        least = node * b
+        for block in sizes:
+            if block * b >= least:
                 break
-            least = min(least, block * task.b + step(node, block, found[node - block - 1]))
+            least = min(least, block * b + step(node, block, found[node - block - 1]))
         found.append(least)
     return found
 
 
-def _fixed_point(task: Task, low: float, steps: Sequence[Callable[[int, float], float]]) -> float:
+def _fixed_point(
+    task: Task, sizes: Iterable[int], low: float, steps: Sequence[Callable[[int, float], float]]
+) -> float:
     """A v, close to the least from ``low`` up, with F(v) <= v for each; infinite above epsilon.
 
     F(v) is the least m b + step(m, v). If F(v) <= v and the variations before a stretch are at most
@@ -506,8 +255,8 @@ def _fixed_point(task: Task, low: float, steps: Sequence[Callable[[int, float], 
     def holds(v: float) -> bool:
         nonlocal last
         for step in steps:
-            for block in (last, *range(1, int(v / task.b) + 1)):
-                if block * task.b + step(block, v) <= v:
+            for block in (last, *sizes):
+                if block * task.b <= v and block * task.b + step(block, v) <= v:
                     last = block
                     break
             else:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,18 @@ from pufferkit.beliefs.chain_class import ChainClass, MixingClass
 from pufferkit.mechanisms.release import Release
 from pufferkit.recompute import (
     Blocks,
-    KnownChain,
-    Side,
     Task,
-    TooHeavy,
-    Work,
     loss_by_curve,
-    members_to_check,
-    mixing_bounds,
     score_by_quilts,
     spread_by_neighbours,
+)
+from pufferkit.recompute_tables import (
+    KnownChain,
+    NotChecked,
+    Side,
+    Work,
+    members_to_check,
+    mixing_bounds,
 )
 
 TOLERANCE = 1e-7
@@ -48,8 +50,11 @@ GUARANTEES = {
     "markov_quilt": _PUFFERFISH,
     "markov_quilt_approx": _PUFFERFISH,
     "influence_curve": _PUFFERFISH,
+    "wasserstein": _PUFFERFISH,
 }
 """What each mechanism may promise."""
+
+_NO_CHAINS = ("bayesian_network", "networks", "finite_joint", "joints")
 
 
 @dataclass(frozen=True)
@@ -128,10 +133,11 @@ def verify(release: Release | Mapping[str, Any], *, most_work: float = MOST_WORK
     if problems:
         return Verdict(False, False, record.scale, None, (), tuple(problems))
     problems += _inconsistent(record)
+    problems += _evidence_against(record)
     needed, lipschitz = None, _lipschitz(record, checks)
     try:
         needed = _needed_scale(record, lipschitz, checks, Work(most_work))
-    except TooHeavy as reason:
+    except NotChecked as reason:
         checks.append(f"not checked: {reason}")
     except _BadBeliefs as error:
         problems.append(f"beliefs: {error}")
@@ -156,8 +162,10 @@ def _well_formed(release: Release | Mapping[str, Any]) -> Release:
             raise TypeError(f"got {type(release).__name__}, not an object with its fields")
         record = release if isinstance(release, Release) else Release.from_dict(release)
         numbers = [record.scale, record.epsilon, record.lipschitz, *record.value, *record.raw]
+        if record.evidence.influence is not None:
+            numbers.append(record.evidence.influence)
         if any(isinstance(n, bool) or not isinstance(n, (int, float)) for n in numbers):
-            raise TypeError("scale, epsilon, lipschitz, value and raw must be numbers")
+            raise TypeError("scale, epsilon, lipschitz, value, raw and influence must be numbers")
         if any(isinstance(n, bool) or not isinstance(n, int) for n in record.lengths):
             raise TypeError("lengths must be whole numbers")
         texts = [record.mechanism, record.query, record.guarantee, *record.labels]
@@ -186,7 +194,7 @@ def _unusable(record: Release) -> Iterator[str]:
 def _inconsistent(record: Release) -> Iterator[str]:
     """Fields that contradict one another."""
     longest, entries = max(record.lengths), sum(record.lengths)
-    if record.evidence.length not in (None, longest):
+    if _on_chains(record) and record.evidence.length not in (None, longest):
         yield f"lengths: the longest is {longest}, in the evidence {record.evidence.length}"
     if not len(record.value) == len(record.raw) == len(record.labels) > 0:
         yield (
@@ -206,6 +214,17 @@ def _inconsistent(record: Release) -> Iterator[str]:
     total = {"histogram": entries, "relative frequencies": 1}.get(record.query)
     if total is not None and record.total != total:
         yield f"total: the {record.query} of {entries} entries sum to {total}, not {record.total}"
+
+
+def _evidence_against(record: Release) -> Iterator[str]:
+    """The quilt of the evidence, with the influence recorded there, may ask for a larger scale."""
+    hint, influence = _hint(record), record.evidence.influence
+    if hint is None or influence is None or not _on_chains(record):
+        return
+    room = record.epsilon - influence
+    asked = record.lipschitz * (sum(hint) - 1) / room if room > 0 else inf
+    if not asked <= record.scale * (1 + TOLERANCE):
+        yield f"evidence: its own quilt asks for a scale of {asked:.9g}"
 
 
 def _moved_by_one_entry(record: Release) -> float | None:
@@ -239,6 +258,8 @@ def _needed_scale(record: Release, lipschitz: float, checks: list[str], work: Wo
     if record.mechanism == "group_dp":
         checks.append(f"group_dp: L times the longest segment, {longest}, over epsilon")
         return lipschitz * longest / epsilon
+    if not _on_chains(record):
+        raise NotChecked("only mechanisms on Markov chains are recomputed so far")
     theta, notes = _beliefs(record), " ".join(record.evidence.notes)
     mixing = isinstance(theta, MixingClass) or record.mechanism == "markov_quilt_approx"
     if isinstance(theta, MixingClass) and record.mechanism in ("gk16", "markov_quilt"):
@@ -264,7 +285,9 @@ def _needed_scale(record: Release, lipschitz: float, checks: list[str], work: Wo
             sides += _mixing_bounds(theta, work, tight)
         else:
             printed = "as printed" in notes
-            sides += [KnownChain(m, task, as_printed=printed) for m in members_to_check(theta)]
+            sides += [
+                KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)
+            ]
         return max((score_by_quilts if by_quilts else loss_by_curve)(s, task) for s in sides)
 
     found = largest(record.scale * (1 + TOLERANCE), work)
@@ -278,9 +301,15 @@ def _needed_scale(record: Release, lipschitz: float, checks: list[str], work: Wo
     try:
         while largest(record.scale * factor, quick) > epsilon:
             failed, factor = record.scale * factor, factor**2
-    except TooHeavy:
+    except NotChecked:
         pass
     return failed
+
+
+def _on_chains(record: Release) -> bool:
+    """Whether this is about Markov chains, or needs no beliefs."""
+    kind = record.beliefs.get("kind") if isinstance(record.beliefs, Mapping) else None
+    return record.mechanism != "wasserstein" and kind not in _NO_CHAINS
 
 
 def _beliefs(record: Release) -> ChainClass:
@@ -305,8 +334,11 @@ def _hint(record: Release) -> Blocks | None:
     if evidence.blocks is not None:
         left, right = evidence.blocks
         return max(1, int(left or whole)), max(1, int(right or whole))
-    if evidence.node is None or evidence.quilt is None:
+    if not isinstance(evidence.node, int) or evidence.quilt is None:
         return None
     below = [int(evidence.node - n) for n in evidence.quilt if n < evidence.node]
     above = [int(n - evidence.node) for n in evidence.quilt if n > evidence.node]
-    return min(below, default=whole), min(above, default=whole)
+    return (
+        min(below, default=max(1, evidence.node)),
+        min(above, default=max(1, whole - evidence.node + 1)),
+    )

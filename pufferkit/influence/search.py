@@ -22,19 +22,29 @@ their endpoint moves away (data processing). A quilt scores less than s exactly 
 
 For any one pair p the left-hand side is at least [a + s l_p(a)] + [b + s r_p(b)] - 1, and the two
 brackets can be minimised apart. So two searches on a line either show that a whole box of quilts
-cannot beat s, or name the quilt to try next (Dinkelbach's step for ratios). Boxes that no single
-pair excludes are split. The result is the exact optimum; every score it reports was evaluated.
+cannot beat s, or name the quilt to try next (Dinkelbach's step for ratios). A maximum over pairs is
+also at least any weighted mean of two of them, so where different pairs bind on different sides of
+a box, the weight that excludes most is sought by bisection. Boxes that even that does not exclude
+are split. The result is the exact optimum; every score it reports was evaluated.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isqrt
 from typing import Protocol
 
 Pair = tuple[int, int]
+Box = tuple[int, int, int, int]
+"""Least and most kept on the left, then on the right."""
+
+Mix = Sequence[tuple[Pair, float]]
+"""Pairs of secrets with weights above 0 that sum to 1."""
+
+_WEIGHINGS = 12
+"""Weights of two pairs tried on a box before it is split."""
 
 _TIE = 1e-13
 """Scores closer than this, relatively, count as equal."""
@@ -96,53 +106,107 @@ def best_quilt(
     hint
         A quilt to try first: the best one of a similar node.
     """
-    left, right = node.left, node.right
-    best = Quilt((left + right - 1) / epsilon, 0.0, left, right, False, False)
+    return _Search(node, epsilon, enough).run(hint)
 
-    def attempt(a: int, b: int) -> tuple[bool, Pair]:
-        nonlocal best
-        value, pair = node.whole(a, b)
-        score = (a + b - 1) / (epsilon - value) if value < epsilon else inf
-        better = score < best.score * (1 - _TIE)
+
+class _Search:
+    """The best quilt of a node so far, and what can still beat it."""
+
+    def __init__(self, node: NodeInfluence, epsilon: float, enough: float) -> None:
+        self.node, self.epsilon, self.enough = node, epsilon, enough
+        self.left, self.right = node.left, node.right
+        score = (self.left + self.right - 1) / epsilon
+        self.best = Quilt(score, 0.0, self.left, self.right, False, False)
+
+    def run(self, hint: Quilt | None) -> Quilt:
+        """Look at boxes of quilts until none can hold a better one."""
+        left, right = self.left, self.right
+        if hint is not None:
+            self.attempt(min(hint.keep_left, left), min(hint.keep_right, right))
+        else:
+            # A first quilt by doubling, so that cost does not depend on the length of the series.
+            for n in _doublings(max(left, right)):
+                better, _ = self.attempt(min(n, left), min(n, right))
+                if self.best.influence > 0 and not better:
+                    break
+        boxes = [
+            (1, left - 1, right, right),
+            (left, left, 1, right - 1),
+            (1, left - 1, 1, right - 1),
+        ]
+        while boxes and self.best.score > self.enough:
+            a1, a2, b1, b2 = boxes.pop()
+            # A quilt that keeps more than this scores more, whatever its influence.
+            most = int(self.best.score * self.epsilon) + 1
+            a2, b2 = min(a2, most), min(b2, most)
+            if a1 <= a2 and b1 <= b2:
+                boxes.extend(self.parts((a1, a2, b1, b2)))
+        return self.best
+
+    def attempt(self, a: int, b: int) -> tuple[bool, Pair]:
+        """Evaluate a quilt: whether it is the best so far, and the pair that decides it."""
+        value, pair = self.node.whole(a, b)
+        score = (a + b - 1) / (self.epsilon - value) if value < self.epsilon else inf
+        better = score < self.best.score * (1 - _TIE)
         if better:
-            best = Quilt(score, value, a, b, a < left, b < right)
+            self.best = Quilt(score, value, a, b, a < self.left, b < self.right)
         return better, pair
 
-    def least(low: int, high: int, pair: Pair, side: int) -> tuple[int, float]:
-        if low == (left, right)[side]:
-            return low, float(low)
-        part = (node.left_part, node.right_part)[side]
-        return _least(lambda n: part(n, pair), low, high, best.score)
-
-    if hint is not None:
-        attempt(min(hint.keep_left, left), min(hint.keep_right, right))
-    else:
-        # A first quilt by doubling, so that the cost does not depend on the length of the series.
-        for n in _doublings(max(left, right)):
-            better, _ = attempt(min(n, left), min(n, right))
-            if best.influence > 0 and not better:
-                break
-    boxes = [(1, left - 1, right, right), (left, left, 1, right - 1), (1, left - 1, 1, right - 1)]
-    while boxes and best.score > enough:
-        a1, a2, b1, b2 = boxes.pop()
-        # A quilt that keeps more than this scores more, whatever its influence.
-        most = int(best.score * epsilon) + 1
-        a2, b2 = min(a2, most), min(b2, most)
-        if a1 > a2 or b1 > b2:
-            continue
-        _, pair = attempt(a2, b2)
+    def parts(self, box: Box) -> list[Box]:
+        """The parts of a box that may still hold a better quilt."""
         tried: set[Pair] = set()
-        while best.score > enough:
-            (a, cost_left), (b, cost_right) = least(a1, a2, pair, 0), least(b1, b2, pair, 1)
-            if cost_left + cost_right - 1 >= best.score * epsilon * (1 - _TIE):
+        _, pair = self.attempt(box[1], box[3])
+        while self.best.score > self.enough:
+            at = self.cheapest(box, [(pair, 1.0)])
+            if at is None:
                 break
-            better, next_pair = attempt(a, b)
-            if not better and (next_pair == pair or next_pair in tried):
-                boxes.extend(_split(a1, a2, b1, b2, a, b))
-                break
+            better, next_pair = self.attempt(*at)
+            if not better and next_pair == pair:
+                return _split(*box, *at)
+            if not better and next_pair in tried:
+                return [] if self.excluded(box, pair, next_pair) else _split(*box, *at)
             tried.add(pair)
             pair = next_pair
-    return best
+        return []
+
+    def cheapest(self, box: Box, mix: Mix) -> tuple[int, int] | None:
+        """The quilt that costs least if only these pairs count; ``None`` if even it is too dear."""
+        (a, cost_left), (b, cost_right) = self.least(*box[:2], mix, 0), self.least(*box[2:], mix, 1)
+        if cost_left + cost_right - 1 >= self.best.score * self.epsilon * (1 - _TIE):
+            return None
+        return a, b
+
+    def least(self, low: int, high: int, mix: Mix, side: int) -> tuple[int, float]:
+        """The cheapest n of one side, and its cost."""
+        if low == (self.left, self.right)[side]:
+            return low, float(low)
+        part = (self.node.left_part, self.node.right_part)[side]
+        return _least(
+            lambda n: sum(weight * part(n, pair) for pair, weight in mix),
+            low,
+            high,
+            self.best.score,
+        )
+
+    def excluded(self, box: Box, first: Pair, second: Pair) -> bool:
+        """Whether some weighted mean of two pairs shows that a box holds nothing better."""
+        low, high = 0.0, 1.0
+        for _ in range(_WEIGHINGS):
+            weight = (low + high) / 2
+            at = self.cheapest(box, [(first, weight), (second, 1 - weight)])
+            if at is None or self.attempt(*at)[0]:
+                return at is None
+            # The bound is concave in the weight; this is its slope.
+            if self.influence(*at, first) > self.influence(*at, second):
+                low = weight
+            else:
+                high = weight
+        return False
+
+    def influence(self, a: int, b: int, pair: Pair) -> float:
+        """l_p(a) + r_p(b)."""
+        value = self.node.left_part(a, pair) if a < self.left else 0.0
+        return value + self.node.right_part(b, pair) if b < self.right else value
 
 
 def _doublings(most: int) -> list[int]:
@@ -173,15 +237,21 @@ def _round_split(low: int, high: int) -> int:
     return max(low, middle - middle % step)
 
 
-def _split(a1: int, a2: int, b1: int, b2: int, a: int, b: int) -> list[tuple[int, int, int, int]]:
-    """Two halves of a box, cut at (a, b) across its longer side; none for a single point."""
+def _split(a1: int, a2: int, b1: int, b2: int, a: int, b: int) -> list[Box]:
+    """Two parts of a box, cut across its longer side near (a, b); none for a single point."""
     if a1 == a2 and b1 == b2:
         return []
     if b1 == b2 or (a1 < a2 and a2 * b1 > b2 * a1):
-        cut = min(a, a2 - 1)
+        cut = _inner(a1, a2, a)
         return [(cut + 1, a2, b1, b2), (a1, cut, b1, b2)]
-    cut = min(b, b2 - 1)
+    cut = _inner(b1, b2, b)
     return [(a1, a2, cut + 1, b2), (a1, a2, b1, cut)]
+
+
+def _inner(low: int, high: int, n: int) -> int:
+    """The point of [low, high) nearest to n that leaves a quarter on either side."""
+    margin = (high - low) // 4
+    return min(max(n, low + margin), high - 1 - margin)
 
 
 class Solve(Protocol):

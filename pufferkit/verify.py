@@ -18,26 +18,16 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-from pufferkit.beliefs.chain_class import ChainClass, MixingClass
 from pufferkit.mechanisms.release import Release
-from pufferkit.recompute import (
-    Blocks,
-    Task,
-    loss_by_curve,
-    score_by_quilts,
-    spread_by_neighbours,
+from pufferkit.recompute.needed import (
+    TOLERANCE,
+    BadBeliefs,
+    hint_of,
+    needed_scale,
+    on_chains,
+    weights_of,
 )
-from pufferkit.recompute_tables import (
-    KnownChain,
-    NotChecked,
-    Side,
-    Work,
-    members_to_check,
-    mixing_bounds,
-)
-
-TOLERANCE = 1e-7
-"""A scale this much too small, relatively, still passes: room for rounding on either side."""
+from pufferkit.recompute.tables import NotChecked, Work
 
 MOST_WORK = 10**11
 """Work before a check is given up, in units of about a nanosecond: some minutes."""
@@ -53,8 +43,6 @@ GUARANTEES = {
     "wasserstein": _PUFFERFISH,
 }
 """What each mechanism may promise."""
-
-_NO_CHAINS = ("bayesian_network", "networks", "finite_joint", "joints")
 
 
 @dataclass(frozen=True)
@@ -136,10 +124,10 @@ def verify(release: Release | Mapping[str, Any], *, most_work: float = MOST_WORK
     problems += _evidence_against(record)
     needed, lipschitz = None, _lipschitz(record, checks)
     try:
-        needed = _needed_scale(record, lipschitz, checks, Work(most_work))
+        needed = needed_scale(record, lipschitz, checks, Work(most_work))
     except NotChecked as reason:
         checks.append(f"not checked: {reason}")
-    except _BadBeliefs as error:
+    except BadBeliefs as error:
         problems.append(f"beliefs: {error}")
     if needed is not None and needed > record.scale * (1 + TOLERANCE):
         problems.append(
@@ -149,10 +137,6 @@ def verify(release: Release | Mapping[str, Any], *, most_work: float = MOST_WORK
     checked = needed is not None
     ok = checked and not problems
     return Verdict(ok, checked, record.scale, needed, tuple(checks), tuple(problems))
-
-
-class _BadBeliefs(Exception):
-    """The recorded beliefs cannot be read, or the mechanism has no theorem for them."""
 
 
 def _well_formed(release: Release | Mapping[str, Any]) -> Release:
@@ -173,7 +157,7 @@ def _well_formed(release: Release | Mapping[str, Any]) -> Release:
             raise TypeError("names, labels and notes must be text")
         for number in numbers:
             float(number)
-        _hint(record)
+        hint_of(record)
     except (TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"release: is not well formed; {error}") from None
     return record
@@ -194,7 +178,7 @@ def _unusable(record: Release) -> Iterator[str]:
 def _inconsistent(record: Release) -> Iterator[str]:
     """Fields that contradict one another."""
     longest, entries = max(record.lengths), sum(record.lengths)
-    if _on_chains(record) and record.evidence.length not in (None, longest):
+    if on_chains(record) and record.evidence.length not in (None, longest):
         yield f"lengths: the longest is {longest}, in the evidence {record.evidence.length}"
     if not len(record.value) == len(record.raw) == len(record.labels) > 0:
         yield (
@@ -218,8 +202,8 @@ def _inconsistent(record: Release) -> Iterator[str]:
 
 def _evidence_against(record: Release) -> Iterator[str]:
     """The quilt of the evidence, with the influence recorded there, may ask for a larger scale."""
-    hint, influence = _hint(record), record.evidence.influence
-    if hint is None or influence is None or not _on_chains(record):
+    hint, influence = hint_of(record), record.evidence.influence
+    if hint is None or influence is None or not on_chains(record):
         return
     room = record.epsilon - influence
     asked = record.lipschitz * (sum(hint) - 1) / room if room > 0 else inf
@@ -229,6 +213,9 @@ def _evidence_against(record: Release) -> Iterator[str]:
 
 def _moved_by_one_entry(record: Release) -> float | None:
     """The Lipschitz constant, where the name of the query tells it."""
+    weights = weights_of(record)
+    if weights is not None and record.query in ("count", "total", "mean"):
+        return float(max(weights) - min(weights))
     share = 2 / sum(record.lengths)
     return {"count": 1.0, "histogram": 2.0, "relative frequencies": share}.get(record.query)
 
@@ -244,101 +231,3 @@ def _lipschitz(record: Release, checks: list[str]) -> float:
         return record.lipschitz
     checks.append(f"lipschitz: one entry moves {record.query} by {moved:.9g}")
     return max(moved, record.lipschitz)
-
-
-def _needed_scale(record: Release, lipschitz: float, checks: list[str], work: Work) -> float:
-    """A scale that is enough and at most the reported one, or what is needed at least."""
-    longest, epsilon = max(record.lengths), record.epsilon
-    if record.mechanism == "entry_dp":
-        checks.append(
-            f"entry_dp: L / epsilon = {lipschitz / epsilon:.9g}; this is NOT Pufferfish privacy, "
-            "it does not hide entries that others predict"
-        )
-        return lipschitz / epsilon
-    if record.mechanism == "group_dp":
-        checks.append(f"group_dp: L times the longest segment, {longest}, over epsilon")
-        return lipschitz * longest / epsilon
-    if not _on_chains(record):
-        raise NotChecked("only mechanisms on Markov chains are recomputed so far")
-    theta, notes = _beliefs(record), " ".join(record.evidence.notes)
-    mixing = isinstance(theta, MixingClass) or record.mechanism == "markov_quilt_approx"
-    if isinstance(theta, MixingClass) and record.mechanism in ("gk16", "markov_quilt"):
-        raise _BadBeliefs(f"name no matrix, and {record.mechanism} needs one")
-    if record.mechanism == "gk16":
-        checks.append("gk16: laws of an entry given its neighbours, row sums of (I - Gamma)^-1")
-        spreads = [spread_by_neighbours(m, longest) for m in members_to_check(theta)]
-        return lipschitz * max(spreads) / epsilon
-
-    tight = record.mechanism == "influence_curve" or "operator norm" in notes
-    by_quilts = record.mechanism != "influence_curve" or "quilt bound was the better" in notes
-    how = "how fast they mix" if mixing else "their transition matrices"
-    checks.append(
-        f"{record.mechanism}: {'Markov quilts' if by_quilts else 'the influence curve'} for "
-        f"{theta.description}, from {how}, over segments of up to {longest}"
-    )
-
-    def largest(scale: float, work: Work) -> float:
-        """Over the class: score by quilts, or loss on the curve."""
-        task = Task(longest, lipschitz / scale, epsilon, _hint(record), work)
-        sides: list[Side] = []
-        if mixing:
-            sides += _mixing_bounds(theta, work, tight)
-        else:
-            printed = "as printed" in notes
-            sides += [
-                KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)
-            ]
-        return max((score_by_quilts if by_quilts else loss_by_curve)(s, task) for s in sides)
-
-    found = largest(record.scale * (1 + TOLERANCE), work)
-    if by_quilts:
-        return lipschitz * found
-    checks.append(f"influence_curve: the largest loss of an entry is {found:.9g}")
-    if found <= epsilon:
-        return record.scale
-    # How much more is needed, as far as that is quickly said.
-    failed, factor, quick = record.scale * (1 + 2 * TOLERANCE), 1.005, Work(2 * work.spent + 1e9)
-    try:
-        while largest(record.scale * factor, quick) > epsilon:
-            failed, factor = record.scale * factor, factor**2
-    except NotChecked:
-        pass
-    return failed
-
-
-def _on_chains(record: Release) -> bool:
-    """Whether this is about Markov chains, or needs no beliefs."""
-    kind = record.beliefs.get("kind") if isinstance(record.beliefs, Mapping) else None
-    return record.mechanism != "wasserstein" and kind not in _NO_CHAINS
-
-
-def _beliefs(record: Release) -> ChainClass:
-    if record.beliefs is None:
-        raise _BadBeliefs(f"{record.mechanism} needs them, and none are recorded")
-    try:
-        return ChainClass.from_dict(record.beliefs)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise _BadBeliefs(f"cannot be read; {error}") from None
-
-
-def _mixing_bounds(theta: ChainClass, work: Work, tight: bool) -> list[Any]:
-    try:
-        return list(mixing_bounds(theta, work, tight=tight))
-    except ValueError as error:
-        raise _BadBeliefs(str(error)) from None
-
-
-def _hint(record: Release) -> Blocks | None:
-    """The recorded blocks, or the distances of the recorded endpoints."""
-    evidence, whole = record.evidence, max(record.lengths, default=1)
-    if evidence.blocks is not None:
-        left, right = evidence.blocks
-        return max(1, int(left or whole)), max(1, int(right or whole))
-    if not isinstance(evidence.node, int) or evidence.quilt is None:
-        return None
-    below = [int(evidence.node - n) for n in evidence.quilt if n < evidence.node]
-    above = [int(n - evidence.node) for n in evidence.quilt if n > evidence.node]
-    return (
-        min(below, default=max(1, evidence.node)),
-        min(above, default=max(1, whole - evidence.node + 1)),
-    )

@@ -21,7 +21,7 @@ from pufferkit.accounting.ledger import Ledger, over_budget
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.errors import NoTheorem
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.plan import MECHANISMS, Plan, plan
+from pufferkit.mechanisms.plan import Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
 from pufferkit.queries import Query
 from pufferkit.series import Series
@@ -237,11 +237,7 @@ class Session:
     def _calibrate(self, query: Query, epsilon: float, mechanism: str) -> Calibration:
         if mechanism == BEST:
             return plan(self.beliefs, query, epsilon).best
-        if mechanism not in MECHANISMS:
-            raise ValueError(
-                f"mechanism: {mechanism!r} is unknown; known are {', '.join(MECHANISMS)}"
-            )
-        return MECHANISMS[mechanism](self.beliefs, query, epsilon)
+        return calibrate(mechanism, self.beliefs, query, epsilon)
 
     @property
     def _account(self) -> Account:

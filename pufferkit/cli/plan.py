@@ -46,7 +46,8 @@ def plan(
     if not lengths:
         raise ValueError(NO_SIZE)
     question = inputs.make_query(query, states, lengths, state_value, values)
-    found = pk.plan(beliefs, question, epsilon)
+    with terminal.progress() as told:
+        found = pk.plan(beliefs, question, epsilon, told)
     if plot is not None:
         title = str(found).partition("\n")[0].replace("; ", "\n")
         outputs.write_all({plot: plots.picture(plots.plan_figure(found.rows, title), plot)})

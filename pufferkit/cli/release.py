@@ -108,11 +108,12 @@ def release(
 def _calibrated(
     mechanism: str | None, beliefs: Beliefs, query: Query, epsilon: float
 ) -> Calibration:
-    if mechanism is None:
-        return pk.plan(beliefs, query, epsilon).best
-    from pufferkit.mechanisms.plan import MECHANISMS  # noqa: PLC0415
+    from pufferkit.mechanisms.plan import calibrate  # noqa: PLC0415
 
-    return MECHANISMS[mechanism](beliefs, query, epsilon)
+    with terminal.progress() as told:
+        if mechanism is None:
+            return pk.plan(beliefs, query, epsilon, told).best
+        return calibrate(mechanism, beliefs, query, epsilon, told)
 
 
 def _known(mechanism: str | None) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from pufferkit import Plan
+    from pufferkit.mechanisms.plan import Told
 
 BAD_INPUT = 2
 _INTERRUPTED = 130
@@ -67,6 +70,26 @@ def help_if_alone(context: typer.Context) -> None:
 def warn(message: str) -> None:
     """One line on stderr."""
     typer.echo(f"warning: {message}", err=True)
+
+
+@contextmanager
+def progress() -> Iterator[Told | None]:
+    """A bar for each long mechanism on stderr; nothing where there is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def told(mechanism: str, done: int, whole: int) -> None:
+            if mechanism not in tasks:
+                tasks[mechanism] = bars.add_task(mechanism, total=whole)
+            bars.update(tasks[mechanism], completed=done, total=whole)
+
+        yield told
 
 
 def show_plan(plan: Plan) -> None:

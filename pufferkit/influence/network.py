@@ -16,7 +16,7 @@ largest influence on a single node of X_Q, and most are never contracted.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf, prod
 from typing import Any, NamedTuple
@@ -30,13 +30,11 @@ from pufferkit.beliefs.graph import Graph, bits
 from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass, as_network_class
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.costs import Progress
 from pufferkit.influence.separation import Quilt, quilts
 
 MOST_TABLE = 1 << 20
 """Quilts whose joint law with X_i has more entries than this are not looked at."""
-
-Progress = Callable[[int, int], None]
-"""Called with (nodes done, nodes in all)."""
 
 _EPS = float(np.finfo(float).eps)
 _TIE = 1e-13
@@ -45,12 +43,16 @@ _SLACK = 1e-9
 
 
 class Hardest(NamedTuple):
-    """The node that decides the noise, its best quilt, and the score for a 1-Lipschitz query."""
+    """The node that decides the noise, its best quilt, and the score for a 1-Lipschitz query.
+
+    ``quilts`` has for every node one that scores no more, by places in the order of the nodes.
+    """
 
     node: Node
     quilt: tuple[Node, ...]
     influence: float
     score: float
+    quilts: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -139,10 +141,11 @@ def hardest_node(networks: Any, epsilon: float, progress: Progress | None = None
     graph = theta.networks[0].graph
     order = sorted(range(len(graph.nodes)), key=lambda j: -graph.connected(j, 0)[0].bit_count())
     worst, score = _Solved(0, 0, 0.0, -inf, None), -inf
+    chosen: dict[int, int] = {}
     for done, node in enumerate(order, 1):
         found = _NodeSearch(theta, graph, node, epsilon).best(worst.score * (1 + _ALIKE))
         # Nodes that are alike up to rounding are not solved again, but the largest score counts.
-        score = max(score, found.score)
+        score, chosen[node] = max(score, found.score), found.quilt
         if found.score > worst.score * (1 + _ALIKE):
             worst = found
         if progress is not None:
@@ -151,7 +154,9 @@ def hardest_node(networks: Any, epsilon: float, progress: Progress | None = None
         raise NotApplicable(
             f"node {graph.nodes[worst.node]!r}: every quilt is out of reach; {worst.refused}"
         )
-    return Hardest(graph.nodes[worst.node], graph.names(worst.quilt), worst.influence, worst.score)
+    quilts = tuple(tuple(bits(chosen[j])) for j in range(len(graph.nodes)))
+    hardest = graph.nodes[worst.node]
+    return Hardest(hardest, graph.names(worst.quilt), worst.influence, score, quilts)
 
 
 def best_quilt(networks: Any, node: Node, epsilon: float) -> Hardest:

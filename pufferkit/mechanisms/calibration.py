@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 import pufferkit
@@ -47,6 +48,8 @@ class Calibration:
         What binds.
     guarantee
         What is promised, in words.
+    workings
+        What a check of the scale needs besides; see `Release`.
     """
 
     mechanism: str
@@ -56,6 +59,7 @@ class Calibration:
     beliefs: Beliefs | None = None
     evidence: Evidence = field(default_factory=Evidence)
     guarantee: str = PUFFERFISH
+    workings: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         checks.privacy(self.epsilon)
@@ -106,7 +110,18 @@ class Calibration:
             evidence=self.evidence,
             released_at=datetime.now(UTC).isoformat(timespec="seconds"),
             version=pufferkit.__version__,
+            workings=self._workings(),
         )
+
+    def _workings(self) -> dict[str, Any] | None:
+        found = dict(self.workings or {})
+        weights = self.query.weights
+        if weights is not None and self.query.size == 1 and self.beliefs is not None:
+            # In the order of the states of the beliefs, as fractions.
+            nothing = (Fraction(0),)
+            own = [weights.get(state, nothing)[0] for state in states_of(self.beliefs)]
+            found["weights"] = [str(weight) for weight in own]
+        return found or None
 
     def checked(self, series: Any) -> Series:
         """The data as this calibration expects them: known states, the right lengths."""

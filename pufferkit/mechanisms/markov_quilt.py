@@ -9,6 +9,7 @@ from pufferkit.beliefs.chain_class import BinaryClass, ChainClass
 from pufferkit.beliefs.kinds import as_beliefs
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.influence.chain import Reading, check_reading
+from pufferkit.influence.costs import Progress
 from pufferkit.influence.mixing import MixingInfluence
 from pufferkit.influence.network import hardest_node
 from pufferkit.influence.search import Quilt
@@ -21,7 +22,12 @@ Bound = Literal["paper", "tight"]
 
 
 def markov_quilt(
-    beliefs: Any, query: Query, epsilon: float, *, influence: Reading = "definition"
+    beliefs: Any,
+    query: Query,
+    epsilon: float,
+    *,
+    influence: Reading = "definition",
+    progress: Progress | None = None,
 ) -> Calibration:
     """Noise of the Markov Quilt Mechanism, over all quilts of [Q] Lemma 4.6.
 
@@ -46,6 +52,8 @@ def markov_quilt(
         ``"definition"``: max-influence over values that can occur, [Q] Definition 4.1.
         ``"formula"``: [Q] (5) as printed, which also counts left endpoints of probability zero; it
         gives the paper's numbers and never less noise.
+    progress
+        For networks: called with the number of nodes done and their total.
 
     Examples
     --------
@@ -60,7 +68,7 @@ def markov_quilt(
     found = as_beliefs(beliefs)
     check_states(found, query)
     if isinstance(found, NetworkClass):
-        return _network_quilt(found, query, epsilon)
+        return _network_quilt(found, query, epsilon, progress)
     theta = chains_only(found, "markov_quilt")
     members = theta.members()
     member, binding = hardest_member(members, query.longest, epsilon, influence)
@@ -122,8 +130,10 @@ def markov_quilt_approx(
     )
 
 
-def _network_quilt(theta: NetworkClass, query: Query, epsilon: float) -> Calibration:
-    node, quilt, influence, score = hardest_node(theta, epsilon)
+def _network_quilt(
+    theta: NetworkClass, query: Query, epsilon: float, progress: Progress | None
+) -> Calibration:
+    node, quilt, influence, score, quilts = hardest_node(theta, epsilon, progress)
     return Calibration(
         "markov_quilt",
         epsilon,
@@ -131,6 +141,7 @@ def _network_quilt(theta: NetworkClass, query: Query, epsilon: float) -> Calibra
         query,
         theta,
         Evidence(theta.description, node, len(theta.nodes), quilt, influence),
+        workings={"quilts": [list(own) for own in quilts]},
     )
 
 

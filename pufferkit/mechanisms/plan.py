@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pufferkit import checks
@@ -16,7 +17,9 @@ from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
 from pufferkit.queries import Query
 
-Mechanism = Callable[[Any, Query, float], Calibration]
+Mechanism = Callable[..., Calibration]
+Told = Callable[[str, int, int], None]
+"""Told the mechanism at work, how many entries are done, and of how many."""
 
 MECHANISMS: dict[str, Mechanism] = {
     "influence_curve": influence_curve,
@@ -29,6 +32,8 @@ MECHANISMS: dict[str, Mechanism] = {
     "entry_dp": lambda _, query, epsilon: entry_dp(query, epsilon),
 }
 """Every mechanism by name, all called alike."""
+
+_TELLING = ("wasserstein", "markov_quilt")
 
 LONG_WORK = 2e9
 """Multiplications beyond which a plan leaves the Wasserstein Mechanism out."""
@@ -130,8 +135,22 @@ class Plan:
         return "\n".join([head, "", lines[0], rule, *lines[1:]])
 
 
-def plan(beliefs: Any, query: Query, epsilon: float) -> Plan:
+def calibrate(
+    mechanism: str, beliefs: Any, query: Query, epsilon: float, progress: Told | None = None
+) -> Calibration:
+    """The noise of one mechanism, by its name."""
+    if mechanism not in MECHANISMS:
+        raise ValueError(f"mechanism: {mechanism!r} is unknown; known are {', '.join(MECHANISMS)}")
+    if progress is not None and mechanism in _TELLING:
+        told = partial(progress, mechanism)
+        return MECHANISMS[mechanism](beliefs, query, epsilon, progress=told)
+    return MECHANISMS[mechanism](beliefs, query, epsilon)
+
+
+def plan(beliefs: Any, query: Query, epsilon: float, progress: Told | None = None) -> Plan:
     """What every mechanism would cost, without touching data or budget.
+
+    ``progress`` is told how far the long ones are: the mechanism, entries done, entries in all.
 
     Examples
     --------
@@ -144,13 +163,13 @@ def plan(beliefs: Any, query: Query, epsilon: float) -> Plan:
     theta = as_beliefs(beliefs)
     check_states(theta, query)
     entries = []
-    for name, mechanism in MECHANISMS.items():
+    for name in MECHANISMS:
         if name == "wasserstein" and estimated_work(theta, query) > LONG_WORK:
             why = "it would take minutes here; ask for it by name"
             entries.append(PlanRow(name, None, why))
             continue
         try:
-            found = mechanism(theta, query, epsilon)
+            found = calibrate(name, theta, query, epsilon, progress)
         except NotApplicable as reason:
             entries.append(PlanRow(name, None, str(reason)))
         else:

@@ -88,6 +88,9 @@ class Release:
         Time in UTC.
     version
         Of pufferkit.
+    workings
+        What a check of the scale needs besides: for sums, the contribution of each state; for
+        networks, a quilt of every node; for joint laws, the answer on every row.
     """
 
     value: tuple[float, ...]
@@ -105,6 +108,7 @@ class Release:
     evidence: Evidence
     released_at: str
     version: str
+    workings: Mapping[str, Any] | None = None
 
     def interval(
         self, level: float = 0.95, *, simultaneous: bool = False
@@ -146,7 +150,7 @@ class Release:
                 "is this a file that pufferkit wrote?"
             )
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        missing = set(cls.__dataclass_fields__) - set(fields)
+        missing = set(cls.__dataclass_fields__) - set(fields) - {"workings"}
         if missing:
             raise ValueError(f"release: lacks {', '.join(sorted(missing))}")
         evidence = dict(fields["evidence"])

@@ -25,7 +25,8 @@ from pufferkit.mechanisms.release import Evidence
 from pufferkit.queries import Query
 from pufferkit.transport import as_fraction, at_least, w_infinity
 
-Secrets = Iterable[tuple[Callable[[Row], bool], Callable[[Row], bool]]]
+Event = Callable[[Row], bool]
+Secrets = Iterable[tuple[Event, Event]]
 """Pairs of events that must not be told apart."""
 
 _EXACT_WORK = 2 * 10**6
@@ -79,8 +80,11 @@ def wasserstein(
     check_scalar(query)
     if secrets is not None and not isinstance(theta, JointClass):
         raise NotApplicable("secrets of your own need the whole law; give it as a FiniteJoint")
+    workings = None
     if isinstance(theta, JointClass):
-        worst, name, length = _over_joints(theta, query, secrets)
+        chosen = None if secrets is None else [(one, other) for one, other in secrets]
+        worst, name, length = _over_joints(theta, query, chosen)
+        workings = _workings(theta, query, chosen)
     elif query.weights is None:
         raise NotApplicable(
             f"{query.name} is not a sum over entries, so its law is not known without listing all "
@@ -100,7 +104,29 @@ def wasserstein(
         query,
         theta,
         Evidence(name, worst.node, length, influence=distance, notes=worst.notes),
+        workings=workings,
     )
+
+
+def _workings(
+    theta: JointClass, query: Query, secrets: Sequence[tuple[Event, Event]] | None
+) -> dict[str, Any]:
+    """The answer on every row, and the rows of every secret, so that a release can be checked."""
+    found: dict[str, Any] = {
+        "answers": [
+            [str(_answer(query, row)) if p > 0 else None for row, p in joint.table.items()]
+            for joint in theta.joints
+        ]
+    }
+    if secrets is not None:
+        found["secrets"] = [
+            [
+                [[n for n, row in enumerate(joint.table) if event(row)] for event in pair]
+                for pair in secrets
+            ]
+            for joint in theta.joints
+        ]
+    return found
 
 
 def _over_chains(

@@ -33,7 +33,7 @@ from math import cos, inf, pi, sqrt
 import numpy as np
 
 from pufferkit.beliefs.chain_class import Member
-from pufferkit.recompute_tables import Bools, Floats, Side, Work, log_ratios
+from pufferkit.recompute.tables import Bools, Floats, Side, Work, log_ratios
 
 Blocks = tuple[int, int]
 

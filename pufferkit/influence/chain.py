@@ -47,6 +47,10 @@ SETTLED = 1e-12
 MOST_ENTRIES = 2 * 10**8
 """Largest table of laws, in entries, before a segment counts as too long to table."""
 
+MOST_GIGABYTES = 8.0
+"""Searches over nodes that need more memory are refused before they start."""
+
+_BYTES_A_NODE = 64
 _CHUNK = 1 << 22
 
 
@@ -387,6 +391,13 @@ class GivenStartInfluence(ChainInfluence):
         Every node keeps an upper bound on its least score. A node whose bound is at most the
         largest exact score found so far cannot matter.
         """
+        gigabytes = _BYTES_A_NODE * length / 1e9
+        if gigabytes > MOST_GIGABYTES:
+            raise NotApplicable(
+                f"quilts of {length:,} nodes that differ by their start need about "
+                f"{gigabytes:,.0f} GB of memory; shorten the series, split it into segments, or "
+                "use a stationary start or any start"
+            )
         # Entries that are sure at the start have nothing to hide and end every quilt.
         sure = next((n for n in range(1, length + 1) if self.support(n).sum() > 1), length + 1) - 1
         bounds = np.full(length, max(1, length - sure) / epsilon)

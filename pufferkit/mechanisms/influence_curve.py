@@ -15,6 +15,7 @@ from pufferkit.beliefs.chain_class import ChainClass, Member, MixingClass, as_ch
 from pufferkit.beliefs.kinds import Beliefs, as_beliefs
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve import Loss, Run, Side, Sweep, entry_loss, largest_loss, last_passing
 from pufferkit.influence.sides import SHORT, mixing_sides, sides_of
 from pufferkit.influence.tree import TreeCurve
@@ -40,14 +41,15 @@ class _MemberCurve:
 
     def loss(self, runs: Sequence[Run]) -> Loss:
         left, right = self._sweeps(runs)
-        return largest_loss(left, right, _options(left.length))
+        found = largest_loss(left, right, _options(left.length))
+        whole = _everything(runs)
+        return found if found.value <= whole else Loss(whole, found.node, None, None)
 
     def losses(self, runs: Sequence[Run]) -> Floats:
         left, right = self._sweeps(runs)
         most = _options(left.length)
-        return np.array(
-            [entry_loss(left, right, node, most).value for node in range(1, left.length + 1)]
-        )
+        each = [entry_loss(left, right, node, most).value for node in range(1, left.length + 1)]
+        return np.minimum(each, _everything(runs))
 
     def _sweeps(self, runs: Sequence[Run]) -> tuple[Sweep, Sweep]:
         return Sweep(self.left, runs), Sweep(self.right, runs[::-1])
@@ -258,18 +260,32 @@ def _entry_privacy(beliefs: Beliefs, length: int, epsilon: float) -> tuple[float
         return b, Evidence(name, found.node, len(beliefs.nodes))
     theta = chains_only(beliefs, "influence_curve")
     b, name, loss = InfluenceCurve(theta, length).solve(epsilon)
-    if isinstance(theta, MixingClass):
-        anything = count(theta.states[0], length)
-        quilt = markov_quilt_approx(theta, anything, epsilon, bound="tight")
-        score, belief, node = quilt.scale, quilt.evidence.belief, quilt.evidence.node
-    else:
-        member, binding = hardest_member(theta.members(), length, epsilon, "definition")
-        score, belief, node = binding.quilt.score, member.name, binding.node
+    try:
+        score, belief, node = _quilt_bound(theta, length, epsilon)
+    except NotApplicable:  # too long for quilts, not for the curve
+        score, belief, node = inf, None, None
     by_quilt = 1 / checks.round_up(score)
     if by_quilt > b:
         note = "the Markov quilt bound was the better one"
         return by_quilt, Evidence(belief, node, length, notes=(note,))
     return b, Evidence(name, loss.node, length, blocks=(loss.left, loss.right))
+
+
+def _quilt_bound(
+    theta: ChainClass, length: int, epsilon: float
+) -> tuple[float, str | None, int | None]:
+    """Score, belief and node of the Markov Quilt Mechanism."""
+    if isinstance(theta, MixingClass):
+        anything = count(theta.states[0], length)
+        quilt = markov_quilt_approx(theta, anything, epsilon, bound="tight")
+        return quilt.scale, quilt.evidence.belief, quilt.evidence.node
+    member, binding = hardest_member(theta.members(), length, epsilon, "definition")
+    return binding.quilt.score, member.name, binding.node
+
+
+def _everything(runs: Sequence[Run]) -> float:
+    """What all entries spend together, rounded up: exchanging all of them costs no more."""
+    return checks.round_up(sum(run.count * run.b for run in runs), len(runs) + 2)
 
 
 def _options(length: int) -> int:

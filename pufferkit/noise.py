@@ -155,14 +155,21 @@ def responses(codes: NDArray[Any], thresholds: Sequence[int]) -> NDArray[Any]:
     return answers
 
 
-def response(words: Iterator[int], code: int, thresholds: Sequence[int]) -> int:
-    """Randomised response to one entry, as `responses`, with the next of ``random_words()``."""
-    limit = thresholds[code]
-    jump = next(words) // limit if limit else len(thresholds)
-    return (code + 1 + jump) % len(thresholds) if jump < len(thresholds) - 1 else code
+def response_stream(codes: Iterator[int], thresholds: Sequence[int]) -> Iterator[int]:
+    """Randomised response to one entry after another, as `responses`, in constant memory.
+
+    Each entry is answered before the next is asked for. Only random words are drawn ahead.
+    """
+    states = len(thresholds)
+    moving = [(states - 1) * limit for limit in thresholds]
+    for code, word in zip(codes, _random_words(), strict=False):
+        if word >= moving[code]:
+            yield code
+        else:
+            yield (code + 1 + word // thresholds[code]) % states
 
 
-def random_words() -> Iterator[int]:
+def _random_words() -> Iterator[int]:
     """Uniform whole numbers below 2^64 from the operating system, without end."""
     import numpy as np  # noqa: PLC0415
 

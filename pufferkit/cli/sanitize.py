@@ -41,10 +41,11 @@ def sanitize(
     The answers may be shared whole; any number of questions can be put to them later at no cost.
     Every run draws anew and spends epsilon. The times and segments of the entries are kept.
     """
-    outputs.check_outputs([out, record], [file, model])
-    from pufferkit.frames import answer_table  # noqa: PLC0415
+    from pufferkit.frames import answer_table, check_table  # noqa: PLC0415
     from pufferkit.local import cheapest_noise, estimate  # noqa: PLC0415
 
+    outputs.check_outputs([out, record], [file, model])
+    check_table(out)
     chain = _one_chain(model)
     series = inputs.read_data(file, state, time, segment, chain.states)
     mechanism = cheapest_noise(chain, epsilon, adversary)
@@ -52,7 +53,10 @@ def sanitize(
         terminal.warn("an adversary who knows some entries may learn more than epsilon says")
     kept = [name for name in (time, segment) if name is not None]
     answered: Series = mechanism.sanitize(series)
-    found = estimate(answered, mechanism) if mechanism.expected_noise > 0 else None
+    try:
+        found = estimate(answered, mechanism)
+    except ValueError:  # the answers say nothing at all
+        found = None
     written = {out: answer_table(file, out, state, kept, answered.labels)}
     if record is not None:
         data = {

@@ -74,16 +74,20 @@ def sanitize(series: Any, mechanism: Response) -> Any:
 
 
 def _stream(entries: Iterator[Hashable], mechanism: Response) -> Iterator[Hashable]:
-    states, thresholds, most = mechanism.states, mechanism.thresholds, mechanism.length
+    states, most = mechanism.states, mechanism.length
     index = {label: code for code, label in enumerate(states)}
-    words = noise.random_words()
-    for place, entry in enumerate(entries, 1):
-        code = index.get(entry)
-        if code is None:
-            raise ValueError(_unknown(entry, place, states))
-        if most is not None and place > most:
-            raise ValueError(_too_long(most))
-        yield states[noise.response(words, code, thresholds)]
+
+    def codes() -> Iterator[int]:
+        for place, entry in enumerate(entries, 1):
+            code = index.get(entry)
+            if code is None:
+                raise ValueError(_unknown(entry, place, states))
+            if most is not None and place > most:
+                raise ValueError(_too_long(most))
+            yield code
+
+    answers = noise.response_stream(codes(), mechanism.thresholds)
+    return map(states.__getitem__, answers)
 
 
 def _array(series: NDArray[Any], mechanism: Response) -> NDArray[Any]:

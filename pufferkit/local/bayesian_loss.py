@@ -11,7 +11,7 @@ side matters, so `pufferkit.local.sides` gives it exactly, in time linear in the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp, inf, isfinite, log, sqrt, tanh
+from math import exp, expm1, inf, isfinite, log, sqrt, tanh
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -33,6 +33,7 @@ FAR = 1 << 12
 
 _EPS = float(np.finfo(float).eps)
 _CLOSE = 1e-10
+_LARGE = 300.0
 _SETTLED_NODE = 4
 
 
@@ -166,7 +167,7 @@ def binary_loss(binary: Binary, own: tuple[float, ...], length: int | None, name
             f"transition: some moves never happen, so the chain does not forget and the loss for a "
             f"series {size} may be without bound; give a length of at most {LONGEST}"
         )
-    if name == "ignorant" and chain.is_stationary:
+    if name == "ignorant" and chain.is_stationary and max(own_pair(own)) < _LARGE:
         found = _closed_form(binary, own)
         return Loss(_padded(chain, found, 1), name, length, "closed form", length is None)
     return _limit(binary, own, name, length)
@@ -275,21 +276,24 @@ def _closed_form(binary: Binary, own: tuple[float, ...]) -> Pair:
     no other output or length gives more. If det P < 0 the worst answers alternate.
     """
     zero, one = own_pair(own)
+    (p00, p01), (p10, p11) = binary.chain.transition.tolist()
     if binary.rising:
-        high = _fixed(binary.chain.transition * [exp(zero), 1.0])
-        low = _fixed(binary.chain.transition * [exp(-one), 1.0])
+        # a - d = P00 w - P11, with P00 - P11 = P10 - P01 so that slow chains keep their digits
+        high = _fixed(p00 * expm1(zero) + p10 - p01, p01, p10 * exp(zero))
+        low = _fixed(p00 * expm1(-one) + p10 - p01, p01, p10 * exp(-one))
     else:
-        up = binary.chain.transition * [exp(zero), 1.0]
-        down = binary.chain.transition * [exp(-one), 1.0]
-        high, low = _fixed(down @ up), _fixed(up @ down)
+        up, down = exp(zero), exp(-one)
+        excess = p01 * p10 * down * expm1(zero + one) + p00 * p00 * up * down - p11 * p11
+        high = _fixed(excess, p01 * (p00 * down + p11), p10 * up * (p00 * down + p11))
+        excess = p01 * p10 * up * expm1(-zero - one) + p00 * p00 * up * down - p11 * p11
+        low = _fixed(excess, p01 * (p00 * up + p11), p10 * down * (p00 * up + p11))
     return Pair(max(0.0, zero + 2 * high), max(0.0, one - 2 * low))
 
 
-def _fixed(matrix: Floats) -> float:
-    """Logarithm of the x > 0 with x = (a x + b) / (c x + d)."""
-    (a, b), (c, d) = (matrix / matrix.max()).tolist()
-    root = sqrt((a - d) ** 2 + 4 * b * c)
-    return log((a - d + root) / (2 * c)) if a >= d else log(2 * b / (d - a + root))
+def _fixed(excess: float, b: float, c: float) -> float:
+    """Logarithm of the x > 0 with x = (a x + b) / (c x + d), from a - d, b and c."""
+    root = sqrt(excess * excess + 4 * b * c)
+    return log((excess + root) / (2 * c)) if excess >= 0 else log(2 * b / (root - excess))
 
 
 def _limit(binary: Binary, own: tuple[float, ...], name: str, length: int | None) -> Loss:

@@ -13,6 +13,7 @@ are then at most m b + s with a = m b + s, and the loss is at most 2 (m b + s) -
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import exp, expm1, inf, log, sqrt
 
 import numpy as np
@@ -25,6 +26,7 @@ MOST_BLOCK = 64
 """Largest block of entries that is tried."""
 
 _LARGE = 700.0
+_FORGOTTEN = 1e-3
 
 
 def projective_diameter(kernel: Floats) -> float:
@@ -60,17 +62,27 @@ def entry_bound(chain: MarkovChain, b: float) -> float:
     """
     if b == 0 or len(chain) == 1:
         return 0.0
-    best, power = inf, np.eye(len(chain))
-    for m in range(1, MOST_BLOCK + 1):
-        power = power @ chain.transition
+    best = inf
+    for m, diameter in enumerate(_diameters(chain), 1):
         spent = m * b
         if 2 * spent - b >= best:
             break
-        error = 4 * m * len(chain) * float(np.finfo(float).eps)
-        diameter = projective_diameter(power)
         if diameter < inf:
-            best = min(best, 2 * (spent + side_bound(diameter + 4 * error, spent)) - b)
+            best = min(best, 2 * (spent + side_bound(diameter, spent)) - b)
     return checks.round_up(best) if best < inf else inf
+
+
+@lru_cache(maxsize=16)
+def _diameters(chain: MarkovChain) -> tuple[float, ...]:
+    """D_1, D_2, ... until next to nothing is left."""
+    found, power = [], np.eye(len(chain))
+    for m in range(1, MOST_BLOCK + 1):
+        power = power @ chain.transition
+        error = 16 * m * len(chain) * float(np.finfo(float).eps)
+        found.append(projective_diameter(power) + error)
+        if found[-1] < _FORGOTTEN:
+            break
+    return tuple(found)
 
 
 def largest_entry_privacy(chain: MarkovChain, epsilon: float) -> float:

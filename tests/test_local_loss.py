@@ -205,6 +205,15 @@ def test_entry_bound_covers_every_adversary_on_more_states(drawn, b, length):
     assert entry_bound(chain, b) >= truth - 1e-12
 
 
+@pytest.mark.parametrize("q", [0.004, 0.999])
+def test_the_compiled_recursion_is_the_plain_one(q, monkeypatch):
+    chain = pk.MarkovChain([0.2, 0.8], [[1 - q, q], [0.99 * q, 1 - 0.99 * q]])
+    fast = [loss(chain, 0.3, 0.45, n, a) for n in (2000, None) for a in ("every", "ignorant")]
+    monkeypatch.setattr("pufferkit.local.sides.SHORT", 10**9)
+    slow = [loss(chain, 0.3, 0.45, n, a) for n in (2000, None) for a in ("every", "ignorant")]
+    assert fast == pytest.approx(slow, abs=1e-12)
+
+
 def test_chains_that_do_not_forget():
     stuck = pk.MarkovChain([0.5, 0.5], [[1, 0], [0, 1]])
     with pytest.raises(pk.NotApplicable, match="give a length"):

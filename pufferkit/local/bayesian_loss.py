@@ -21,19 +21,20 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.local.bounds import projective_diameter, side_bound
-from pufferkit.local.sides import Binary, Trace, answers, successors, supports
+from pufferkit.local.sides import Binary, Trace, answers, supports
 
 Adversary = Literal["every", "ignorant"]
 
-LONGEST = 1 << 14
+LONGEST = 1 << 17
 """Series up to this length are followed to the end."""
 
-FAR = 1 << 12
+FAR = 1 << 16
 """Distances that are followed when there is no length; what lies further away is bounded."""
 
 _EPS = float(np.finfo(float).eps)
 _CLOSE = 1e-10
 _LARGE = 300.0
+_DIGITS = 30.0
 _SETTLED_NODE = 4
 
 
@@ -145,7 +146,9 @@ def loss(
             raise ValueError(
                 "known: for one target say what is known, as a mapping; {} for nothing at all"
             )
-        return _given_set(binary, own, size, known or {}, node)
+        from pufferkit.local.known_entries import given_set  # noqa: PLC0415  (it imports this)
+
+        return given_set(binary, own, size, known or {}, node)
     return binary_loss(binary, own, size, name)
 
 
@@ -157,10 +160,10 @@ def binary_loss(binary: Binary, own: tuple[float, ...], length: int | None, name
     if all(answer == 0 for answer in own):
         return Loss((0.0, 0.0), name, length, "answers say nothing", True)
     if not all(isfinite(answer) for answer in own):
-        return _endless(name, length)
+        return unbounded(name, length)
     if length is not None and length <= LONGEST:
         found = _recursion(binary, own, length, name)
-        return Loss(_padded(chain, found, length), name, length, "exact recursion", True)
+        return Loss(padded(chain, found, length), name, length, "exact recursion", True)
     if not (np.linalg.matrix_power(chain.transition, 2) > 0).all():
         size = "of any length" if length is None else f"of {length} entries"
         raise NotApplicable(
@@ -169,7 +172,7 @@ def binary_loss(binary: Binary, own: tuple[float, ...], length: int | None, name
         )
     if name == "ignorant" and chain.is_stationary and max(own_pair(own)) < _LARGE:
         found = _closed_form(binary, own)
-        return Loss(_padded(chain, found, 1), name, length, "closed form", length is None)
+        return Loss(padded(chain, found, 1), name, length, "closed form", length is None)
     return _limit(binary, own, name, length)
 
 
@@ -207,11 +210,12 @@ def own_pair(own: tuple[float, ...]) -> Pair:
     return Pair(max(own), -min(own))
 
 
-def _endless(name: str, length: int | None) -> Loss:
+def unbounded(name: str, length: int | None) -> Loss:
+    """The loss of answers that can give a state away."""
     return Loss((inf, inf), name, length, "an output is possible under one state only", True)
 
 
-def _padded(chain: MarkovChain, pair: Pair, steps: int) -> tuple[float, float]:
+def padded(chain: MarkovChain, pair: Pair, steps: int) -> tuple[float, float]:
     """Rounded up by more than the recursion can have lost.
 
     Every step adds a few units in the last place and shrinks what came before by tanh(D/4).
@@ -238,13 +242,14 @@ def _recursion(binary: Binary, own: tuple[float, ...], length: int, name: str) -
     return Pair(max(0.0, float(sums[1]) + zero), max(0.0, float(sums[0]) + one))
 
 
-def _ends(trace: Trace) -> Floats:
+def ends_of(trace: Trace) -> Floats:
+    """(-low, high) of a trace: what it says for state 1, and for state 0."""
     return np.array([-trace.low, trace.high])
 
 
 def _best_known_right(binary: Binary, own: tuple[float, ...], length: int) -> Floats:
     """Index m: the best known entry among m to the right."""
-    ends = [_ends(binary.known("right", value, own, length - 1)) for value in (0, 1)]
+    ends = [ends_of(binary.known("right", value, own, length - 1)) for value in (0, 1)]
     best = np.maximum(*ends)
     best[:, 0] = -inf
     found: Floats = np.maximum.accumulate(best, axis=1)
@@ -253,7 +258,7 @@ def _best_known_right(binary: Binary, own: tuple[float, ...], length: int) -> Fl
 
 def _best_known_left(binary: Binary, own: tuple[float, ...], length: int) -> Floats:
     """Index i - 1: the best known entry to the left of X_i, among values it can take."""
-    ends = [_ends(binary.known("left", value, own, length - 1)) for value in (0, 1)]
+    ends = [ends_of(binary.known("left", value, own, length - 1)) for value in (0, 1)]
     for end in ends:
         end[:, 0] = -inf
     best = np.full((2, length), -inf)
@@ -298,13 +303,15 @@ def _fixed(excess: float, b: float, c: float) -> float:
 
 def _limit(binary: Binary, own: tuple[float, ...], name: str, length: int | None) -> Loss:
     """The supremum over all lengths: near distances one by one, far ones by a bound."""
-    steps = 64
+    # P forgets a share |1 - q - r| with every step, and answers only make it forget faster.
+    kept = abs(float(np.trace(binary.chain.transition)) - 1)
+    steps = 64 if kept == 0 else int(min(FAR, max(64, _DIGITS / -log(kept)))) if kept < 1 else FAR
     while True:
         near, far = _sides(binary, own, name, steps)
         gap = max(far - near)
         if gap <= _CLOSE or steps >= FAR:
             break
-        steps *= 2
+        steps *= 4
     zero, one = own_pair(own)
     low, high = np.maximum(near, far).tolist()
     pair = Pair(max(0.0, zero + high), max(0.0, one + low))
@@ -312,7 +319,7 @@ def _limit(binary: Binary, own: tuple[float, ...], name: str, length: int | None
     bound = tanh_pair(binary, own)
     if max(bound) < max(pair):
         pair, exact, method = bound, False, "tanh bound"
-    return Loss(_padded(binary.chain, pair, steps), name, length, method, exact)
+    return Loss(padded(binary.chain, pair, steps), name, length, method, exact)
 
 
 def _sides(binary: Binary, own: tuple[float, ...], name: str, steps: int) -> tuple[Floats, Floats]:
@@ -323,7 +330,7 @@ def _sides(binary: Binary, own: tuple[float, ...], name: str, steps: int) -> tup
         traces = [unknown(own, steps)]
         if name == "every":
             traces += [binary.known(side, value, own, steps) for value in (0, 1)]
-        reached = np.max([_ends(trace).max(axis=1) for trace in traces], axis=0)
+        reached = np.max([ends_of(trace).max(axis=1) for trace in traces], axis=0)
         tail = np.array(binary.tail(side, own, steps))
         near += reached
         far += np.maximum(reached, tail)
@@ -348,80 +355,3 @@ def tanh_pair(binary: Binary, own: tuple[float, ...]) -> Pair:
     if not binary.rising:
         zero = one = max(zero, one)
     return Pair(zero + 2 * side_bound(diameter, zero), one + 2 * side_bound(diameter, one))
-
-
-def _given_set(
-    binary: Binary,
-    own: tuple[float, ...],
-    length: int,
-    known: Mapping[int, Any],
-    target: int | None,
-) -> Loss:
-    chain = binary.chain
-    fixed: dict[int, frozenset[int]] = {}
-    for position, value in known.items():
-        node = checks.whole("known", position, 1)
-        if value is None:
-            fixed[node] = frozenset((0, 1))
-        elif value in chain.states:
-            fixed[node] = frozenset((chain.states.index(value),))
-        else:
-            raise ValueError(f"known: {value!r} at {node} is not a state; there are {chain.states}")
-    for node in [*fixed, *([] if target is None else [target])]:
-        if node > length:
-            raise ValueError(f"known: position {node} lies beyond the length {length}")
-    if target in fixed:
-        raise ValueError(f"target: entry {target} is itself known")
-    forward, backward = _possible(chain, fixed, length)
-    free = [node for node in range(1, length + 1) if node not in fixed]
-    nodes = free if target is None else [target]
-    best = np.zeros(2)
-    sure = not all(isfinite(answer) for answer in own)
-    if sure:
-        own = (1.0, -1.0)  # any that tell something: is there an entry left to tell?
-    ordered = sorted(fixed)
-    start, end = binary.unknown_left(own, length - 1), binary.unknown_right(own, length - 1)
-    lefts = [_ends(binary.known("left", value, own, length - 1)) for value in (0, 1)]
-    rights = [_ends(binary.known("right", value, own, length - 1)) for value in (0, 1)]
-    zero, one = own_pair(own)
-    places = np.searchsorted(ordered, nodes)
-    for node, place in zip(nodes, places.tolist(), strict=True):
-        left, right = _ends(start)[:, node - 1], _ends(end)[:, length - node]
-        if place > 0:
-            near = ordered[place - 1]
-            left = np.max([lefts[v][:, node - near] for v in forward[near - 1]], axis=0)
-        if place < len(ordered):
-            near = ordered[place]
-            right = np.max([rights[v][:, near - node] for v in backward[near - 1]], axis=0)
-        best = np.maximum(best, left + right + [one, zero])
-    pair = Pair(float(best[1]), float(best[0]))
-    if sure and max(pair) > 0:
-        return _endless(_described(fixed), length)
-    directions = _padded(chain, pair, length) if max(pair) > 0 else (0.0, 0.0)
-    return Loss(directions, _described(fixed), length, "exact recursion", True)
-
-
-def _described(fixed: Mapping[int, Any]) -> str:
-    if not fixed:
-        return "ignorant"
-    some = ", ".join(str(node) for node in sorted(fixed)[:6]) + (", ..." if len(fixed) > 6 else "")
-    return f"knows {some}"
-
-
-def _possible(
-    chain: MarkovChain, fixed: Mapping[int, frozenset[int]], length: int
-) -> tuple[list[frozenset[int]], list[frozenset[int]]]:
-    """Values of each entry that agree with what is known up to it, and from it on."""
-    both = frozenset((0, 1))
-    forward = [supports(chain, 1)[0] & fixed.get(1, both)]
-    for node in range(2, length + 1):
-        forward.append(successors(chain, forward[-1]) & fixed.get(node, both))
-    backward = [fixed.get(length, both)]
-    for node in range(length - 1, 0, -1):
-        later = backward[-1]
-        ahead = frozenset(x for x in both if chain.transition[x][list(later)].any())
-        backward.append(ahead & fixed.get(node, both))
-    backward.reverse()
-    if not all(f & b for f, b in zip(forward, backward, strict=True)):
-        raise ValueError("known: such entries have probability zero; nothing can be conditioned on")
-    return forward, backward

@@ -25,6 +25,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve import last_passing
 from pufferkit.local.bayesian_loss import binary_loss, known_adversary, loss
@@ -89,7 +90,7 @@ def cheapest_noise(
         limits = answer_limits(binary, epsilon, name, size)
         candidates = _vertices(*limits)
     else:
-        candidates = [_along_the_edge(chain, epsilon, name, size, weights)]
+        candidates = _along_the_edge(chain, epsilon, name, size, weights)
     cheapest = min(candidates, key=lambda pair: float(weights @ np.array(pair)))
     rho_0, rho_1 = _private_side(cheapest, lambda r: loss(chain, r[0], r[1], size, name) <= epsilon)
     return RandomizedResponse(chain, rho_0, rho_1, epsilon, name, size)
@@ -184,24 +185,24 @@ def _vertices(a: float, b: float) -> list[tuple[float, float]]:
 
 
 def _along_the_edge(
-    chain: MarkovChain, epsilon: float, name: str, length: int | None, weights: Any
-) -> tuple[float, float]:
-    """The cheapest private pair of a chain that alternates: least rho_1 for each rho_0."""
+    chain: MarkovChain, epsilon: float, name: str, length: int | None, weights: Floats
+) -> list[tuple[float, float]]:
+    """Cheap private pairs of a chain that alternates: least rho_1 for each rho_0, and corners."""
 
-    def private(rho_0: float, rho_1: float) -> bool:
-        return bool(loss(chain, rho_0, rho_1, length, name) <= epsilon)
+    def margin(rho_0: float, rho_1: float) -> float:
+        return epsilon - loss(chain, rho_0, rho_1, length, name)
 
     def least(rho_0: float, precision: float) -> float:
-        if not private(rho_0, _HALF):
+        if margin(rho_0, _HALF) < 0:
             return inf
-        return _bisected(lambda rho_1: private(rho_0, rho_1), _HALF, 0.0, precision)
+        return last_passing(lambda rho_1: margin(rho_0, rho_1), _HALF, 0.0, precision)
 
     def cost(place: float) -> float:
         rho_0 = min(exp(place), _HALF)
         return float(weights[0] * rho_0 + weights[1] * least(rho_0, _SEARCH))
 
     # The cost is flat at its least, so a coarse search loses next to nothing; the last one is fine.
-    lowest = _bisected(lambda rho_0: private(rho_0, _HALF), _HALF, 0.0, _SEARCH)
+    lowest = last_passing(lambda rho_0: margin(rho_0, _HALF), _HALF, 0.0, _SEARCH)
     grid = np.linspace(log(lowest), log(_HALF), _GRID).tolist()
     costs = [cost(place) for place in grid]
     at = int(np.argmin(costs))
@@ -219,7 +220,8 @@ def _along_the_edge(
             values[1] = cost(inner[1])
     options = [(costs[at], grid[at]), *zip(values, inner, strict=True)]
     rho_0 = min(exp(min(options)[1]), _HALF)
-    return rho_0, least(rho_0, 1e-15)
+    corner = last_passing(lambda rho_0: margin(rho_0, _HALF), _HALF, 0.0, _FINE)
+    return [(rho_0, least(rho_0, _FINE)), (corner, _HALF), (_HALF, least(_HALF, _FINE))]
 
 
 def _cheapest_kary(

@@ -31,6 +31,9 @@ from pufferkit.checks import Floats
 
 Map = Callable[[float], float]
 
+SHORT = 128
+"""Steps taken in plain Python; most chains have forgotten everything by then."""
+
 SILENT = (0.0,)
 """The answers of a coin that says nothing."""
 
@@ -166,7 +169,11 @@ class Binary:
         """
         image = self.right if side == "right" else self.left
         told, untold = EVERYTHING, EVERYTHING
-        for _ in range(steps):
+        for m in range(steps):
+            if m == SHORT:
+                told = self._after(image, told, own, steps - m)
+                untold = self._after(image, untold, SILENT, steps - m)
+                break
             before = told, untold
             told = self.step(image, told, own)
             untold = self.step(image, untold, SILENT)
@@ -191,10 +198,38 @@ class Binary:
                 for first in (m + 1, m + 2):
                     low[first::2], high[first::2] = low[first - 2], high[first - 2]
                 break
+            if m == SHORT and all(isfinite(answer) for answer in own):
+                self._follow(image, own, side, reference, low, high, m)
+                break
             past = [*past[-1:], here]
             side = self.step(image, side, own if observed or m else SILENT)
             reference = image(reference)
         return Trace(low, high)
+
+    def _follow(
+        self,
+        image: Map,
+        own: tuple[float, ...],
+        side: Interval,
+        reference: float,
+        low: Floats,
+        high: Floats,
+        first: int,
+    ) -> Interval:
+        """The rest of a long trace, compiled."""
+        from pufferkit.local.long_sides import follow  # noqa: PLC0415  (slow to load)
+
+        p = self.chain.transition
+        matrix = p if image is self.right else p.T
+        a, b, c, d = (logarithm(float(entry)) for entry in matrix.ravel())
+        found = follow(
+            (a, b, c, d), self.rising, (min(own), max(own)), (*side, reference), low, high, first
+        )
+        return Interval(found[0], found[1])
+
+    def _after(self, image: Map, side: Interval, own: tuple[float, ...], steps: int) -> Interval:
+        scrap = np.empty(steps)
+        return self._follow(image, own, side, 0.0, scrap, scrap, 0)
 
 
 def supports(chain: MarkovChain, nodes: int) -> list[frozenset[int]]:

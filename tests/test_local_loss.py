@@ -1,6 +1,9 @@
 """The loss of randomised response: reference cases, the papers' numbers, and the definitions."""
 
 import pickle
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from itertools import product
 from math import exp, inf, isinf, log, tanh
 
 import numpy as np
@@ -66,6 +69,33 @@ def test_theorem_2_is_false_for_large_epsilon(theta, rho, ignorant, ends_known):
     table = joint(chain, emission(rho, rho), 7)
     found = losses_of_set(table, 2, 7, 3, (0, 6))
     assert found[(0, 0), 1, 0] == pytest.approx(ends_known, abs=1e-4)
+
+
+@pytest.mark.parametrize("rates", [(0.125, 0.3125), (0.75, 0.9375), (2.0**-30, 2.0**-28)])
+@pytest.mark.parametrize("rho", [(0.25, 0.375), (2.0**-40, 0.5 - 2.0**-20), (0.4375, 0.125)])
+def test_rounding_is_on_the_private_side(rates, rho):
+    """Exact fractions, three entries, middle one, nothing known: the float is never below."""
+    (q, r), chain = map(Fraction, rates), binary(*rates)
+    p = [[1 - q, q], [r, 1 - r]]
+    emit = [[1 - Fraction(rho[0]), Fraction(rho[0])], [Fraction(rho[1]), 1 - Fraction(rho[1])]]
+    worst = Fraction(0)
+    for z in product((0, 1), repeat=3):
+        # A stationary binary chain is reversible: both sides move by p.
+        given = [
+            emit[x][z[1]]
+            * sum(p[x][y] * emit[y][z[0]] for y in (0, 1))
+            * sum(p[x][y] * emit[y][z[2]] for y in (0, 1))
+            for x in (0, 1)
+        ]
+        worst = max(worst, given[0] / given[1], given[1] / given[0])
+    with localcontext() as context:
+        context.prec = 40
+        truth = (Decimal(worst.numerator) / Decimal(worst.denominator)).ln()
+        for adversary in ("every", "ignorant"):
+            assert Decimal(float(loss(chain, *rho, 3, adversary))) >= truth
+            assert Decimal(float(loss(chain, *rho, None, adversary))) >= truth
+        close = Decimal(float(loss(chain, *rho, 3, "ignorant"))) - truth
+        assert close < Decimal("1e-11")
 
 
 def test_for_small_epsilon_every_adversary_costs_next_to_nothing_more():

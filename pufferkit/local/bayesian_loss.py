@@ -283,9 +283,15 @@ def _closed_form(binary: Binary, own: tuple[float, ...]) -> Pair:
     zero, one = own_pair(own)
     (p00, p01), (p10, p11) = binary.chain.transition.tolist()
     if binary.rising:
-        # a - d = P00 w - P11, with P00 - P11 = P10 - P01 so that slow chains keep their digits
-        high = _fixed(p00 * expm1(zero) + p10 - p01, p01, p10 * exp(zero))
-        low = _fixed(p00 * expm1(-one) + p10 - p01, p01, p10 * exp(-one))
+
+        def excess_at(answer: float) -> float:
+            # P00 w - P11; near w = 1 by P00 - P11 = P10 - P01, so that slow chains keep digits
+            rise = expm1(answer)
+            near = abs(rise) < 0.5
+            return float(p00 * rise + (p10 - p01) if near else p00 * exp(answer) - p11)
+
+        high = _fixed(excess_at(zero), p01, p10 * exp(zero))
+        low = _fixed(excess_at(-one), p01, p10 * exp(-one))
     else:
         up, down = exp(zero), exp(-one)
         excess = p01 * p10 * down * expm1(zero + one) + p00 * p00 * up * down - p11 * p11

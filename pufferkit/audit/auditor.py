@@ -19,6 +19,9 @@ from pufferkit.mechanisms.calibration import Calibration, check_states
 CONFIDENCE = 1 - 1e-6
 """A sound mechanism fails an audit by bad luck once in a million."""
 
+USUAL_LENGTH = 30
+"""Entries of a sanitised series under attack, as in [B] 4.1."""
+
 
 def audit(
     mechanism: Calibration | LocalMechanism,
@@ -55,7 +58,8 @@ def audit(
         the most promising one of a few, for local mechanisms the one in the middle.
     length, known
         For local mechanisms: entries in the series (30 as in [B] 4.1 if left out), and what the
-        adversary knows of them, {entry counted from 1: state}.
+        adversary knows of them, {entry counted from 1: state}. Left out: nothing, and if the
+        mechanism has ``adversary="every"``, also pairs of entries around the attacked one.
     seed
         For the data that are drawn. Noise of releases cannot be seeded.
 
@@ -73,10 +77,9 @@ def audit(
     confidence = confidence_level(confidence)
     rng = np.random.default_rng(seed)
     if not isinstance(mechanism, Calibration):
-        length = 30 if length is None else checks.whole("length", length, 1)
-        return audit_response(
-            mechanism, beliefs, trials, confidence, entry, length, known or {}, rng
-        )
+        most = getattr(mechanism, "length", None) or USUAL_LENGTH
+        length = min(USUAL_LENGTH, most) if length is None else checks.whole("length", length, 1)
+        return audit_response(mechanism, beliefs, trials, confidence, entry, length, known, rng)
     if length is not None or known:
         raise ValueError("length, known: only for local mechanisms; a query has its own lengths")
     theta = as_beliefs(belief_of(mechanism, beliefs))

@@ -68,8 +68,6 @@ def audit_release(
     first, second = (other, one) if choice.flipped else (one, other)
     hits = measured(first), measured(second)
     known = "exact" if one.exact else "simulated"
-    ratio = f"p(w | {one.label!r}) / p(w | {other.label!r})"
-    sense = "at most" if choice.flipped else "at least"
     return Audit(
         mechanism=calibration.mechanism,
         promise=calibration.epsilon,
@@ -77,7 +75,7 @@ def audit_release(
         proven=proven_epsilon(*hits, trials, confidence),
         confidence=confidence,
         attacker=f"likelihood ratio of the released {calibration.query.name}, {known} laws",
-        event=f"{ratio} is {sense} {np.exp(choice.threshold):.4g}",
+        event=choice.described("p(w | {!r})", first.label, second.label),
         trials=trials,
         hits=hits,
         belief=own.name,

@@ -61,7 +61,7 @@ class Conditioned:
             walk_counts(start, moves, part, draws, state, counts, begin == 0)
         return counts
 
-    def laws_of_sum(self, values: NDArray[np.int64]) -> Floats:
+    def law_of_sum(self, values: NDArray[np.int64]) -> Floats:
         """Law of the sum of whole non-negative values over all entries, index the sum."""
         size, largest = len(self.initial), int(values.max())
         table = np.zeros((size, self.length * largest + 1))

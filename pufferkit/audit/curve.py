@@ -7,8 +7,8 @@ Two choices of rho at the same epsilon:
 - *ours*: rho = 1 / (e^b + 1), with b the entry privacy that `entry_epsilon` allows (THEORY.md), so
   that the promise holds against whoever knows the chain.
 
-For each the success of the correlation-aware attacker on the middle bit is measured, next to that of
-the single-bit attacker (1 - rho) and the bound e^epsilon / (1 + e^epsilon) that the promise means.
+For each the success of the correlation-aware attacker on the middle bit is measured, next to that
+of the single-bit attacker, 1 - rho, and to the bound that the promise means.
 """
 
 from __future__ import annotations

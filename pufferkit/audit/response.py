@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from itertools import combinations
+from collections.abc import Hashable, Iterator, Mapping
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,10 @@ from pufferkit.errors import NotApplicable
 
 Symbols = NDArray[np.uint16]
 
-_PILOT = 20_000
+Known = Mapping[int, Hashable]
+
+_PILOT, _SHORT_PILOT = 20_000, 5_000
+_DISTANCES = (1, 2, 3, 5)
 
 
 def audit_response(
@@ -32,40 +35,44 @@ def audit_response(
     confidence: float,
     entry: Hashable | None,
     length: int,
-    known: Mapping[int, Hashable],
+    known: Mapping[int, Hashable] | None,
     rng: np.random.Generator,
 ) -> Audit:
     """See `pufferkit.audit.audit`."""
+    promised = getattr(mechanism, "length", None)
+    if promised is not None and length > promised:
+        raise ValueError(
+            f"length: {name_of(mechanism)} promises for at most {promised} entries, got {length}"
+        )
     matrix = np.asarray(mechanism.matrix, dtype=np.float64)
     at = (length - 1) // 2 if entry is None else checks.whole("entry", entry, 1) - 1
     if at >= length:
         raise ValueError(f"entry: {entry} is beyond the {length} entries of the series")
-    pilot = min(_PILOT, trials)
-    best: tuple[Choice, str, _Secret, _Secret] | None = None
+    best: tuple[Choice, str, Known, _Secret, _Secret] | None = None
     for name, chain, _ in local_beliefs(mechanism, beliefs):
-        fixed = known_codes(chain, length, known)
-        if at in fixed:
-            raise ValueError(f"known: entry {at + 1} is the one attacked; attack another")
-        for one, other in combinations(_secrets(chain, length, at, fixed), 2):
-            choice = choose(
-                _score(one, other, matrix, one.emitted(matrix, pilot, rng)),
-                _score(one, other, matrix, other.emitted(matrix, pilot, rng)),
-                trials,
-                confidence,
-            )
-            if best is None or choice.expected > best[0].expected:
-                best = (choice, name, one, other)
+        for facts in _adversaries(mechanism, chain, length, at, known):
+            fixed = known_codes(chain, length, facts)
+            if at in fixed:
+                raise ValueError(f"known: entry {at + 1} is the one attacked; attack another")
+            pilot = min(_PILOT if known is not None or not facts else _SHORT_PILOT, trials)
+            for one, other in combinations(_secrets(chain, length, at, fixed), 2):
+                choice = choose(
+                    _score(one, other, matrix, one.emitted(matrix, pilot, rng)),
+                    _score(one, other, matrix, other.emitted(matrix, pilot, rng)),
+                    trials,
+                    confidence,
+                )
+                if best is None or choice.expected > best[0].expected:
+                    best = (choice, name, facts, one, other)
     if best is None:
         raise NotApplicable(f"entry {at + 1} cannot take two values; there is no secret to tell")
-    choice, name, one, other = best
+    choice, name, facts, one, other = best
     first, second = (other, one) if choice.flipped else (one, other)
     hits = (
         choice.hits(_score(one, other, matrix, first.emitted(matrix, trials, rng))),
         choice.hits(_score(one, other, matrix, second.emitted(matrix, trials, rng))),
     )
-    ratio = f"P(z | {one.label!r}) / P(z | {other.label!r})"
-    sense = "at most" if choice.flipped else "at least"
-    listed = ", ".join(f"X_{n} = {state!r}" for n, state in sorted(known.items()))
+    listed = ", ".join(f"X_{n} = {state!r}" for n, state in sorted(facts.items()))
     return Audit(
         mechanism=name_of(mechanism),
         promise=float(mechanism.epsilon),
@@ -73,15 +80,40 @@ def audit_response(
         proven=proven_epsilon(*hits, trials, confidence),
         confidence=confidence,
         attacker=f"likelihood ratio of {length} sanitised entries by forward recursion",
-        event=f"{ratio} is {sense} {np.exp(choice.threshold):.4g}",
+        event=choice.described("P(z | {!r})", first.label, second.label),
         trials=trials,
         hits=hits,
         belief=name,
         entry=at + 1,
         secrets=(first.label, second.label),
-        notes=((f"the attacker knows {listed}",) if known else ())
+        notes=((f"the attacker knows {listed}",) if facts else ())
         + ("symbols were drawn by the emission matrix",),
     )
+
+
+def _adversaries(
+    mechanism: Any, chain: MarkovChain, length: int, at: int, known: Known | None
+) -> Iterator[Known]:
+    """What the attacker knows: as given; else nothing, and then entries on either side.
+
+    The latter only where the promise is against every adversary, [B] Definition 4.
+    """
+    if known is not None:
+        yield known
+        return
+    yield {}
+    if getattr(mechanism, "adversary", None) != "every" or len(chain) > 3:
+        return
+    for distance in _DISTANCES:
+        if at - distance < 0 or at + distance >= length:
+            return
+        for left, right in product(chain.states, repeat=2):
+            facts = {at - distance + 1: left, at + distance + 1: right}
+            try:
+                conditioned(chain, length, known_codes(chain, length, facts))
+            except ValueError:
+                continue  # cannot happen, so nobody knows it
+            yield facts
 
 
 class _Secret:

@@ -7,6 +7,7 @@ measured on fresh releases. What is chosen here decides only how much the audit 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,6 +70,12 @@ class Choice:
         level = settled(scores)
         held = level <= self.threshold if self.flipped else level >= self.threshold
         return int(np.count_nonzero(held))
+
+    def described(self, likelihood: str, first: Hashable, second: Hashable) -> str:
+        """The event in words; ``first`` is the secret it speaks for."""
+        level = -self.threshold if self.flipped else self.threshold
+        ratio = f"{likelihood.format(first)} / {likelihood.format(second)}"
+        return f"{ratio} is at least {math.exp(min(level, 700)):.4g}"
 
 
 def settled(scores: Floats) -> Floats:

@@ -39,6 +39,8 @@ MOST_ROWS = 2_000_000
 MOST_EVALUATED = 100_000
 """Most data sets on which a query that is not a sum is evaluated."""
 
+_MOST_SEGMENTS = 20
+_MOST_PRODUCTS = 10**9
 _START_ODDS = (1e-3, 1e-2, 0.1, 1 / 3, 1.0, 3.0, 10.0, 1e2, 1e3)
 
 
@@ -241,22 +243,34 @@ class Walk:
         return [(code, label) for code, label in enumerate(self.chain.states) if law[code] > 0]
 
     def law(self, entry: int, code: int) -> Law | None:
-        weights = self.query.weights
-        if weights is None or self.query.size > 1 or len(set(self.query.lengths)) > 20:
+        line = self._line
+        if line is None or len(self.query.lengths) > _MOST_SEGMENTS:
             return None
-        zero = Fraction(0)
-        own = [weights.get(state, (zero,))[0] for state in self.chain.states]
-        steps, unit = whole_values(own)
+        start, step, places = line
         length = sum(self.query.lengths)
-        if length**2 * max(steps) * len(self.chain) ** 2 > 10**9:
+        if length**2 * int(places.max()) * len(self.chain) ** 2 > _MOST_PRODUCTS:
             return None
         law = np.ones(1)
         for part in self._parts(entry, code):
-            law = np.convolve(law, part.laws_of_sum(np.array(steps)))
+            law = np.convolve(law, part.law_of_sum(places))
         kept = np.flatnonzero(law > 0)
-        least = float(min(own) * length)
-        points: Floats = (least + kept * float(unit))[:, None].astype(np.float64)
-        return Law(points, law[kept] / law[kept].sum())
+        return Law(length * start + kept[:, None] * step, law[kept] / law[kept].sum())
+
+    @cached_property
+    def _line(self) -> tuple[Floats, Floats, NDArray[np.int64]] | None:
+        """Where each state stands on a line of contributions: start + whole number * step."""
+        if self.query.weights is None:
+            return None
+        zero = (Fraction(0),) * self.query.size
+        rows = [self.query.weights.get(state, zero) for state in self.chain.states]
+        if self.query.size == 1:
+            whole, unit = whole_values([row[0] for row in rows])
+            return np.array([float(min(rows)[0])]), np.array([float(unit)]), np.array(whole)
+        if len(set(rows)) != 2:
+            return None
+        low, high = sorted(set(rows))
+        step = np.array([float(h - n) for n, h in zip(low, high, strict=True)])
+        return np.array([float(v) for v in low]), step, np.array([int(r == high) for r in rows])
 
     def draw(self, entry: int, code: int, trials: int, rng: np.random.Generator) -> Answers:
         if self.query.weights is not None:

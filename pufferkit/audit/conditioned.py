@@ -74,6 +74,21 @@ class Conditioned:
         law: Floats = table.sum(axis=0)
         return law
 
+    def law_of_counts(self) -> Floats:
+        """Joint law of how often each state but the first occurs; one axis for each of them."""
+        size = len(self.initial)
+        shape = (self.length + 1,) * (size - 1)
+        table = np.zeros((size, *shape))
+        table.reshape(size, -1)[:, 0] = self.initial
+        for t in range(self.length):
+            if t:
+                table = np.tensordot(self.matrices[self.which[t - 1]].T, table, axes=1)
+            # Counting state x shifts its own axis; what would fall off the end is 0.
+            for x in range(1, size):
+                table[x] = np.roll(table[x], 1, axis=x - 1)
+        law: Floats = table.sum(axis=0)
+        return law
+
 
 def conditioned(chain: MarkovChain, length: int, known: Mapping[int, int]) -> Conditioned:
     """The chain over ``length`` entries given some of them: {place counted from 0: code}.

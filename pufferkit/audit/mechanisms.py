@@ -52,13 +52,19 @@ def name_of(mechanism: Any) -> str:
     return str(getattr(mechanism, "name", type(mechanism).__name__))
 
 
-def local_beliefs(mechanism: Any, beliefs: Any) -> list[tuple[str, MarkovChain, bool]]:
-    """The chains to audit a local mechanism against: name, chain, whether all are listed."""
+def checked_local(mechanism: Any) -> LocalMechanism:
+    """The mechanism, if it has a matrix and an epsilon."""
     if not isinstance(mechanism, LocalMechanism):
         raise ValueError(
             f"mechanism: must be a Calibration or have a matrix and an epsilon, got "
             f"{type(mechanism).__name__}"
         )
+    return mechanism
+
+
+def local_beliefs(mechanism: Any, beliefs: Any) -> list[tuple[str, MarkovChain, bool]]:
+    """The chains to audit a local mechanism against: name, chain, whether all are listed."""
+    checked_local(mechanism)
     found = []
     for own in believed(belief_of(mechanism, beliefs)):
         if not isinstance(own.law, MarkovChain):

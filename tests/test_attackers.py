@@ -249,3 +249,20 @@ def test_torch_and_numba_stay_out_until_used():
         "sys.exit('torch' in sys.modules or 'pufferkit.audit.kernels' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("attacker", [SingleBit, ForwardBackward, Viterbi])
+def test_segments_start_anew(attacker):
+    chain = pk.MarkovChain([0.9, 0.1], [[0.7, 0.3], [0.2, 0.8]])
+    one, two = [0, 1, 1, 0], [1, 1, 0]
+    both = attacker(chain, NOISE).posterior(pk.Series.of([one, two], chain.states))
+    alone = [attacker(chain, NOISE).posterior(part) for part in (one, two)]
+    assert (both == np.concatenate(alone)).all()
+    guesses = attacker(chain, NOISE).guess(pk.Series.of([one, two], chain.states))
+    assert guesses.tolist() == both.argmax(axis=1).tolist()
+
+
+def test_impossible_in_a_later_segment():
+    cycle = pk.MarkovChain([1, 0], [[0, 1], [1, 0]])
+    with pytest.raises(ValueError, match="1 at position 4 cannot happen"):
+        ForwardBackward(cycle, np.eye(2)).posterior(pk.Series.of([[0, 1, 0], [1, 0]], [0, 1]))

@@ -278,3 +278,11 @@ def test_local_loss_path_by_path():
 def test_a_symbol_that_only_one_state_gives_tells_everything():
     chain = symmetric(0.3)
     assert exact_loss(Response(chain, 0.0, 1), length=3) == np.inf
+
+
+def test_probabilities_that_floats_would_lose_are_refused():
+    rare = pk.MarkovChain([0.5, 0.5], [[1 - 1e-40, 1e-40], [0.5, 0.5]])
+    with pytest.raises(pk.NotApplicable, match="too small"):
+        exact_loss(pk.entry_dp(pk.count(1, 4), 1), rare)
+    with pytest.raises(pk.NotApplicable, match="too small"):
+        exact_loss(Response(rare, 0.2, 1), length=3)

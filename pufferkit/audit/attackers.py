@@ -15,7 +15,7 @@ lose a state that is rare for long and certain later.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -77,7 +77,16 @@ class Attacker:
         return self._labelled(self.posterior(outputs).argmax(axis=1))
 
     def posterior(self, outputs: Any) -> Floats:
-        """What the attacker believes of each entry: one row for each, one column for each state."""
+        """What the attacker believes of each entry: one row for each, one column for each state.
+
+        Segments of a `Series` are independent: each starts the chain anew.
+        """
+        codes = self.codes(outputs)
+        parts = [self._posterior(part, at) for part, at in _parts(outputs, codes)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _posterior(self, codes: Codes, offset: int) -> Floats:
+        """The same for one segment, whose first entry stands at ``offset`` in the series."""
         raise NotImplementedError
 
     def success(self, outputs: Any, truth: Any) -> float:
@@ -126,9 +135,10 @@ class Attacker:
             f"known are {list(self.symbols)[:8]}"
         )
 
-    def _impossible(self, place: int, codes: Codes) -> ValueError:
+    def _impossible(self, place: int, codes: Codes, offset: int) -> ValueError:
+        where = offset + place + 1
         return ValueError(
-            f"outputs: {self.symbols[codes[place]]!r} at position {place + 1} cannot happen after "
+            f"outputs: {self.symbols[codes[place]]!r} at position {where} cannot happen after "
             "what stands before it; the chain or the emission matrix is not the one that made it"
         )
 
@@ -144,13 +154,12 @@ class SingleBit(Attacker):
     With equal priors and noise below one half it guesses what it sees, as in [B] 4.1.
     """
 
-    def posterior(self, outputs: Any) -> Floats:
-        codes = self.codes(outputs)
+    def _posterior(self, codes: Codes, offset: int) -> Floats:
         laws = marginals(self.chain, len(codes))
         joint: Floats = laws * self.matrix[:, codes].T
         total = joint.sum(axis=1, keepdims=True)
         if (total <= 0).any():
-            raise self._impossible(int(np.flatnonzero(total[:, 0] <= 0)[0]), codes)
+            raise self._impossible(int(np.flatnonzero(total[:, 0] <= 0)[0]), codes, offset)
         belief: Floats = joint / total
         return belief
 
@@ -158,10 +167,9 @@ class SingleBit(Attacker):
 class ForwardBackward(Attacker):
     """Knows the chain and sees every symbol: the exact posterior of every entry."""
 
-    def posterior(self, outputs: Any) -> Floats:
+    def _posterior(self, codes: Codes, offset: int) -> Floats:
         from pufferkit.audit import kernels  # noqa: PLC0415  (loads numba)
 
-        codes = self.codes(outputs)
         tables = (self.chain.initial, self.chain.transition, self.matrix)
         found = np.empty((len(codes), len(self.chain)))
         place = kernels.TOO_SMALL
@@ -175,7 +183,7 @@ class ForwardBackward(Attacker):
             if place == kernels.FINE:
                 place = _run(kernels.log_backward, found, *logs[1:], codes, found)
         if place >= 0:
-            raise self._impossible(place, codes)
+            raise self._impossible(place, codes, offset)
         return found
 
 
@@ -183,24 +191,26 @@ class Viterbi(Attacker):
     """Guesses the likeliest path as a whole; ties go to the state listed first."""
 
     def guess(self, outputs: Any) -> NDArray[Any]:
+        codes = self.codes(outputs)
+        return self._labelled(
+            np.concatenate([self._path(part, at) for part, at in _parts(outputs, codes)])
+        )
+
+    def _path(self, codes: Codes, offset: int) -> Codes:
         from pufferkit.audit import kernels  # noqa: PLC0415  (loads numba)
 
-        codes = self.codes(outputs)
         size = len(self.chain)
         back = np.empty((len(codes), size), dtype=np.uint8 if size <= 256 else np.int32)
         path = np.empty(len(codes), dtype=np.intp)
         tables = (self.chain.initial, self.chain.transition, self.matrix)
         place = _run(kernels.viterbi, back, *_logs(tables), codes, back, path)
         if place >= 0:
-            raise self._impossible(place, codes)
-        return self._labelled(path)
+            raise self._impossible(place, codes, offset)
+        return path
 
-    def posterior(self, outputs: Any) -> Floats:
+    def _posterior(self, codes: Codes, offset: int) -> Floats:
         """All belief on the guessed path."""
-        guesses = self.guess(outputs)
-        states = np.array(self.chain.states)
-        sure: Floats = (guesses[:, None] == states[None, :]).astype(np.float64)
-        return sure
+        return np.eye(len(self.chain))[self._path(codes, offset)]
 
 
 def emission_matrix(chain: MarkovChain, matrix: ArrayLike) -> Floats:
@@ -225,6 +235,15 @@ def marginals(chain: MarkovChain, length: int) -> Floats:
         laws[t] = law
         law = law @ chain.transition
     return laws
+
+
+def _parts(outputs: Any, codes: Codes) -> Iterator[tuple[Codes, int]]:
+    """The codes of each segment, and where it begins."""
+    lengths = outputs.lengths if isinstance(outputs, Series) else (len(codes),)
+    begin = 0
+    for length in lengths:
+        yield codes[begin : begin + length], begin
+        begin += length
 
 
 def _symbols(

@@ -28,6 +28,7 @@ MOST_BELIEFS = 40
 """Most laws of a class that are tried in the pilot."""
 
 _PILOT_STEPS = 5e7
+_MOST_STEPS = 2e10
 _MOST_CENTRES = 200
 _MOST_VALUES = 8
 
@@ -47,6 +48,12 @@ def audit_release(
         notes.append(f"{MOST_BELIEFS} of {len(laws)} beliefs were tried")
         places = np.linspace(0, len(laws) - 1, MOST_BELIEFS).astype(int)
         laws = [laws[n] for n in places]
+    walked = 2 * trials * sum(calibration.query.lengths)
+    if walked > _MOST_STEPS:
+        raise NotApplicable(
+            f"drawing {sum(calibration.query.lengths):,} entries {2 * trials:,} times takes "
+            f"{walked:.2g} steps, more than {_MOST_STEPS:.0e}; use fewer trials or a shorter series"
+        )
     worlds = [(own, world(own.law, calibration.query)) for own in laws]
     work = sum(len(_entries(w, calibration, own, entry)) for own, w in worlds)
     steps = sum(calibration.query.lengths) * max(1, work)

@@ -25,6 +25,7 @@ from pufferkit import checks
 from pufferkit.audit.conditioned import conditioned
 from pufferkit.audit.mechanisms import LocalMechanism, belief_of, local_beliefs
 from pufferkit.audit.worlds import Law, believed, world
+from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.kinds import as_beliefs
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
@@ -36,6 +37,8 @@ MOST_ENTRIES = 10
 
 MOST_POINTS = 200_000
 """Most outputs that are compared for each secret."""
+
+_LEAST_STEP, _LEAST_ROW = 1e-25, 1e-290
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,8 @@ def exact_loss(
     known: Mapping[int, Hashable] | None = None,
 ) -> float:
     """The epsilon a release really has, for at most ten entries; see `worst_case`.
+
+    Where a class leaves the start open, the largest over the starts that are tried.
 
     Examples
     --------
@@ -124,6 +129,7 @@ def worst_case(
     best: WorstCase | None = None
     complete = True
     for own in believed(theta):
+        check_floats(own.law)
         complete = complete and own.complete
         table = world(own.law, mechanism.query, listed=True)
         for entry, name in enumerate(table.entries):
@@ -131,6 +137,18 @@ def worst_case(
             if found is not None and (best is None or found[0] > best.loss):
                 best = WorstCase(found[0], own.name, name, *found[1:])
     return _checked(best, complete)
+
+
+def check_floats(law: MarkovChain | FiniteJoint) -> None:
+    """Refuse laws whose possible data could have probability 0 as a float: no secret is lost."""
+    if isinstance(law, MarkovChain):
+        tables = (law.initial, law.transition)
+        least = min(float(table[table > 0].min()) for table in tables)
+        safe = least >= _LEAST_STEP
+    else:
+        safe = all(float(p) >= _LEAST_ROW for p in law.table.values() if p > 0)
+    if not safe:
+        raise NotApplicable("some probabilities are too small to multiply exactly; merge states")
 
 
 def _checked(best: WorstCase | None, complete: bool) -> WorstCase:
@@ -200,6 +218,7 @@ def _local(
                 f"{symbols} symbols and {length} entries make too many sanitised series to "
                 f"compare; at most {MOST_ENTRIES} entries and {MOST_POINTS:,} series"
             )
+        check_floats(chain)
         fixed = known_codes(chain, length, known)
         for entry in range(length):
             if entry in fixed:

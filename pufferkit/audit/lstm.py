@@ -142,8 +142,8 @@ class LSTM(Attacker):
         with _bar(self.training, 1) as advance:
             return _train(outputs, truth, self.matrix.shape[1], self.training, advance)
 
-    def posterior(self, outputs: Any) -> Floats:
-        chances = self.trained.chances(self.codes(outputs))
+    def _posterior(self, codes: Codes, offset: int) -> Floats:
+        chances = self.trained.chances(codes)
         return np.stack([1 - chances, chances], axis=1)
 
 

@@ -42,6 +42,7 @@ MOST_EVALUATED = 100_000
 _MOST_SEGMENTS = 20
 _MOST_PRODUCTS = 10**9
 _MOST_COUNTS = 4_000
+_MOST_CELLS = 10_000_000
 _START_ODDS = (1e-3, 1e-2, 0.1, 1 / 3, 1.0, 3.0, 10.0, 1e2, 1e3)
 
 
@@ -122,7 +123,8 @@ def believed(beliefs: Any) -> list[Believed]:
     found = []
     for member in members:
         if not member.any_start:
-            found.append(Believed(member.name, member.chain))
+            whole = not member.chain.has_lost_states
+            found.append(Believed(member.name, member.chain, complete=whole))
             continue
         for words, start in _starts(member.chain):
             chain = MarkovChain(start, member.chain.transition, theta.states)
@@ -295,8 +297,14 @@ class Walk:
                 np.zeros((trials, len(self.chain)), dtype=np.int64),
             )
             return _by_counts(counts, self.chain.states, self.query)
-        paths = [part.sample(trials, rng) for part in self._parts(entry, code)]
-        return answers_of(np.hstack(paths), self.chain.states, self.query)
+        found: list[Answer] = []
+        block = max(1, _MOST_CELLS // sum(self.query.lengths))
+        for begin in range(0, trials, block):
+            count = min(block, trials - begin)
+            paths = [part.sample(count, rng) for part in self._parts(entry, code)]
+            part = answers_of(np.hstack(paths), self.chain.states, self.query)
+            found += [part.distinct[n] for n in part.which]
+        return _distinct(found)
 
     def _parts(self, entry: int, code: int) -> Iterator[Conditioned]:
         for begin, end in split(self.query.lengths):
@@ -307,7 +315,9 @@ class Walk:
 def answers_of(codes: NDArray[np.uint16], states: tuple[Hashable, ...], query: Query) -> Answers:
     """The answer on each row of codes."""
     if query.weights is None:
-        return _distinct([answer(query, [states[code] for code in row]) for row in codes])
+        rows, which = np.unique(codes, axis=0, return_inverse=True)
+        merged = _distinct([answer(query, [states[code] for code in row]) for row in rows])
+        return Answers(merged.distinct, merged.which[which.ravel()])
     counts = np.stack([(codes == x).sum(axis=1) for x in range(len(states))], axis=1)
     return _by_counts(counts, states, query)
 

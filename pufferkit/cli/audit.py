@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import inputs, outputs
+from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.release import calibrated, known_mechanism
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def audit(
     ] = None,
     trials: Annotated[
         int, typer.Option("--trials", help="Releases drawn for each of two secrets.")
-    ] = 50_000,
+    ] = 20_000,
     confidence: Annotated[
         float, typer.Option("--confidence", help="Of what the attack proves.")
     ] = 0.999999,
@@ -70,11 +70,12 @@ def audit(
     from pufferkit.audit import audit as attacked  # noqa: PLC0415
 
     noise = calibrated(name, beliefs, question, epsilon)
-    found = attacked(noise, beliefs, trials=trials, confidence=confidence)
-    exact = _exact(noise, beliefs)
+    with terminal.working("attacking"):
+        found = attacked(noise, beliefs, trials=trials, confidence=confidence)
+        exact = _exact(noise, beliefs)
+        rows = attack_curve(epsilon) if plot is not None else []
     if plot is not None:
-        figure = plots.attack_figure(attack_curve(epsilon))
-        outputs.write_all({plot: plots.picture(figure, plot)})
+        outputs.write_all({plot: plots.picture(plots.attack_figure(rows), plot)})
     if as_json:
         typer.echo(json.dumps({**found.to_dict(), "exact_loss": exact}, indent=2, default=str))
     else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -67,6 +69,18 @@ def help_if_alone(context: typer.Context) -> None:
 def warn(message: str) -> None:
     """One line on stderr."""
     typer.echo(f"warning: {message}", err=True)
+
+
+@contextmanager
+def working(message: str) -> Iterator[None]:
+    """A sign of life on stderr while something takes long; nothing where there is no terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console  # noqa: PLC0415
+
+    with Console(stderr=True).status(message):
+        yield
 
 
 def show_plan(plan: Plan) -> None:

@@ -14,8 +14,10 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, Member, MixingClass, as_chain_class
 from pufferkit.beliefs.kinds import Beliefs, as_beliefs
 from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.region import RegionClass
 from pufferkit.checks import Floats
 from pufferkit.influence.curve import Loss, Run, Side, Sweep, entry_loss, largest_loss, last_passing
+from pufferkit.influence.region import region_influence
 from pufferkit.influence.sides import SHORT, mixing_sides, sides_of
 from pufferkit.influence.tree import TreeCurve
 from pufferkit.influence.worst import hardest_member
@@ -28,6 +30,10 @@ Profile = float | Sequence[float] | Sequence[Run]
 
 _PRECISION = 1e-8
 _MOST_OPTIONS = 3
+_NO_CONTRACTION = (
+    "too many moves of the region may be impossible (lower bound 0), so nothing to the left is "
+    "known to be forgotten"
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,12 @@ class InfluenceCurve:
                     theta.description, *mixing_sides(mixing, len(theta.states), self.length)
                 )
             ]
+        if isinstance(theta, RegionClass):
+            corners = theta.corners()
+            if corners is None:
+                sides = region_influence(theta).sides(self.length)
+                return [_MemberCurve("all chains of the region", *sides)]
+            return [self._member(member) for member in corners]
         return [self._member(member) for member in theta.members()]
 
     def _member(self, member: Member) -> _MemberCurve:
@@ -253,17 +265,25 @@ def entry_epsilon(beliefs: Any, lengths: int | Iterable[int], epsilon: float) ->
 
 def _entry_privacy(beliefs: Beliefs, length: int, epsilon: float) -> tuple[float, Evidence]:
     if isinstance(beliefs, NetworkClass):
-        b, found = TreeCurve(beliefs).solve(epsilon)
-        name = f"network {found.network + 1} of {len(beliefs.networks)}"
-        return b, Evidence(name, found.node, len(beliefs.nodes))
+        b, tree = TreeCurve(beliefs).solve(epsilon)
+        name = f"network {tree.network + 1} of {len(beliefs.networks)}"
+        return b, Evidence(name, tree.node, len(beliefs.nodes))
     theta = chains_only(beliefs, "influence_curve")
     b, name, loss = InfluenceCurve(theta, length).solve(epsilon)
     if isinstance(theta, MixingClass):
         anything = count(theta.states[0], length)
         quilt = markov_quilt_approx(theta, anything, epsilon, bound="tight")
         score, belief, node = quilt.scale, quilt.evidence.belief, quilt.evidence.node
+    elif isinstance(theta, RegionClass) and theta.corners() is None:
+        source = region_influence(theta)
+        if not source.contracts:
+            blocks = (loss.left, loss.right)
+            return b, Evidence(name, loss.node, length, blocks=blocks, notes=(_NO_CONTRACTION,))
+        node, found = source.hardest(length, epsilon)
+        score, belief = found.score, name
     else:
-        member, binding = hardest_member(theta.members(), length, epsilon, "definition")
+        members = theta.corners() if isinstance(theta, RegionClass) else theta.members()
+        member, binding = hardest_member(members or (), length, epsilon, "definition")
         score, belief, node = binding.quilt.score, member.name, binding.node
     by_quilt = 1 / checks.round_up(score)
     if by_quilt > b:

@@ -135,7 +135,7 @@ class ChainClass(ABC):
         --------
         >>> theta = ChainClass.around([[900, 100], [80, 120]], confidence=0.95)
         >>> theta.low.round(3).tolist()
-        [[0.861, 0.067], [0.283, 0.476]]
+        [[0.86, 0.068], [0.281, 0.472]]
         """
         from pufferkit.beliefs.estimation import around  # noqa: PLC0415  (it imports this module)
 

@@ -123,3 +123,48 @@ def impossible_moves(series: Series, chain: MarkovChain) -> dict[tuple[Hashable,
 
 def _listed(states: list[Hashable]) -> str:
     return ", ".join(repr(state) for state in states)
+
+
+def pair_states(series: Any) -> Series:
+    """The series of pairs (X_{t-1}, X_t): one step of memory on pairs is two steps on states.
+
+    Each segment loses its first entry. A query about states is a query about the second member of
+    the pairs, with the same Lipschitz constant: a count of y is ``total`` with value 1 for every
+    pair (x, y). What hides every pair hides every state, because a state is a function of its pair.
+    """
+    data = series if isinstance(series, Series) else Series.of(series)
+    size = len(data.states)
+    parts = [s[:-1] * size + s[1:] for s in data.segments if len(s) > 1]
+    if not parts:
+        raise ValueError("series: pairs need a segment of at least two entries")
+    labels = tuple((x, y) for x in data.states for y in data.states)
+    return Series(np.concatenate(parts), labels, tuple(len(part) for part in parts))
+
+
+def order_two(
+    series: Any, smoothing: float = 0.5, *, theta_from_private_data: bool = False
+) -> MarkovChain:
+    """The second-order chain of a *public* series, as a first-order chain on pairs of states.
+
+    Parameters
+    ----------
+    series
+        As in `fit`.
+    smoothing
+        Added to the count of every possible move (x, y) to (y, z); above 0, so that every pair has
+        a law of what follows.
+    theta_from_private_data
+        As in `fit`.
+    """
+    added = checks.positive("smoothing", smoothing)
+    data = series if isinstance(series, Series) else Series.of(series)
+    pairs = pair_states(data)
+    size = len(data.states)
+    ends, begins = np.arange(size * size) % size, np.arange(size * size) // size
+    possible = ends[:, None] == begins[None, :]
+    counts = pairs.transitions + np.where(possible, added, 0.0)
+    private = bool(theta_from_private_data)
+    own = Provenance.of_series(data, added, private)
+    paired = Provenance.of_series(pairs, added, private)
+    source = Provenance((*own.digests, *paired.digests), own.transitions, added, private)
+    return MarkovChain.steady(counts / counts.sum(axis=1, keepdims=True), pairs.states, source)

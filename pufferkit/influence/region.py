@@ -323,7 +323,7 @@ def _diameters(lower: Floats, upper: Floats) -> Floats:
         logs = np.where(upper[:, :, None] > 0, np.log(most) - np.log(least), -inf)
     logs = np.where(np.isnan(logs), -inf, logs)  # row, x, y
     first, second = logs, logs.transpose(0, 2, 1)
-    found = np.full((size, size), -inf)
+    found: Floats = np.full((size, size), -inf)
     for skip in range(size):
         others = np.delete(second, skip, axis=0).max(axis=0, initial=-inf)
         with np.errstate(invalid="ignore"):

@@ -23,6 +23,8 @@ app = typer.Typer(
 )
 app.command("plan")(plan.plan)
 app.command("release")(release.release)
+app.command("fit")(model.fit)
+app.command("check")(model.check)
 app.command("verify")(verify.verify)
 app.add_typer(model.app, name="model")
 app.add_typer(ledger.app, name="ledger")

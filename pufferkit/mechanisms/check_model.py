@@ -99,7 +99,7 @@ class ModelReport:
 def check_model(
     data: Any, beliefs: Any, *, level: float = 0.01, epsilon: float = 1.0
 ) -> ModelReport:
-    """Ask whether one step of memory is enough, whether it lasts, whether the class covers the data.
+    """Ask whether one step of memory is enough, whether it lasts, whether the class covers.
 
     Parameters
     ----------

@@ -54,13 +54,22 @@ def test_the_series_a_chain_was_fitted_to_is_refused():
         pk.influence_curve(MarkovChain.fit(data), query, 1).release(turned)
 
 
-def test_one_long_segment_of_what_was_fitted_is_refused_too():
+def test_one_telling_segment_of_what_was_fitted_is_refused_too():
     mine, others = labels(100, 3), [labels(100, n) for n in range(4, 9)]
     pooled = MarkovChain.fit([*others, mine])
     noise = pk.influence_curve(pooled, pk.histogram(TRUTH.states, 100), 1)
     with pytest.raises(ValueError, match="public or historical"):
         noise.release(mine)
     assert noise.release(labels(100, 99)).epsilon == 1
+
+
+def test_dull_segments_that_happen_to_be_equal_are_no_reason_to_refuse():
+    """Two people sleep through the same night; that says nothing about where the model is from."""
+    night = ["rest"] * 60
+    public = MarkovChain.fit([night, *(labels(100, n) for n in range(5))])
+    query = pk.histogram(TRUTH.states, [60, 50])
+    mine = [night, labels(50, 77)]
+    assert pk.influence_curve(public, query, 1).release(mine).epsilon == 1
 
 
 def test_a_refusal_comes_before_the_account_is_charged(tmp_path):
@@ -98,15 +107,18 @@ def test_private_theta_is_said_everywhere(kind):
 
 
 def test_smoothing_and_size_are_kept():
-    chain = fit(Series.of(labels(50, 1)), smoothing=0.5)
+    chain = fit(Series.of(labels(50, 1), [*TRUTH.states, "run"]), smoothing=0.5)
     assert chain.fitted_on.smoothing == 0.5
     assert chain.fitted_on.transitions == 49
+    assert dict(chain.fitted_on.rarely_left) == {"run": 0}
     assert MarkovChain.from_json(chain.to_json()).fitted_on == chain.fitted_on
     assert TRUTH.fitted_on is None
     assert "fitted_on" not in TRUTH.to_dict()
 
 
-@pytest.mark.parametrize("wrong", [3, [1], {"transitions": -1}, {"smoothing": "x"}])
+@pytest.mark.parametrize(
+    "wrong", [3, [1], {"transitions": -1}, {"smoothing": "x"}, {"rarely_left": 1}]
+)
 def test_malformed_provenance(wrong):
     data = {**TRUTH.to_dict(), "fitted_on": wrong}
     with pytest.raises(ValueError, match="fitted_on"):

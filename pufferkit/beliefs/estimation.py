@@ -7,13 +7,14 @@ it would itself be a release, and one without noise; count it from public or his
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain, state_labels
-from pufferkit.beliefs.provenance import Provenance
+from pufferkit.beliefs.provenance import RARE, Provenance
 from pufferkit.beliefs.region import RegionClass, count_table, region_around
 from pufferkit.series import Series
 
@@ -101,7 +102,7 @@ def around(
     return region_around(table, confidence, labels, Provenance.of_counts(table, labels, private))
 
 
-def rarely_left(series: Series, least: int = 20) -> dict[Hashable, int]:
+def rarely_left(series: Series, least: int = RARE) -> dict[Hashable, int]:
     """States left fewer than ``least`` times, whose row of the matrix is guesswork."""
     leaves = series.transitions.sum(axis=1).tolist()
     return {
@@ -166,5 +167,5 @@ def order_two(
     private = bool(theta_from_private_data)
     own = Provenance.of_series(data, added, private)
     paired = Provenance.of_series(pairs, added, private)
-    source = Provenance((*own.digests, *paired.digests), own.transitions, added, private)
+    source = replace(paired, digests=(*own.digests, *paired.digests))
     return MarkovChain.steady(counts / counts.sum(axis=1, keepdims=True), pairs.states, source)

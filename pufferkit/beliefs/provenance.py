@@ -19,10 +19,17 @@ from numpy.typing import NDArray
 from pufferkit import checks
 from pufferkit.series import Series
 
-LONG = 32
-"""Segments of at least this many entries are also recognised one by one."""
+TELLING = 30.0
+"""Nats of information from which a single segment is recognised; equal by chance is then unlikely.
 
-_MOST = 256
+A constant segment carries none: two people may well sleep through the same hours.
+"""
+
+RARE = 20
+"""A state left fewer times than this has a row that is guesswork."""
+
+_MOST = 10_000
+_SHORT = 16
 
 PRIVATE_NOTE = "Theta was fitted to private data: the model itself is a release without noise"
 
@@ -40,12 +47,14 @@ class Provenance:
     Attributes
     ----------
     digests
-        Of the transition counts of the whole, then of its long segments. Empty for private data,
-        whose digest would let others test guesses.
+        Of the transition counts of the whole, then of its telling segments. Empty for private
+        data, whose digest would let others test guesses.
     transitions
         How many moves were counted; 0 for private data.
     smoothing
         What was added to every count.
+    rarely_left
+        States left too rarely for their row to be more than guesswork, and how often.
     private
         Whether they were knowingly fitted to private data.
     """
@@ -53,6 +62,7 @@ class Provenance:
     digests: tuple[str, ...] = ()
     transitions: int = 0
     smoothing: float = 0.0
+    rarely_left: tuple[tuple[str, int], ...] = ()
     private: bool = False
 
     @classmethod
@@ -60,7 +70,9 @@ class Provenance:
         """What a series leaves behind when beliefs are fitted to it."""
         if private:
             return cls(smoothing=smoothing, private=True)
-        return cls(series_digests(series), int(series.transitions.sum()), smoothing)
+        table = series.transitions
+        rare = _rarely_left(table, series.states)
+        return cls(series_digests(series), int(table.sum()), smoothing, rare)
 
     @classmethod
     def of_counts(
@@ -69,10 +81,11 @@ class Provenance:
         """The same for counts of transitions alone."""
         if private:
             return cls(private=True)
-        return cls((counts_digest(counts, states),), int(np.sum(counts)))
+        rare = _rarely_left(counts, states)
+        return cls((counts_digest(counts, states),), int(np.sum(counts)), 0.0, rare)
 
     def covers(self, series: Series) -> bool:
-        """Whether beliefs were fitted on this series, or on one of its long segments."""
+        """Whether beliefs were fitted on this series, or share a telling segment with it."""
         if self.private or not self.digests or not series.transitions.any():
             return False
         return not set(series_digests(series)).isdisjoint(self.digests)
@@ -85,6 +98,7 @@ class Provenance:
             "digests": list(self.digests),
             "transitions": self.transitions,
             "smoothing": self.smoothing,
+            "rarely_left": dict(self.rarely_left),
         }
 
     @classmethod
@@ -98,7 +112,13 @@ class Provenance:
         if data.get("theta_from_private_data"):
             return cls(smoothing=added, private=True)
         moves = checks.whole("fitted_on: transitions", data.get("transitions", 0), 0)
-        return cls(tuple(str(d) for d in data.get("digests", ())), moves, added)
+        rare = data.get("rarely_left", {})
+        if not isinstance(rare, Mapping):
+            raise ValueError(f"model: fitted_on: rarely_left must be an object, got {rare!r:.40}")
+        listed = tuple(
+            (str(k), checks.whole("fitted_on: rarely_left", n, 0)) for k, n in rare.items()
+        )
+        return cls(tuple(str(d) for d in data.get("digests", ())), moves, added, listed)
 
 
 def counts_digest(counts: NDArray[Any], states: Sequence[Hashable]) -> str:
@@ -110,15 +130,36 @@ def counts_digest(counts: NDArray[Any], states: Sequence[Hashable]) -> str:
 
 
 def series_digests(series: Series) -> tuple[str, ...]:
-    """The digest of all transitions, then those of long segments if there are several."""
+    """The digest of all transitions, then those of the entries of telling segments."""
     found = [counts_digest(series.transitions, series.states)]
-    if len(series.lengths) > 1:
-        long = [segment for segment in series.segments if len(segment) >= LONG]
-        size = len(series.states)
-        for segment in long[:_MOST]:
-            moves = np.bincount(segment[:-1] * size + segment[1:], minlength=size * size)
-            found.append(counts_digest(moves.reshape(size, size), series.states))
+    segments = series.segments
+    for segment in segments[:_MOST]:
+        if _information(segment, len(series.states)) >= TELLING:
+            found.append(_entries_digest(segment, series.states))
     return tuple(found)
+
+
+def _entries_digest(codes: NDArray[np.intp], states: Sequence[Hashable]) -> str:
+    """A digest of the entries in order, whatever other states are declared and in which order."""
+    present = sorted({int(code) for code in np.unique(codes)}, key=lambda x: str(states[x]))
+    place = np.zeros(len(states), dtype=np.int32)
+    place[present] = np.arange(len(present))
+    text = json.dumps([str(states[x]) for x in present]).encode()
+    return hashlib.sha256(text + place[codes].astype("<i4").tobytes()).hexdigest()[:_SHORT]
+
+
+def _information(codes: NDArray[np.intp], size: int) -> float:
+    """Minus the log-likelihood of the moves under their own shares."""
+    moves = np.bincount(codes[:-1] * size + codes[1:], minlength=size * size).reshape(size, size)
+    leaves = np.broadcast_to(moves.sum(axis=1, keepdims=True), moves.shape)
+    seen = moves > 0
+    return float(-np.sum(moves[seen] * np.log(moves[seen] / leaves[seen])))
+
+
+def _rarely_left(counts: NDArray[Any], states: Sequence[Hashable]) -> tuple[tuple[str, int], ...]:
+    leaves = np.asarray(counts).sum(axis=1)
+    pairs = zip(states, leaves.tolist(), strict=True)
+    return tuple((str(state), int(count)) for state, count in pairs if count < RARE)
 
 
 def check_not_fitted_on(sources: Sequence[Provenance], series: Series) -> None:

@@ -72,7 +72,7 @@ class RegionInfluence:
         self.low, self.high = theta.low, theta.high
         self.size = len(theta.states)
         self.listed = self.size <= LISTED
-        self.most = 1024 if self.size <= 6 else 256 if self.listed else 64
+        self.most = 1024 if self.size <= 6 else 256
         self.columns = _subsets(self.size) if self.listed else np.eye(self.size)
         upper, lower = self.columns, self.columns  # U_0 and L_0
         self._upper: list[Floats] = [upper]
@@ -322,14 +322,17 @@ def _diameters(lower: Floats, upper: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.where(upper[:, :, None] > 0, np.log(most) - np.log(least), -inf)
     logs = np.where(np.isnan(logs), -inf, logs)  # row, x, y
+    if size == 1:
+        return np.zeros((1, 1))
+    # The best sum over two different rows: the best of each, unless that is the same row.
     first, second = logs, logs.transpose(0, 2, 1)
-    found: Floats = np.full((size, size), -inf)
-    for skip in range(size):
-        others = np.delete(second, skip, axis=0).max(axis=0, initial=-inf)
-        with np.errstate(invalid="ignore"):
-            both = first[skip] + others
-        found = np.maximum(found, np.where(np.isnan(both), -inf, both))
-    found = np.maximum(found, 0.0)
+    best, next_best = np.sort(first, axis=0)[:-3:-1]
+    other, next_other = np.sort(second, axis=0)[:-3:-1]
+    same = np.argmax(first, axis=0) == np.argmax(second, axis=0)
+    with np.errstate(invalid="ignore"):
+        apart = np.fmax(best + next_other, next_best + other)
+        both = np.where(same, apart, best + other)
+    found: Floats = np.fmax(both, 0.0)  # a row where neither column is possible says nothing
     np.fill_diagonal(found, 0.0)
     return found
 

@@ -320,3 +320,34 @@ def test_refusals(counts, confidence, words):
 def test_impossible_regions(low, high, words):
     with pytest.raises(ValueError, match=words):
         RegionClass(low, high)
+
+
+def test_an_account_with_a_region(tmp_path):
+    region = ChainClass.around([[900, 80, 60], [80, 900, 70], [60, 70, 900]], 0.9)
+    data = Series(np.arange(200) % 3, (0, 1, 2), (200,))
+    with pk.Ledger(str(tmp_path / "book.db")) as book:
+        session = pk.Session(data, region, 2.0, book, name="me")
+        session.release(pk.histogram((0, 1, 2), 80), 0.5, window=(1, 80))
+        session.release(pk.histogram((0, 1, 2), 80), 0.5, window=(121, 200))
+        assert 0.9 <= session.remaining <= 1.5
+    from pufferkit.accounting.composition import parallel
+
+    history = [
+        pk.Spending(epsilon=0.5, window=w, mechanism="markov_quilt") for w in ((1, 80), (121, 200))
+    ]
+    together = parallel(history, region, 200)
+    assert 0.5 <= together <= 1.0
+    member = ChainClass.any_start([[0.87, 0.07, 0.06], [0.08, 0.85, 0.07], [0.06, 0.07, 0.87]])
+    assert region.contains(member.transitions[0])
+    assert parallel(history, member, 200) <= together + 1e-9
+
+
+def test_pairs_of_states_come_back_from_json():
+    region = ChainClass.around([[5, 1], [2, 2]], 0.9, states=[(0, 1), (1, 0)])
+    assert beliefs_from_json(region.to_json()).states == ((0, 1), (1, 0))
+
+
+@pytest.mark.parametrize("wrong", [{"low": [[1]]}, {"low": 3, "high": 4}, {"low": "x", "high": []}])
+def test_malformed_regions(wrong):
+    with pytest.raises(ValueError, match=r"model|low|high"):
+        ChainClass.from_dict({"kind": "region", **wrong})

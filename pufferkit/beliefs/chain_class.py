@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pufferkit import checks
-from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
+from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, plain_labels, state_labels
 from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
@@ -181,6 +181,8 @@ class ChainClass(ABC):
     def from_dict(data: Mapping[str, Any]) -> ChainClass:
         """The class that ``to_dict`` described; a single chain is a class of one."""
         kind = data.get("kind", "markov_chain")
+        if "states" in data:
+            data = {**data, "states": plain_labels(data["states"])}
         builders: dict[str, Callable[[], ChainClass]] = {
             "markov_chain": lambda: FiniteClass((MarkovChain.from_dict(data),)),
             "finite": lambda: FiniteClass(tuple(MarkovChain.from_dict(c) for c in data["chains"])),

@@ -309,7 +309,10 @@ class MarkovChain:
         """The chain that ``to_dict`` described. Without ``initial`` it starts stationary."""
         if "transition" not in data:
             raise ValueError("model: has no 'transition'; a chain needs its transition matrix")
-        states, source = _labels(data.get("states")), Provenance.from_dict(data.get("fitted_on"))
+        states, source = (
+            plain_labels(data.get("states")),
+            Provenance.from_dict(data.get("fitted_on")),
+        )
         if data.get("initial") is None:
             return cls.steady(data["transition"], states, source)
         return cls(data["initial"], data["transition"], states, source)
@@ -324,7 +327,7 @@ class MarkovChain:
         return cls.from_dict(checks.json_object("model", text))
 
 
-def _labels(states: Any) -> Any:
+def plain_labels(states: Any) -> Any:
     """Labels as JSON keeps them; pairs of states come back as lists."""
     if not isinstance(states, list):
         return states

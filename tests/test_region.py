@@ -13,7 +13,8 @@ import pufferkit as pk
 from pufferkit import ChainClass, MarkovChain, NotApplicable, Series
 from pufferkit.beliefs.kinds import beliefs_from_json
 from pufferkit.beliefs.region import RegionClass, intervals, noisy_bounds
-from pufferkit.influence.region import ListedStep, RegionInfluence, RelaxedStep
+from pufferkit.influence.region import RegionInfluence
+from pufferkit.influence.region_steps import ListedStep, RelaxedStep
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -252,8 +252,8 @@ def _diameters(lower: Floats, upper: Floats) -> Floats:
         return np.zeros((1, 1))
     # The best sum over two different rows: the best of each, unless that is the same row.
     first, second = logs, logs.transpose(0, 2, 1)
-    best, next_best = np.sort(first, axis=0)[:-3:-1]
-    other, next_other = np.sort(second, axis=0)[:-3:-1]
+    next_best, best = np.partition(first, size - 2, axis=0)[-2:]
+    next_other, other = np.partition(second, size - 2, axis=0)[-2:]
     same = np.argmax(first, axis=0) == np.argmax(second, axis=0)
     with np.errstate(invalid="ignore"):
         apart = np.fmax(best + next_other, next_best + other)

@@ -22,7 +22,7 @@ from pufferkit.influence.steps import Step, contracted, log_mean, log_mean_low, 
 
 _EPS = float(np.finfo(float).eps)
 _ROUND = 1e-12
-_WEIGHTS = (0.0, 0.5, 1.0)
+_WEIGHTS = ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (0.5, 0.5))
 _PAIRWISE = 24
 _HUGE = 600.0
 
@@ -63,7 +63,7 @@ class RelaxedStep(Step):
 
     def __init__(self, lower: Floats, upper: Floats, diameter: float) -> None:
         self.diameter, self.size = diameter, len(lower)
-        self._tables = [_affine(lower, upper, u, v) for u in _WEIGHTS for v in _WEIGHTS]
+        self._tables = [_affine(lower, upper, u, v) for u, v in _WEIGHTS]
         other = ~np.eye(self.size, dtype=bool)
         self._best = [_outer(above[other], below[other]) for above, below in self._tables]
         if self.size > _PAIRWISE:

@@ -155,6 +155,14 @@ def test_the_constant_of_transition_counts_is_reached():
         transition_counts([0, 1], [1, 1])
 
 
+@pytest.mark.parametrize("pair", [("a", "b"), (1, "b"), ((0, 1), (1, 0)), (0.5, 2), (True, False)])
+def test_transition_counts_of_any_labels(pair):
+    first, second = pair
+    series = Series.of([[first, second, second], [second, first]], pair)
+    query = transition_counts(pair, series.lengths)
+    assert [float(v) for v in query.exact(series)] == [0.0, 1.0, 1.0, 1.0]
+
+
 @pytest.mark.parametrize(("size", "scale"), [(2, 15.0), (3, 6.0)])
 def test_the_noisy_region_covers(size, scale):
     rng = np.random.default_rng(size)

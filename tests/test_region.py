@@ -2,6 +2,7 @@
 
 import json
 from math import exp, lgamma, log, pi
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ import pufferkit as pk
 from pufferkit import ChainClass, MarkovChain, NotApplicable, Series
 from pufferkit.beliefs.kinds import beliefs_from_json
 from pufferkit.beliefs.region import RegionClass, intervals, noisy_bounds
-from pufferkit.influence.region import RegionInfluence
+from pufferkit.influence import region as influence_region
+from pufferkit.influence.region import RegionInfluence, region_influence
 from pufferkit.influence.region_steps import ListedStep, RelaxedStep
 
 seeds = st.integers(0, 2**32 - 1)
@@ -150,6 +152,25 @@ def test_no_chain_of_the_region_loses_more_than_promised(seed):
     laws = [*np.eye(size), *rng.dirichlet(np.ones(size) * 0.3, 4)]
     for _ in range(6):
         loss = losses_by_paths(laws, random_member(rng, region), length, outputs).max()
+        assert loss <= promise + 1e-9
+
+
+@given(seeds)
+@settings(deadline=None, max_examples=25)
+def test_the_bounds_for_many_states_hold_too(seed):
+    """The relaxation meant for many states, used on three, against all paths."""
+    rng = np.random.default_rng(seed)
+    region, length = random_region(rng, 3), int(rng.integers(2, 6))
+    b = float(rng.choice([0.05, 0.3, 1.0, 3.0]))
+    outputs = every_release(rng, 3, length, b)
+    exact = pk.InfluenceCurve(region, length).epsilon(b)
+    with mock.patch.object(influence_region, "LISTED", 1):
+        region_influence.cache_clear()
+        promise = pk.InfluenceCurve(region, length).epsilon(b)
+    region_influence.cache_clear()
+    assert exact * (1 - 1e-9) <= promise <= length * b * (1 + 1e-9)
+    for _ in range(4):
+        loss = losses_by_paths(np.eye(3), random_member(rng, region), length, outputs).max()
         assert loss <= promise + 1e-9
 
 

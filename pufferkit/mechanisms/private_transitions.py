@@ -115,6 +115,9 @@ def private_transitions(
 ) -> PrivateTransitions:
     """Release transition counts with noise, and the region of chains around them.
 
+    Every call draws anew and spends epsilon, and no ledger is charged: what comes after is
+    accounted for by `PrivateTransitions.calibrate`, or enter ``entry_privacy`` yourself.
+
     Parameters
     ----------
     series

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.baselines import gk16 as gk16
     from pufferkit.mechanisms.baselines import group_dp as group_dp
     from pufferkit.mechanisms.calibration import Calibration as Calibration
+    from pufferkit.mechanisms.check_model import check_model as check_model
     from pufferkit.mechanisms.influence_curve import InfluenceCurve as InfluenceCurve
     from pufferkit.mechanisms.influence_curve import entry_epsilon as entry_epsilon
     from pufferkit.mechanisms.influence_curve import influence_curve as influence_curve
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.markov_quilt import markov_quilt_approx as markov_quilt_approx
     from pufferkit.mechanisms.plan import Plan as Plan
     from pufferkit.mechanisms.plan import plan as plan
+    from pufferkit.mechanisms.private_transitions import private_transitions as private_transitions
     from pufferkit.mechanisms.release import Evidence as Evidence
     from pufferkit.mechanisms.release import Release as Release
     from pufferkit.mechanisms.wasserstein import wasserstein as wasserstein
@@ -68,9 +70,11 @@ _HOMES = {
     "influence.chain": ["max_influence"],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],
+    "mechanisms.check_model": ["check_model"],
     "mechanisms.influence_curve": ["InfluenceCurve", "entry_epsilon", "influence_curve"],
     "mechanisms.markov_quilt": ["markov_quilt", "markov_quilt_approx"],
     "mechanisms.plan": ["Plan", "plan"],
+    "mechanisms.private_transitions": ["private_transitions"],
     "mechanisms.wasserstein": ["wasserstein"],
     "mechanisms.release": ["Evidence", "Release"],
     "queries": ["Query", "count", "histogram", "mean", "relative_frequencies", "total"],

@@ -154,6 +154,35 @@ def mean(values: Mapping[Hashable, float] | Sequence[float], lengths: int | Iter
     return _additive("mean", _scaled(values, share), lengths, ["mean"])
 
 
+def transition_counts(states: Iterable[Hashable], lengths: int | Iterable[int]) -> Query:
+    """How often each state is followed by each, within segments; row by row.
+
+    An entry is part of two moves, so changing it takes away two counts and adds two: 4-Lipschitz,
+    or 2-Lipschitz if no segment has more than two entries.
+    """
+    labels = _several(states)
+    sizes = checks.segment_lengths(lengths)
+    if max(sizes) < 2:
+        raise ValueError("lengths: segments of one entry have no transitions")
+    place: dict[Any, int] = {str(label): x for x, label in enumerate(labels)}
+    place |= {label: x for x, label in enumerate(labels)}
+
+    def evaluate(entries: NDArray[Any]) -> Floats:
+        plain = [tuple(e) if isinstance(e, list) else e for e in entries.tolist()]
+        codes = np.array([place[e] if e in place else place[str(e)] for e in plain])
+        return Series(codes, labels, sizes).transitions.ravel().astype(float)
+
+    return Query(
+        "transition counts",
+        evaluate,
+        4 if max(sizes) > 2 else 2,
+        sizes,
+        labels=[f"{before} to {after}" for before in labels for after in labels],
+        states=labels,
+        total=float(sum(sizes) - len(sizes)),
+    )
+
+
 def _several(states: Iterable[Hashable]) -> tuple[Hashable, ...]:
     labels = checks.distinct_states(states)
     if len(labels) < 2:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import MODEL, PLAN, RELEASE, folder, good, run, snapshot
+from command_line import MODEL, PLAN, RELEASE, folder, good, refusal, run, snapshot
 from rich.console import Console
 
 import pufferkit as pk
@@ -291,7 +291,51 @@ def test_model_fit(folder: Path):
     series = pk.read_series("data.csv", "state")
     counts = series.transitions
     assert chain.transition == pytest.approx(counts / counts.sum(axis=1, keepdims=True))
-    good("release", "data.csv", "--model", "fitted.json", *RELEASE[4:])
+    words = refusal("release", "data.csv", "--model", "fitted.json", *RELEASE[4:])
+    assert "fitted to the very series" in words
+    assert "private_transitions" in words
+
+
+@pytest.mark.parametrize("around", [[], ["--around", "0.9"]])
+def test_fit_and_check_at_the_top_level(folder: Path, around: list[str]):
+    fit = ("fit", "data.csv", "--state", "state", "--out", "m.json", *around)
+    assert run(*fit).exit_code == 0
+    release = ("release", "data.csv", "--model", "m.json", *RELEASE[4:])
+    assert "fitted to the very series" in refusal(*release)
+    assert run(*fit, "--theta-from-private-data").exit_code == 0
+    assert "Theta was fitted to private data" in good(*release)
+    assert "FITTED TO PRIVATE DATA" in good("plan", "--model", "m.json", *PLAN[3:])
+    assert "Theta was fitted to private data" in good("model", "show", "m.json")
+    check = ("check", "m.json", "--data", "data.csv", "--state", "state", "--out", "report.json")
+    text = good(*check)
+    assert "one step of memory is enough" in text
+    assert "a second-order chain needs" in text
+    assert json.loads(Path("report.json").read_text())["passed"] is True
+
+
+def test_fit_a_second_order_chain(folder: Path):
+    result = run("fit", "data.csv", "--state", "state", "--order", "2")
+    chain = pk.MarkovChain.from_json(result.stdout)
+    assert chain.states[1] == ("rest", "run")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--around", "2"], "confidence: must be"),
+        (["--around", "0.9", "--smoothing", "1"], "--around: takes plain counts"),
+        (["--order", "3"], "--order"),
+        (["--order", "2", "--start", "first"], "only with a stationary start"),
+    ],
+)
+def test_bad_regions(folder: Path, options: list[str], words: str):
+    assert words in refusal("fit", "data.csv", "--state", "state", *options)
+
+
+def test_bad_checks(folder: Path):
+    assert "without --data" in refusal("check", "model.json", "--out", "r.json")
+    bad = ("check", "model.json", "--data", "data.csv", "--state", "state", "--level", "2")
+    assert "level: must lie" in refusal(*bad)
 
 
 def test_model_fit_from_the_first_state_with_declared_states(folder: Path):

@@ -25,10 +25,12 @@ from typing import Any
 from pufferkit import checks
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
 from pufferkit.beliefs.chain_class import ChainClass, MixingClass, as_chain_class
+from pufferkit.beliefs.region import RegionClass
 from pufferkit.errors import NoTheorem
 from pufferkit.influence.chain import max_influence
 from pufferkit.influence.curve import Run
 from pufferkit.influence.mixing import MixingInfluence
+from pufferkit.influence.region import region_influence
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import InfluenceCurve
 
@@ -316,7 +318,7 @@ def _disjoint(history: Sequence[Spending], sizes: tuple[int, ...]) -> list[Spend
 
 def _shift_invariant(theta: ChainClass) -> None:
     """A window is a chain of the class itself only if the class does not fix where it starts."""
-    if isinstance(theta, MixingClass):
+    if isinstance(theta, (MixingClass, RegionClass)):
         return
     fixed = [m.name for m in theta.members() if not m.any_start and not m.chain.is_stationary]
     if fixed:
@@ -332,6 +334,10 @@ def _influence(
         (mixing,) = theta.mixing_bounds()
         bound = MixingInfluence.tight(mixing)
         return 2 * bound.bound(left) if left is not None else bound.bound(right or 1)
+    if isinstance(theta, RegionClass):
+        source = region_influence(theta)
+        found = source.diameter(left) if left is not None else source.ratio(right or 1)
+        return float(found.max())
     return max_influence(theta, node, left, right)
 
 

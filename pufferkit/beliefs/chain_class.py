@@ -1,12 +1,13 @@
 """Classes Theta of Markov chains: everything an adversary may believe about a series.
 
-Four shapes, each with the constructor that users call:
+Five shapes, each with the constructor that users call:
 
 ====================  ==========================================================================
 ``ChainClass.of``         finitely many chains, each with its own start
 ``ChainClass.any_start``  finitely many matrices, every initial law ([Q] C.4)
 ``ChainClass.binary``     every two-state chain with staying probabilities in an interval, any start
 ``ChainClass.mixing``     every chain that mixes at least this well ([Q] 4.4.2)
+``ChainClass.around``     every chain in a confidence region of counted transitions, any start
 ====================  ==========================================================================
 
 A mechanism asks a class for its ``members``: finitely many chains (or matrices with any start)
@@ -26,7 +27,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pufferkit import checks
-from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
+from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, plain_labels, state_labels
+from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 
@@ -103,6 +105,57 @@ class ChainClass(ABC):
         """
         return MixingClass(states, pi_min, gap, reversible)
 
+    @staticmethod
+    def around(
+        counts: Any,
+        confidence: float,
+        states: Iterable[Hashable] | None = None,
+        *,
+        theta_from_private_data: bool = False,
+    ) -> ChainClass:
+        """Every chain in a confidence region of *public* transition counts, any start.
+
+        With probability at least ``confidence`` over the draw of the data, the chain behind them
+        lies in the region: simultaneous time-uniform intervals for all entries of the matrix
+        (`pufferkit.beliefs.region`). Moves never seen stay possible, up to an upper bound.
+
+        Parameters
+        ----------
+        counts
+            A table of counts, row x how often x is followed by each state; or a `Series`. Public
+            or historical data, never the series to be released.
+        confidence
+            At least 0.5 and below 1.
+        states
+            Labels in the order of the rows; a `Series` has its own.
+        theta_from_private_data
+            Fit to private data all the same. Every artefact will say so.
+
+        Examples
+        --------
+        >>> theta = ChainClass.around([[900, 100], [80, 120]], confidence=0.95)
+        >>> theta.low.round(3).tolist()
+        [[0.86, 0.068], [0.281, 0.472]]
+        """
+        from pufferkit.beliefs.estimation import around  # noqa: PLC0415  (it imports this module)
+
+        return around(counts, confidence, states, theta_from_private_data)
+
+    @property
+    def sources(self) -> tuple[Provenance, ...]:
+        """What the class was fitted on, where that is known."""
+        return ()
+
+    @property
+    def is_private(self) -> bool:
+        """Whether it was knowingly fitted to private data."""
+        return any(source.private for source in self.sources)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What a reader of any result under these beliefs must know."""
+        return (PRIVATE_NOTE,) if self.is_private else ()
+
     @property
     @abstractmethod
     def description(self) -> str:
@@ -128,6 +181,8 @@ class ChainClass(ABC):
     def from_dict(data: Mapping[str, Any]) -> ChainClass:
         """The class that ``to_dict`` described; a single chain is a class of one."""
         kind = data.get("kind", "markov_chain")
+        if "states" in data:
+            data = {**data, "states": plain_labels(data["states"])}
         builders: dict[str, Callable[[], ChainClass]] = {
             "markov_chain": lambda: FiniteClass((MarkovChain.from_dict(data),)),
             "finite": lambda: FiniteClass(tuple(MarkovChain.from_dict(c) for c in data["chains"])),
@@ -136,6 +191,7 @@ class ChainClass(ABC):
             "mixing": lambda: MixingClass(
                 data["states"], data["pi_min"], data["gap"], bool(data.get("reversible", False))
             ),
+            "region": lambda: _region(data),
         }
         if not isinstance(kind, str) or kind not in builders:
             raise ValueError(f"model: kind {kind!r} is unknown; known are {', '.join(builders)}")
@@ -194,7 +250,13 @@ class FiniteClass(ChainClass):
         stationary = sum(chain.is_stationary for chain in self.chains)
         start = {count: "stationary start", 0: "own start"}.get(stationary, "mixed starts")
         noun = "1 chain" if count == 1 else f"{count} chains"
-        return f"{noun}, {_plural(len(self.states))}, {start}"
+        private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
+        return f"{noun}, {_plural(len(self.states))}, {start}{private}"
+
+    @property
+    def sources(self) -> tuple[Provenance, ...]:
+        found = [chain.fitted_on for chain in self.chains if chain.fitted_on is not None]
+        return tuple(dict.fromkeys(found))
 
     def members(self) -> tuple[Member, ...]:
         count = len(self.chains)
@@ -393,6 +455,12 @@ class MixingClass(ChainClass):
             "gap": self.gap,
             "reversible": self.reversible,
         }
+
+
+def _region(data: Mapping[str, Any]) -> ChainClass:
+    from pufferkit.beliefs.region import RegionClass  # noqa: PLC0415  (it imports this module)
+
+    return RegionClass.from_plain(data)
 
 
 def _plural(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Chains from counts of transitions.
+"""Chains and regions of chains from counts of transitions.
 
 A matrix counted from a series is a fact about that series. Counted from the series to be released
 it would itself be a release, and one without noise; count it from public or historical data.
@@ -6,30 +6,43 @@ it would itself be a release, and one without noise; count it from public or his
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Literal, get_args
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.markov_chain import MarkovChain, state_labels
+from pufferkit.beliefs.provenance import RARE, Provenance
+from pufferkit.beliefs.region import RegionClass, count_table, region_around
 from pufferkit.series import Series
 
 Start = Literal["stationary", "first"]
 
 
-def fit(series: Series, smoothing: float = 0.0, start: Start = "stationary") -> MarkovChain:
+def fit(
+    series: Any,
+    smoothing: float = 0.0,
+    start: Start = "stationary",
+    *,
+    theta_from_private_data: bool = False,
+) -> MarkovChain:
     """The chain whose rows are the shares of transitions in a *public* series.
 
     Parameters
     ----------
     series
-        Public or historical data, never the series to be released.
+        Public or historical data, never the series to be released: a `Series`, a sequence of
+        states, or a sequence of segments.
     smoothing
         Added to every count before the shares are taken. Above 0, every transition is possible.
     start
         ``"stationary"``: the stationary law of the counted matrix. ``"first"``: the shares of the
         first states of the segments, smoothed in the same way.
+    theta_from_private_data
+        Say that the data are private all the same. Without it, releasing these data under the
+        chain is refused; with it, every artefact says where the chain comes from.
 
     Raises
     ------
@@ -46,6 +59,8 @@ def fit(series: Series, smoothing: float = 0.0, start: Start = "stationary") -> 
         raise ValueError(f"smoothing: must be 0 or more, got {added:g}")
     if start not in get_args(Start):
         raise ValueError(f"start: must be 'stationary' or 'first', got {start!r}")
+    series = series if isinstance(series, Series) else Series.of(series)
+    source = Provenance.of_series(series, added, bool(theta_from_private_data))
     counts = series.transitions + added
     leaves = counts.sum(axis=1, keepdims=True)
     if (leaves == 0).any():
@@ -58,16 +73,36 @@ def fit(series: Series, smoothing: float = 0.0, start: Start = "stationary") -> 
     if start == "first":
         firsts = np.array([segment[0] for segment in series.segments])
         initial = np.bincount(firsts, minlength=len(series.states)) + added
-        return MarkovChain(initial / initial.sum(), transition, series.states)
+        return MarkovChain(initial / initial.sum(), transition, series.states, source)
     try:
-        return MarkovChain.steady(transition, series.states)
+        return MarkovChain.steady(transition, series.states, source)
     except ValueError as error:
         raise ValueError(
             f"{error}, use smoothing above 0, or start from the first states"
         ) from None
 
 
-def rarely_left(series: Series, least: int = 20) -> dict[Hashable, int]:
+def around(
+    counts: Any,
+    confidence: float,
+    states: Iterable[Hashable] | None = None,
+    theta_from_private_data: bool = False,
+) -> RegionClass:
+    """The region of `ChainClass.around`."""
+    private = bool(theta_from_private_data)
+    if isinstance(counts, Series):
+        if states is not None and tuple(states) != counts.states:
+            raise ValueError(
+                f"states: the series has its own, {list(counts.states)}; leave states out"
+            )
+        source = Provenance.of_series(counts, private=private)
+        return region_around(counts.transitions, confidence, counts.states, source)
+    table = count_table(counts)
+    labels = state_labels(states, len(table))
+    return region_around(table, confidence, labels, Provenance.of_counts(table, labels, private))
+
+
+def rarely_left(series: Series, least: int = RARE) -> dict[Hashable, int]:
     """States left fewer than ``least`` times, whose row of the matrix is guesswork."""
     leaves = series.transitions.sum(axis=1).tolist()
     return {
@@ -89,3 +124,48 @@ def impossible_moves(series: Series, chain: MarkovChain) -> dict[tuple[Hashable,
 
 def _listed(states: list[Hashable]) -> str:
     return ", ".join(repr(state) for state in states)
+
+
+def pair_states(series: Any) -> Series:
+    """The series of pairs (X_{t-1}, X_t): one step of memory on pairs is two steps on states.
+
+    Each segment loses its first entry. A query about states is a query about the second member of
+    the pairs, with the same Lipschitz constant: a count of y is ``total`` with value 1 for every
+    pair (x, y). What hides every pair hides every state, because a state is a function of its pair.
+    """
+    data = series if isinstance(series, Series) else Series.of(series)
+    size = len(data.states)
+    parts = [s[:-1] * size + s[1:] for s in data.segments if len(s) > 1]
+    if not parts:
+        raise ValueError("series: pairs need a segment of at least two entries")
+    labels = tuple((x, y) for x in data.states for y in data.states)
+    return Series(np.concatenate(parts), labels, tuple(len(part) for part in parts))
+
+
+def order_two(
+    series: Any, smoothing: float = 0.5, *, theta_from_private_data: bool = False
+) -> MarkovChain:
+    """The second-order chain of a *public* series, as a first-order chain on pairs of states.
+
+    Parameters
+    ----------
+    series
+        As in `fit`.
+    smoothing
+        Added to the count of every possible move (x, y) to (y, z); above 0, so that every pair has
+        a law of what follows.
+    theta_from_private_data
+        As in `fit`.
+    """
+    added = checks.positive("smoothing", smoothing)
+    data = series if isinstance(series, Series) else Series.of(series)
+    pairs = pair_states(data)
+    size = len(data.states)
+    ends, begins = np.arange(size * size) % size, np.arange(size * size) // size
+    possible = ends[:, None] == begins[None, :]
+    counts = pairs.transitions + np.where(possible, added, 0.0)
+    private = bool(theta_from_private_data)
+    own = Provenance.of_series(data, added, private)
+    paired = Provenance.of_series(pairs, added, private)
+    source = replace(paired, digests=(*own.digests, *paired.digests))
+    return MarkovChain.steady(counts / counts.sum(axis=1, keepdims=True), pairs.states, source)

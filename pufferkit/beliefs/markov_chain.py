@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
+from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.structure import ClosedClass, closed_classes, common_period
 from pufferkit.checks import Floats
 
@@ -45,6 +46,8 @@ class MarkovChain:
         Square matrix; row x is the law of the next state after x.
     states
         Labels of the states in the order of the rows; 0, 1, ... if left out.
+    fitted_on
+        What the chain was fitted on, if it was; see `pufferkit.beliefs.provenance`.
 
     Examples
     --------
@@ -56,12 +59,14 @@ class MarkovChain:
     initial: Floats
     transition: Floats
     states: tuple[Hashable, ...]
+    fitted_on: Provenance | None
 
     def __init__(
         self,
         initial: ArrayLike,
         transition: ArrayLike,
         states: Iterable[Hashable] | None = None,
+        fitted_on: Provenance | None = None,
     ) -> None:
         matrix = checks.stochastic_matrix("transition", transition)
         law = checks.probability_vector("initial", initial)
@@ -73,9 +78,15 @@ class MarkovChain:
         object.__setattr__(self, "initial", law)
         object.__setattr__(self, "transition", matrix)
         object.__setattr__(self, "states", state_labels(states, len(matrix)))
+        object.__setattr__(self, "fitted_on", fitted_on)
 
     @classmethod
-    def steady(cls, transition: ArrayLike, states: Iterable[Hashable] | None = None) -> MarkovChain:
+    def steady(
+        cls,
+        transition: ArrayLike,
+        states: Iterable[Hashable] | None = None,
+        fitted_on: Provenance | None = None,
+    ) -> MarkovChain:
         """The chain that starts in its stationary law.
 
         Raises
@@ -86,20 +97,23 @@ class MarkovChain:
         matrix = checks.stochastic_matrix("transition", transition)
         state_labels(states, len(matrix))
         classes = closed_classes(matrix)
-        chain = cls(_only_stationary_law(matrix, classes), matrix, states)
+        chain = cls(_only_stationary_law(matrix, classes), matrix, states, fitted_on)
         # Known here, so not worked out again.
         chain.__dict__.update(closed_classes=classes, stationary=chain.initial, is_stationary=True)
         return chain
 
     @classmethod
-    def fit(cls, series: Any, smoothing: float = 0.0) -> MarkovChain:
+    def fit(
+        cls, series: Any, smoothing: float = 0.0, *, theta_from_private_data: bool = False
+    ) -> MarkovChain:
         """The chain counted from *public or historical* data; see `pufferkit.beliefs.estimation`.
 
         Never fit it to the series you are going to release: the matrix would itself be a release.
+        Releasing that series is refused, unless ``theta_from_private_data`` owns up to it.
         """
         from pufferkit.beliefs.estimation import fit  # noqa: PLC0415  (it imports this module)
 
-        return fit(series, smoothing)
+        return fit(series, smoothing, theta_from_private_data=theta_from_private_data)
 
     def __len__(self) -> int:
         return len(self.states)
@@ -280,21 +294,28 @@ class MarkovChain:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
-        return {
+        found: dict[str, Any] = {
             "kind": "markov_chain",
             "states": list(self.states),
             "initial": self.initial.tolist(),
             "transition": self.transition.tolist(),
         }
+        if self.fitted_on is not None:
+            found["fitted_on"] = self.fitted_on.to_dict()
+        return found
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> MarkovChain:
         """The chain that ``to_dict`` described. Without ``initial`` it starts stationary."""
         if "transition" not in data:
             raise ValueError("model: has no 'transition'; a chain needs its transition matrix")
+        states, source = (
+            plain_labels(data.get("states")),
+            Provenance.from_dict(data.get("fitted_on")),
+        )
         if data.get("initial") is None:
-            return cls.steady(data["transition"], data.get("states"))
-        return cls(data["initial"], data["transition"], data.get("states"))
+            return cls.steady(data["transition"], states, source)
+        return cls(data["initial"], data["transition"], states, source)
 
     def to_json(self) -> str:
         """One JSON object; floats keep every digit."""
@@ -304,6 +325,13 @@ class MarkovChain:
     def from_json(cls, text: str) -> MarkovChain:
         """The chain that ``to_json`` wrote."""
         return cls.from_dict(checks.json_object("model", text))
+
+
+def plain_labels(states: Any) -> Any:
+    """Labels as JSON keeps them; pairs of states come back as lists."""
+    if not isinstance(states, list):
+        return states
+    return [tuple(label) if isinstance(label, list) else label for label in states]
 
 
 def state_labels(states: Iterable[Hashable] | None, count: int) -> tuple[Hashable, ...]:

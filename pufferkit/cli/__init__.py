@@ -24,6 +24,8 @@ app = typer.Typer(
 app.command("plan")(plan.plan)
 app.command("release")(release.release)
 app.command("sanitize")(sanitize.sanitize)
+app.command("fit")(model.fit)
+app.command("check")(model.check)
 app.command("verify")(verify.verify)
 app.command("audit")(audit.audit)
 app.add_typer(model.app, name="model")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import pufferkit as pk
+from pufferkit.cli import terminal
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, Query, Series
@@ -64,13 +65,16 @@ def read_model(path: Path) -> Beliefs:
     try:
         if path.suffix.lower() == ".bif":
             return as_beliefs(pk.BayesianNetwork.from_bif(path))
-        return beliefs_from_json(path.read_text(encoding="utf-8"))
+        found = beliefs_from_json(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise ValueError(f"{path}: is not a JSON file") from None
     except (TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: model: has a field of the wrong type ({error})") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+    if isinstance(found, pk.ChainClass) and found.is_private:
+        terminal.warn(f"{path} was fitted to private data; the model itself gives them away")
+    return found
 
 
 def states_of(beliefs: Beliefs) -> tuple[Hashable, ...]:

@@ -48,6 +48,15 @@ def show(
     beliefs = inputs.chains(model)
     typer.echo(f"{beliefs.to_dict()['kind']}: {beliefs.description}")
     typer.echo(f"states: {', '.join(str(state) for state in beliefs.states)}")
+    for caveat in beliefs.caveats:
+        typer.echo(f"note: {caveat}")
+    region = beliefs.to_dict()
+    if region["kind"] == "region":
+        for before, low, high in zip(beliefs.states, region["low"], region["high"], strict=True):
+            row = zip(beliefs.states, low, high, strict=True)
+            cells = ", ".join(f"{after} {a:.4f} to {b:.4f}" for after, a, b in row)
+            typer.echo(f"  after {before}: {cells}")
+        return
     try:
         members = beliefs.members()
     except pk.NotApplicable:
@@ -66,17 +75,31 @@ def show(
 def check(
     model: ModelFile,
     data: Annotated[
-        Path | None, typer.Option("--data", metavar="FILE", help="Do its states fit?")
+        Path | None, typer.Option("--data", metavar="FILE", help="Do these data fit?")
     ] = None,
     state: inputs.MaybeState = None,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
+    level: Annotated[
+        float, typer.Option("--level", help="A test with a p-value below this fails.")
+    ] = 0.01,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the tests here as JSON.")
+    ] = None,
 ) -> None:
-    """Say whether beliefs are valid, which mechanisms apply, and whether data fit them."""
+    """Say whether beliefs are valid, which mechanisms apply, and whether data fit them.
+
+    With data: is one step of memory enough, does the law stay the same, does the class cover the
+    data, and what would a second-order chain cost.
+    """
+    outputs.check_outputs([out], [model, data])
+    if out is not None and data is None:
+        raise ValueError("--out: there is nothing to write without --data")
     beliefs = inputs.chains(model)
     series = None
     if data is not None:
         series = inputs.read_data(data, state, time, segment, beliefs.states)
+    report = None if series is None else pk.check_model(series, beliefs, level=level)
     typer.echo(f"valid: {beliefs.description}")
     lengths = [_PLAIN_LENGTH] if series is None else series.lengths
     plan = pk.plan(beliefs, pk.count(beliefs.states[0], lengths), 1.0)
@@ -90,7 +113,12 @@ def check(
     if series is not None:
         count = f"{len(series.lengths)} segment{'s' if len(series.lengths) > 1 else ''}"
         typer.echo(f"data: {len(series):,} entries in {count}, all in states of the model")
+        typer.echo(str(report))
         _warn_if_impossible(beliefs, series)
+        terminal.warn("the tests are facts about the data, without noise; keep them to yourself")
+    if report is not None and out is not None:
+        outputs.write_all({out: (report.to_json() + "\n").encode()})
+        typer.echo(f"written: {out}", err=True)
 
 
 @app.command()
@@ -109,27 +137,59 @@ def fit(
     start: Annotated[Start, typer.Option("--start", help="Law of the first entry.")] = (
         Start.STATIONARY
     ),
+    around: Annotated[
+        float | None,
+        typer.Option(
+            "--around", metavar="CONFIDENCE", help="All chains in a confidence region, any start."
+        ),
+    ] = None,
+    order: Annotated[
+        int, typer.Option("--order", min=1, max=2, help="2: a chain on pairs of states.")
+    ] = 1,
+    private: Annotated[
+        bool,
+        typer.Option(
+            "--theta-from-private-data",
+            help="Fit to the data to be released all the same; everything will say so.",
+        ),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write here, not to stdout.")
     ] = None,
 ) -> None:
-    """Count a chain from a public or historical file, never from the series to be released."""
+    """Count a chain from a public or historical file, never from the series to be released.
+
+    The model remembers what it was counted from, and a release of the same series is refused.
+    """
     from pufferkit.beliefs.estimation import fit as fitted  # noqa: PLC0415
-    from pufferkit.beliefs.estimation import rarely_left  # noqa: PLC0415
+    from pufferkit.beliefs.estimation import order_two, rarely_left  # noqa: PLC0415
     from pufferkit.frames import states_from_text  # noqa: PLC0415
 
     outputs.check_outputs([out], [file])
     declared = None if states is None else states_from_text(states.split(","))
     series = inputs.read_data(file, state, time, segment, declared)
-    chain = fitted(series, smoothing, start.value)
-    terminal.warn(
-        f"{file} must be public or historical; a model counted from the series to be released "
-        "would give that series away"
-    )
+    if around is not None and (smoothing != 0 or start is not Start.STATIONARY or order != 1):
+        raise ValueError("--around: takes plain counts and any start; drop the other options")
+    found: ChainClass | MarkovChain
+    if around is not None:
+        found = pk.ChainClass.around(series, around, theta_from_private_data=private)
+    elif order == 2:
+        if start is not Start.STATIONARY:
+            raise ValueError("--order 2: only with a stationary start")
+        found = order_two(series, smoothing or 0.5, theta_from_private_data=private)
+    else:
+        found = fitted(series, smoothing, start.value, theta_from_private_data=private)
+    if private:
+        terminal.warn(f"{file} was said to be private; the model is a release of it without noise")
+    else:
+        terminal.warn(
+            f"{file} must be public or historical; a model counted from the series to be released "
+            "would give that series away"
+        )
     rare = ", ".join(f"{state} ({count})" for state, count in rarely_left(series).items())
     if rare:
         terminal.warn(f"rarely or never left, so poorly known: {rare}")
-    text = json.dumps(chain.to_dict(), indent=2) + "\n"
+    text = json.dumps(found.to_dict(), indent=2) + "\n"
     if out is None:
         typer.echo(text, nl=False)
     else:

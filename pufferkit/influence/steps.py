@@ -78,7 +78,7 @@ class KernelStep(Step):
         """The candidates that matter when pairs are not told apart."""
         if self._tables is not None:
             above, below = self._tables
-            return _undominated(above[self.allowed], below[self.allowed])
+            return undominated(above[self.allowed], below[self.allowed])
         assert self._kernel is not None
         size, columns = self._kernel.values.shape
         found: list[tuple[Floats, Floats]] = []
@@ -86,8 +86,8 @@ class KernelStep(Step):
         for start in range(0, size, stride):
             rows = np.arange(start, min(size, start + stride))
             above, below = _prefixes(self._kernel, rows)
-            found.append(_undominated(above[self.allowed[rows]], below[self.allowed[rows]]))
-        return _undominated(
+            found.append(undominated(above[self.allowed[rows]], below[self.allowed[rows]]))
+        return undominated(
             np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
         )
 
@@ -95,16 +95,14 @@ class KernelStep(Step):
         above, below = self._best
         if above.size == 0:
             return 0.0
-        value = float(np.max(_log_mean(above, variation) - _log_mean_low(below, variation)))
+        value = float(np.max(log_mean(above, variation) - log_mean_low(below, variation)))
         return min(variation, value + self.error)
 
     def pairs(self, variation: float) -> Floats | None:
         if self._tables is None:
             return None
         above, below = self._tables
-        steps: Floats = np.max(
-            _log_mean(above, variation) - _log_mean_low(below, variation), axis=2
-        )
+        steps: Floats = np.max(log_mean(above, variation) - log_mean_low(below, variation), axis=2)
         steps = np.minimum(steps + self.error, variation)
         steps[~self.allowed] = -inf
         np.fill_diagonal(steps, np.where(np.diag(self.allowed), 0.0, -inf))
@@ -197,7 +195,7 @@ def _prefixes(kernel: Kernel, rows: np.ndarray) -> tuple[Floats, Floats]:
     return np.minimum(above, 1.0), np.minimum(below, 1.0)
 
 
-def _undominated(above: Floats, below: Floats) -> tuple[Floats, Floats]:
+def undominated(above: Floats, below: Floats) -> tuple[Floats, Floats]:
     """Candidates for which no other has more above and no more below."""
     above, below = above.ravel(), below.ravel()
     keep = above > below
@@ -217,7 +215,7 @@ def _undominated(above: Floats, below: Floats) -> tuple[Floats, Floats]:
     return above[first], below[first]
 
 
-def _log_mean(share: Floats, variation: float) -> Floats:
+def log_mean(share: Floats, variation: float) -> Floats:
     """log(1 + share (e^a - 1)), rounded to the safe side for a numerator."""
     if variation < _LARGE:
         return np.log1p(share * expm1(variation))
@@ -227,7 +225,7 @@ def _log_mean(share: Floats, variation: float) -> Floats:
     return variation + np.log(shares + (1 - shares) * exp(-variation))
 
 
-def _log_mean_low(share: Floats, variation: float) -> Floats:
+def log_mean_low(share: Floats, variation: float) -> Floats:
     """The same for a denominator: a share lost to underflow counts as zero."""
     if variation < _LARGE:
         return np.log1p(share * expm1(variation))

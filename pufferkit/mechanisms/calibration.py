@@ -7,7 +7,7 @@ scales from the mathematics.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -18,6 +18,7 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.kinds import Beliefs, as_beliefs, entries_of, states_of
 from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Evidence, Release, half_width
 from pufferkit.queries import Query
@@ -66,6 +67,10 @@ class Calibration:
         checks.positive("scale", self.scale)
         if self.beliefs is not None:
             check_states(self.beliefs, self.query)
+        if isinstance(self.beliefs, ChainClass):
+            told = self.evidence.notes
+            more = tuple(note for note in self.beliefs.caveats if note not in told)
+            object.__setattr__(self, "evidence", replace(self.evidence, notes=told + more))
 
     @property
     def entry_privacy(self) -> float:
@@ -124,7 +129,10 @@ class Calibration:
         return found or None
 
     def checked(self, series: Any) -> Series:
-        """The data as this calibration expects them: known states, the right lengths."""
+        """The data as this calibration expects them: known states, the right lengths.
+
+        Data that the beliefs were fitted on are refused.
+        """
         states = self.query.states if self.beliefs is None else states_of(self.beliefs)
         names = None if self.beliefs is None else entries_of(self.beliefs)
         if names is not None and isinstance(series, Mapping):
@@ -140,6 +148,8 @@ class Calibration:
             )
         if names is not None and self.beliefs is not None:
             _check_values(self.beliefs, names, data)
+        if isinstance(self.beliefs, ChainClass):
+            check_not_fitted_on(self.beliefs.sources, data)
         return data
 
 

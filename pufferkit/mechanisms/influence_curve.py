@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -14,9 +14,11 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, Member, MixingClass, as_chain_class
 from pufferkit.beliefs.kinds import Beliefs, as_beliefs
 from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.region import RegionClass
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve import Loss, Run, Side, Sweep, entry_loss, largest_loss, last_passing
+from pufferkit.influence.region import region_influence
 from pufferkit.influence.sides import SHORT, mixing_sides, sides_of
 from pufferkit.influence.tree import TreeCurve
 from pufferkit.influence.worst import hardest_member
@@ -29,6 +31,10 @@ Profile = float | Sequence[float] | Sequence[Run]
 
 _PRECISION = 1e-8
 _MOST_OPTIONS = 3
+_NO_CONTRACTION = (
+    "too many moves of the region may be impossible (lower bound 0), so nothing to the left is "
+    "known to be forgotten"
+)
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,12 @@ class InfluenceCurve:
                     theta.description, *mixing_sides(mixing, len(theta.states), self.length)
                 )
             ]
+        if isinstance(theta, RegionClass):
+            corners = theta.corners()
+            if corners is None:
+                sides = region_influence(theta).sides(self.length)
+                return [_MemberCurve("all chains of the region", *sides)]
+            return [self._member(member) for member in corners]
         return [self._member(member) for member in theta.members()]
 
     def _member(self, member: Member) -> _MemberCurve:
@@ -255,11 +267,15 @@ def entry_epsilon(beliefs: Any, lengths: int | Iterable[int], epsilon: float) ->
 
 def _entry_privacy(beliefs: Beliefs, length: int, epsilon: float) -> tuple[float, Evidence]:
     if isinstance(beliefs, NetworkClass):
-        b, found = TreeCurve(beliefs).solve(epsilon)
-        name = f"network {found.network + 1} of {len(beliefs.networks)}"
-        return b, Evidence(name, found.node, len(beliefs.nodes))
+        b, tree = TreeCurve(beliefs).solve(epsilon)
+        name = f"network {tree.network + 1} of {len(beliefs.networks)}"
+        return b, Evidence(name, tree.node, len(beliefs.nodes))
     theta = chains_only(beliefs, "influence_curve")
     b, name, loss = InfluenceCurve(theta, length).solve(epsilon)
+    evidence = Evidence(name, loss.node, length, blocks=(loss.left, loss.right))
+    region = theta if isinstance(theta, RegionClass) and theta.corners() is None else None
+    if region is not None and not region_influence(region).contracts:
+        return b, replace(evidence, notes=(_NO_CONTRACTION,))
     try:
         score, belief, node = _quilt_bound(theta, length, epsilon)
     except NotApplicable:  # too long for quilts, not for the curve
@@ -268,7 +284,7 @@ def _entry_privacy(beliefs: Beliefs, length: int, epsilon: float) -> tuple[float
     if by_quilt > b:
         note = "the Markov quilt bound was the better one"
         return by_quilt, Evidence(belief, node, length, notes=(note,))
-    return b, Evidence(name, loss.node, length, blocks=(loss.left, loss.right))
+    return b, evidence
 
 
 def _quilt_bound(
@@ -279,7 +295,11 @@ def _quilt_bound(
         anything = count(theta.states[0], length)
         quilt = markov_quilt_approx(theta, anything, epsilon, bound="tight")
         return quilt.scale, quilt.evidence.belief, quilt.evidence.node
-    member, binding = hardest_member(theta.members(), length, epsilon, "definition")
+    members = theta.corners() if isinstance(theta, RegionClass) else theta.members()
+    if members is None:
+        node, found = region_influence(theta).hardest(length, epsilon)
+        return found.score, theta.description, node
+    member, binding = hardest_member(members, length, epsilon, "definition")
     return binding.quilt.score, member.name, binding.node
 
 

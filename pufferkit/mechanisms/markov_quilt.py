@@ -8,10 +8,13 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import BinaryClass, ChainClass
 from pufferkit.beliefs.kinds import as_beliefs
 from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.region import RegionClass
+from pufferkit.errors import NotApplicable
 from pufferkit.influence.chain import Reading, check_reading
 from pufferkit.influence.costs import Progress
 from pufferkit.influence.mixing import MixingInfluence
 from pufferkit.influence.network import hardest_node
+from pufferkit.influence.region import region_influence
 from pufferkit.influence.search import Quilt
 from pufferkit.influence.worst import hardest_member
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
@@ -37,7 +40,8 @@ def markov_quilt(
 
     over quilts ([Q] Theorem 4.3). No limit on the size of quilts, no grid over chains: the optimum
     is exact for `ChainClass.of`, for `ChainClass.any_start` ([Q] C.4) and for `ChainClass.binary`,
-    whose worst chain is at a corner.
+    whose worst chain is at a corner. Over `ChainClass.around` influence is bounded from above
+    (`pufferkit.influence.region`); two states are exact there too.
 
     Parameters
     ----------
@@ -70,11 +74,15 @@ def markov_quilt(
     if isinstance(found, NetworkClass):
         return _network_quilt(found, query, epsilon, progress)
     theta = chains_only(found, "markov_quilt")
-    members = theta.members()
+    members = theta.corners() if isinstance(theta, RegionClass) else theta.members()
+    if members is None:
+        return _region_quilt(theta, query, epsilon, influence)
     member, binding = hardest_member(members, query.longest, epsilon, influence)
     notes = ["influence by [Q] (5) as printed"] if influence == "formula" else []
     if isinstance(theta, BinaryClass):
         notes.append("worst chain of the interval is at a corner, exactly")
+    if isinstance(theta, RegionClass):
+        notes.append("worst chain of the region is at a corner, exactly")
     return Calibration(
         "markov_quilt",
         epsilon,
@@ -127,6 +135,26 @@ def markov_quilt_approx(
         query,
         theta,
         _evidence(theta.description, node, query.longest, quilt, notes),
+    )
+
+
+def _region_quilt(
+    theta: ChainClass, query: Query, epsilon: float, influence: Reading
+) -> Calibration:
+    if influence == "formula":
+        raise NotApplicable(
+            "[Q] (5) as printed is for known matrices; over a region use influence='definition'"
+        )
+    assert isinstance(theta, RegionClass)
+    node, quilt = region_influence(theta).hardest(query.longest, epsilon)
+    notes = ["influence bounded over the region, any start"]
+    return Calibration(
+        "markov_quilt",
+        epsilon,
+        checks.round_up(query.lipschitz * quilt.score),
+        query,
+        theta,
+        _evidence("all chains of the region", node, query.longest, quilt, notes),
     )
 
 

@@ -1,0 +1,342 @@
+"""All chains near the counts of a public series: a confidence region as a class Theta.
+
+The region is a box: every entry of the matrix lies between a lower and an upper bound, every row
+sums to one, any start. Where the bounds come from decides what the class is worth.
+
+*The bounds.* How often state x is left is random and depends on where the chain goes, so an
+interval for a fixed number of draws (Clopper-Pearson) does not quite apply. Think of the n-th move
+out of x as the n-th card of a deck of independent draws from row x. The counts of row x are then
+those of the first N_x cards, for some random N_x, and a bound that holds at *all* n at once holds
+at N_x. For s cards of one kind and f of others, the mean of the likelihood over a Beta(1/2, 1/2)
+prior, divided by the likelihood at the true p, is a martingale in n that starts at 1. By Ville's
+inequality it ever reaches 1/alpha with probability at most alpha. So
+
+    { p : B(s + 1/2, f + 1/2) / B(1/2, 1/2) <= p^s (1 - p)^f / alpha }
+
+covers p at all n with probability 1 - alpha, and it is an interval because log p^s (1-p)^f is
+concave. With alpha = (1 - confidence) / cells all cells hold at once. Two states need one cell in
+each row, the other is its complement. Nothing is assumed but that the data come from one chain.
+
+*Monotone.* For alpha below e^(-1/2) the interval holds q = (s + 1/2) / (s + f + 1): the likelihood
+at q is within e^(-1/2) of its largest value, hence of its mean. One more hit multiplies the mean by
+q and the likelihood by p, so the upper end never falls with s; likewise it never rises with f. The
+lower end is one minus the upper end of the other kind. That is what lets noisy counts be bounded at
+the corners of a box (`noisy_bounds`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import ChainClass, Member, Mixing
+from pufferkit.beliefs.markov_chain import MarkovChain, state_labels
+from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
+from pufferkit.checks import SUM_TOLERANCE, Floats
+from pufferkit.errors import NotApplicable
+
+TIME_UNIFORM = "simultaneous time-uniform intervals (Beta(1/2, 1/2) mixture)"
+NOISY = "simultaneous time-uniform intervals, widened for the noise of the counts"
+GIVEN = "given intervals"
+
+_HALVINGS = 100
+_OUT = 1e-12
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RegionClass(ChainClass):
+    """See `ChainClass.around`.
+
+    Attributes
+    ----------
+    low, high
+        Bounds on every entry of the transition matrix, as tight as rows that sum to one allow.
+    confidence
+        How sure it is that the chain behind the counts lies in the region, over the draw of the
+        data; ``None`` if the intervals were given.
+    region
+        Which kind of region.
+    counted
+        How many transitions it rests on; ``None`` if the intervals were given.
+    fitted_on
+        Where the counts come from.
+    """
+
+    low: Floats
+    high: Floats
+    states: tuple[Hashable, ...]
+    confidence: float | None
+    region: str
+    counted: int | None
+    fitted_on: Provenance | None
+
+    def __init__(
+        self,
+        low: ArrayLike,
+        high: ArrayLike,
+        states: Iterable[Hashable] | None = None,
+        confidence: float | None = None,
+        region: str = GIVEN,
+        counted: int | None = None,
+        fitted_on: Provenance | None = None,
+    ) -> None:
+        least, most = _checked(low, high)
+        object.__setattr__(self, "low", least)
+        object.__setattr__(self, "high", most)
+        object.__setattr__(self, "states", state_labels(states, len(least)))
+        sure = None if confidence is None else checked_confidence(confidence)
+        object.__setattr__(self, "confidence", sure)
+        object.__setattr__(self, "region", str(region))
+        moves = None if counted is None else checks.whole("counted", counted, 0)
+        object.__setattr__(self, "counted", moves)
+        object.__setattr__(self, "fitted_on", fitted_on)
+
+    @property
+    def description(self) -> str:
+        size = len(self.states)
+        noun = "1 state" if size == 1 else f"{size} states"
+        if self.confidence is None:
+            return f"every chain on {noun} within given intervals, any start"
+        private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
+        moves = "" if self.counted is None else f" around {self.counted:,} transitions"
+        return (
+            f"every chain on {noun} in the {self.confidence * 100:g}% region{moves}, any start"
+            f"{private}"
+        )
+
+    @property
+    def sources(self) -> tuple[Provenance, ...]:
+        return () if self.fitted_on is None else (self.fitted_on,)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        notes = [PRIVATE_NOTE] if self.is_private else []
+        if self.confidence is not None:
+            notes.append(f"holds the chain with confidence {self.confidence:g}: {self.region}")
+        return tuple(notes)
+
+    def contains(self, transition: ArrayLike, tolerance: float = 1e-12) -> bool:
+        """Whether a matrix lies in the region."""
+        matrix = checks.stochastic_matrix("transition", transition)
+        if matrix.shape != self.low.shape:
+            raise ValueError(f"transition: has {len(matrix)} states, the region {len(self.states)}")
+        inside = (matrix >= self.low - tolerance) & (matrix <= self.high + tolerance)
+        return bool(inside.all())
+
+    def corners(self) -> tuple[Member, ...] | None:
+        """For two states: the two matrices that are the worst of the region, exactly.
+
+        The argument of `pufferkit.beliefs.chain_class.BinaryClass` moves one staying probability at
+        a time, so it holds for a rectangle too: while the eigenvalue lambda is not negative, all
+        row log-ratios of all powers grow with both staying probabilities; below 0 they fall.
+        """
+        if len(self.states) != 2:
+            return None
+        found = []
+        for stay in dict.fromkeys((tuple(np.diag(self.high)), tuple(np.diag(self.low)))):
+            first, second = float(stay[0]), float(stay[1])
+            name = f"staying probabilities ({first:.6g}, {second:.6g}), a corner of the region"
+            matrix = [[first, 1 - first], [1 - second, second]]
+            found.append(Member(name, MarkovChain([0.5, 0.5], matrix, self.states), True))
+        return tuple(found)
+
+    def members(self) -> tuple[Member, ...]:
+        raise NotApplicable(
+            "the class is a region of matrices, and this mechanism has no certified bound over "
+            "one; use influence_curve or markov_quilt"
+        )
+
+    def mixing_bounds(self) -> tuple[Mixing, ...]:
+        corners = self.corners()
+        if corners is None:
+            raise NotApplicable(
+                "no bound on the eigengap is known over a region of matrices with more than two "
+                "states; use influence_curve or markov_quilt"
+            )
+        slowest = max(abs(float(np.trace(m.chain.transition)) - 1) for m in corners) + 1e-15
+        leave, other = 1 - np.diag(self.high), 1 - np.diag(self.low)
+        if slowest >= 1 or (leave <= 0).any():
+            raise NotApplicable("the region holds chains that never mix; more data narrow it")
+        # pi(x) is least when x is left most and the other state is left least.
+        rarest = min(leave[1] / (leave[1] + other[0]), leave[0] / (leave[0] + other[1]))
+        return (
+            Mixing(float(rarest) * (1 - 1e-14), 2 * (1 - slowest) * (1 - 1e-14), slowest, False),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "kind": "region",
+            "region": self.region,
+            "confidence": self.confidence,
+            "counted": self.counted,
+            "states": list(self.states),
+            "low": self.low.tolist(),
+            "high": self.high.tolist(),
+        }
+        if self.fitted_on is not None:
+            found["fitted_on"] = self.fitted_on.to_dict()
+        return found
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> RegionClass:
+        """The class that ``to_dict`` described."""
+        return cls(
+            data["low"],
+            data["high"],
+            data.get("states"),
+            data.get("confidence"),
+            data.get("region", GIVEN),
+            data.get("counted"),
+            Provenance.from_dict(data.get("fitted_on")),
+        )
+
+
+def region_around(
+    counts: ArrayLike,
+    confidence: float,
+    states: Iterable[Hashable] | None,
+    fitted_on: Provenance | None,
+) -> RegionClass:
+    """The region around exact counts of transitions."""
+    table = count_table(counts)
+    sure = checked_confidence(confidence)
+    alpha = (1 - sure) / cells(len(table))
+    hits = table
+    misses = table.sum(axis=1, keepdims=True) - table
+    low, high = intervals(hits, misses, alpha), 1 - intervals(misses, hits, alpha)
+    return RegionClass(low, _up(high), states, sure, TIME_UNIFORM, int(table.sum()), fitted_on)
+
+
+def noisy_bounds(
+    counts: ArrayLike, width: float, others: float, alpha: float
+) -> tuple[Floats, Floats]:
+    """Bounds on a matrix when counts are known up to noise.
+
+    Parameters
+    ----------
+    counts
+        Noisy counts, not rounded.
+    width
+        Every true count is within this of its noisy one.
+    others
+        The true number of moves from x to states other than y is within this of the noisy sum.
+    alpha
+        For the interval of each cell.
+    """
+    noisy = checks.numbers("counts", counts)
+    rest = noisy.sum(axis=1, keepdims=True) - noisy
+    fewest, most = np.ceil(noisy - width), np.floor(noisy + width)
+    # Both ways to bound the other moves hold at once.
+    below, above = np.maximum(fewest, 0), np.maximum(most, 0)
+    few_others = np.maximum(below.sum(axis=1, keepdims=True) - below, np.ceil(rest - others))
+    many_others = np.minimum(above.sum(axis=1, keepdims=True) - above, np.floor(rest + others))
+    few_others = np.maximum(few_others, 0)
+    many_others = np.maximum(many_others, few_others)
+    low = intervals(below, many_others, alpha)
+    high = 1 - intervals(few_others, above, alpha)
+    return low, _up(high)
+
+
+def cells(size: int) -> int:
+    """Intervals that must hold at once; with two states one for each row is enough."""
+    return {1: 1, 2: 2}.get(size, size * size)
+
+
+def intervals(hits: Floats, misses: Floats, alpha: float) -> Floats:
+    """Lower ends of the time-uniform intervals, rounded down; see the module."""
+    hits, misses = np.broadcast_arrays(hits, misses)
+    total = hits + misses
+    mean = np.vectorize(_log_mean, otypes=[float])(hits, misses)
+    # Rounding of lgamma must not shorten the interval.
+    slack = 1e-9 + 1e-14 * total * np.log(total + 2)
+    target = mean + math.log(alpha) - slack
+
+    def inside(log_p: Floats) -> Any:
+        with np.errstate(divide="ignore"):
+            tail = np.where(misses > 0, misses * np.log(-np.expm1(np.minimum(log_p, -1e-300))), 0)
+        return hits * log_p + tail >= target
+
+    some = hits > 0
+    good = np.log(np.where(some, hits, 1) / np.where(some, total, 1))
+    bad = np.full(good.shape, -740.0)
+    for _ in range(_HALVINGS):
+        middle = (good + bad) / 2
+        passed = inside(middle)
+        good, bad = np.where(passed, middle, good), np.where(passed, bad, middle)
+    found: Floats = np.where(some, np.exp(bad) * (1 - _OUT), 0.0)
+    return found
+
+
+def count_table(counts: ArrayLike) -> Floats:
+    """A square table of whole, non-negative counts."""
+    table = checks.numbers("counts", counts)
+    if table.ndim != 2 or table.shape[0] != table.shape[1] or table.size == 0:
+        raise ValueError(
+            "counts: must be a square table, row x how often x is followed by each state; got "
+            f"shape {table.shape}"
+        )
+    if (table < 0).any() or (table != np.floor(table)).any():
+        x, y = np.argwhere((table < 0) | (table != np.floor(table)))[0].tolist()
+        raise ValueError(
+            f"counts: entry ({x}, {y}) is {table[x, y]:g}, not a whole number of moves; give plain "
+            "counts, without smoothing"
+        )
+    return table
+
+
+def checked_confidence(confidence: Any) -> float:
+    """A confidence level for a region: the intervals are proved from one half on."""
+    sure = checks.real("confidence", confidence)
+    if not 0.5 <= sure < 1:
+        raise ValueError(
+            f"confidence: must be at least 0.5 and below 1, got {sure:g}; for example 0.95"
+        )
+    return sure
+
+
+def _log_mean(hits: float, misses: float) -> float:
+    """The log of B(s + 1/2, f + 1/2) / B(1/2, 1/2)."""
+    both = math.lgamma(hits + 0.5) + math.lgamma(misses + 0.5) - math.lgamma(hits + misses + 1)
+    return both - math.log(math.pi)
+
+
+def _up(values: Floats) -> Floats:
+    found: Floats = np.minimum(values + 4 * np.finfo(float).eps, 1.0)
+    return found
+
+
+def _checked(low: ArrayLike, high: ArrayLike) -> tuple[Floats, Floats]:
+    """Bounds on the entries, tightened by rows that sum to one."""
+    least, most = checks.numbers("low", low), checks.numbers("high", high)
+    if least.ndim != 2 or least.shape[0] != least.shape[1] or least.shape != most.shape:
+        raise ValueError(
+            f"low, high: must be square tables of one shape, got {least.shape} and {most.shape}"
+        )
+    if least.size == 0:
+        raise ValueError("low, high: need at least one state, got none")
+    if (least < 0).any() or (most > 1).any() or (least > most).any():
+        x, y = np.argwhere((least < 0) | (most > 1) | (least > most))[0].tolist()
+        raise ValueError(
+            f"low, high: need 0 <= low <= high <= 1; entry ({x}, {y}) has low = "
+            f"{least[x, y]:g}, high = {most[x, y]:g}"
+        )
+    for x in range(len(least)):
+        if least[x].sum() > 1 + SUM_TOLERANCE or most[x].sum() < 1 - SUM_TOLERANCE:
+            raise ValueError(
+                f"low, high: no law fits row {x}: its bounds sum to {least[x].sum():.6g} and "
+                f"{most[x].sum():.6g}, and 1 must lie between"
+            )
+    if len(least) == 1:
+        return checks.frozen(np.ones((1, 1))), checks.frozen(np.ones((1, 1)))
+    room = 4 * len(least) * float(np.finfo(float).eps)
+    others_low = least.sum(axis=1, keepdims=True) - least
+    others_high = most.sum(axis=1, keepdims=True) - most
+    tight_high = np.minimum(most, np.maximum(1 - others_low + room, least))
+    tight_low = np.maximum(least, np.minimum(1 - others_high - room, most))
+    return checks.frozen(tight_low), checks.frozen(tight_high)

@@ -10,6 +10,8 @@ from pufferkit.verify import verify, verify_file
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 START = pk.MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
 QUERY = pk.count(1, 60)
+REGION = pk.ChainClass.around([[14e3, 4e3, 2e3], [4e3, 12e3, 4e3], [2e3, 6e3, 12e3]], 0.95)
+RECTANGLE = pk.ChainClass.around([[800, 200], [300, 700]], 0.95)
 
 CASES = {
     "quilt": lambda: pk.markov_quilt(CHAIN, QUERY, 1),
@@ -23,6 +25,10 @@ CASES = {
     "curve": lambda: pk.influence_curve(CHAIN, QUERY, 1),
     "curve histogram": lambda: pk.influence_curve(CHAIN, pk.histogram([0, 1], 60), 1),
     "curve binary": lambda: pk.influence_curve(pk.ChainClass.binary(0.3, 0.8), QUERY, 1),
+    "curve of a region": lambda: pk.influence_curve(REGION, pk.count(2, 60), 1),
+    "quilt of a region": lambda: pk.markov_quilt(REGION, pk.count(2, 60), 1),
+    "curve of a rectangle": lambda: pk.influence_curve(RECTANGLE, QUERY, 1),
+    "approx of a rectangle": lambda: pk.markov_quilt_approx(RECTANGLE, QUERY, 1),
     "gk16": lambda: pk.gk16(pk.MarkovChain.steady([[0.6, 0.4], [0.4, 0.6]]), QUERY, 1),
     "group": lambda: pk.group_dp(QUERY, 1),
     "entry": lambda: pk.entry_dp(QUERY, 1),

@@ -10,6 +10,7 @@ from pufferkit.beliefs.chain_class import ChainClass, MixingClass
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.kinds import Beliefs, beliefs_from_dict, states_of
 from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.region import RegionClass
 from pufferkit.mechanisms.release import Release
 from pufferkit.recompute.chains import (
     Blocks,
@@ -19,6 +20,7 @@ from pufferkit.recompute.chains import (
     spread_by_neighbours,
 )
 from pufferkit.recompute.networks import loss_on_trees, score_of_quilts
+from pufferkit.recompute.regions import RegionBound
 from pufferkit.recompute.sums import distance_of_chains, distance_of_joints, distance_of_networks
 from pufferkit.recompute.tables import (
     KnownChain,
@@ -32,7 +34,7 @@ from pufferkit.recompute.tables import (
 TOLERANCE = 1e-7
 """A scale this much too small, relatively, still passes: room for rounding on either side."""
 
-_CHAINS = (None, "markov_chain", "finite", "any_start", "binary", "mixing")
+_CHAINS = (None, "markov_chain", "finite", "any_start", "binary", "mixing", "region")
 
 
 class BadBeliefs(Exception):
@@ -89,6 +91,8 @@ def _on_chain(
         sides: list[Side] = []
         if mixing:
             sides += _mixing_bounds(theta, work, tight)
+        elif isinstance(theta, RegionClass) and len(theta.states) != 2:
+            sides.append(RegionBound(theta, work))
         else:
             printed = "as printed" in notes
             sides += [

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.chain_class import BinaryClass, ChainClass, Member, MixingClass
+from pufferkit.beliefs.region import RegionClass
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -274,7 +275,7 @@ def mixing_bounds(theta: ChainClass, work: Work, *, tight: bool) -> list[MixingB
     least = min(pi for pi, *_ in known), min(gap for _, gap, *_ in known)
     if not tight:
         return [MixingBound(exp(-least[1] / 2), 1 / least[0], 2, states, work)]
-    if isinstance(theta, BinaryClass):  # its chains are known only together
+    if isinstance(theta, (BinaryClass, RegionClass)):  # their chains are known only together
         known = [(*least, max(norm for *_, norm, _ in known), 2)]
     return [MixingBound(norm, 1 / pi - 1, weight, states, work) for pi, _, norm, weight in known]
 
@@ -296,9 +297,13 @@ def _mixing(member: Member) -> tuple[float, float, float, int]:
 
 
 def members_to_check(theta: ChainClass) -> tuple[Member, ...]:
-    """The chains of a class; of an interval of binary chains, corners and some between."""
-    if not isinstance(theta, BinaryClass):
+    """The chains of a class; of a rectangle of binary chains, corners and some between."""
+    if isinstance(theta, BinaryClass):
+        sides = [(theta.low, theta.high)] * 2
+    elif isinstance(theta, RegionClass) and len(theta.states) == 2:
+        sides = [(float(theta.low[x, x]), float(theta.high[x, x])) for x in (0, 1)]
+    else:
         return theta.members()
-    stays = sorted({theta.low, (theta.low + theta.high) / 2, theta.high}, reverse=True)
-    matrices = [[[p, 1 - p], [1 - q, q]] for p in stays for q in stays]
+    first, second = (sorted({low, (low + high) / 2, high}, reverse=True) for low, high in sides)
+    matrices = [[[p, 1 - p], [1 - q, q]] for p in first for q in second]
     return ChainClass.any_start(*matrices).members()

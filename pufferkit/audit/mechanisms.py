@@ -19,7 +19,8 @@ class LocalMechanism(Protocol):
     """A mechanism that turns every entry, on its own, into a symbol.
 
     ``matrix`` has the law of the symbol for each state, ``epsilon`` is what it promises. It may
-    also have a ``chain`` (the belief it was made for), and a ``name``.
+    also have a ``chain`` (the belief it was made for), a ``name``, an ``adversary`` ("every"), a
+    ``length`` (the longest series promised for), and ``sanitize``, which then draws the symbols.
     """
 
     @property

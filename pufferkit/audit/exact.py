@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.audit.believed import believed
 from pufferkit.audit.conditioned import conditioned
 from pufferkit.audit.mechanisms import LocalMechanism, belief_of, local_beliefs
-from pufferkit.audit.worlds import Law, believed, world
+from pufferkit.audit.worlds import Law, world
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.kinds import as_beliefs
 from pufferkit.beliefs.markov_chain import MarkovChain

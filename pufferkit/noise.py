@@ -19,12 +19,17 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pufferkit import checks
+from pufferkit.checks import Floats
 
 GRID_SHARE = 2.0**-30
 """Most of the Lipschitz constant that the grid may cost."""
 
 _MOST_DIGITS = 52
+_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,52 @@ def laplace(
             f"noise: the sampler charges {cost!r} for {lipschitz / scale!r}; nothing was released"
         )
     return Noisy(tuple(float(value) for value in measurement(snapped)), paid)
+
+
+def laplace_rows(
+    rows: NDArray[np.int64], scale: float, lipschitz: float, largest: float
+) -> tuple[Floats, float]:
+    """Laplace noise of at least ``scale`` on many answers at once, a row for each.
+
+    The rows must be about different entries, so that changing one entry moves one row alone. Then
+    the grid is paid for by the coordinates of one row, as if the rows were drawn one by one; every
+    number gets its own draw either way.
+
+    Parameters
+    ----------
+    rows
+        Whole numbers: counts.
+    scale, lipschitz
+        As for `laplace`, of one row.
+    largest
+        Public bound on the size of a number.
+
+    Returns
+    -------
+    tuple
+        The noisy rows, and the scale of the noise that was added.
+    """
+    if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "iu":
+        raise ValueError("rows: must be a table of whole numbers")
+    if int(np.abs(rows).max()) > largest:
+        raise ValueError(f"rows: hold {int(np.abs(rows).max())}, above the bound {largest:g}")
+    size = rows.shape[1]
+    paid = paid_scale(scale, lipschitz, size, largest)
+    k = grid_exponent(lipschitz, size, largest)
+    _, cost = _measurement(size, paid, k, lipschitz)
+    if cost > checks.round_up(lipschitz / scale):
+        raise RuntimeError(
+            f"noise: the sampler charges {cost!r} for {lipschitz / scale!r}; nothing was released"
+        )
+    exact = rows.astype(np.float64).ravel()
+    if k > 0:
+        exact = np.rint(exact / 2.0**k) * 2.0**k
+    noisy = np.empty_like(exact)
+    for start in range(0, exact.size, _AT_ONCE):
+        part = exact[start : start + _AT_ONCE]
+        measurement, _ = _measurement(part.size, paid, k, lipschitz)
+        noisy[start : start + part.size] = measurement(part.tolist())
+    return noisy.reshape(rows.shape), paid
 
 
 @cache

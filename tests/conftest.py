@@ -1,7 +1,10 @@
 """Settings of the whole suite."""
 
+import importlib.util
 import os
+import shutil
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -10,3 +13,11 @@ COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("suite", max_examples=60, derandomize=True, database=None, **COMMON)
 settings.register_profile("explore", max_examples=2000, **COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+def require(name: str) -> None:
+    """Skip the test, with a reason, where an optional part is missing."""
+    if name == "pyspark" and shutil.which("java") is None:
+        pytest.skip("pyspark needs Java, which is not installed")
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"{name} is not installed")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pufferkit import noise
-from pufferkit.checks import Floats, round_up
 from pufferkit.fleet.accounts import Accounts
 from pufferkit.fleet.plan import LIPSCHITZ, Run, digest
 from pufferkit.fleet.rows import Asked, dues_of
-from pufferkit.frames.spark import ClusterTable
-from pufferkit.table import Counts
+from pufferkit.frames.spark import ClusterTable, Noise
 
 RECORD = "(runs on a cluster)"
 """The account that keeps where the values of a run are."""
@@ -47,17 +43,12 @@ def release_on_cluster(
         int(longest): LIPSCHITZ * calibrations[int(length)].scale
         for longest, length in zip(sizes.longest, used, strict=True)
     }
-    draw = partial(
-        draw_rows,
-        scales=scales,
-        largest=float(sizes.totals.max()),
-        shares=run.query == "frequencies",
-    )
+    noise = Noise(scales, LIPSCHITZ, float(sizes.totals.max()), run.query == "frequencies")
     states = run.beliefs.states
     labels = [str(state) for state in states]
     path = f"{storage.rstrip('/')}/{run.identity[:16]}-{uuid.uuid4().hex[:16]}"
     if accounts is None:
-        return table.write_noisy(path, states, labels, draw)
+        return table.write_noisy(path, states, labels, noise)
     record = f"{prefix}{RECORD}"
     accounts.open([*(f"{prefix}{subject}" for subject in sizes.subjects), record])
     rows = np.arange(len(asked.owner))
@@ -76,32 +67,9 @@ def release_on_cluster(
     accounts.pay(dues, [(record, body)])
     stored = accounts.ledger.find(record, key)
     if stored is None:
-        table.write_noisy(path, states, labels, draw)
+        table.write_noisy(path, states, labels, noise)
         stored = accounts.ledger.store(record, key, {"path": path, "rows": len(dues)})
     return _stored(table, stored.body)
-
-
-def draw_rows(
-    counts: Counts,
-    longest: Counts,
-    entries: Counts,
-    *,
-    scales: dict[int, float],
-    largest: float,
-    shares: bool,
-) -> tuple[Floats, Floats]:
-    """Safe noise on the rows of one batch; runs in an executor."""
-    values, found = np.empty(counts.shape), np.empty(len(counts))
-    wanted = np.array([scales[int(n)] for n in longest])
-    for scale in np.unique(wanted):
-        some = wanted == scale
-        values[some], found[some] = noise.laplace_rows(
-            counts[some], float(scale), LIPSCHITZ, largest
-        )
-    if shares:
-        values = values / entries[:, None]
-        found = np.array([round_up(s / n) for s, n in zip(found, entries, strict=True)])
-    return values, found
 
 
 def _stored(table: ClusterTable, body: Any) -> Any:

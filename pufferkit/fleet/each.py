@@ -153,10 +153,7 @@ def release_all(
     rows = np.arange(len(asked.owner))
     with _accounts(run, ledger, budget) as accounts:
         if accounts is None:
-            values, scale = noise.laplace_rows(
-                sums, LIPSCHITZ * calibration.scale, LIPSCHITZ, float(sums.sum())
-            )
-            scales = np.full(len(sums), scale)
+            values, scales = _noisy_sums(sums, calibration)
         else:
             record = f"{prefix}{EVERYBODY}"
             names = [f"{prefix}{subject}" for subject in found.subjects]
@@ -165,8 +162,7 @@ def release_all(
             accounts.open([*names, record])
             dues = dues_of(found, asked, rows, used, calibrations, prefix)
             values, scales = _recorded(accounts, run, record, dues, windows, sums, calibration)
-    releases = _releases(run, None, windows, values, scales, sums, calibration.guarantee)
-    return releases
+    return _releases(run, None, windows, values, scales, sums, calibration.guarantee)
 
 
 def _recorded(
@@ -199,11 +195,15 @@ def _recorded(
             "scale": LIPSCHITZ * calibration.scale,
         }
         accounts.pay(dues, [(record, body)])
-        values, scale = noise.laplace_rows(
-            sums, LIPSCHITZ * calibration.scale, LIPSCHITZ, float(sums.sum())
-        )
-        stored = accounts.ledger.store(record, key, {"value": values.tolist(), "scale": scale})
-    return np.array(stored.body["value"]), np.full(len(sums), stored.body["scale"])
+        values, scales = _noisy_sums(sums, calibration)
+        drawn = {"value": values.tolist(), "scale": scales.tolist()}
+        stored = accounts.ledger.store(record, key, drawn)
+    return np.array(stored.body["value"]), np.array(stored.body["scale"])
+
+
+def _noisy_sums(sums: Counts, calibration: Calibration) -> tuple[Floats, Floats]:
+    wanted = np.full(len(sums), LIPSCHITZ * calibration.scale)
+    return noise.laplace_rows(sums, wanted, LIPSCHITZ, float(sums.sum()))
 
 
 def _drawn(
@@ -230,14 +230,11 @@ def _drawn(
         for n, at in enumerate(places):
             if at in there:
                 values[n], scales[n] = there[at].body["value"], there[at].body["scale"]
-    for length in np.unique(lengths[missing]).tolist():
-        some = missing[lengths[missing] == length]
-        counts = asked.counts[rows[some]]
-        values[some], scales[some] = noise.laplace_rows(
-            counts,
-            LIPSCHITZ * calibrations[length].scale,
-            LIPSCHITZ,
-            float((asked.last - asked.first + 1).max()),
+    if len(missing):
+        wanted = np.array([LIPSCHITZ * calibrations[int(n)].scale for n in lengths[missing]])
+        largest = float((asked.last - asked.first + 1).max())
+        values[missing], scales[missing] = noise.laplace_rows(
+            asked.counts[rows[missing]], wanted, LIPSCHITZ, largest
         )
     if accounts is not None and len(missing):
         stored = accounts.ledger.store_many(

@@ -93,12 +93,9 @@ class Source:
     # Rows of engines without order are named by subject and time.
 
     def refuse_rows(self, pairs: pl.DataFrame, frame: Any) -> None:
-        """Rows without subject or time, and equal times, in an engine without order."""
+        """Rows without a time, and equal times, in an engine without order."""
         import narwhals as nw  # noqa: PLC0415
 
-        nobody = frame.filter(nw.col(SUBJECT).is_null()).select(nw.len().alias("n")).collect()
-        if int(nobody["n"][0]):
-            raise ValueError(f"{self.name}: {int(nobody['n'][0])} rows have no subject")
         lost = int(pairs["lost"].sum())
         if lost:
             rows = frame.filter(nw.col(TIME).is_null()).head(_NAMED).collect()
@@ -132,6 +129,13 @@ class Source:
             f"{self.name}: has states that are not declared: {_few(cells)}, for example "
             f"{', '.join(named)}; add them to the states or clean the data"
         )
+
+
+def refuse_nobody(counts: pl.DataFrame) -> None:
+    """Every row needs a subject; for engines without order, seen in their counts."""
+    nobody = counts[SUBJECT].is_null()
+    if nobody.any():
+        raise ValueError(f"table: {int(counts.filter(nobody)['n'].sum())} rows have no subject")
 
 
 def opened(source: Any, columns: Mapping[str, str], *, numeric: bool) -> Source:

@@ -8,14 +8,15 @@ those files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from pufferkit.checks import Floats
+from pufferkit import noise
+from pufferkit.checks import Floats, round_up
 from pufferkit.frames import aggregate, sources
 from pufferkit.frames.aggregate import SEGMENT, STATE, SUBJECT, WINDOW, Rules
 from pufferkit.frames.files import state_labels
@@ -23,8 +24,34 @@ from pufferkit.table import Counts, Table, Windows
 
 LONGEST, ENTRIES = "_longest", "_entries"
 
-Draw = Callable[[Counts, Counts, Counts], tuple[Floats, Floats]]
-"""Noisy rows and their scales, from counts, longest segments and numbers of entries."""
+
+@dataclass(frozen=True)
+class Noise:
+    """What the executors need to know to draw.
+
+    Attributes
+    ----------
+    scales
+        Scale that a subject needs, by the length of its longest segment.
+    lipschitz, largest
+        Of one row; see `noise.laplace_rows`.
+    shares
+        Whether to divide by the number of entries, which is public, afterwards.
+    """
+
+    scales: dict[int, float]
+    lipschitz: float
+    largest: float
+    shares: bool
+
+    def draw(self, counts: Counts, longest: Counts, entries: Counts) -> tuple[Floats, Floats]:
+        """Safe noise on the rows of one batch; runs in an executor."""
+        wanted = np.array([self.scales[int(n)] for n in longest])
+        values, scales = noise.laplace_rows(counts, wanted, self.lipschitz, self.largest)
+        if self.shares:
+            values = values / entries[:, None]
+            scales = np.array([round_up(s / n) for s, n in zip(scales, entries, strict=True)])
+        return values, scales
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +116,7 @@ class ClusterTable:
         return _sizes(rows, self.windows)
 
     def write_noisy(
-        self, path: str, states: Sequence[Hashable], labels: Sequence[str], draw: Draw
+        self, path: str, states: Sequence[Hashable], labels: Sequence[str], by: Noise
     ) -> Any:
         """Draw noise in the executors, write the rows to ``path``, and give them as a frame."""
         from pyspark.sql import functions as f  # noqa: PLC0415
@@ -123,7 +150,7 @@ class ClusterTable:
         )
         numbers = ", ".join(f"`_{n}` double" for n in range(len(states)))
         noisy = rows.mapInArrow(
-            partial(_draw_batches, draw=draw, keys=keys, size=len(states)),
+            partial(_draw_batches, by=by, keys=keys, size=len(states)),
             f"{named}, `_scale` double, {numbers}",
         )
         out = [f.col(SUBJECT).alias("subject")]
@@ -153,7 +180,7 @@ class ClusterTable:
         return self.source.frame.to_native().sparkSession
 
 
-def _draw_batches(batches: Iterator[Any], *, draw: Draw, keys: list[str], size: int) -> Any:
+def _draw_batches(batches: Iterator[Any], *, by: Noise, keys: list[str], size: int) -> Any:
     """Runs in an executor: counts in, noisy numbers out."""
     import pyarrow as pa  # noqa: PLC0415
 
@@ -162,7 +189,7 @@ def _draw_batches(batches: Iterator[Any], *, draw: Draw, keys: list[str], size: 
             continue
         counts = np.column_stack([batch.column(f"_{n}").to_numpy() for n in range(size)])
         entries = batch.column(ENTRIES).to_numpy()
-        values, scales = draw(counts, batch.column(LONGEST).to_numpy(), entries)
+        values, scales = by.draw(counts, batch.column(LONGEST).to_numpy(), entries)
         columns = {key: batch.column(key) for key in [*keys, ENTRIES]}
         columns["_scale"] = pa.array(scales)
         columns |= {f"_{n}": pa.array(values[:, n]) for n in range(size)}
@@ -173,6 +200,7 @@ def _sizes(rows: Any, windows: Windows | None) -> Table:
     import polars as pl  # noqa: PLC0415
 
     frame = pl.DataFrame(rows)
+    sources.refuse_nobody(frame)
     window = [WINDOW] if windows is not None else []
     frame = frame.sort(SUBJECT, SEGMENT, *window)
     if frame.height == 0:

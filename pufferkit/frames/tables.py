@@ -353,7 +353,9 @@ def assembled(
         raise ValueError("table: has no rows")
     window = [WINDOW] if rules.windows is not None else []
     keys = [SUBJECT, SEGMENT, *window]
-    rows = pl.concat(pieces, how="vertical_relaxed").filter(~pl.col(STATE).is_null())
+    rows = pl.concat(pieces, how="vertical_relaxed")
+    sources.refuse_nobody(rows)
+    rows = rows.filter(~pl.col(STATE).is_null())
     rows = rows.group_by(*keys, STATE).agg(pl.col("n").cast(pl.Int64).sum())
     rows = rows.filter(pl.col("n") > 0).sort(keys)
     if rows.height == 0:

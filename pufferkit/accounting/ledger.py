@@ -33,7 +33,6 @@ from pufferkit.accounting.bulk import Charge, Draft
 from pufferkit.accounting.database import (
     ACCOUNTS,
     ENTRIES,
-    GENESIS,
     HEAD,
     Account,
     Entry,
@@ -49,6 +48,7 @@ from pufferkit.accounting.database import (
     update_account,
     writing,
 )
+from pufferkit.accounting.replay import problems
 from pufferkit.errors import OverBudget
 
 
@@ -386,7 +386,7 @@ class Ledger:
                 for row in connection.execute(ACCOUNTS.select())
             }
         with closing(self._entries(None)) as entries:
-            return _problems(entries, stored.seq, stored.digest, accounts, head)
+            return problems(entries, stored.seq, stored.digest, accounts, head)
 
     def export(self) -> Iterator[str]:
         """Every entry as a line of JSON."""
@@ -419,66 +419,6 @@ def _same_facts(opened: Entry, facts: Mapping[str, Any]) -> None:
             f"account: {opened.account!r} was opened for other data or beliefs "
             f"({', '.join(different)} differ); use another account name"
         )
-
-
-def _problems(
-    entries: Iterator[Entry],
-    seq: int,
-    digest: str,
-    accounts: dict[str, Account],
-    noted: str | None,
-) -> list[str]:
-    found: list[str] = []
-    previous, count = GENESIS, 0
-    state: dict[str, Account] = {}
-    charges: set[tuple[str, str]] = set()
-    seen_note = noted in (None, GENESIS)
-    for count, entry in enumerate(entries, 1):
-        if entry.seq != count:
-            found.append(f"entry {count} is missing; the next one is {entry.seq}")
-            break
-        if entry.previous != previous:
-            found.append(f"entry {entry.seq} does not follow the entry before it")
-        if entry.own_digest() != entry.digest:
-            found.append(f"entry {entry.seq} was changed: its digest does not match")
-        previous = entry.digest
-        seen_note = seen_note or entry.digest == noted
-        found += [f"entry {entry.seq}: {wrong}" for wrong in _replay(entry, state, charges)]
-    if not found and (count, previous) != (seq, digest):
-        found.append(f"the ledger ends at entry {count}, but its head is entry {seq}")
-    if not seen_note:
-        found.append("the digest noted earlier is not in the ledger; it was rewritten")
-    if not found and state != accounts:
-        wrong = sorted(k for k in {*state, *accounts} if state.get(k) != accounts.get(k))
-        found.append(f"the balance of {', '.join(wrong)} does not follow from the entries")
-    return found
-
-
-def _replay(
-    entry: Entry, state: dict[str, Account], charges: set[tuple[str, str]]
-) -> Iterator[str]:
-    """Carry one entry out on ``state``, and say what is wrong with it."""
-    known = state.get(entry.account)
-    if entry.kind == "open":
-        if known is not None:
-            yield f"{entry.account!r} was open already"
-        rule, budget = entry.body.get("rule", ""), entry.body.get("budget", 0)
-        state[entry.account] = Account(entry.account, rule, budget, 0, 1)
-        return
-    if known is None:
-        yield f"{entry.account!r} was never opened"
-        return
-    if entry.kind == "charge":
-        charges.add((entry.account, entry.key))
-        if known.rule == "sum" and entry.total != known.total + entry.epsilon:
-            yield "the total does not add up"
-    elif (entry.account, entry.key) not in charges:
-        yield "a value that was never charged"
-    if entry.total < known.total:
-        yield "the total went down"
-    if entry.total > known.budget:
-        yield "the total is over the budget"
-    state[entry.account] = replace(known, total=entry.total, entries=known.entries + 1)
 
 
 def _user() -> str:

@@ -262,6 +262,13 @@ def test_flat_profiles_are_on_the_safe_side(book, monkeypatch):
         assert exact <= flat <= exact * 1.2
 
 
+def test_names_of_accounts_that_keep_records_are_taken(book):
+    table = table_of(people([(5,)]).with_columns(who=pl.lit("(all subjects)")))
+    with pytest.raises(ValueError, match="another account"):
+        pk.release_each(table, BELIEF, 1, ledger=book, budget=1)
+    assert book.accounts() == []
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [

@@ -106,6 +106,11 @@ def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
         assert len(ledger.entries()) == entries
         assert ledger.remaining("s00") == 10.0
         assert ledger.verify() == []
+        # A label is for one set of entries: nothing is drawn twice under one charge.
+        less = pk.read_table(cluster.where("who < 's05'"), **options)
+        with pytest.raises(ValueError, match="another label"):
+            pk.release_each(less, BELIEF, 10, ledger=ledger, storage=place, **call)
+        assert len(ledger.entries()) == entries
         # Values that are gone are not drawn again.
         shutil.rmtree(place)
         with pytest.raises(ValueError, match="not drawn again"):

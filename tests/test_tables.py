@@ -311,6 +311,16 @@ def test_durations():
         ticks("x", 5, of_time=True)
 
 
+def test_pandas_with_zones_and_categories():
+    pandas = pytest.importorskip("pandas")
+    times = pandas.date_range("2024-10-27 00:00", periods=6, freq="1h", tz="Europe/Berlin")
+    data = pandas.DataFrame({"t": times, "s": pandas.Categorical(list("ababab"))})
+    table = pk.read_table(data, time="t", state="s", states=["a", "b"], max_gap="1h")
+    assert list(table.lengths) == [(6,)]  # the clock goes back, time does not
+    assert table.steps == (3600e6, 3600e6)
+    assert table.counts.tolist() == [[3, 3]]
+
+
 def test_large_ids_stay_apart():
     rows = pl.DataFrame({"s": [2**62, 2**62 + 1] * 2, "t": [1, 2, 3, 4], "x": ["a"] * 4})
     table = pk.read_table(rows, subject="s", time="t", state="x")

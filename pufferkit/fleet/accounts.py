@@ -7,7 +7,7 @@ account had paid for before is added entry by entry (the entry-profile rule of `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,32 +72,46 @@ class Accounts:
             more = f"; so are {others} more subjects" if others else ""
             raise OverBudget(f"{first.account}: {refusal}{more}")
 
-    def pay(self, dues: Sequence[Due], extra: Iterable[tuple[str, Mapping[str, Any]]] = ()) -> None:
-        """Charge all of them in one transaction, each once, however often this is called.
-
-        ``extra`` names accounts that keep a record, and what to record: they are charged the
-        largest total.
-        """
+    def pay(self, dues: Sequence[Due]) -> None:
+        """Charge all of them in one transaction, each once, however often this is called."""
         names = list(dict.fromkeys(due.account for due in dues))
-        records = list(extra)
         while True:
-            known, entries = self.ledger.charges_of([*names, *(name for name, _ in records)])
+            known, entries = self.ledger.charges_of(names)
             charges = self._charges(dues, known, entries)
-            worst = max([c.total for c in charges], default=0)
-            for name, body in records:
-                account = known[name]
-                charges.append(
-                    Charge(
-                        name,
-                        str(body["key"]),
-                        spent_micro(self.run.epsilon),
-                        max(worst, account.total),
-                        body,
-                        account.entries,
-                    )
-                )
             if not charges or self.ledger.charge_many(charges):
                 return
+
+    def pay_together(self, dues: Sequence[Due], record: str, body: Mapping[str, Any]) -> str:
+        """Charge a release whose values are kept in one place, the account ``record``.
+
+        That account is charged in the same transaction, with the largest total. A run is drawn as a
+        whole, so its label is for exactly these entries. Returns the key of the values.
+        """
+        used = digest([[due.account, due.window, due.first, due.last] for due in dues])
+        key = digest({"run": self.run.identity, "record": True})
+        facts = {**body, "label": self.run.label, "run": self.run.identity, "entries used": used}
+        names = list(dict.fromkeys(due.account for due in dues))
+        self._same_entries(record, key, used)
+        while True:
+            known, entries = self.ledger.charges_of([*names, record])
+            charges = self._charges(dues, known, entries)
+            account = known[record]
+            total = max([account.total, *(charge.total for charge in charges)])
+            amount = spent_micro(self.run.epsilon)
+            charges.append(Charge(record, key, amount, total, facts, account.entries))
+            if self.ledger.charge_many(charges):
+                break
+        # Another process may have charged the same label for other entries in the meantime.
+        self._same_entries(record, key, used)
+        return key
+
+    def _same_entries(self, record: str, key: str, used: str) -> None:
+        charged = self.ledger.find(record, key, "charge")
+        if charged is not None and charged.body["entries used"] != used:
+            raise ValueError(
+                f"label: the run {self.run.label!r} was made for other data; give this one "
+                "another label"
+            )
 
     def _charges(
         self, dues: Sequence[Due], known: dict[str, Account], entries: Sequence[Entry]

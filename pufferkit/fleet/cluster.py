@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 
 from pufferkit.fleet.accounts import Accounts
-from pufferkit.fleet.plan import LIPSCHITZ, Run, digest
-from pufferkit.fleet.rows import Asked, dues_of
+from pufferkit.fleet.plan import LIPSCHITZ, Run
+from pufferkit.fleet.rows import ON_CLUSTER, Asked, account_names, dues_of
 from pufferkit.frames.spark import ClusterTable, Noise
-
-RECORD = "(runs on a cluster)"
-"""The account that keeps where the values of a run are."""
 
 
 def release_on_cluster(
@@ -36,6 +33,7 @@ def release_on_cluster(
             "storage: name a folder that driver and executors can reach; noise is written there "
             "once, so that Spark cannot draw it again"
         )
+    table.refuse_unknown(run.beliefs.states)
     sizes = table.sizes()
     asked = Asked.of(sizes, sizes.pieces)
     used, calibrations = run.calibrations(sizes.longest)
@@ -49,22 +47,16 @@ def release_on_cluster(
     path = f"{storage.rstrip('/')}/{run.identity[:16]}-{uuid.uuid4().hex[:16]}"
     if accounts is None:
         return table.write_noisy(path, states, labels, noise)
-    record = f"{prefix}{RECORD}"
-    accounts.open([*(f"{prefix}{subject}" for subject in sizes.subjects), record])
+    record = f"{prefix}{ON_CLUSTER}"
+    accounts.open([*account_names(sizes, prefix), record])
     rows = np.arange(len(asked.owner))
     dues = dues_of(sizes, asked, rows, used, calibrations, prefix)
-    entries = digest([[due.account, due.window, due.first, due.last] for due in dues])
-    key = digest({"run": run.identity, "entries": entries})
     body = {
-        "key": key,
         "query": f"{run.query} of {len(sizes.subjects)} subjects on a cluster",
-        "label": run.label,
-        "run": run.identity,
         "mechanism": run.mechanism,
         "scale": max(scales.values()),
     }
-    accounts.check(dues)
-    accounts.pay(dues, [(record, body)])
+    key = accounts.pay_together(dues, record, body)
     stored = accounts.ledger.find(record, key)
     if stored is None:
         table.write_noisy(path, states, labels, noise)

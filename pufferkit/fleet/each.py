@@ -13,17 +13,14 @@ from pufferkit import noise
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats, round_up
 from pufferkit.fleet.accounts import Accounts, Due
-from pufferkit.fleet.plan import LIPSCHITZ, Run, aligned, digest
+from pufferkit.fleet.plan import LIPSCHITZ, Run, aligned
 from pufferkit.fleet.releases import Releases
-from pufferkit.fleet.rows import Asked, chunks_of, dues_of
+from pufferkit.fleet.rows import EVERYBODY, Asked, account_names, chunks_of, dues_of
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.table import Counts, Table
 
 if TYPE_CHECKING:
     from pufferkit.frames.spark import ClusterTable
-
-EVERYBODY = "(all subjects)"
-"""The account that keeps the record of releases over all subjects."""
 
 Progress = Callable[[int, int], None]
 
@@ -83,7 +80,9 @@ def release_each(
     """
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
-    run = Run.of("each", beliefs, epsilon, query, mechanism, label, table.windows)
+    far = isinstance(table, ClusterTable)
+    what = "each on a cluster" if far else "each"
+    run = Run.of(what, beliefs, epsilon, query, mechanism, label, table.windows)
     if isinstance(table, ClusterTable):
         from pufferkit.fleet.cluster import release_on_cluster  # noqa: PLC0415
 
@@ -97,7 +96,7 @@ def release_each(
     with _accounts(run, ledger, budget) as accounts:
         chunks = chunks_of(asked.owner)
         if accounts is not None:
-            accounts.open([f"{prefix}{subject}" for subject in table.subjects])
+            accounts.open(account_names(table, prefix))
             for rows in chunks:
                 accounts.check(dues_of(table, asked, rows, used, calibrations, prefix))
         for rows in chunks:
@@ -156,10 +155,7 @@ def release_all(
             values, scales = _noisy_sums(sums, calibration)
         else:
             record = f"{prefix}{EVERYBODY}"
-            names = [f"{prefix}{subject}" for subject in found.subjects]
-            if record in names:
-                raise ValueError(f"subject: {record!r} is the name of another account; use prefix=")
-            accounts.open([*names, record])
+            accounts.open([*account_names(found, prefix), record])
             dues = dues_of(found, asked, rows, used, calibrations, prefix)
             values, scales = _recorded(accounts, run, record, dues, windows, sums, calibration)
     return _releases(run, None, windows, values, scales, sums, calibration.guarantee)
@@ -175,26 +171,15 @@ def _recorded(
     calibration: Calibration,
 ) -> tuple[Floats, Floats]:
     """Charge everybody, draw, store in the account of the record; or what is stored already."""
-    used = digest([[due.account, due.window, due.first, due.last] for due in dues])
-    key = digest({"run": run.identity, "record": True})
+    body = {
+        "query": f"{run.query} over all subjects",
+        "mechanism": run.mechanism,
+        "scale": LIPSCHITZ * calibration.scale,
+        "windows": windows.tolist(),
+    }
+    key = accounts.pay_together(dues, record, body)
     stored = accounts.ledger.find(record, key)
-    charged = accounts.ledger.find(record, key, "charge")
-    if charged is not None and charged.body["entries used"] != used:
-        raise ValueError(
-            f"label: the run {run.label!r} was made for other data; give this one another label"
-        )
     if stored is None:
-        body = {
-            "key": key,
-            "query": f"{run.query} over all subjects",
-            "label": run.label,
-            "run": run.identity,
-            "windows": windows.tolist(),
-            "entries used": used,
-            "mechanism": run.mechanism,
-            "scale": LIPSCHITZ * calibration.scale,
-        }
-        accounts.pay(dues, [(record, body)])
         values, scales = _noisy_sums(sums, calibration)
         drawn = {"value": values.tolist(), "scale": scales.tolist()}
         stored = accounts.ledger.store(record, key, drawn)

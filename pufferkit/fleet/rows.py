@@ -11,6 +11,12 @@ from pufferkit.fleet.accounts import Due
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.table import Counts, Table
 
+EVERYBODY = "(all subjects)"
+"""The account that keeps the values of releases over all subjects."""
+
+ON_CLUSTER = "(runs on a cluster)"
+"""The account that keeps where the values of a run on a cluster are."""
+
 CHUNK = 5000
 """Rows that are charged, drawn and stored together."""
 
@@ -44,6 +50,17 @@ class Asked:
             first=np.concatenate([[0], ends])[at] - offset[owner] + 1,
             last=ends[after - 1] - offset[owner],
         )
+
+
+def account_names(table: Table, prefix: str) -> list[str]:
+    """The account of each subject; names must tell them apart."""
+    names = [f"{prefix}{subject}" for subject in table.subjects]
+    for taken in (EVERYBODY, ON_CLUSTER):
+        if f"{prefix}{taken}" in names:
+            raise ValueError(f"subject: {taken!r} is the name of another account; rename it")
+    if len(set(names)) < len(names):
+        raise ValueError("subject: two of them print alike; give them different names")
+    return names
 
 
 def dues_of(

@@ -202,7 +202,7 @@ def _local(frame: Any, name: str, of_time: bool, columns: Mapping[str, str]) -> 
         frame = nw.from_native(pl.DataFrame(cells, strict=False))
     time = nw.col(columns["time"])
     kind = frame.collect_schema()[columns["time"]]
-    if of_time:
+    if isinstance(kind, (nw.Date, nw.Datetime)):
         time = time.cast(nw.Datetime("us")) if isinstance(kind, nw.Date) else time
         time = time.dt.timestamp("us")
     elif kind.is_integer():
@@ -214,12 +214,15 @@ def _local(frame: Any, name: str, of_time: bool, columns: Mapping[str, str]) -> 
 
 
 def _cells(series: Any) -> Any:
-    """A column of pandas or pyarrow, for polars."""
+    """A column of pandas or pyarrow, for polars; timestamps of pandas as microseconds."""
+    import narwhals as nw  # noqa: PLC0415
     import polars as pl  # noqa: PLC0415
 
     if series.implementation.is_pyarrow():
         return pl.Series(series.to_arrow())
     missing = series.is_null().to_numpy()
+    if isinstance(series.dtype, nw.Datetime) and not missing.any():
+        return series.dt.timestamp("us").to_numpy()
     if series.dtype.is_numeric() and not missing.any():
         return series.to_numpy()
     cells = zip(series.to_list(), missing.tolist(), strict=True)

@@ -115,6 +115,15 @@ class ClusterTable:
         rows = self._pieces.groupBy(*keys).agg(functions.sum("n").alias("n")).toArrow()
         return _sizes(rows, self.windows)
 
+    def refuse_unknown(self, states: Sequence[Hashable]) -> None:
+        """Rows with other states than these are an error, before anything is charged."""
+        self._pieces  # noqa: B018 - counts, and with them the states that occur
+        known = set(states)
+        labelled = zip(self._cells, self._labels(states), strict=True)
+        strange = [cell for cell, label in labelled if label not in known]
+        if strange:
+            raise self.source.unknown(self._entries, strange)
+
     def write_noisy(
         self, path: str, states: Sequence[Hashable], labels: Sequence[str], by: Noise
     ) -> Any:
@@ -122,14 +131,6 @@ class ClusterTable:
         from pyspark.sql import functions as f  # noqa: PLC0415
 
         pieces = self._pieces
-        known = set(states)
-        strange = [
-            cell
-            for cell, label in zip(self._cells, self._labels(states), strict=True)
-            if label not in known
-        ]
-        if strange:
-            raise self.source.unknown(self._entries, strange)
         segments = pieces.groupBy(SUBJECT, SEGMENT).agg(f.sum("n").alias("n"))
         longest = segments.groupBy(SUBJECT).agg(f.max("n").alias(LONGEST))
         keys = [SUBJECT] + ([WINDOW] if self.windows is not None else [])

@@ -352,3 +352,13 @@ def test_a_killed_run_goes_on_and_never_charges_or_draws_twice(tmp_path):
         assert len(charges) == len(set(charges)) == 600
         assert {a.total for a in book.accounts()} == {1_000_000}
         assert book.verify() == []
+
+
+def test_beliefs_counted_from_the_table_are_refused():
+    table = table_of(people([(60,), (80, 20)]))
+    fitted = pk.ChainClass.around(table.transitions, 0.9, states=STATES)
+    for release in (pk.release_each, pk.release_all):
+        with pytest.raises(ValueError, match="fitted to the very series"):
+            release(table, fitted, 1)
+    other = table_of(people([(60,), (80, 20)], seed=7))
+    assert pk.release_all(other, fitted, 1).value.shape == (1, 3)

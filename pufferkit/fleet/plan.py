@@ -12,6 +12,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.accounting.database import canonical
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
+from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.plan import MECHANISMS
 from pufferkit.queries import count
@@ -110,7 +111,8 @@ class Run:
 
 
 def aligned(table: Table, beliefs: ChainClass) -> Counts:
-    """The counts of each piece, by the states of the beliefs."""
+    """The counts of each piece, by the states of the beliefs; not if these were fitted on them."""
+    check_not_counted_from(beliefs.sources, table.transitions, table.states)
     place = {state: number for number, state in enumerate(beliefs.states)}
     strange = [
         state

@@ -1,8 +1,10 @@
 """Settings of the whole suite."""
 
+import importlib
 import importlib.util
 import os
 import shutil
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,9 +17,10 @@ settings.register_profile("explore", max_examples=2000, **COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
-def require(name: str) -> None:
-    """Skip the test, with a reason, where an optional part is missing."""
+def require(name: str) -> ModuleType:
+    """An optional part; where it is missing the test is skipped, with a reason."""
     if name == "pyspark" and shutil.which("java") is None:
         pytest.skip("pyspark needs Java, which is not installed")
     if importlib.util.find_spec(name) is None:
         pytest.skip(f"{name} is not installed")
+    return importlib.import_module(name)

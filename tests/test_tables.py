@@ -306,6 +306,13 @@ def test_refusals_of_sources(tmp_path):
         pk.read_table(tmp_path / "none.csv", **COLUMNS)
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), None])
+def test_times_that_are_no_times(bad):
+    data = pl.DataFrame({"t": [1.0, bad, 2.0], "s": ["x"] * 3})
+    with pytest.raises(ValueError, match="row 2 has no time"):
+        pk.read_table(data, time="t", state="s")
+
+
 def test_durations():
     assert ticks("x", timedelta(days=7), of_time=True) == ticks("x", "1w", of_time=True)
     with pytest.raises(ValueError, match="timestamps"):

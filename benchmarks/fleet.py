@@ -2,8 +2,10 @@
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -32,27 +34,29 @@ def main() -> None:
             "what": rng.integers(0, 5, lengths.sum()),
         }
     )
-    start = perf_counter()
-    table = pk.read_table(
-        frame, subject="who", time="when", state="what", states=range(5), max_gap=1
+    table = timed(
+        "read_table",
+        lambda: pk.read_table(
+            frame, subject="who", time="when", state="what", states=range(5), max_gap=1
+        ),
     )
-    print(f"{table.report()}: read in {perf_counter() - start:.1f} s")
+    print(table.report())
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "ledger.db")
-        start = perf_counter()
-        pk.release_each(table, CHAIN, 1)
-        print(f"release_each without a ledger: {perf_counter() - start:.1f} s")
-        for turn in ("release_each with a ledger", "the same again, from the ledger"):
-            start = perf_counter()
-            pk.release_each(table, CHAIN, 1, ledger=path, budget=2)
-            print(f"{turn}: {perf_counter() - start:.1f} s")
-        start = perf_counter()
-        pk.release_all(table, CHAIN, 0.5, ledger=path, budget=2)
-        print(f"release_all, charged to everybody: {perf_counter() - start:.1f} s")
-        start = perf_counter()
+        paid = {"ledger": path, "budget": 2}
+        timed("release_each without a ledger", lambda: pk.release_each(table, CHAIN, 1))
+        timed("release_each with a ledger", lambda: pk.release_each(table, CHAIN, 1, **paid))
+        timed("the same again", lambda: pk.release_each(table, CHAIN, 1, **paid))
+        timed("release_all, all pay", lambda: pk.release_all(table, CHAIN, 0.5, **paid))
         with pk.Ledger(path) as book:
-            assert book.verify() == []
-        print(f"ledger verified: {perf_counter() - start:.1f} s")
+            assert timed("ledger.verify", book.verify) == []
+
+
+def timed(name: str, work: Callable[[], Any]) -> Any:
+    start, cpu = perf_counter(), process_time()
+    found = work()
+    print(f"{name:<32} {perf_counter() - start:6.1f} s ({process_time() - cpu:.1f} s of CPU)")
+    return found
 
 
 if __name__ == "__main__":

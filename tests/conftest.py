@@ -1,8 +1,10 @@
 """Settings of the whole suite."""
 
+import importlib
 import importlib.util
 import os
 import shutil
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,7 +35,7 @@ def pytest_configure(config):
     pytest.importorskip = required
 
 
-def require(name: str) -> None:
+def require(name: str) -> ModuleType:
     """Skip the test, with a reason, where an optional part is missing; fail if it must be there."""
     missing = None
     if name == "pyspark" and shutil.which("java") is None:
@@ -44,3 +46,4 @@ def require(name: str) -> None:
         pytest.fail(f"PUFFERKIT_REQUIRE names {name}, but {missing}", pytrace=False)
     if missing is not None:
         pytest.skip(missing)
+    return importlib.import_module(name)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from conftest import require
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -147,12 +148,12 @@ def native(kind, week, folder: Path):
     if kind == "polars lazy":
         return table.lazy()
     if kind == "pandas":
-        return pytest.importorskip("pandas").DataFrame(columns)
+        return require("pandas").DataFrame(columns)
     if kind == "pyarrow":
-        return pytest.importorskip("pyarrow").table(columns)
+        return require("pyarrow").table(columns)
     if kind == "duckdb":
-        duckdb = pytest.importorskip("duckdb")
-        arrow = pytest.importorskip("pyarrow").table(columns)
+        duckdb = require("duckdb")
+        arrow = require("pyarrow").table(columns)
         return duckdb.connect().from_arrow(arrow)
     path = folder / f"week.{kind}"
     table.write_csv(path) if kind == "csv" else table.write_parquet(path)
@@ -234,8 +235,8 @@ def test_bins_by_cuts_width_and_public_quantiles():
 
 
 def test_bins_are_the_same_in_duckdb():
-    duckdb = pytest.importorskip("duckdb")
-    pytest.importorskip("pyarrow")
+    duckdb = require("duckdb")
+    require("pyarrow")
     data = pl.DataFrame({"t": range(50), "v": [float(n * n % 1000) for n in range(50)]})
     options = {"time": "t", "state": "v", "bins": pk.Bins.width(200, high=1000)}
     here = pk.read_table(data, **options)
@@ -305,6 +306,13 @@ def test_refusals_of_sources(tmp_path):
         pk.read_table(tmp_path / "none.csv", **COLUMNS)
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), None])
+def test_times_that_are_no_times(bad):
+    data = pl.DataFrame({"t": [1.0, bad, 2.0], "s": ["x"] * 3})
+    with pytest.raises(ValueError, match="row 2 has no time"):
+        pk.read_table(data, time="t", state="s")
+
+
 def test_durations():
     assert ticks("x", timedelta(days=7), of_time=True) == ticks("x", "1w", of_time=True)
     with pytest.raises(ValueError, match="timestamps"):
@@ -312,7 +320,7 @@ def test_durations():
 
 
 def test_pandas_with_zones_and_categories():
-    pandas = pytest.importorskip("pandas")
+    pandas = require("pandas")
     times = pandas.date_range("2024-10-27 00:00", periods=6, freq="1h", tz="Europe/Berlin")
     data = pandas.DataFrame({"t": times, "s": pandas.Categorical(list("ababab"))})
     table = pk.read_table(data, time="t", state="s", states=["a", "b"], max_gap="1h")
@@ -325,6 +333,6 @@ def test_large_ids_stay_apart():
     rows = pl.DataFrame({"s": [2**62, 2**62 + 1] * 2, "t": [1, 2, 3, 4], "x": ["a"] * 4})
     table = pk.read_table(rows, subject="s", time="t", state="x")
     assert list(table.lengths) == [(2,), (2,)]
-    pandas = pytest.importorskip("pandas")
+    pandas = require("pandas")
     native = pandas.DataFrame({name: rows[name].to_list() for name in rows.columns})
     assert pk.read_table(native, subject="s", time="t", state="x").subjects == table.subjects

@@ -60,7 +60,7 @@ class Source:
             column = batch[_INNER[role]]
             missing = column.is_null()
             if column.dtype.is_float():
-                missing = missing | column.is_nan().fill_null(False)
+                missing = missing | ~column.is_finite().fill_null(False)
             if missing.any():
                 rows = missing.arg_true().head(_NAMED).to_list()
                 raise ValueError(

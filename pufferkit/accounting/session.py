@@ -8,6 +8,7 @@ applies, which is usually less than its own epsilon added on top.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,9 @@ from pufferkit.accounting.amounts import PICO, allowed_micro, in_epsilon, show, 
 from pufferkit.accounting.composition import Composition, Spending, compose
 from pufferkit.accounting.database import Account, Entry, canonical
 from pufferkit.accounting.ledger import Ledger, over_budget
-from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
+from pufferkit.beliefs.kinds import Beliefs, as_beliefs, entries_of, states_of
 from pufferkit.errors import NoTheorem
-from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.calibration import Calibration, in_order
 from pufferkit.mechanisms.plan import Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
 from pufferkit.queries import Query
@@ -56,9 +57,10 @@ class Session:
     Parameters
     ----------
     data
-        A `Series`, a sequence of states, or a sequence of segments of states.
+        A `Series`, a sequence of states, or a sequence of segments of states; for networks and
+        joint laws also a record {name: value}.
     beliefs
-        A `MarkovChain` or a `ChainClass` for the whole series.
+        A `MarkovChain` or a `ChainClass` for the whole series, networks or joint laws.
     budget
         Pufferfish epsilon for everything released about this data.
     ledger
@@ -89,10 +91,18 @@ class Session:
         *,
         name: str = "data",
     ) -> None:
-        self.beliefs: ChainClass = as_chain_class(beliefs)
-        self.data = data if isinstance(data, Series) else Series.of(data, self.beliefs.states)
-        if set(self.data.states) - set(self.beliefs.states):
-            self.data = Series.of(self.data.as_segments(), self.beliefs.states)
+        self.beliefs: Beliefs = as_beliefs(beliefs)
+        states, names = states_of(self.beliefs), entries_of(self.beliefs)
+        if names is not None and isinstance(data, Mapping):
+            data = in_order(data, names)
+        self.data = data if isinstance(data, Series) else Series.of(data, states)
+        if set(self.data.states) - set(states):
+            self.data = Series.of(self.data.as_segments(), states)
+        if names is not None and self.data.lengths != (len(names),):
+            raise ValueError(
+                f"data: must have one value for each of the {len(names)} entries of the beliefs, "
+                f"got {len(self.data)}"
+            )
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.name = name
         about = {"lengths": _lengths(self.data), "beliefs": _digest(self.beliefs.to_dict())}

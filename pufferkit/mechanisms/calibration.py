@@ -136,7 +136,7 @@ class Calibration:
         states = self.query.states if self.beliefs is None else states_of(self.beliefs)
         names = None if self.beliefs is None else entries_of(self.beliefs)
         if names is not None and isinstance(series, Mapping):
-            series = _in_order(series, names)
+            series = in_order(series, names)
         data = Series.of(series, states) if not isinstance(series, Series) else series
         if states is not None and set(data.states) - set(states):
             # A Series may declare more states than the model, as long as none of them occurs.
@@ -184,7 +184,7 @@ def check_states(beliefs: Beliefs, query: Query) -> None:
         )
 
 
-def _in_order(values: Mapping[Any, Any], names: tuple[Hashable, ...]) -> list[Any]:
+def in_order(values: Mapping[Any, Any], names: tuple[Hashable, ...]) -> list[Any]:
     """A record {name: value} as a list in the order of the beliefs."""
     missing = [name for name in names if name not in values]
     extra = [name for name in values if name not in names]

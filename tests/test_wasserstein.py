@@ -21,6 +21,7 @@ from pufferkit import (
     group_dp,
     histogram,
     mean,
+    noise,
     plan,
     total,
     w_infinity,
@@ -324,3 +325,19 @@ def test_values_with_no_common_step_are_refused_on_networks():
     assert wasserstein(pair, total([0.1, 0.2, 0.7], 2), 1).scale == pytest.approx(1.2)
     with pytest.raises(NotApplicable, match="rounder values"):
         wasserstein(pair, total([1e-300, 1, 1e300], 2), 1)
+
+
+@pytest.mark.parametrize("share", [0.51, 0.9, 1.4, 3.3, 1e-6, 1e6])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])
+def test_the_grid_of_the_noise_is_paid_for_over_the_distance(share, epsilon):
+    """One answer always makes up for the other, so the distance is far below the constant."""
+    apart = share * 2.0**-30
+    query = total({"a": 0, "b": 1, "c": 1 + apart}, 2)
+    law = FiniteJoint({("a", "c"): 0.5, ("b", "a"): 0.5})
+    made = wasserstein(law, query, epsilon)
+    assert made.sensitivity < query.lipschitz
+    step = 2.0 ** noise.grid_exponent(made.sensitivity, 1, query.largest)
+    rows = [made.release(row) for row in (["a", "c"], ["b", "a"])]
+    snapped = [round(1 / step), round((1 + apart) / step)]
+    assert abs(snapped[0] - snapped[1]) * step / rows[0].scale <= epsilon * (1 + 1e-12)
+    assert all(release.raw[0] % step == 0 for release in rows)

@@ -29,7 +29,7 @@ from pufferkit import checks
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
 from pufferkit.beliefs.chain_class import ChainClass, MixingClass, as_chain_class
 from pufferkit.beliefs.joint_class import JointClass
-from pufferkit.beliefs.kinds import as_beliefs, entries_of
+from pufferkit.beliefs.kinds import Beliefs, as_beliefs, entries_of
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.region import RegionClass
 from pufferkit.errors import NoTheorem
@@ -45,6 +45,8 @@ QUILTS = frozenset({"markov_quilt", "markov_quilt_approx"})
 PRIVATE = QUILTS | {"influence_curve", "gk16", "group_dp", "wasserstein"}
 ENTRYWISE = QUILTS | {"influence_curve", "gk16", "group_dp", "entry_dp"}
 """Mechanisms that vouch for the privacy of single entries, whatever else they promise."""
+ANY_START = frozenset({"group_dp", "entry_dp"})
+"""Mechanisms that ask no beliefs, so that it does not matter where a window starts."""
 
 
 @dataclass(frozen=True)
@@ -161,14 +163,16 @@ def compose(
                 f"{sum(sizes)} entries"
             )
     rules: dict[str, Callable[[], float | int]] = {
-        "single": lambda: _single(history),
+        "single": lambda: _single(history, theta, sizes),
         "entry_profile": lambda: entry_profile(history, theta, sizes),
-        "quilt_max": lambda: quilt_max(history),
+        "quilt_max": lambda: _anchored(quilt_max(history), history, theta, sizes),
         "group_sum": lambda: group_sum(history),
-        "dependence": lambda: bounded_dependence(history, dependence),
+        "dependence": lambda: _anchored(
+            bounded_dependence(history, dependence), history, theta, sizes
+        ),
     }
     if isinstance(theta, ChainClass):
-        rules["quilt_sum"] = lambda: quilt_sum(history)
+        rules["quilt_sum"] = lambda: _anchored(quilt_sum(history), history, theta, sizes)
         rules["parallel"] = lambda: parallel(history, theta, sizes)
         rules["far_apart"] = lambda: far_apart(history, theta, sizes)
     else:
@@ -329,11 +333,35 @@ def bounded_dependence(history: Sequence[Spending], dependence: float | None) ->
     return history[0].epsilon + history[1].epsilon + 2 * bound
 
 
-def _single(history: Sequence[Spending]) -> int:
+def _single(history: Sequence[Spending], theta: Beliefs, sizes: tuple[int, ...]) -> float:
     if len(history) != 1:
         raise NoTheorem("there are several releases")
     _all_by(history, PRIVATE, "Pufferfish private releases")
-    return spent_micro(history[0].epsilon)
+    return _anchored(history[0].epsilon, history, theta, sizes)
+
+
+def _anchored(
+    found: float, history: Sequence[Spending], theta: Beliefs, sizes: tuple[int, ...]
+) -> float:
+    """What a rule found, if the promises of the releases hold for the windows they were used on.
+
+    A promise is made for a series that starts as the beliefs say; see `check_start`.
+    """
+    for spending in history:
+        if spending.mechanism not in ANY_START:
+            check_start(spending.window, theta, sizes)
+    return found
+
+
+def check_start(window: tuple[int, int], theta: Beliefs, sizes: Sequence[int]) -> None:
+    """Refuse a window that starts within a segment if the beliefs say how segments start."""
+    start = 1
+    for size in sizes:
+        if window[0] == start:
+            return
+        start += size
+    if isinstance(theta, ChainClass):
+        _shift_invariant(theta)
 
 
 def _all_by(history: Sequence[Spending], mechanisms: frozenset[str] | set[str], what: str) -> None:
@@ -361,7 +389,8 @@ def _shift_invariant(theta: ChainClass) -> None:
     fixed = [m.name for m in theta.members() if not m.any_start and not m.chain.is_stationary]
     if fixed:
         raise NoTheorem(
-            f"windows need beliefs that hold from any time on; {fixed[0]} has a start of its own"
+            f"windows need beliefs that hold from any time on; {fixed[0]} has a start of its own; "
+            "use ChainClass.any_start, or MarkovChain.steady"
         )
 
 

@@ -16,7 +16,13 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.accounting.amounts import PICO, allowed_micro, in_epsilon, show, spent_pico
-from pufferkit.accounting.composition import Composition, Spending, compose
+from pufferkit.accounting.composition import (
+    ANY_START,
+    Composition,
+    Spending,
+    check_start,
+    compose,
+)
 from pufferkit.accounting.database import Account, Entry, canonical
 from pufferkit.accounting.ledger import Ledger, over_budget
 from pufferkit.beliefs.kinds import Beliefs, as_beliefs, entries_of, states_of
@@ -148,9 +154,11 @@ class Session:
         self, query: Query, epsilon: float, *, window: tuple[int, int] | None = None
     ) -> SessionPlan:
         """Every mechanism side by side, and what the best would take from the budget."""
+        bounds = self._window(window)
+        check_start(bounds, self.beliefs, self.data.lengths)
         table = plan(self.beliefs, query, epsilon)
         account = self._account
-        total = self._joint(self._charges(), table.best, self._window(window)).micro
+        total = self._joint(self._charges(), table.best, bounds).micro
         cost = max(0, total - account.total)
         return SessionPlan(table, in_epsilon(cost), in_epsilon(account.remaining))
 
@@ -177,7 +185,8 @@ class Session:
         mechanism
             A name from a plan; by default the one with the least noise that hides entries.
         window
-            First and last entry to use, counted from 1; the whole series if left out.
+            First and last entry to use, counted from 1; the whole series if left out. If it starts
+            within a segment, the beliefs must hold from any time on.
         label
             Something to tell otherwise equal releases apart.
 
@@ -190,6 +199,8 @@ class Session:
         """
         checks.privacy(epsilon)
         bounds = self._window(window)
+        if mechanism not in ANY_START:
+            check_start(bounds, self.beliefs, self.data.lengths)
         part = self._part(bounds)
         key = self._key(query, epsilon, mechanism, bounds, label)
         stored = self.ledger.find(self.name, key)

@@ -78,6 +78,14 @@ class Calibration:
         return self.query.lipschitz / self.scale
 
     @property
+    def sensitivity(self) -> float:
+        """The distance that the scale was made for, over which the grid of the noise is paid.
+
+        The Lipschitz constant, or the distance of the Wasserstein Mechanism where that is shorter.
+        """
+        return min(self.query.lipschitz, self.scale * self.epsilon * (1 - 2.0**-48))
+
+    @property
     def expected_l1_error(self) -> float:
         """Expected L1 distance between the exact and the noisy answer."""
         return self.query.size * self.scale
@@ -97,7 +105,7 @@ class Calibration:
         """
         data = self.checked(series)
         noisy = noise.laplace(
-            self.query.exact(data), self.scale, self.query.lipschitz, self.query.largest
+            self.query.exact(data), self.scale, self.sensitivity, self.query.largest
         )
         return Release(
             value=noisy.values,

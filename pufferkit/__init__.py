@@ -82,7 +82,12 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0604
 
 
+_ROOMS = ("local",)
+
+
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"pufferkit.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'pufferkit' has no attribute {name!r}")
     value = getattr(import_module(f"pufferkit.{_HOME_OF[name]}"), name)

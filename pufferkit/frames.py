@@ -295,3 +295,51 @@ def _whole(cell: Any) -> int | None:
     if isinstance(cell, float):
         return int(cell) if cell.is_integer() else None
     return cell if isinstance(cell, int) and not isinstance(cell, bool) else None
+
+
+def check_table(path: str | Path) -> None:
+    """An error if no table can be written under this name. Writes nothing."""
+    if Path(path).suffix.lower() not in _SUFFIXES:
+        raise ValueError(f"{path}: tables are written to {' or '.join(_SUFFIXES)} files")
+
+
+def answer_table(
+    source: str | Path,
+    target: str | Path,
+    state: str,
+    kept: Sequence[str],
+    answers: Sequence[Hashable],
+) -> bytes:
+    """The content of a table like ``source``: the kept columns, and answers in place of states.
+
+    Parameters
+    ----------
+    source
+        The file that the true series was read from. Columns that are not kept stay out.
+    target
+        Name of the new file; its suffix decides the format.
+    state
+        Column of the states, and of the answers.
+    kept
+        Columns to copy as they are.
+    answers
+        One for each row.
+    """
+    import io  # noqa: PLC0415
+
+    import polars as pl  # noqa: PLC0415
+
+    check_table(target)
+    file = Path(source)
+    columns = [*kept, state]
+    if file.suffix.lower() == ".csv":
+        table = pl.read_csv(file, columns=columns, infer_schema=False, glob=False)
+    else:
+        table = pl.read_parquet(file, columns=columns, glob=False)
+    table = table.with_columns(pl.Series(state, list(answers))).select(columns)
+    stream = io.BytesIO()
+    if Path(target).suffix.lower() == ".csv":
+        table.write_csv(stream)
+    else:
+        table.write_parquet(stream)
+    return stream.getvalue()

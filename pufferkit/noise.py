@@ -8,23 +8,36 @@ The grid is paid for. Rounding each of n coordinates to a multiple of 2^k can mo
 by n 2^k, so an L-Lipschitz query becomes (L + n 2^k)-Lipschitz, and the scale is raised in that
 proportion. With n 2^k at most L / 2^30 that is one part in 10^9. Very long series need a coarser
 grid, because an answer must stay a whole number of steps that a float can hold.
+
+Randomised response compares 64 random bits of the operating system with a whole number, so its
+probabilities are exact multiples of 2^-64. A float of at least 2^-11 is such a multiple already; a
+smaller one is rounded up, which hides more.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pufferkit import checks
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 GRID_SHARE = 2.0**-30
 """Most of the Lipschitz constant that the grid may cost."""
 
+WORD = 2**64
+"""Randomised response draws whole numbers below this."""
+
 _MOST_DIGITS = 52
+_CHUNK = 1 << 18
+_BUFFER = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -93,6 +106,75 @@ def laplace(
             f"noise: the sampler charges {cost!r} for {lipschitz / scale!r}; nothing was released"
         )
     return Noisy(tuple(float(value) for value in measurement(snapped)), paid)
+
+
+def flip_threshold(rho: float, states: int) -> int:
+    """How many of the 2^64 words move a state to one given other state: rho 2^64, rounded up.
+
+    Each of the k states keeps the rest, never less than it gives to another: k times the threshold
+    is at most 2^64. Rounding up makes outputs more alike, so the loss of the probabilities that
+    were asked for is still promised. Only where that would pass 1/k (k no power of two and rho
+    within 2^-64 of 1/k) is it rounded down; `KaryResponse` computes its promise from the result.
+    """
+    return min(math.ceil(Fraction(rho) * WORD), WORD // states)
+
+
+def responses(codes: NDArray[Any], thresholds: Sequence[int]) -> NDArray[Any]:
+    """Randomised response, entry by entry, with fresh randomness for each.
+
+    Parameters
+    ----------
+    codes
+        States as whole numbers 0 ... k - 1.
+    thresholds
+        For each state x, how many of the 2^64 words move x to each given other state.
+
+    Notes
+    -----
+    A uniform word u < 2^64 moves x to x + 1 + floor(u / threshold) modulo k if that quotient is
+    below k - 1, and keeps x otherwise. Every other state gets exactly threshold[x] words.
+    """
+    import numpy as np  # noqa: PLC0415
+
+    states = len(thresholds)
+    limits = np.array(thresholds, dtype=np.uint64)
+    answers = np.empty_like(codes)
+    for start in range(0, len(codes), _CHUNK):
+        piece = codes[start : start + _CHUNK]
+        words = np.frombuffer(os.urandom(8 * len(piece)), dtype=np.uint64)
+        if states == 2:
+            zeros = piece == 0
+            flips = words < np.where(zeros, limits[0], limits[1])
+            answers[start : start + _CHUNK] = zeros == flips
+            continue
+        limit = limits[piece]
+        jump = words // np.maximum(limit, 1)
+        moved = (jump < states - 1) & (limit > 0)
+        shift = np.where(moved, jump + 1, 0).astype(np.intp)
+        answers[start : start + _CHUNK] = (piece + shift) % states
+    return answers
+
+
+def response_stream(codes: Iterator[int], thresholds: Sequence[int]) -> Iterator[int]:
+    """Randomised response to one entry after another, as `responses`, in constant memory.
+
+    Each entry is answered before the next is asked for. Only random words are drawn ahead.
+    """
+    states = len(thresholds)
+    moving = [(states - 1) * limit for limit in thresholds]
+    for code, word in zip(codes, _random_words(), strict=False):
+        if word >= moving[code]:
+            yield code
+        else:
+            yield (code + 1 + word // thresholds[code]) % states
+
+
+def _random_words() -> Iterator[int]:
+    """Uniform whole numbers below 2^64 from the operating system, without end."""
+    import numpy as np  # noqa: PLC0415
+
+    while True:
+        yield from np.frombuffer(os.urandom(8 * _BUFFER), dtype=np.uint64).tolist()
 
 
 @cache

@@ -1,0 +1,87 @@
+"""``pufferkit sanitize``: a series answered entry by entry, and what it still says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import pufferkit as pk
+from pufferkit.cli import inputs, outputs, terminal
+
+if TYPE_CHECKING:
+    from pufferkit import MarkovChain, Series
+
+
+def sanitize(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The series: CSV or Parquet.")],
+    model: inputs.Model,
+    epsilon: inputs.Epsilon,
+    state: inputs.State,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="Write answers here: .csv or .parquet.")
+    ],
+    time: inputs.Time = None,
+    segment: inputs.Segment = None,
+    adversary: Annotated[
+        str,
+        typer.Option(
+            "--adversary", help="every: may know any other entries; ignorant: knows none."
+        ),
+    ] = "every",
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Write mechanism and estimates as JSON."),
+    ] = None,
+) -> None:
+    """Answer every entry of a series by randomised response ([B]).
+
+    The answers may be shared whole; any number of questions can be put to them later at no cost.
+    Every run draws anew and spends epsilon. The times and segments of the entries are kept.
+    """
+    from pufferkit.frames import answer_table, check_table  # noqa: PLC0415
+    from pufferkit.local import cheapest_noise, estimate  # noqa: PLC0415
+
+    outputs.check_outputs([out, record], [file, model])
+    check_table(out)
+    chain = _one_chain(model)
+    series = inputs.read_data(file, state, time, segment, chain.states)
+    mechanism = cheapest_noise(chain, epsilon, adversary)
+    if adversary == "ignorant":
+        terminal.warn("an adversary who knows some entries may learn more than epsilon says")
+    kept = [name for name in (time, segment) if name is not None]
+    answered: Series = mechanism.sanitize(series)
+    try:
+        found = estimate(answered, mechanism)
+    except ValueError:  # the answers say nothing at all
+        found = None
+    written = {out: answer_table(file, out, state, kept, answered.labels)}
+    if record is not None:
+        data = {
+            "mechanism": mechanism.to_dict(),
+            "estimates": None if found is None else found.to_dict(),
+        }
+        written[record] = (json.dumps(data, indent=2) + "\n").encode()
+    outputs.write_all(written)
+    typer.echo(str(mechanism))
+    if found is not None:
+        typer.echo(str(found))
+    for path in written:
+        typer.echo(f"written: {path}", err=True)
+
+
+def _one_chain(path: Path) -> MarkovChain:
+    """The one chain of a model: randomised response is calibrated for a single belief."""
+    beliefs = inputs.chains(path)
+    try:
+        members = beliefs.members()
+    except pk.NotApplicable:
+        members = ()
+    if len(members) != 1 or members[0].any_start:
+        raise ValueError(
+            f"{path}: sanitize needs one Markov chain with its start, not {beliefs.description}; "
+            "give 'transition' and, if it does not start in its stationary law, 'initial'"
+        )
+    return members[0].chain

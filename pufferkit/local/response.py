@@ -1,0 +1,358 @@
+"""Randomised response as a mechanism: what it does to an entry, and what that is promised to hide.
+
+The promise is for the probabilities that are drawn (`pufferkit.noise.flip_threshold`): multiples of
+2^-64, equal to the floats given here if those are at least 2^-11, and otherwise larger by less than
+2^-64. With flip probabilities of at most 1/2, a larger one brings the two rows of the emission
+matrix closer: log((1 - rho_0) / rho_1) and log((1 - rho_1) / rho_0) both fall as either rho grows,
+and the loss rises with both. So the loss of the floats bounds the loss of what is drawn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf, log
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks, noise
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.local.bayesian_loss import Loss, known_adversary, loss
+from pufferkit.local.bounds import MOST_BLOCK, entry_bound
+
+FORMAT = "pufferkit-response/1"
+
+
+class _Response:
+    """What both kinds share."""
+
+    chain: MarkovChain
+    epsilon: float
+    adversary: str
+    length: int | None
+    loss: Loss
+
+    @property
+    def states(self) -> tuple[Hashable, ...]:
+        """Labels of the states."""
+        return self.chain.states
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the loss is at most epsilon; only then does it sanitise anything."""
+        return self.loss <= self.epsilon
+
+    def sanitize(self, series: Any) -> Any:
+        """Answers in place of entries; see `pufferkit.local.sanitize`."""
+        from pufferkit.local.sanitizing import sanitize  # noqa: PLC0415  (it imports this module)
+
+        return sanitize(series, self)  # type: ignore[arg-type]
+
+    @property
+    def guarantee(self) -> str:
+        """The promise in words."""
+        who = (
+            "who may know any other entries"
+            if self.adversary == "every"
+            else "who knows the chain and no entry; NOT against one who knows some"
+        )
+        size = "of any length" if self.length is None else f"of at most {self.length} entries"
+        return f"Bayesian DP, epsilon {self.epsilon:g}, against an adversary {who}; series {size}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        raise NotImplementedError
+
+    def to_json(self) -> str:
+        """JSON text; floats keep every digit."""
+        return json.dumps(self.to_dict())
+
+    def _common(self) -> dict[str, Any]:
+        return {
+            "epsilon": self.epsilon,
+            "adversary": self.adversary,
+            "length": self.length,
+            "chain": self.chain.to_dict(),
+            "loss": float(self.loss),
+            "loss_method": self.loss.method,
+            "guarantee": self.guarantee,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class RandomizedResponse(_Response):
+    """A bit is answered wrongly with probability rho_0 if it is state 0, rho_1 if it is state 1.
+
+    Parameters
+    ----------
+    chain
+        The belief; two states.
+    rho_0, rho_1
+        P(answer 1 | state 0) and P(answer 0 | state 1), at most 1/2 each.
+    epsilon
+        What is promised; the loss itself if left out. A mechanism that loses more than it promises
+        can be looked at, but it does not sanitise.
+    adversary
+        ``"every"`` or ``"ignorant"``, as in `loss`.
+    length
+        Longest series that is promised for; ``None``: any.
+
+    Attributes
+    ----------
+    loss
+        The certified loss.
+    expected_noise
+        Share of entries that are answered wrongly, in the long run.
+    """
+
+    chain: MarkovChain
+    rho_0: float
+    rho_1: float
+    epsilon: float = None  # type: ignore[assignment]
+    adversary: str = "every"
+    length: int | None = None
+    loss: Loss = field(init=False)
+    expected_noise: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("rho_0", "rho_1"):
+            rho = checks.real(name, getattr(self, name))
+            if not 0 <= rho <= 0.5:
+                raise ValueError(
+                    f"{name}: must lie between 0 and 1/2, got {rho:g}; above 1/2 the answer would "
+                    "be wrong more often than right"
+                )
+            object.__setattr__(self, name, rho)
+        if self.length is not None:
+            object.__setattr__(self, "length", checks.whole("length", self.length, 1))
+        found = loss(self.chain, self.rho_0, self.rho_1, self.length, self.adversary)
+        promised = found if self.epsilon is None else _promise(self.epsilon)
+        object.__setattr__(self, "epsilon", float(promised))
+        object.__setattr__(self, "loss", found)
+        weights = state_weights(self.chain, self.length)
+        object.__setattr__(
+            self, "expected_noise", float(weights @ np.array([self.rho_0, self.rho_1]))
+        )
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.rho_0, self.rho_1))
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """P(answer z | state x), row x."""
+        return checks.frozen(np.array([[1 - self.rho_0, self.rho_0], [self.rho_1, 1 - self.rho_1]]))
+
+    @property
+    def entry_privacy(self) -> float:
+        """Largest log-ratio of an answer under the two states: event-level epsilon."""
+        if min(self) == 0:
+            return inf
+        pairs = ((1 - self.rho_0, self.rho_1), (1 - self.rho_1, self.rho_0))
+        return checks.round_up(max(log(kept / moved) for kept, moved in pairs))
+
+    @property
+    def thresholds(self) -> tuple[int, ...]:
+        """Words of `pufferkit.noise` that flip each state."""
+        return tuple(noise.flip_threshold(rho, 2) for rho in self)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "kind": "randomized_response",
+            "rho_0": self.rho_0,
+            "rho_1": self.rho_1,
+            "expected_noise": self.expected_noise,
+            **self._common(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RandomizedResponse:
+        """The mechanism that ``to_dict`` described; its loss is computed anew."""
+        fields = _fields(data, "randomized_response", ("rho_0", "rho_1"))
+        return cls(**fields)
+
+    @classmethod
+    def from_json(cls, text: str) -> RandomizedResponse:
+        """The mechanism that ``to_json`` wrote."""
+        return cls.from_dict(checks.json_object("mechanism", text))
+
+    def __str__(self) -> str:
+        return (
+            f"randomised response: rho_0 = {self.rho_0:.6g}, rho_1 = {self.rho_1:.6g}, expected "
+            f"noise {self.expected_noise:.6g}\n  {self.guarantee}\n  {self.loss}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class KaryResponse(_Response):
+    """A state of k is kept, or answered as each of the other states with probability rho.
+
+    Certified for any number of states and any chain that forgets: against every adversary by the
+    projective diameter (`pufferkit.local.bounds`); against the ignorant one, for a given length,
+    by the influence curve of THEORY.md, where that is better.
+
+    Parameters
+    ----------
+    chain
+        The belief.
+    rho
+        Probability of each single wrong state, at most 1/k.
+    epsilon, adversary, length
+        As for `RandomizedResponse`.
+
+    Attributes
+    ----------
+    loss
+        A bound on the loss, exact for no chain in general.
+    expected_noise
+        Share of entries that are answered wrongly: (k - 1) rho.
+    """
+
+    chain: MarkovChain
+    rho: float
+    epsilon: float = None  # type: ignore[assignment]
+    adversary: str = "every"
+    length: int | None = None
+    loss: Loss = field(init=False)
+    expected_noise: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.chain, MarkovChain):
+            raise ValueError(f"chain: must be a MarkovChain, got {type(self.chain).__name__}")
+        size = len(self.chain)
+        if size < 2:
+            raise ValueError("chain: has one state, so there is nothing to hide")
+        rho = checks.real("rho", self.rho)
+        if not 0 <= rho <= 1 / size:
+            raise ValueError(f"rho: must lie between 0 and 1/{size}, got {rho:g}")
+        object.__setattr__(self, "rho", rho)
+        if self.length is not None:
+            object.__setattr__(self, "length", checks.whole("length", self.length, 1))
+        found = kary_loss(self.chain, self.entry_privacy, self.length, self.adversary)
+        promised = found if self.epsilon is None else _promise(self.epsilon)
+        object.__setattr__(self, "epsilon", float(promised))
+        object.__setattr__(self, "loss", found)
+        object.__setattr__(self, "expected_noise", (size - 1) * rho)
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """P(answer z | state x), row x."""
+        size = len(self.chain)
+        matrix = np.full((size, size), self.rho)
+        np.fill_diagonal(matrix, 1 - (size - 1) * self.rho)
+        return checks.frozen(matrix)
+
+    @property
+    def entry_privacy(self) -> float:
+        """The log of (1 - (k - 1) rho) / rho for the probabilities that are drawn, rounded up."""
+        moved = self.thresholds[0]
+        kept = noise.WORD - (len(self.chain) - 1) * moved
+        if moved == 0:
+            return inf
+        return 0.0 if kept == moved else checks.round_up(log(kept / moved))
+
+    @property
+    def thresholds(self) -> tuple[int, ...]:
+        """Words of `pufferkit.noise` that move each state to each other one."""
+        return (noise.flip_threshold(self.rho, len(self.chain)),) * len(self.chain)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "kind": "kary_response",
+            "rho": self.rho,
+            "expected_noise": self.expected_noise,
+            **self._common(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> KaryResponse:
+        """The mechanism that ``to_dict`` described; its loss is computed anew."""
+        return cls(**_fields(data, "kary_response", ("rho",)))
+
+    @classmethod
+    def from_json(cls, text: str) -> KaryResponse:
+        """The mechanism that ``to_json`` wrote."""
+        return cls.from_dict(checks.json_object("mechanism", text))
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.chain)}-ary randomised response: rho = {self.rho:.6g}, expected noise "
+            f"{self.expected_noise:.6g}\n  {self.guarantee}\n  {self.loss}"
+        )
+
+
+Response = RandomizedResponse | KaryResponse
+
+
+def mechanism_from_json(text: str) -> Response:
+    """Either kind of mechanism, from what its ``to_json`` wrote."""
+    data = checks.json_object("mechanism", text)
+    kinds = {"randomized_response": RandomizedResponse, "kary_response": KaryResponse}
+    kind = data.get("kind")
+    if kind not in kinds:
+        raise ValueError(f"mechanism: kind is {kind!r}; known are {', '.join(kinds)}")
+    return kinds[kind].from_dict(data)  # type: ignore[attr-defined, no-any-return]
+
+
+def kary_loss(chain: MarkovChain, b: float, length: int | None, adversary: str) -> Loss:
+    """A certified bound on the loss of answers with entry privacy ``b``.
+
+    Every b-entry-private way to answer is covered, and every number of states.
+    """
+    name = known_adversary(adversary)
+    options: list[tuple[float, str]] = [(entry_bound(chain, b), "tanh bound")]
+    if length is not None:
+        options.append((checks.round_up(length * b), "entries added up"))
+    if name == "ignorant" and length is not None and 0 < b < inf:
+        from pufferkit.mechanisms.influence_curve import InfluenceCurve  # noqa: PLC0415
+
+        options.append((InfluenceCurve(chain, length).epsilon(b), "influence curve"))
+    value, method = min(options)
+    if value == inf and b < inf:
+        raise NotApplicable(
+            f"transition: {MOST_BLOCK} steps do not make this chain forget (it is periodic, "
+            "reducible or very sparse), so no loss is certified for series of any length; give a "
+            "length, for which entries can be added up"
+        )
+    return Loss((value, value), name, length, method, value == 0)
+
+
+def state_weights(chain: MarkovChain, length: int | None) -> Floats:
+    """Share of each state: over a series of this length, or in the long run."""
+    if chain.is_stationary:
+        return chain.initial
+    if length is None:
+        return chain.stationary if len(chain.closed_classes) == 1 else chain.marginal(1 << 20)
+    law, total = chain.initial, np.zeros(len(chain))
+    steps = min(length, 10_000)
+    for _ in range(steps):
+        total += law
+        law = law @ chain.transition
+    shares: Floats = (total + (length - steps) * law) / length
+    return shares
+
+
+def _promise(epsilon: Any) -> float:
+    """A promise may be 0 (answers say nothing) or infinite (rho = 0), as the loss can be."""
+    return float(epsilon) if epsilon in (0, inf) else checks.privacy(epsilon)
+
+
+def _fields(data: Mapping[str, Any], kind: str, own: tuple[str, ...]) -> dict[str, Any]:
+    if data.get("format") != FORMAT or data.get("kind") != kind:
+        raise ValueError(
+            f"mechanism: is {data.get('format')!r} of kind {data.get('kind')!r}, not {FORMAT!r} of "
+            f"kind {kind!r}; is this what to_json() wrote?"
+        )
+    wanted = ("chain", *own, "epsilon", "adversary", "length")
+    missing = [name for name in wanted if name not in data]
+    if missing:
+        raise ValueError(f"mechanism: lacks {', '.join(missing)}")
+    fields = {name: data[name] for name in wanted}
+    fields["chain"] = MarkovChain.from_dict(data["chain"])
+    return fields

@@ -1,0 +1,151 @@
+"""States in, sanitised states out: the only way from a true series to answers.
+
+Whatever comes in goes out in the same form: a `Series` as a `Series`, an array as an array, a list
+(or a list of segments) as a list, and an iterator as an iterator that takes one entry at a time,
+answers it, and keeps nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit import noise
+from pufferkit.local.response import KaryResponse, RandomizedResponse, Response
+from pufferkit.series import Series
+
+
+def sanitize(series: Any, mechanism: Response) -> Any:
+    """Answer every entry by randomised response, with randomness of the operating system.
+
+    Parameters
+    ----------
+    series
+        A `Series`, a one-dimensional array, a sequence of states (or of segments), or an iterator
+        of states.
+    mechanism
+        From `cheapest_noise`, or made by hand. It must keep its own promise.
+
+    Returns
+    -------
+    The same kind of thing, with answers in place of entries. An iterator is answered entry by entry
+    in constant memory; an unknown state is an error when it is met.
+
+    Notes
+    -----
+    A series sanitised twice has been asked twice: the two losses add up. Independent segments do
+    not add up.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain
+    >>> from pufferkit.local import cheapest_noise
+    >>> day = MarkovChain.steady([[0.9, 0.1], [0.3, 0.7]], states=["home", "out"])
+    >>> answers = sanitize(["home", "home", "out"], cheapest_noise(day, 2))
+    >>> len(answers), set(answers) <= {"home", "out"}
+    (3, True)
+    """
+    if not isinstance(mechanism, (RandomizedResponse, KaryResponse)):
+        raise ValueError(
+            f"mechanism: must be what cheapest_noise returns, got {type(mechanism).__name__}"
+        )
+    if not mechanism.is_private:
+        raise ValueError(
+            f"mechanism: promises {mechanism.epsilon:g} but loses {float(mechanism.loss):.6g}; "
+            "nothing was sanitised. Take more noise, see cheapest_noise"
+        )
+    if isinstance(series, Iterator):
+        return _stream(series, mechanism)
+    if isinstance(series, Series):
+        _same_states(series.states, mechanism)
+        _short_enough(series.lengths, mechanism)
+        codes = noise.responses(series.codes, mechanism.thresholds)
+        return Series(codes, series.states, series.lengths)
+    if isinstance(series, np.ndarray):
+        _short_enough([len(series)] if series.ndim == 1 else [], mechanism)
+        return _array(series, mechanism)
+    coded = Series.of(series, mechanism.states)
+    answered = sanitize(coded, mechanism)
+    nested = any(isinstance(item, (list, tuple, np.ndarray)) for item in series)
+    return answered.as_segments() if nested else answered.labels
+
+
+def _stream(entries: Iterator[Hashable], mechanism: Response) -> Iterator[Hashable]:
+    states, most = mechanism.states, mechanism.length
+    index = {label: code for code, label in enumerate(states)}
+
+    def codes() -> Iterator[int]:
+        for place, entry in enumerate(entries, 1):
+            code = index.get(entry)
+            if code is None:
+                raise ValueError(_unknown(entry, place, states))
+            if most is not None and place > most:
+                raise ValueError(_too_long(most))
+            yield code
+
+    answers = noise.response_stream(codes(), mechanism.thresholds)
+    return map(states.__getitem__, answers)
+
+
+def _array(series: NDArray[Any], mechanism: Response) -> NDArray[Any]:
+    if series.ndim != 1 or series.size == 0:
+        raise ValueError(f"series: must be one row of states, got shape {series.shape}")
+    codes = coded(series, mechanism.states)
+    answers = noise.responses(codes, mechanism.thresholds)
+    if codes is series:
+        return answers
+    if series.dtype.kind == "b":
+        return answers.astype(bool)
+    labels = np.array(mechanism.states, dtype=series.dtype)
+    found: NDArray[Any] = labels[answers]
+    return found
+
+
+def coded(series: NDArray[Any], states: tuple[Hashable, ...]) -> NDArray[Any]:
+    """Codes of an array of states; the array itself if its states are 0, 1, ..."""
+    plain = all(isinstance(s, int) and s == n for n, s in enumerate(states))
+    if plain and series.dtype.kind == "b" and len(states) == 2:
+        return series.astype(np.uint8)
+    if plain and series.dtype.kind in "iu":
+        if series.min() >= 0 and series.max() < len(states):
+            return series
+        place = int(np.flatnonzero((series < 0) | (series >= len(states)))[0])
+        raise ValueError(_unknown(series[place].item(), place + 1, states))
+    values, inverse = np.unique(series, return_inverse=True)
+    index = {label: code for code, label in enumerate(states)}
+    places = []
+    for n, value in enumerate(values.tolist()):
+        if value not in index:
+            raise ValueError(_unknown(value, int(np.flatnonzero(inverse == n)[0]) + 1, states))
+        places.append(index[value])
+    return np.array(places, dtype=np.intp)[inverse]
+
+
+def _same_states(states: tuple[Hashable, ...], mechanism: Response) -> None:
+    if states != mechanism.states:
+        raise ValueError(
+            f"series: has states {list(states)}, the mechanism {list(mechanism.states)}; declare "
+            "the mechanism's states, in its order, when making the series"
+        )
+
+
+def _short_enough(lengths: Iterable[int], mechanism: Response) -> None:
+    if mechanism.length is not None and max(lengths, default=0) > mechanism.length:
+        raise ValueError(_too_long(mechanism.length))
+
+
+def _too_long(most: int) -> str:
+    return (
+        f"series: is longer than the {most} entries that are promised for; make the mechanism for "
+        "that length, or for any with length=None"
+    )
+
+
+def _unknown(entry: Any, place: int, states: tuple[Hashable, ...]) -> str:
+    return (
+        f"series: {entry!r} at entry {place} is not among the states {list(states)}; clean the "
+        "data or add the state to the model"
+    )

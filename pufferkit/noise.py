@@ -86,26 +86,58 @@ def laplace(
     largest
         Public bound on the size of a number, if there is one.
     """
-    size = len(exact)
+    values, paid = _drawn([exact], [0], scale, lipschitz, largest)
+    return Noisy(tuple(values), paid)
+
+
+def laplace_many(
+    answers: Sequence[Sequence[Fraction]],
+    which: Sequence[int],
+    scale: float,
+    lipschitz: float,
+    largest: float | None = None,
+) -> list[float]:
+    """The noisy numbers of many releases at once, release after release; for simulation.
+
+    Release n is of ``answers[which[n]]``. Grid, scale and sampler are those of `laplace`, and each
+    release has draws of its own; only the call is shared, because a call is slow and a draw is not.
+    """
+    values, _ = _drawn(answers, which, scale, lipschitz, largest)
+    return values
+
+
+def _drawn(
+    answers: Sequence[Sequence[Fraction]],
+    which: Sequence[int],
+    scale: float,
+    lipschitz: float,
+    largest: float | None,
+) -> tuple[list[float], float]:
+    size = len(answers[0])
     if size == 0:
         raise ValueError("exact: has no numbers to add noise to")
     paid = paid_scale(scale, lipschitz, size, largest)
     k = grid_exponent(lipschitz, size, largest)
-    snapped = []
-    for value in exact:
-        steps = round(value / Fraction(2) ** k)
-        if steps.bit_length() > _MOST_DIGITS:
-            raise ValueError(
-                f"answer: is too large to carry noise of scale {scale:g} on its grid; ask for it "
-                "in smaller units"
-            )
-        snapped.append(float(steps * Fraction(2) ** k))
+    snapped = [[_snapped(value, k, scale) for value in exact] for exact in answers]
     measurement, cost = _measurement(size, paid, k, lipschitz)
     if cost > checks.round_up(lipschitz / scale):
         raise RuntimeError(
             f"noise: the sampler charges {cost!r} for {lipschitz / scale!r}; nothing was released"
         )
-    return Noisy(tuple(float(value) for value in measurement(snapped)), paid)
+    if len(which) > 1:  # the same noise on a longer vector
+        measurement, _ = _measurement(size * len(which), paid, k, lipschitz)
+    flat = [value for n in which for value in snapped[n]]
+    return [float(value) for value in measurement(flat)], paid
+
+
+def _snapped(value: Fraction, k: int, scale: float) -> float:
+    steps = round(value / Fraction(2) ** k)
+    if steps.bit_length() > _MOST_DIGITS:
+        raise ValueError(
+            f"answer: is too large to carry noise of scale {scale:g} on its grid; ask for it "
+            "in smaller units"
+        )
+    return float(steps * Fraction(2) ** k)
 
 
 def flip_threshold(rho: float, states: int) -> int:

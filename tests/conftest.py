@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -10,3 +11,21 @@ COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("suite", max_examples=60, derandomize=True, database=None, **COMMON)
 settings.register_profile("explore", max_examples=2000, **COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+# Optional parts that must be there: a test that would be skipped for want of one fails instead.
+REQUIRED = set(os.environ.get("PUFFERKIT_REQUIRE", "").split())
+
+
+def pytest_configure(config):
+    """PUFFERKIT_REQUIRE="torch pgmpy" makes importorskip of these an import that must succeed."""
+    skip = pytest.importorskip
+
+    def required(modname, *args, **options):
+        if modname.partition(".")[0] in REQUIRED:
+            try:
+                __import__(modname)
+            except ImportError as error:
+                pytest.fail(f"PUFFERKIT_REQUIRE names {modname}, but: {error}", pytrace=False)
+        return skip(modname, *args, **options)
+
+    pytest.importorskip = required

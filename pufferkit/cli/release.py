@@ -67,7 +67,7 @@ def release(
     """
     if (ledger is None) != (budget is None) or (ledger is None) != (account is None):
         raise ValueError("--ledger, --budget and --account: go together; give all three or none")
-    mechanism = _known(mechanism)
+    mechanism = known_mechanism(mechanism)
     if show_exact and plot is None:
         raise ValueError("--show-exact: draws into a picture; name it with --plot")
     outputs.check_outputs([out, plot], [file, model])
@@ -92,7 +92,7 @@ def release(
             found = session.release(question, epsilon, mechanism=mechanism or "best", label=label)
             typer.echo(f"{account}: {session.remaining:g} of {budget:g} remain", err=True)
     else:
-        found = _calibrated(mechanism, beliefs, question, epsilon).release(series)
+        found = calibrated(mechanism, beliefs, question, epsilon).release(series)
     found = found.as_histogram() if proper else found
     record = found.to_json() + "\n"
     written = {} if out is None else {out: record.encode()}
@@ -105,9 +105,10 @@ def release(
         typer.echo(f"written: {path}", err=True)
 
 
-def _calibrated(
+def calibrated(
     mechanism: str | None, beliefs: Beliefs, query: Query, epsilon: float
 ) -> Calibration:
+    """The mechanism of this name, or the one with the least noise that hides entries."""
     from pufferkit.mechanisms.plan import calibrate  # noqa: PLC0415
 
     with terminal.progress() as told:
@@ -116,7 +117,7 @@ def _calibrated(
         return calibrate(mechanism, beliefs, query, epsilon, told)
 
 
-def _known(mechanism: str | None) -> str | None:
+def known_mechanism(mechanism: str | None) -> str | None:
     """A mechanism as the plan spells it; hyphens are welcome."""
     if mechanism is None:
         return None

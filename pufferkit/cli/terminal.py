@@ -92,6 +92,18 @@ def progress() -> Iterator[Told | None]:
         yield told
 
 
+@contextmanager
+def working(message: str) -> Iterator[None]:
+    """A sign of life on stderr while something takes long; nothing where there is no terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console  # noqa: PLC0415
+
+    with Console(stderr=True).status(message):
+        yield
+
+
 def show_plan(plan: Plan) -> None:
     """A plan as tables that fit the terminal; as plain text where there is none."""
     if not sys.stdout.isatty():

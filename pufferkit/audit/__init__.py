@@ -1,0 +1,51 @@
+"""Attackers, and measured against promised privacy.
+
+>>> import pufferkit as pk
+>>> from pufferkit.audit import audit, exact_loss
+>>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+>>> noise = pk.influence_curve(chain, pk.count(1, lengths=5), epsilon=1)
+>>> round(exact_loss(noise), 6)
+1.0
+>>> audit(noise).verdict
+'passed'
+
+torch is loaded only when the `LSTM` learns, compiled kernels only when an attacker needs them.
+"""
+
+from pufferkit.audit.attackers import Attacker, ForwardBackward, SingleBit, Viterbi
+from pufferkit.audit.auditor import audit
+from pufferkit.audit.bounds import (
+    charged_epsilon,
+    clopper_pearson,
+    prior_odds,
+    proven_epsilon,
+    success_bound,
+)
+from pufferkit.audit.curve import attack_curve
+from pufferkit.audit.exact import WorstCase, exact_loss, worst_case
+from pufferkit.audit.lstm import LSTM, Training, Validation, cross_validate
+from pufferkit.audit.mechanisms import LocalMechanism
+from pufferkit.audit.result import Audit
+
+__all__ = [
+    "LSTM",
+    "Attacker",
+    "Audit",
+    "ForwardBackward",
+    "LocalMechanism",
+    "SingleBit",
+    "Training",
+    "Validation",
+    "Viterbi",
+    "WorstCase",
+    "attack_curve",
+    "audit",
+    "charged_epsilon",
+    "clopper_pearson",
+    "cross_validate",
+    "exact_loss",
+    "prior_odds",
+    "proven_epsilon",
+    "success_bound",
+    "worst_case",
+]

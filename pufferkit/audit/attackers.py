@@ -1,0 +1,269 @@
+"""Attackers on sanitised series: each sees outputs and guesses what was there.
+
+An entry x of a chain is turned into a symbol z with probability B(x, z), on its own. What an
+attacker makes of the symbols depends on what he looks at:
+
+- `SingleBit`: the symbol of the entry and the law of the entry, nothing else ([B] 4.1);
+- `ForwardBackward`: all symbols and the chain; the exact posterior, so the best guess there is of
+  each entry ([B] 4.1, the correlation-aware attacker);
+- `Viterbi`: the likeliest whole path ([B] 4.3);
+- `LSTM` in `pufferkit.audit.lstm`: learns from examples ([B] 4.3).
+
+Numbers are scaled at every step, or kept as logarithms, so a million steps neither underflow nor
+lose a state that is rare for long and certain later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pufferkit import checks
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.checks import Floats
+from pufferkit.series import Series
+
+Codes = NDArray[np.intp]
+
+_SHORT = 2_000
+"""Steps times states squared below which plain Python beats loading compiled code."""
+
+_LEAST_FACTOR = 1e-100
+
+
+@dataclass(frozen=True, eq=False)
+class Attacker:
+    """A chain, and how its states turn into symbols.
+
+    Parameters
+    ----------
+    chain
+        The law of the hidden series.
+    matrix
+        Emission matrix: row x is the law of the symbol when the state is x.
+    symbols
+        Labels of the columns. Left out: the states of the chain if the matrix is square, otherwise
+        0, 1, ...
+    """
+
+    chain: MarkovChain
+    matrix: Floats
+    symbols: tuple[Hashable, ...]
+
+    def __init__(
+        self,
+        chain: MarkovChain,
+        matrix: ArrayLike,
+        symbols: Iterable[Hashable] | None = None,
+    ) -> None:
+        if not isinstance(chain, MarkovChain):
+            raise ValueError(f"chain: must be a MarkovChain, got {type(chain).__name__}")
+        object.__setattr__(self, "chain", chain)
+        object.__setattr__(self, "matrix", emission_matrix(chain, matrix))
+        object.__setattr__(self, "symbols", _symbols(chain, self.matrix, symbols))
+
+    @property
+    def name(self) -> str:
+        """For tables and reports."""
+        return type(self).__name__
+
+    def guess(self, outputs: Any) -> NDArray[Any]:
+        """The state guessed for each entry, as labels of the chain."""
+        return self._labelled(self.posterior(outputs).argmax(axis=1))
+
+    def posterior(self, outputs: Any) -> Floats:
+        """What the attacker believes of each entry: one row for each, one column for each state.
+
+        Segments of a `Series` are independent: each starts the chain anew.
+        """
+        codes = self.codes(outputs)
+        parts = [self._posterior(part, at) for part, at in _parts(outputs, codes)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _posterior(self, codes: Codes, offset: int) -> Floats:
+        """The same for one segment, whose first entry stands at ``offset`` in the series."""
+        raise NotImplementedError
+
+    def success(self, outputs: Any, truth: Any) -> float:
+        """Share of entries guessed right."""
+        guesses = self.guess(outputs)
+        real = np.asarray(truth.labels if isinstance(truth, Series) else truth)
+        if real.shape != guesses.shape:
+            raise ValueError(
+                f"truth: has shape {real.shape} for {len(guesses)} outputs; one state for each"
+            )
+        return float(np.mean(guesses == real))
+
+    def codes(self, outputs: Any) -> Codes:
+        """Outputs as column numbers; an unknown symbol is an error that says where it stands."""
+        labels = outputs.labels if isinstance(outputs, Series) else outputs
+        if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
+            raise ValueError(f"outputs: must be a series of symbols, got {labels!r:.40}")
+        if not isinstance(labels, np.ndarray):
+            labels = list(labels)
+        if len(labels) == 0:
+            raise ValueError("outputs: is empty; there is nothing to attack")
+        if self._counted and isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
+            wrong = np.flatnonzero((labels < 0) | (labels >= len(self.symbols)))
+            if labels.ndim != 1:
+                raise ValueError(f"outputs: must be one row of symbols, got shape {labels.shape}")
+            if len(wrong):
+                raise self._unknown(int(wrong[0]), labels[wrong[0]].item())
+            return labels.astype(np.intp)
+        plain = labels.tolist() if isinstance(labels, np.ndarray) else labels
+        index = {symbol: code for code, symbol in enumerate(self.symbols)}
+        found = np.empty(len(plain), dtype=np.intp)
+        for n, label in enumerate(plain):
+            code = index.get(label) if isinstance(label, Hashable) else None
+            if code is None:
+                raise self._unknown(n, label)
+            found[n] = code
+        return found
+
+    @cached_property
+    def _counted(self) -> bool:
+        return self.symbols == tuple(range(len(self.symbols)))
+
+    def _unknown(self, place: int, label: Any) -> ValueError:
+        return ValueError(
+            f"outputs: {label!r} at position {place + 1} is not a symbol; "
+            f"known are {list(self.symbols)[:8]}"
+        )
+
+    def _impossible(self, place: int, codes: Codes, offset: int) -> ValueError:
+        where = offset + place + 1
+        return ValueError(
+            f"outputs: {self.symbols[codes[place]]!r} at position {where} cannot happen after "
+            "what stands before it; the chain or the emission matrix is not the one that made it"
+        )
+
+    def _labelled(self, states: Codes) -> NDArray[Any]:
+        if self.chain.states == tuple(range(len(self.chain))):
+            return states
+        return np.array(self.chain.states)[states]
+
+
+class SingleBit(Attacker):
+    """Looks at one symbol at a time, and knows how common each state is at that time.
+
+    With equal priors and noise below one half it guesses what it sees, as in [B] 4.1.
+    """
+
+    def _posterior(self, codes: Codes, offset: int) -> Floats:
+        laws = marginals(self.chain, len(codes))
+        joint: Floats = laws * self.matrix[:, codes].T
+        total = joint.sum(axis=1, keepdims=True)
+        if (total <= 0).any():
+            raise self._impossible(int(np.flatnonzero(total[:, 0] <= 0)[0]), codes, offset)
+        belief: Floats = joint / total
+        return belief
+
+
+class ForwardBackward(Attacker):
+    """Knows the chain and sees every symbol: the exact posterior of every entry."""
+
+    def _posterior(self, codes: Codes, offset: int) -> Floats:
+        from pufferkit.audit import kernels  # noqa: PLC0415  (loads numba)
+
+        tables = (self.chain.initial, self.chain.transition, self.matrix)
+        found = np.empty((len(codes), len(self.chain)))
+        place = kernels.TOO_SMALL
+        if all(table[table > 0].min() >= _LEAST_FACTOR for table in tables):
+            place = _run(kernels.forward, found, *tables, codes, found)
+            if place == kernels.FINE:
+                place = _run(kernels.backward, found, *tables[1:], codes, found)
+        if place == kernels.TOO_SMALL:
+            logs = _logs(tables)
+            place = _run(kernels.log_forward, found, *logs, codes, found)
+            if place == kernels.FINE:
+                place = _run(kernels.log_backward, found, *logs[1:], codes, found)
+        if place >= 0:
+            raise self._impossible(place, codes, offset)
+        return found
+
+
+class Viterbi(Attacker):
+    """Guesses the likeliest path as a whole; ties go to the state listed first."""
+
+    def guess(self, outputs: Any) -> NDArray[Any]:
+        codes = self.codes(outputs)
+        return self._labelled(
+            np.concatenate([self._path(part, at) for part, at in _parts(outputs, codes)])
+        )
+
+    def _path(self, codes: Codes, offset: int) -> Codes:
+        from pufferkit.audit import kernels  # noqa: PLC0415  (loads numba)
+
+        size = len(self.chain)
+        back = np.empty((len(codes), size), dtype=np.uint8 if size <= 256 else np.int32)
+        path = np.empty(len(codes), dtype=np.intp)
+        tables = (self.chain.initial, self.chain.transition, self.matrix)
+        place = _run(kernels.viterbi, back, *_logs(tables), codes, back, path)
+        if place >= 0:
+            raise self._impossible(place, codes, offset)
+        return path
+
+    def _posterior(self, codes: Codes, offset: int) -> Floats:
+        """All belief on the guessed path."""
+        return np.eye(len(self.chain))[self._path(codes, offset)]
+
+
+def emission_matrix(chain: MarkovChain, matrix: ArrayLike) -> Floats:
+    """Rows are laws of the symbol, one for each state of the chain; read-only."""
+    array = checks.numbers("matrix", matrix)
+    if array.ndim != 2 or array.shape[0] != len(chain) or array.shape[1] == 0:
+        raise ValueError(
+            f"matrix: must have one row for each of the {len(chain)} states, "
+            f"got shape {array.shape}"
+        )
+    rows = [checks.probability_vector(f"matrix row {x}", row) for x, row in enumerate(array)]
+    return checks.frozen(np.array(rows))
+
+
+def marginals(chain: MarkovChain, length: int) -> Floats:
+    """The laws of X_1 ... X_length, one row each."""
+    if chain.is_stationary:
+        return np.broadcast_to(chain.initial, (length, len(chain)))
+    laws = np.empty((length, len(chain)))
+    law = chain.initial
+    for t in range(length):
+        laws[t] = law
+        law = law @ chain.transition
+    return laws
+
+
+def _parts(outputs: Any, codes: Codes) -> Iterator[tuple[Codes, int]]:
+    """The codes of each segment, and where it begins."""
+    lengths = outputs.lengths if isinstance(outputs, Series) else (len(codes),)
+    begin = 0
+    for length in lengths:
+        yield codes[begin : begin + length], begin
+        begin += length
+
+
+def _symbols(
+    chain: MarkovChain, matrix: Floats, symbols: Iterable[Hashable] | None
+) -> tuple[Hashable, ...]:
+    columns = matrix.shape[1]
+    if symbols is None:
+        return chain.states if columns == len(chain) else tuple(range(columns))
+    labels = checks.distinct_states(symbols)
+    if len(labels) != columns:
+        raise ValueError(f"symbols: {len(labels)} labels for {columns} columns of the matrix")
+    return labels
+
+
+def _logs(tables: Iterable[Floats]) -> list[Floats]:
+    with np.errstate(divide="ignore"):
+        return [np.log(table) for table in tables]
+
+
+def _run(kernel: Any, work: NDArray[Any], *arguments: Any) -> int:
+    """The kernel, compiled unless the series is short."""
+    length, size = work.shape
+    return int((kernel.py_func if length * size * size < _SHORT else kernel)(*arguments))

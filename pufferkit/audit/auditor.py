@@ -1,0 +1,87 @@
+"""Measured against promised privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.audit.bounds import confidence_level
+from pufferkit.audit.central import audit_release
+from pufferkit.audit.mechanisms import LocalMechanism, belief_of
+from pufferkit.audit.response import audit_response
+from pufferkit.audit.result import Audit
+from pufferkit.beliefs.kinds import as_beliefs
+from pufferkit.mechanisms.calibration import Calibration, check_states
+
+CONFIDENCE = 1 - 1e-6
+"""A sound mechanism fails an audit by bad luck once in a million."""
+
+USUAL_LENGTH = 30
+"""Entries of a sanitised series under attack, as in [B] 4.1."""
+
+
+def audit(
+    mechanism: Calibration | LocalMechanism,
+    beliefs: Any = None,
+    *,
+    trials: int = 50_000,
+    confidence: float = CONFIDENCE,
+    entry: Hashable | None = None,
+    length: int | None = None,
+    known: Mapping[int, Hashable] | None = None,
+    seed: int | np.random.Generator | None = None,
+) -> Audit:
+    """Attack a mechanism, and compare what the attack proves with what was promised.
+
+    Data are drawn given each of two values of an entry and released or sanitised; the attacker
+    decides between the two by their likelihood ratio. The two rates at which he names the first
+    value, bounded by Clopper and Pearson, prove a lower bound on epsilon. A mechanism fails if that
+    is above its promise. It passes otherwise, which proves nothing: a better attack may exist, and
+    a promise that is not tight cannot be reached by any.
+
+    Parameters
+    ----------
+    mechanism
+        A `Calibration`, or a local mechanism (it has an emission ``matrix`` and an ``epsilon``).
+    beliefs
+        Against whom. Left out: those of the mechanism. Where a class leaves starts open, many
+        starts are tried.
+    trials
+        Releases for each of the two secrets.
+    confidence
+        The bound is wrong, and a sound mechanism fails, with at most the rest of this probability.
+    entry
+        The entry to attack, counted from 1 over all segments, or its name. Left out: for releases
+        the most promising one of a few, for local mechanisms the one in the middle.
+    length, known
+        For local mechanisms: entries in the series (30 as in [B] 4.1 if left out), and what the
+        adversary knows of them, {entry counted from 1: state}. Left out: nothing, and if the
+        mechanism has ``adversary="every"``, also pairs of entries around the attacked one.
+    seed
+        For the data that are drawn. Noise of releases cannot be seeded.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.1, 0.9]])
+    >>> query = pk.count(1, lengths=6)
+    >>> audit(pk.influence_curve(chain, query, epsilon=1), seed=1).verdict
+    'passed'
+    >>> audit(pk.entry_dp(query, epsilon=1), chain, seed=1).verdict
+    'failed'
+    """
+    trials = checks.whole("trials", trials, 100)
+    confidence = confidence_level(confidence)
+    rng = np.random.default_rng(seed)
+    if not isinstance(mechanism, Calibration):
+        most = getattr(mechanism, "length", None) or USUAL_LENGTH
+        length = min(USUAL_LENGTH, most) if length is None else checks.whole("length", length, 1)
+        return audit_response(mechanism, beliefs, trials, confidence, entry, length, known, rng)
+    if length is not None or known:
+        raise ValueError("length, known: only for local mechanisms; a query has its own lengths")
+    theta = as_beliefs(belief_of(mechanism, beliefs))
+    check_states(theta, mechanism.query)
+    return audit_release(mechanism, theta, trials, confidence, entry, rng)

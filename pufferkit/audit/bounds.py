@@ -1,0 +1,158 @@
+"""What an attacker may achieve under a promise, and what observed attacks prove against it.
+
+If every output moves the odds between two values of an entry by a factor of at most e^epsilon, an
+attacker whose prior odds are at most m guesses right with probability at most
+
+    m e^epsilon / (1 + m e^epsilon).
+
+[B] 4.3 prints it upside down; that bound lies below what always guessing the commoner state gets.
+
+In the other direction, an event that happens in k of n trials under one secret and in l of n under
+another proves epsilon >= log(p / q) for the Clopper-Pearson bounds p from below and q from above.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pufferkit import checks
+from pufferkit.beliefs.markov_chain import MarkovChain
+
+
+def success_bound(epsilon: float, prior_odds: float = 1.0) -> float:
+    """Largest probability of guessing an entry under a promise: m e^eps / (1 + m e^eps).
+
+    Parameters
+    ----------
+    epsilon
+        The promise; 0 is allowed, and leaves the prior.
+    prior_odds
+        Largest odds m of any value of the entry before the release, see `prior_odds`.
+
+    Examples
+    --------
+    >>> round(success_bound(0.5), 4)
+    0.6225
+    >>> round(success_bound(0.5, prior_odds=4), 4)
+    0.8683
+    """
+    exponent = _not_negative(epsilon) + math.log(checks.positive("prior_odds", prior_odds))
+    if exponent < 0:
+        return math.exp(exponent) / (1 + math.exp(exponent))
+    return 1 / (1 + math.exp(-exponent))
+
+
+def charged_epsilon(success: float, prior_odds: float = 1.0) -> float:
+    """The epsilon whose bound is this success, at least 0; what [B] Figure 2 (b) plots."""
+    chance = checks.real("success", success)
+    if not 0 <= chance <= 1:
+        raise ValueError(f"success: must be a probability, got {chance:g}")
+    if chance in (0.0, 1.0):
+        return math.inf if chance else 0.0
+    odds = math.log(chance) - math.log1p(-chance)
+    return max(0.0, odds - math.log(checks.positive("prior_odds", prior_odds)))
+
+
+def prior_odds(chain: MarkovChain, node: int) -> float:
+    """Largest odds of a value of X_node before anything is released; infinite if it is sure."""
+    law = chain.marginal(node)
+    best = float(law.max())
+    rest = float(law.sum()) - best
+    return best / rest if rest > 0 else math.inf
+
+
+def clopper_pearson(hits: int, trials: int, error: float) -> tuple[float, float]:
+    """Bounds on a probability from below and above, each wrong with probability at most ``error``.
+
+    Each is the value at which the observed count would be this extreme with probability ``error``;
+    the search ends on the outer side.
+    """
+    trials = checks.whole("trials", trials, 1)
+    hits = checks.whole("hits", hits, 0)
+    if hits > trials:
+        raise ValueError(f"hits: {hits} of {trials} trials is too many")
+    if not 0 < checks.real("error", error) < 0.5:
+        raise ValueError(f"error: must lie between 0 and 0.5, got {error:g}")
+    low, high = 0.0, 1.0
+    if hits > 0:  # P(Bin(n, p) >= k) = I_p(k, n - k + 1)
+        low, _ = _bracket(hits, trials - hits + 1, error)
+    if hits < trials:  # P(Bin(n, p) <= k) = 1 - I_p(k + 1, n - k)
+        _, high = _bracket(trials - hits, hits + 1, error, mirrored=True)
+    return low, high
+
+
+def proven_epsilon(hits: int, other_hits: int, trials: int, confidence: float) -> float:
+    """What an event proves about epsilon: a lower bound that holds with this confidence.
+
+    ``hits`` of ``trials`` under one secret, ``other_hits`` of as many under the other. Both rates
+    are bounded at half the error, so that both hold together. Never below 0.
+    """
+    level = confidence_level(confidence)
+    low, _ = clopper_pearson(hits, trials, (1 - level) / 2)
+    _, high = clopper_pearson(other_hits, trials, (1 - level) / 2)
+    if low <= high:
+        return 0.0
+    return math.log(low) - math.log(high)
+
+
+def confidence_level(confidence: float) -> float:
+    """A level between one half and one."""
+    level = checks.real("confidence", confidence)
+    if not 0.5 <= level < 1:
+        raise ValueError(
+            f"confidence: must lie between 0.5 and 1, got {level:g}; for example 0.999"
+        )
+    return level
+
+
+def _bracket(a: float, b: float, target: float, mirrored: bool = False) -> tuple[float, float]:
+    """The two floats between which I_p(a, b) passes ``target``; of 1 - p if ``mirrored``."""
+    low, high = 0.0, 1.0
+    # Rounding of lgamma is the largest error; the search leans to the outer side by more.
+    slack = 1e-12 + 4e-15 * abs(math.lgamma(a + b))
+    for _ in range(200):
+        middle = (low + high) / 2
+        if not low < middle < high or high - low <= 1e-15 * high:
+            break
+        if incomplete_beta(a, b, middle) < target * (1 - slack):
+            low = middle
+        else:
+            high = middle
+    # Above, 1 - p is what was searched for: the outer side is its lower end.
+    return (1 - high, math.nextafter(1 - low, 2.0)) if mirrored else (low, high)
+
+
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """The regularised incomplete beta function I_x(a, b), by its continued fraction."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - incomplete_beta(b, a, 1 - x)
+    front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    front += a * math.log(x) + b * math.log1p(-x)
+    # Lentz: numerators d_{2m} = m (b - m) x / ..., d_{2m+1} = -(a + m)(a + b + m) x / ...
+    tiny = 1e-300
+    c, d = 1.0, 1 / _away_from_zero(1 - (a + b) * x / (a + 1), tiny)
+    value = d
+    for m in range(1, 10_000):
+        for step in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / _away_from_zero(1 + step * d, tiny)
+            c = _away_from_zero(1 + step / c, tiny)
+            value *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return min(1.0, math.exp(front) * value / a)
+
+
+def _away_from_zero(value: float, tiny: float) -> float:
+    return value if abs(value) > tiny else tiny
+
+
+def _not_negative(epsilon: float) -> float:
+    value = checks.real("epsilon", epsilon)
+    if value < 0:
+        raise ValueError(f"epsilon: must be at least 0, got {value:g}")
+    return value

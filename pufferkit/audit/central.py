@@ -1,0 +1,226 @@
+"""The attack on a release: draw data given each of two secrets, release them, tell them apart.
+
+The attacker knows the belief, the query and the noise, so the best test is the likelihood ratio of
+the output under the two secrets. Which entry, which two values and which threshold, a pilot with
+cheap noise decides. Then fresh data are drawn and noise is added by the very sampler of a release,
+and what is counted there alone enters the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from pufferkit import noise
+from pufferkit.audit.bounds import proven_epsilon
+from pufferkit.audit.result import Audit
+from pufferkit.audit.scores import Choice, choose, log_density
+from pufferkit.audit.worlds import Answers, Believed, Law, World, believed, world
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.calibration import Calibration
+
+MOST_BELIEFS = 40
+"""Most laws of a class that are tried in the pilot."""
+
+_PILOT_STEPS = 5e7
+_MOST_STEPS = 2e10
+_MOST_CENTRES = 200
+_MOST_VALUES = 8
+
+
+def audit_release(
+    calibration: Calibration,
+    beliefs: Any,
+    trials: int,
+    confidence: float,
+    entry: Hashable | None,
+    rng: np.random.Generator,
+) -> Audit:
+    """See `pufferkit.audit.audit`."""
+    laws = believed(beliefs)
+    notes = []
+    if len(laws) > MOST_BELIEFS:
+        notes.append(f"{MOST_BELIEFS} of {len(laws)} beliefs were tried")
+        places = np.linspace(0, len(laws) - 1, MOST_BELIEFS).astype(int)
+        laws = [laws[n] for n in places]
+    walked = 2 * trials * sum(calibration.query.lengths)
+    if walked > _MOST_STEPS:
+        raise NotApplicable(
+            f"drawing {sum(calibration.query.lengths):,} entries {2 * trials:,} times takes "
+            f"{walked:.2g} steps, more than {_MOST_STEPS:.0e}; use fewer trials or a shorter series"
+        )
+    worlds = [(own, world(own.law, calibration.query)) for own in laws]
+    work = sum(len(_entries(w, calibration, own, entry)) for own, w in worlds)
+    steps = sum(calibration.query.lengths) * max(1, work)
+    pilot = int(min(20_000, trials, max(2_000, _PILOT_STEPS / steps)))
+    best: tuple[_Found, Believed, World, int] | None = None
+    for own, place in worlds:
+        for at in _entries(place, calibration, own, entry):
+            found = _best_pair(place, at, calibration, pilot, trials, confidence, rng)
+            if found is not None and (best is None or found.expected > best[0].expected):
+                best = (found, own, place, at)
+    if best is None:
+        raise NotApplicable("no entry can take two values, so there is no secret to tell")
+    found, own, place, at = best
+    choice = found.choice
+
+    def measured(secret: _Side) -> int:
+        answers = place.draw(at, secret.code, trials, rng)
+        return choice.hits(found.score(_released(calibration, answers)))
+
+    sides = (found.one, found.other)
+    first, second = sides[::-1] if choice.flipped else sides
+    hits = measured(first), measured(second)
+    return Audit(
+        mechanism=calibration.mechanism,
+        promise=calibration.epsilon,
+        guarantee=calibration.guarantee,
+        proven=proven_epsilon(*hits, trials, confidence),
+        confidence=confidence,
+        attacker=f"{found.words} of the released {calibration.query.name}",
+        event=found.event(first.label, second.label),
+        trials=trials,
+        hits=hits,
+        belief=own.name,
+        entry=place.entries[at],
+        secrets=(first.label, second.label),
+        notes=tuple(notes),
+    )
+
+
+class _Side:
+    """One secret, the law of the answer that the attacker computes with, and pilot outputs."""
+
+    def __init__(
+        self,
+        place: World,
+        at: int,
+        secret: tuple[int, Hashable],
+        pilot: int,
+        scale: float,
+        rng: Any,
+    ) -> None:
+        self.code, self.label = secret
+        answers = place.draw(at, self.code, 2 * pilot, rng)
+        law = place.law(at, self.code)
+        self.exact = law is not None
+        self.law = law if law is not None else _empirical(answers, pilot)
+        rehearsed = answers.points[answers.which[:pilot]]
+        self.mean = rehearsed.mean(axis=0)
+        self.spread = np.cov(rehearsed, rowvar=False).reshape(len(self.mean), -1)
+        points = answers.points[answers.which[pilot:]]
+        # Only a rehearsal: this noise is quick, not safe, and nothing of it is released.
+        self.outputs = points + rng.laplace(scale=scale, size=points.shape)
+
+
+def _empirical(answers: Answers, pilot: int) -> Law:
+    """The law of the first half of the draws, on few enough centres to compute with."""
+    which = answers.which[:pilot]
+    if answers.points.shape[1] > 1:
+        which = which[:_MOST_CENTRES]
+    seen, counts = np.unique(which, return_counts=True)
+    return Law(answers.points[seen], counts / counts.sum())
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A score of outputs, high where they speak for ``one``, and an event made of it."""
+
+    words: str
+    score: Callable[[Floats], Floats]
+    choice: Choice
+    one: _Side
+    other: _Side
+
+    @property
+    def expected(self) -> float:
+        return self.choice.expected
+
+    def event(self, first: Hashable, second: Hashable) -> str:
+        if self.words == _LINEAR:
+            edge = f"{self.choice.side} {self.choice.threshold:.4g}"
+            return f"a weighted sum of the coordinates is {edge}"
+        return self.choice.described("p(w | {!r})", first, second)
+
+
+_LINEAR = "linear discriminant"
+
+
+def _best_pair(
+    place: World,
+    at: int,
+    calibration: Calibration,
+    pilot: int,
+    trials: int,
+    confidence: float,
+    rng: np.random.Generator,
+) -> _Found | None:
+    scale = calibration.scale
+    values = place.values(at)[:_MOST_VALUES]
+    sides = [_Side(place, at, secret, pilot, scale, rng) for secret in values]
+    best: _Found | None = None
+    for one, other in combinations(sides, 2):
+        for words, score in _scores(one, other, scale):
+            choice = choose(score(one.outputs), score(other.outputs), trials, confidence)
+            if best is None or choice.expected > best.expected:
+                best = _Found(words, score, choice, one, other)
+    return best
+
+
+def _scores(
+    one: _Side, other: _Side, scale: float
+) -> Iterator[tuple[str, Callable[[Floats], Floats]]]:
+    """The likelihood ratio; where it is only simulated, also a straight cut through the outputs.
+
+    With many entries and coordinates a simulated law is too rough to divide by, and the answers
+    are nearly normal, for which the straight cut is best.
+    """
+
+    def ratio(outputs: Floats) -> Floats:
+        return log_density(one.law, outputs, scale) - log_density(other.law, outputs, scale)
+
+    if one.exact:
+        yield "likelihood ratio (exact laws)", ratio
+        return
+    yield "likelihood ratio (simulated laws)", ratio
+    between = one.mean - other.mean
+    within = (one.spread + other.spread) / 2 + 2 * scale**2 * np.eye(len(between))
+    weights = np.linalg.solve(within, between)
+    yield _LINEAR, lambda outputs: outputs @ weights
+
+
+def _released(calibration: Calibration, answers: Answers) -> Floats:
+    """Releases of these answers, as `Calibration.release` makes them, many in one call."""
+    query = calibration.query
+    noisy = noise.laplace_many(
+        answers.distinct,
+        answers.which.tolist(),
+        calibration.scale,
+        query.lipschitz,
+        query.largest,
+    )
+    return np.array(noisy).reshape(-1, query.size)
+
+
+def _entries(
+    place: World, calibration: Calibration, own: Believed, entry: Hashable | None
+) -> list[int]:
+    """Entries to attack: all of a short series; else the one that binds, the middle, the ends."""
+    count = len(place.entries)
+    if entry is not None:
+        if entry not in place.entries:
+            raise ValueError(f"entry: {entry!r} is not an entry; they are 1 to {count} or named")
+        return [place.entries.index(entry)]
+    if count <= 10 and own.complete:
+        return list(range(count))
+    lengths, node = calibration.query.lengths, calibration.evidence.node
+    begin = sum(lengths[: lengths.index(max(lengths))])
+    chosen = {begin, begin + (max(lengths) - 1) // 2, begin + max(lengths) - 1}
+    if node in place.entries:
+        chosen.add(place.entries.index(node) + (begin if isinstance(node, int) else 0))
+    return sorted(at for at in chosen if at < count)

@@ -1,0 +1,147 @@
+"""A chain of which some entries are known, and data drawn from it.
+
+Given X_i = a (and any other known entries), X_1 ... X_T is again a Markov chain, with a matrix of
+its own at each step: P_t(x, y) proportional to P(x, y) h_{t+1}(y), where h_t(x) is the probability
+of what is known at t and later, given X_t = x. Drawing from it is drawing data given the secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.checks import Floats
+
+Codes = NDArray[np.intp]
+
+_BLOCK = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Conditioned:
+    """A chain with a matrix for each step: ``matrices[which[t]]`` moves X_{t+1} to X_{t+2}."""
+
+    initial: Floats
+    matrices: Floats
+    which: Codes
+
+    @property
+    def length(self) -> int:
+        """Number of entries."""
+        return len(self.which) + 1
+
+    def sample(self, trials: int, rng: np.random.Generator) -> NDArray[np.uint16]:
+        """Independent paths, one row each, as codes."""
+        paths = np.empty((trials, self.length), dtype=np.uint16)
+        start, moves = running(self.initial[None, :])[0], running(self.matrices)
+        state: Codes = (rng.random(trials)[:, None] >= start).sum(axis=1)
+        paths[:, 0] = state
+        for t, own in enumerate(self.which):
+            state = (rng.random(trials)[:, None] >= moves[own][state]).sum(axis=1)
+            paths[:, t + 1] = state
+        return paths
+
+    def sample_counts(self, trials: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """How often each of many independent paths visits each state; the paths are not kept."""
+        from pufferkit.audit.kernels import walk_counts  # noqa: PLC0415  (loads numba)
+
+        counts = np.zeros((trials, len(self.initial)), dtype=np.int64)
+        state = np.zeros(trials, dtype=np.intp)
+        start, moves = running(self.initial[None, :])[0], running(self.matrices)
+        steps = np.concatenate([[0], self.which]).astype(np.intp)
+        block = max(1, _BLOCK // trials)
+        for begin in range(0, self.length, block):
+            part = steps[begin : begin + block]
+            draws = rng.random((len(part), trials))
+            walk_counts(start, moves, part, draws, state, counts, begin == 0)
+        return counts
+
+    def law_of_sum(self, values: NDArray[np.int64]) -> Floats:
+        """Law of the sum of whole non-negative values over all entries, index the sum."""
+        size, largest = len(self.initial), int(values.max())
+        table = np.zeros((size, self.length * largest + 1))
+        table[np.arange(size), values] = self.initial
+        for own in self.which:
+            moved = self.matrices[own].T @ table
+            table = np.zeros_like(moved)
+            for x, value in enumerate(values):
+                table[x, value:] = moved[x, : moved.shape[1] - value]
+        law: Floats = table.sum(axis=0)
+        return law
+
+    def law_of_counts(self) -> Floats:
+        """Joint law of how often each state but the first occurs; one axis for each of them."""
+        size = len(self.initial)
+        shape = (self.length + 1,) * (size - 1)
+        table = np.zeros((size, *shape))
+        table.reshape(size, -1)[:, 0] = self.initial
+        for t in range(self.length):
+            if t:
+                table = np.tensordot(self.matrices[self.which[t - 1]].T, table, axes=1)
+            # Counting state x shifts its own axis; what would fall off the end is 0.
+            for x in range(1, size):
+                table[x] = np.roll(table[x], 1, axis=x - 1)
+        law: Floats = table.sum(axis=0)
+        return law
+
+
+def conditioned(chain: MarkovChain, length: int, known: Mapping[int, int]) -> Conditioned:
+    """The chain over ``length`` entries given some of them: {place counted from 0: code}.
+
+    Raises
+    ------
+    ValueError
+        If what is known has probability zero.
+    """
+    size = len(chain)
+    if any(not 0 <= t < length or not 0 <= x < size for t, x in known.items()):
+        raise ValueError(f"known: places 0 to {length - 1} and codes 0 to {size - 1}, got {known}")
+    last = max(known, default=-1)
+    ahead = np.ones(size)
+    steps = np.full(length - 1, 0, dtype=np.intp)
+    matrices = [chain.transition]
+    for t in range(last, -1, -1):
+        seen = _only(ahead, known.get(t))
+        if t == 0:
+            ahead = seen
+            break
+        weights = chain.transition * seen
+        total = weights.sum(axis=1)
+        steps[t - 1] = len(matrices)
+        # Rows that cannot lead to what is known are never entered; any law will do.
+        safe = np.where(total[:, None] > 0, weights, chain.transition)
+        matrices.append(safe / safe.sum(axis=1, keepdims=True))
+        ahead = total / total.max() if total.max() > 0 else total
+    start = chain.initial * ahead
+    if start.sum() <= 0:
+        listed = ", ".join(f"X_{t + 1} = {chain.states[x]!r}" for t, x in sorted(known.items()))
+        raise ValueError(f"known: {listed} cannot happen in this chain")
+    return Conditioned(start / start.sum(), np.array(matrices), steps)
+
+
+def running(rows: Floats) -> Floats:
+    """Running sums of laws along the last axis, 1 from the last possible state on."""
+    sums: Floats = np.cumsum(rows, axis=-1)
+    possible = rows > 0
+    last = rows.shape[-1] - 1 - possible[..., ::-1].argmax(axis=-1)
+    sums[np.arange(rows.shape[-1]) >= last[..., None]] = 1.0
+    return sums
+
+
+def split(lengths: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """First place and end of each segment."""
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    yield from ((int(a), int(b)) for a, b in pairwise(ends))
+
+
+def _only(values: Floats, code: int | None) -> Floats:
+    if code is None:
+        return values
+    kept = np.zeros_like(values)
+    kept[code] = values[code]
+    return kept

@@ -1,0 +1,74 @@
+"""What can be audited: calibrations of releases, and local mechanisms."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from pufferkit.audit.attackers import emission_matrix
+from pufferkit.audit.worlds import believed
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.calibration import Calibration
+
+
+@runtime_checkable
+class LocalMechanism(Protocol):
+    """A mechanism that turns every entry, on its own, into a symbol.
+
+    ``matrix`` has the law of the symbol for each state, ``epsilon`` is what it promises. It may
+    also have a ``chain`` (the belief it was made for), and a ``name``.
+    """
+
+    @property
+    def matrix(self) -> Floats:
+        """Emission matrix, rows states."""
+        ...
+
+    @property
+    def epsilon(self) -> float:
+        """The promise."""
+        ...
+
+
+def belief_of(mechanism: Any, beliefs: Any) -> Any:
+    """The beliefs given, or else those of the mechanism."""
+    if beliefs is not None:
+        return beliefs
+    found = getattr(mechanism, "beliefs", None)
+    found = getattr(mechanism, "chain", None) if found is None else found
+    if found is None:
+        name = name_of(mechanism)
+        raise ValueError(f"beliefs: {name} needs none and has none; say against whom to audit it")
+    return found
+
+
+def name_of(mechanism: Any) -> str:
+    """What to call a mechanism."""
+    if isinstance(mechanism, Calibration):
+        return mechanism.mechanism
+    return str(getattr(mechanism, "name", type(mechanism).__name__))
+
+
+def checked_local(mechanism: Any) -> LocalMechanism:
+    """The mechanism, if it has a matrix and an epsilon."""
+    if not isinstance(mechanism, LocalMechanism):
+        raise ValueError(
+            f"mechanism: must be a Calibration or have a matrix and an epsilon, got "
+            f"{type(mechanism).__name__}"
+        )
+    return mechanism
+
+
+def local_beliefs(mechanism: Any, beliefs: Any) -> list[tuple[str, MarkovChain, bool]]:
+    """The chains to audit a local mechanism against: name, chain, whether all are listed."""
+    checked_local(mechanism)
+    found = []
+    for own in believed(belief_of(mechanism, beliefs)):
+        if not isinstance(own.law, MarkovChain):
+            raise NotApplicable("local mechanisms are audited against Markov chains")
+        emission_matrix(own.law, np.asarray(mechanism.matrix))
+        found.append((own.name, own.law, own.complete))
+    return found

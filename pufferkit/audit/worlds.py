@@ -1,0 +1,363 @@
+"""The laws an auditor tries: each belief of a class as something data can be drawn from.
+
+A *world* is one law of the data together with a query. It lists the secrets (each value that each
+entry can take) and draws exact answers given a secret. `Table` lists every data set, so that laws
+of answers are exact; `Walk` draws paths of a chain of any length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations
+from math import lcm
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.audit.attackers import marginals
+from pufferkit.audit.conditioned import Conditioned, conditioned, split
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.finite_joint import FiniteJoint
+from pufferkit.beliefs.kinds import as_beliefs
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.wasserstein import whole_values
+from pufferkit.queries import Query
+
+Answer = tuple[Fraction, ...]
+Codes = NDArray[np.intp]
+
+MOST_ROWS = 2_000_000
+"""Most data sets that are listed one by one."""
+
+MOST_EVALUATED = 100_000
+"""Most data sets on which a query that is not a sum is evaluated."""
+
+_MOST_SEGMENTS = 20
+_MOST_PRODUCTS = 10**9
+_MOST_COUNTS = 4_000
+_MOST_CELLS = 10_000_000
+_START_ODDS = (1e-3, 1e-2, 0.1, 1 / 3, 1.0, 3.0, 10.0, 1e2, 1e3)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Exact answers: the distinct ones, and which of them each draw (or data set) has."""
+
+    distinct: tuple[Answer, ...]
+    which: Codes
+
+    @cached_property
+    def points(self) -> Floats:
+        """The distinct answers as floats, one row each."""
+        return np.array([[float(v) for v in answer] for answer in self.distinct])
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """A law of exact answers: points, one row each, and their probabilities."""
+
+    points: Floats
+    weights: Floats
+
+
+class World(Protocol):
+    """One law of the data, and a query."""
+
+    @property
+    def entries(self) -> tuple[Hashable, ...]:
+        """What the entries are called: numbers from 1, or names."""
+        ...
+
+    def values(self, entry: int) -> list[tuple[int, Hashable]]:
+        """Codes and labels of the values that an entry (counted from 0) can take."""
+        ...
+
+    def law(self, entry: int, code: int) -> Law | None:
+        """Law of the answer given a secret; ``None`` if it is not known exactly."""
+        ...
+
+    def draw(self, entry: int, code: int, trials: int, rng: np.random.Generator) -> Answers:
+        """Exact answers on data drawn given a secret."""
+        ...
+
+
+@dataclass(frozen=True)
+class Believed:
+    """One law of a class. ``complete`` is false where the class holds more than those listed."""
+
+    name: str
+    law: MarkovChain | FiniteJoint
+    complete: bool = True
+
+
+def believed(beliefs: Any) -> list[Believed]:
+    """The laws of a class, one by one; where its starts are open, many of them.
+
+    A start may then be sure, stationary, or split between two states at odds from 1 : 1000 to
+    1000 : 1.
+    """
+    theta = as_beliefs(beliefs)
+    if isinstance(theta, NetworkClass):
+        count = len(theta.networks)
+        return [
+            Believed(f"network {n} of {count}", network.joint())
+            for n, network in enumerate(theta.networks, 1)
+        ]
+    if not isinstance(theta, ChainClass):
+        count = len(theta.joints)
+        return [Believed(f"law {n} of {count}", j) for n, j in enumerate(theta.joints, 1)]
+    try:
+        members = theta.members()
+    except NotApplicable:
+        raise NotApplicable(
+            f"beliefs: {theta.description} names no chain to draw data from; pass one of its "
+            "chains as beliefs"
+        ) from None
+    found = []
+    for member in members:
+        if not member.any_start:
+            whole = not member.chain.has_lost_states
+            found.append(Believed(member.name, member.chain, complete=whole))
+            continue
+        for words, start in _starts(member.chain):
+            chain = MarkovChain(start, member.chain.transition, theta.states)
+            found.append(Believed(f"{member.name}: {words}", chain, complete=False))
+    return found
+
+
+def _starts(chain: MarkovChain) -> Iterator[tuple[str, Floats]]:
+    size, names = len(chain), chain.states
+    if len(chain.closed_classes) == 1:
+        yield "stationary start", chain.stationary
+    for x in range(size):
+        yield f"starts in {names[x]}", np.eye(size)[x]
+    pairs = list(combinations(range(size), 2))
+    for x, y in pairs[:50]:
+        for odds in _START_ODDS:
+            law = np.zeros(size)
+            law[x], law[y] = 1 / (1 + odds), odds / (1 + odds)
+            yield f"starts in {names[x]} or {names[y]}, odds 1 : {odds:g}", law
+
+
+def world(law: MarkovChain | FiniteJoint, query: Query, listed: bool | None = None) -> World:
+    """A law as a world: listed data set by data set if it is small (or asked), else walked."""
+    if isinstance(law, FiniteJoint):
+        return joint_table(law, query)
+    rows = len(law) ** sum(query.lengths)
+    small = rows <= (20_000 if query.weights is None else 100_000)
+    if listed or (listed is None and small):
+        return chain_table(law, query)
+    return Walk(law, query)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Every data set with its probability and its answer."""
+
+    entries: tuple[Hashable, ...]
+    labels: tuple[tuple[Hashable, ...], ...]
+    codes: NDArray[np.uint16]
+    probability: Floats
+    answers: Answers
+
+    def values(self, entry: int) -> list[tuple[int, Hashable]]:
+        labels = self.labels[entry]
+        mass = np.bincount(self.codes[:, entry], self.probability, minlength=len(labels))
+        return [(code, label) for code, label in enumerate(labels) if mass[code] > 0]
+
+    def law(self, entry: int, code: int) -> Law:
+        rows = self.codes[:, entry] == code
+        mass = np.bincount(
+            self.answers.which[rows], self.probability[rows], len(self.answers.distinct)
+        )
+        return Law(self.answers.points, mass / mass.sum())
+
+    def draw(self, entry: int, code: int, trials: int, rng: np.random.Generator) -> Answers:
+        law = self.law(entry, code)
+        return Answers(
+            self.answers.distinct, rng.choice(len(law.weights), size=trials, p=law.weights)
+        )
+
+
+def chain_table(chain: MarkovChain, query: Query) -> Table:
+    """Every path of a chain over the segments of a query."""
+    length, size = sum(query.lengths), len(chain)
+    most = MOST_ROWS if query.weights is not None else MOST_EVALUATED
+    if length * np.log(size) > np.log(most) + 1e-9:
+        raise NotApplicable(
+            f"{size} states and {length} entries make {size}^{length} data sets, more than "
+            f"{most:,}; shorten the series or merge states"
+        )
+    grid = np.indices((size,) * length, dtype=np.uint16).reshape(length, -1)
+    probability = np.ones(grid.shape[1])
+    for begin, end in split(query.lengths):
+        probability *= chain.initial[grid[begin]]
+        for t in range(begin + 1, end):
+            probability *= chain.transition[grid[t - 1], grid[t]]
+    possible = probability > 0
+    codes = grid[:, possible].T
+    return Table(
+        tuple(range(1, length + 1)),
+        (chain.states,) * length,
+        codes,
+        probability[possible],
+        answers_of(codes, chain.states, query),
+    )
+
+
+def joint_table(joint: FiniteJoint, query: Query) -> Table:
+    """Every row of a joint law."""
+    rows = [(row, float(p)) for row, p in joint.table.items() if p > 0]
+    labels = tuple(joint.values(name) for name in joint.names)
+    codes = np.array(
+        [[labels[j].index(value) for j, value in enumerate(row)] for row, _ in rows],
+        dtype=np.uint16,
+    )
+    return Table(
+        joint.names,
+        labels,
+        codes,
+        np.array([p for _, p in rows]),
+        _distinct([answer(query, row) for row, _ in rows]),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """A chain, from which paths are drawn; laws of sums are exact while they are affordable."""
+
+    chain: MarkovChain
+    query: Query
+
+    @property
+    def entries(self) -> tuple[Hashable, ...]:
+        return tuple(range(1, sum(self.query.lengths) + 1))
+
+    def values(self, entry: int) -> list[tuple[int, Hashable]]:
+        place = next(entry - begin for begin, end in split(self.query.lengths) if entry < end)
+        law = marginals(self.chain, place + 1)[place]
+        return [(code, label) for code, label in enumerate(self.chain.states) if law[code] > 0]
+
+    def law(self, entry: int, code: int) -> Law | None:
+        line = self._line
+        if line is None:
+            return self._law_of_counts(entry, code)
+        if len(self.query.lengths) > _MOST_SEGMENTS:
+            return None
+        start, step, places = line
+        length = sum(self.query.lengths)
+        if length**2 * int(places.max()) * len(self.chain) ** 2 > _MOST_PRODUCTS:
+            return None
+        law = np.ones(1)
+        for part in self._parts(entry, code):
+            law = np.convolve(law, part.law_of_sum(places))
+        kept = np.flatnonzero(law > 0)
+        return Law(length * start + kept[:, None] * step, law[kept] / law[kept].sum())
+
+    def _law_of_counts(self, entry: int, code: int) -> Law | None:
+        """For vectors: the law of how often each state occurs, while it has few points."""
+        size, (length, *more) = len(self.chain), self.query.lengths
+        if self.query.weights is None or more or (length + 1.0) ** (size - 1) > _MOST_COUNTS:
+            return None
+        (part,) = self._parts(entry, code)
+        law = part.law_of_counts()
+        places = np.argwhere(law > 0)
+        counts = np.hstack([length - places.sum(axis=1, keepdims=True), places])
+        answers = _by_counts(counts, self.chain.states, self.query)
+        weights = np.bincount(answers.which, law[law > 0], len(answers.distinct))
+        return Law(answers.points, weights / weights.sum())
+
+    @cached_property
+    def _line(self) -> tuple[Floats, Floats, NDArray[np.int64]] | None:
+        """Where each state stands on a line of contributions: start + whole number * step."""
+        if self.query.weights is None:
+            return None
+        zero = (Fraction(0),) * self.query.size
+        rows = [self.query.weights.get(state, zero) for state in self.chain.states]
+        if self.query.size == 1:
+            whole, unit = whole_values([row[0] for row in rows])
+            return np.array([float(min(rows)[0])]), np.array([float(unit)]), np.array(whole)
+        if len(set(rows)) != 2:
+            return None
+        low, high = sorted(set(rows))
+        step = np.array([float(h - n) for n, h in zip(low, high, strict=True)])
+        return np.array([float(v) for v in low]), step, np.array([int(r == high) for r in rows])
+
+    def draw(self, entry: int, code: int, trials: int, rng: np.random.Generator) -> Answers:
+        if self.query.weights is not None:
+            counts = sum(
+                (part.sample_counts(trials, rng) for part in self._parts(entry, code)),
+                np.zeros((trials, len(self.chain)), dtype=np.int64),
+            )
+            return _by_counts(counts, self.chain.states, self.query)
+        found: list[Answer] = []
+        block = max(1, _MOST_CELLS // sum(self.query.lengths))
+        for begin in range(0, trials, block):
+            count = min(block, trials - begin)
+            paths = [part.sample(count, rng) for part in self._parts(entry, code)]
+            part = answers_of(np.hstack(paths), self.chain.states, self.query)
+            found += [part.distinct[n] for n in part.which]
+        return _distinct(found)
+
+    def _parts(self, entry: int, code: int) -> Iterator[Conditioned]:
+        for begin, end in split(self.query.lengths):
+            known = {entry - begin: code} if begin <= entry < end else {}
+            yield conditioned(self.chain, end - begin, known)
+
+
+def answers_of(codes: NDArray[np.uint16], states: tuple[Hashable, ...], query: Query) -> Answers:
+    """The answer on each row of codes."""
+    if query.weights is None:
+        rows, which = np.unique(codes, axis=0, return_inverse=True)
+        merged = _distinct([answer(query, [states[code] for code in row]) for row in rows])
+        return Answers(merged.distinct, merged.which[which.ravel()])
+    counts = np.stack([(codes == x).sum(axis=1) for x in range(len(states))], axis=1)
+    return _by_counts(counts, states, query)
+
+
+def _by_counts(counts: NDArray[np.int64], states: tuple[Hashable, ...], query: Query) -> Answers:
+    zero = (Fraction(0),) * query.size
+    weights = [(query.weights or {}).get(state, zero) for state in states]
+    unit = lcm(*(w.denominator for row in weights for w in row))
+    # Whole multiples of 1 / unit; as Python's own integers where 64 bits could overflow.
+    steps = [[int(w * unit) for w in row] for row in weights]
+    most = max(abs(step) for row in steps for step in row) * int(counts.sum(axis=1).max())
+    whole = (
+        counts @ np.array(steps)
+        if most < 2**62
+        else counts.astype(object) @ np.array(steps, object)
+    )
+    if whole.dtype == object or query.size > 8:
+        return _distinct([tuple(Fraction(int(v), unit) for v in row) for row in whole])
+    rows, which = np.unique(whole, axis=0, return_inverse=True)
+    distinct = tuple(tuple(Fraction(v, unit) for v in row) for row in rows.tolist())
+    return Answers(distinct, which.ravel())
+
+
+def _distinct(answers: list[Answer]) -> Answers:
+    index: dict[Answer, int] = {}
+    which = np.fromiter(
+        (index.setdefault(own, len(index)) for own in answers), dtype=np.intp, count=len(answers)
+    )
+    return Answers(tuple(index), which)
+
+
+def answer(query: Query, row: Any) -> Answer:
+    """The exact answer on one data set, given as labels."""
+    if query.weights is not None:
+        zero = (Fraction(0),) * query.size
+        parts = [query.weights.get(label, zero) for label in row]
+        return tuple(sum((part[j] for part in parts), Fraction(0)) for j in range(query.size))
+    found = np.atleast_1d(np.asarray(query.evaluate(np.array(list(row))), dtype=float)).ravel()
+    if len(found) != query.size:
+        raise ValueError(
+            f"evaluate: gave {len(found)} numbers but the query has {query.size} labels"
+        )
+    return tuple(Fraction(float(value)) for value in found)

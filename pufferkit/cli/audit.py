@@ -1,0 +1,99 @@
+"""``pufferkit audit``: the promise, the best attack on it, and who won."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import pufferkit as pk
+from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.release import calibrated, known_mechanism
+
+if TYPE_CHECKING:
+    from pufferkit import Calibration
+    from pufferkit.beliefs.kinds import Beliefs
+
+FAILED = 1
+
+
+def audit(
+    model: inputs.Model,
+    epsilon: inputs.Epsilon,
+    length: Annotated[
+        list[int] | None,
+        typer.Option("--length", metavar="N", help="Entries in the series; once a segment."),
+    ] = None,
+    query: inputs.Asked = inputs.QueryName.HISTOGRAM,
+    state_value: inputs.StateValue = None,
+    values: inputs.Values = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(
+            "--mechanism", metavar="NAME", help="As in the plan. Default: least Pufferfish noise."
+        ),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option("--trials", help="Releases drawn for each of two secrets.")
+    ] = 20_000,
+    confidence: Annotated[
+        float, typer.Option("--confidence", help="Of what the attack proves.")
+    ] = 0.999999,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot",
+            metavar="FILE",
+            help="Draw how attacks fare against DP noise and ours as correlation grows.",
+        ),
+    ] = None,
+) -> None:
+    """Attack a mechanism on simulated data, and compare with its promise; spends nothing.
+
+    Exit code 0: the promise stands. 1: the attack broke it.
+    """
+    name = known_mechanism(mechanism)
+    outputs.check_outputs([plot], [model])
+    if plot is not None:
+        from pufferkit import plots  # noqa: PLC0415
+
+        plots.check_picture(plot)
+    beliefs = inputs.read_model(model)
+    lengths = length or inputs.lengths_of(beliefs)
+    if not lengths:
+        raise ValueError("give the size of the series: --length N")
+    question = inputs.make_query(query, inputs.states_of(beliefs), lengths, state_value, values)
+    from pufferkit.audit import attack_curve  # noqa: PLC0415
+    from pufferkit.audit import audit as attacked  # noqa: PLC0415
+
+    noise = calibrated(name, beliefs, question, epsilon)
+    with terminal.working("attacking"):
+        found = attacked(noise, beliefs, trials=trials, confidence=confidence)
+        exact = _exact(noise, beliefs)
+        rows = attack_curve(epsilon) if plot is not None else []
+    if plot is not None:
+        outputs.write_all({plot: plots.picture(plots.attack_figure(rows), plot)})
+    if as_json:
+        typer.echo(json.dumps({**found.to_dict(), "exact_loss": exact}, indent=2, default=str))
+    else:
+        typer.echo(str(found))
+        if exact is not None:
+            typer.echo(f"  exact loss   {exact:.6f}, by comparing every output")
+    if plot is not None:
+        typer.echo(f"written: {plot}", err=True)
+    if not found.passed:
+        raise typer.Exit(FAILED)
+
+
+def _exact(noise: Calibration, beliefs: Beliefs) -> float | None:
+    """The true loss where it is within reach."""
+    from pufferkit.audit import worst_case  # noqa: PLC0415
+
+    try:
+        worst = worst_case(noise, beliefs)
+    except pk.NotApplicable:
+        return None
+    return worst.loss if worst.complete else None

@@ -266,20 +266,29 @@ def _figure() -> type[Figure]:
     return Figure
 
 
-def _blank(width: float, height: float, title: str) -> tuple[Figure, Axes]:
+def panels(count: int, width: float, height: float, title: str) -> tuple[Figure, list[Axes]]:
+    """A figure with empty axes side by side, which share their heights."""
     figure = _figure()(figsize=(width, height), layout="constrained")
-    axes = figure.add_subplot()
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(_GREY)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=_BLACK, labelsize=10)
+    every: list[Axes] = []
+    for n in range(count):
+        axes = figure.add_subplot(1, count, n + 1, sharey=every[0] if every else None)
+        every.append(axes)
+        for side in ("top", "right", "left"):
+            axes.spines[side].set_visible(False)
+        axes.spines["bottom"].set_color(_GREY)
+        axes.set_axisbelow(True)
+        axes.tick_params(colors=_BLACK, labelsize=10)
     lines = [fill(line, int(width * 11)) for line in title.splitlines()]
     if lines:
         figure.suptitle(
             "\n".join(lines), x=0.012, ha="left", fontsize=11, color=_BLACK, parse_math=False
         )
-    return figure, axes
+    return figure, every
+
+
+def _blank(width: float, height: float, title: str) -> tuple[Figure, Axes]:
+    figure, every = panels(1, width, height, title)
+    return figure, every[0]
 
 
 def _footnote(figure: Figure, text: str) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import pufferkit
-from pufferkit.cli import audit, ledger, model, plan, release, sanitize, verify
+from pufferkit.cli import audit, ledger, model, plan, release, reproduce, sanitize, verify
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command("release")(release.release)
 app.command("sanitize")(sanitize.sanitize)
 app.command("verify")(verify.verify)
 app.command("audit")(audit.audit)
+app.command("reproduce")(reproduce.reproduce)
 app.add_typer(model.app, name="model")
 app.add_typer(ledger.app, name="ledger")
 

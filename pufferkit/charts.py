@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from pufferkit import plots
@@ -86,6 +87,8 @@ def _draw_bars(
     width = 0.8 / len(lines)
     for n, ((column, value), words) in enumerate(lines.items()):
         points = _points(rows, chart, column, value)
+        if not points:
+            continue
         axes.bar(
             [names.index(x) + (n - (len(lines) - 1) / 2) * width for x, _ in points],
             [y for _, y in points],
@@ -117,11 +120,13 @@ def _lines(rows: Sequence[Row], chart: Chart) -> dict[tuple[str, Any], str]:
 
 
 def _points(rows: Sequence[Row], chart: Chart, column: str, value: Any) -> Points:
-    every = chart.by is None or value is _ANY
+    low, high = chart.x_range or (-inf, inf)
     found = [
         (row[chart.x], row[column])
         for row in rows
-        if row.get(column) is not None and (every or row.get(chart.by) == value)
+        if row.get(column) is not None
+        and (chart.by is None or value is _ANY or row.get(chart.by) == value)
+        and (chart.kind == "bars" or low <= row[chart.x] <= high)
     ]
     return list(dict(found).items()) if value is _ANY else found
 

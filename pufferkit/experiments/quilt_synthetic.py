@@ -29,7 +29,8 @@ GROUP_PUBLISHED = {0.2: 5.0, 1.0: 1.0, 5.0: 0.2}
 NOTE = """\
 Setting of [Q] 5.2: two states, T = 100, both staying probabilities anywhere in [alpha, 1 -
 alpha], any start; the mean of the entries is asked for. `expected` is the mean error, exactly
-the scale of the noise; `simulated` is its mean over random trials, as in the paper (500). The error does not depend on the data, so none are drawn.
+the scale of the noise; `simulated` is its mean over random trials, as in the paper (500). The
+error does not depend on the data, so none are drawn.
 
 Agrees: the order of the mechanisms, errors that fall as alpha grows, GK16 only right of a line
 that does not depend on epsilon, GroupDP at 5, 1, 0.2. The other published values are in a

@@ -46,6 +46,8 @@ class Chart:
         Words for columns and for values of ``by``.
     log
         Axes on a logarithmic scale: "", "x", "y" or "xy".
+    x_range
+        The part of a line to draw; all of it if left out.
     x_label, y_label
         Words below and beside.
     marks
@@ -62,6 +64,7 @@ class Chart:
     once: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     log: Literal["", "x", "y", "xy"] = ""
+    x_range: tuple[float, float] | None = None
     x_label: str = ""
     y_label: str = ""
     marks: Mapping[str, float] = field(default_factory=dict)

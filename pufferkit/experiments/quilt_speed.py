@@ -55,6 +55,8 @@ A generated chain (seeded): 51 states, moves mostly to nearby ones, mixes in hun
 stationary start. `published` are the authors' seconds at epsilon 1 for their 51 power levels
 and T of about 1,000,000 (another chain: theirs is not public, and another machine).
 
+Agrees: group_dp has the error 102 / epsilon, markov_quilt_approx is the quicker quilt mechanism.
+
 Added: influence_curve. Neither exact mechanism slows down as T grows, once it is long."""
 
 

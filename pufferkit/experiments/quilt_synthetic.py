@@ -47,7 +47,7 @@ def figure_4_upper(*, quick: bool = False, seed: int = 0, progress: Told | None 
     """L1 error against alpha, for each epsilon and mechanism."""
     rng = np.random.default_rng(seed)
     alphas = (0.2, 0.4) if quick else tuple(round(0.1 + 0.025 * n, 3) for n in range(13))
-    length, trials = (20, 50) if quick else (100, 500)
+    length, trials = (10, 50) if quick else (100, 500)
     query = mean([0, 1], length)
     line = gk16_line(length)
     rows: Rows = []

@@ -67,9 +67,9 @@ def figure_4(
             series[name] = (rates > rates.mean()).astype(np.intp)[: 1500 if quick else None]
         if data.is_file():
             raise ValueError(f"data: {data} must be a folder here, with files N5 and N10")
-    training = Training(window=15, epochs=8, batch=1024, patience=2, seed=seed)
+    training = Training(window=15, epochs=15, batch=128, patience=3, seed=seed)
     learns = not quick and find_spec("torch") is not None
-    epsilons = (1.0, 4.0) if quick else (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
+    epsilons = (1.0, 4.0) if quick else (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)
     rows: Rows = []
     work = [(name, e, a) for name in series for e in epsilons for a in ("ignorant", "every")]
     for name, epsilon, adversary in tracked(work, progress, "attacks"):

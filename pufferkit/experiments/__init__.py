@@ -19,7 +19,7 @@ from typing import Any, Literal
 from pufferkit import checks
 from pufferkit.experiments.result import Chart, Result, Told
 
-__all__ = ["EXPERIMENTS", "Chart", "Experiment", "Result", "names", "run"]
+__all__ = ["EXPERIMENTS", "Chart", "Experiment", "Result", "find", "names", "run"]
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def table_2(
         series = next(iter(households(data, quick).values()))
         problems["power"] = [_again(fit(series), series.lengths)] * runs
     if data is not None and len(problems) == 1:
-        files.need(data, "household_power_consumption*.txt")
+        files.need(data, "unidata.csv", "household_power_consumption*.txt")
         raise ValueError(f"data: {data} must be a folder here, with the files under their names")
     rows: Rows = []
     work = [(problem, name) for problem in problems for name in MECHANISMS]

@@ -46,7 +46,7 @@ bound on what it would need for all of it, not a mechanism for the class."""
 def figure_4_upper(*, quick: bool = False, seed: int = 0, progress: Told | None = None) -> Result:
     """L1 error against alpha, for each epsilon and mechanism."""
     rng = np.random.default_rng(seed)
-    alphas = (0.2, 0.4) if quick else tuple(round(0.1 + 0.025 * n, 3) for n in range(13))
+    alphas = (0.2, 0.4) if quick else (*(round(0.1 + 0.02 * n, 2) for n in range(15)), 0.39, 0.4)
     length, trials = (10, 50) if quick else (100, 500)
     query = mean([0, 1], length)
     line = gk16_line(length)

@@ -3,7 +3,7 @@
 import pickle
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 from math import exp, inf, isinf, log, tanh
 
 import numpy as np
@@ -106,7 +106,7 @@ def test_for_small_epsilon_every_adversary_costs_next_to_nothing_more():
 probabilities = st.sampled_from([0.0, 0.05, 0.2, 0.35, 0.5, 0.6, 1.0])
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(chains(2, 2), probabilities, probabilities, st.integers(1, 5))
 def test_recursion_is_the_definition(drawn, rho_0, rho_1, length):
     chain = drawn.believed
@@ -120,6 +120,23 @@ def test_recursion_is_the_definition(drawn, rho_0, rho_1, length):
         if truth < inf and directions:
             both = directions[0, 1], directions[1, 0]
             assert found.directions == pytest.approx(both, abs=1e-9)
+
+
+@settings(max_examples=40)
+@given(chains(2, 2), probabilities, probabilities, st.integers(1, 4))
+def test_one_target_is_the_definition(drawn, rho_0, rho_1, length):
+    chain = drawn.believed
+    table = joint(chain, emission(rho_0, rho_1), length)
+    for target in range(1, length + 1):
+        others = [n for n in range(length) if n != target - 1]
+        truth = max(
+            value
+            for size in range(length)
+            for known in combinations(others, size)
+            for value in [0.0, *losses_of_set(table, 2, length, target - 1, known).values()]
+        )
+        found = loss(chain, rho_0, rho_1, length, target=target)
+        assert found == pytest.approx(truth, abs=1e-9)
 
 
 @pytest.mark.parametrize("q", [0.3, 0.9])
@@ -305,7 +322,8 @@ def test_a_loss_says_how_it_was_got_and_survives_pickling():
         ({"chain": pk.MarkovChain([1], [[1]])}, "1 states"),
         ({"chain": "chain"}, "must be a MarkovChain"),
         ({"known": {1: 0}}, "length: give it"),
-        ({"length": 5, "target": 3}, "known: for one target"),
+        ({"length": 5, "target": 6}, "target: must be an entry"),
+        ({"target": 3}, "length: give it"),
         ({"length": 5, "known": {9: 0}, "target": 3}, "beyond the length"),
         ({"length": 5, "known": {3: 0}, "target": 3}, "itself known"),
         ({"length": 5, "known": {2: "x"}, "target": 3}, "not a state"),

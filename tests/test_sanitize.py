@@ -3,8 +3,9 @@
 Draws cannot be seeded. Statistical tests accept the truth with a false-alarm rate under 1e-9.
 """
 
+import tracemalloc
 from fractions import Fraction
-from itertools import count, islice
+from itertools import count, islice, repeat
 from math import inf, log
 
 import numpy as np
@@ -116,6 +117,7 @@ def test_what_comes_in_goes_out_in_the_same_form():
     array = np.array(words)
     assert sanitize(array, made).tolist() == words
     assert sanitize(array, made).dtype == array.dtype
+    assert sanitize(array.astype(object), made).tolist() == words
     series = pk.Series.of([words, words], HOME.states)
     again = made.sanitize(series)
     assert again.as_segments() == series.as_segments()
@@ -140,6 +142,18 @@ def test_a_stream_has_no_end_and_reads_no_further_than_it_answers():
     assert len(read) == 100
 
 
+def test_a_stream_keeps_nothing():
+    entries = repeat("home", 200_000)
+    answers = sanitize(entries, cheapest_noise(HOME, 2))
+    next(answers)
+    tracemalloc.start()
+    seen = sum(answer == "home" for answer in answers)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 100_000 < seen < 200_000
+    assert peak < 2_000_000
+
+
 def test_streams_have_the_right_law():
     made = RandomizedResponse(BITS, 0.3, 0.1)
     draws = 100_000
@@ -161,6 +175,9 @@ def test_refusals():
         (np.array([]), "one row"),
         (pk.Series.of(["home", "out"], ["out", "home"]), "in its order"),
         (["home", None], "missing entry"),
+        (np.array(["home", None]), "missing entry"),
+        (np.array([["home"], ["out"]]), "one row"),
+        ("home", "sequence of states"),
     ]:
         with pytest.raises(ValueError, match=message):
             sanitize(series, made)

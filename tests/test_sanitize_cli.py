@@ -75,6 +75,8 @@ def test_the_ignorant_adversary_comes_with_a_warning():
         (("--out", "a.csv", "--epsilon", "0"), "epsilon: must be above 0"),
         (("--out", "a.csv", "--epsilon", "nan"), "epsilon: must be finite"),
         (("--out", "a.csv", "--time", "hour"), "no column 'hour'"),
+        (("--out", "a.csv", "--length", "299"), "longer than the 299 entries"),
+        (("--out", "a.csv", "--length", "0"), "length: must be at least 1"),
         (("--out", "a.csv", "--model", "nowhere.json"), "nowhere.json"),
         ((), "--out"),
     ],
@@ -95,6 +97,7 @@ def test_unknown_states_and_other_beliefs_are_refused():
     stuck = {"states": ["rest", "run"], "initial": [0.5, 0.5], "transition": [[1, 0], [0, 1]]}
     Path("stuck.json").write_text(json.dumps(stuck))
     assert "does not forget" in refusal(*SANITIZE, "--out", "a.csv", "--model", "stuck.json")
+    good(*SANITIZE, "--out", "a.csv", "--model", "stuck.json", "--length", "300")
 
 
 def test_figure_1_is_drawn():

@@ -31,6 +31,10 @@ def sanitize(
             "--adversary", help="every: may know any other entries; ignorant: knows none."
         ),
     ] = "every",
+    length: Annotated[
+        int | None,
+        typer.Option("--length", metavar="N", help="Promise for at most N entries. Default: any."),
+    ] = None,
     record: Annotated[
         Path | None,
         typer.Option("--record", metavar="FILE", help="Write mechanism and estimates as JSON."),
@@ -48,7 +52,7 @@ def sanitize(
     check_table(out)
     chain = _one_chain(model)
     series = inputs.read_data(file, state, time, segment, chain.states)
-    mechanism = cheapest_noise(chain, epsilon, adversary)
+    mechanism = cheapest_noise(chain, epsilon, adversary, length)
     if adversary == "ignorant":
         terminal.warn("an adversary who knows some entries may learn more than epsilon says")
     kept = [name for name in (time, segment) if name is not None]

@@ -118,7 +118,7 @@ def loss(
         One given set of known entries instead: position, from 1, to the state there, or to
         ``None`` for the worst state. Needs ``length``.
     target
-        The entry asked about; if left out, the worst one.
+        The entry asked about, from 1; if left out, the worst one. Needs ``length``.
 
     Returns
     -------
@@ -142,14 +142,27 @@ def loss(
     if known is not None or node is not None:
         if size is None:
             raise ValueError("length: give it together with known and target")
-        if name == "every" and known is None:
-            raise ValueError(
-                "known: for one target say what is known, as a mapping; {} for nothing at all"
-            )
+        if name == "every" and known is None and node is not None:
+            return _one_target(binary, own, size, node)
         from pufferkit.local.known_entries import given_set  # noqa: PLC0415  (it imports this)
 
         return given_set(binary, own, size, known or {}, node)
     return binary_loss(binary, own, size, name)
+
+
+def _one_target(binary: Binary, own: tuple[float, ...], length: int, target: int) -> Loss:
+    """The loss of one entry against every adversary."""
+    if target > length or length > LONGEST:
+        raise ValueError(
+            f"target: must be an entry of a series of at most {LONGEST}, got {target} of {length}"
+        )
+    told = all(isfinite(answer) for answer in own)
+    pair = _recursion(binary, own if told else (1.0, -1.0), length, "every", target)
+    if max(pair) == 0:
+        return Loss((0.0, 0.0), "every", length, "exact recursion", True)
+    if not told:
+        return unbounded("every", length)
+    return Loss(padded(binary.chain, pair, length), "every", length, "exact recursion", True)
 
 
 def binary_loss(binary: Binary, own: tuple[float, ...], length: int | None, name: str) -> Loss:
@@ -228,8 +241,10 @@ def padded(chain: MarkovChain, pair: Pair, steps: int) -> tuple[float, float]:
     )
 
 
-def _recursion(binary: Binary, own: tuple[float, ...], length: int, name: str) -> Pair:
-    """Best left side plus best right side, over all targets."""
+def _recursion(
+    binary: Binary, own: tuple[float, ...], length: int, name: str, target: int | None = None
+) -> Pair:
+    """Best left side plus best right side, for one target or the worst."""
     before = binary.unknown_left(own, length - 1)
     after = binary.unknown_right(own, length - 1)
     left = np.array([-before.low, before.high])
@@ -237,7 +252,8 @@ def _recursion(binary: Binary, own: tuple[float, ...], length: int, name: str) -
     if name == "every" and length > 1:
         right = np.maximum(right, _best_known_right(binary, own, length))
         left = np.maximum(left, _best_known_left(binary, own, length))
-    sums = (left + right[:, ::-1]).max(axis=1)
+    sums = left + right[:, ::-1]
+    sums = sums.max(axis=1) if target is None else sums[:, target - 1]
     zero, one = own_pair(own)
     return Pair(max(0.0, float(sums[1]) + zero), max(0.0, float(sums[0]) + one))
 

@@ -93,14 +93,16 @@ def _stream(entries: Iterator[Hashable], mechanism: Response) -> Iterator[Hashab
 def _array(series: NDArray[Any], mechanism: Response) -> NDArray[Any]:
     if series.ndim != 1 or series.size == 0:
         raise ValueError(f"series: must be one row of states, got shape {series.shape}")
+    if series.dtype == object:
+        labels = sanitize(series.tolist(), mechanism)
+        return np.fromiter(labels, dtype=object, count=len(labels))
     codes = coded(series, mechanism.states)
     answers = noise.responses(codes, mechanism.thresholds)
     if codes is series:
         return answers
     if series.dtype.kind == "b":
         return answers.astype(bool)
-    labels = np.array(mechanism.states, dtype=series.dtype)
-    found: NDArray[Any] = labels[answers]
+    found: NDArray[Any] = np.array(mechanism.states, dtype=series.dtype)[answers]
     return found
 
 

@@ -74,3 +74,21 @@ def test_the_curve_shows_all_four_attacks_and_the_bound():
     assert plots.picture(figure, "x.png").startswith(b"\x89PNG")
     with pytest.raises(ValueError, match="nothing to draw"):
         plots.attack_figure([])
+
+
+@pytest.mark.usefixtures("folder")
+def test_randomised_response():
+    pytest.importorskip("pufferkit.local")
+    shown = good(*AUDIT[:6], "9", *AUDIT[7:], "--mechanism", "randomized-response")
+    assert "9 sanitised entries" in shown
+    assert "passed" in shown
+
+
+@pytest.mark.usefixtures("folder")
+def test_randomised_response_needs_one_chain():
+    pytest.importorskip("pufferkit.local")
+    Path("open.json").write_text(json.dumps({"kind": "binary", "low": 0.2, "high": 0.8}))
+    said = refusal(
+        "audit", "--model", "open.json", *AUDIT[3:], "--mechanism", "randomized_response"
+    )
+    assert "one chain" in said

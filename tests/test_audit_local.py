@@ -94,3 +94,35 @@ def test_figure_2_of_local_bdp():
 def test_thetas(theta):
     with pytest.raises(ValueError, match="thetas"):
         attack_curve(0.5, [theta])
+
+
+class Sampling(Response):
+    """A response with a sampler of its own."""
+
+    def sanitize(self, series):
+        if self.name == "refuses":
+            raise ValueError("does not keep its promise")
+        rho = 0.05 if self.name == "lies" else self.rho
+        flips = np.random.default_rng(1).random(len(series)) < rho
+        return pk.Series(
+            np.where(flips, 1 - series.codes, series.codes), series.states, series.lengths
+        )
+
+
+def test_the_sampler_of_the_mechanism_is_what_is_audited():
+    chain = symmetric(0.3)
+    loss = exact_loss(Response(chain, 0.3, 1), length=9)
+    honest = audit(Sampling(chain, 0.3, loss), length=9, trials=5000, seed=1)
+    assert honest.passed
+    assert "by the mechanism itself" in str(honest)
+    assert not audit(Sampling(chain, 0.3, loss, name="lies"), length=9, trials=5000, seed=1).passed
+    refused = audit(Sampling(chain, 0.3, loss, name="refuses"), length=9, trials=5000, seed=1)
+    assert "by the emission matrix" in str(refused)
+
+
+def test_a_mechanism_that_promises_for_short_series():
+    short = Response(LAZY, 0.2, 1.0)
+    object.__setattr__(short, "length", 5)
+    assert "5 sanitised entries" in audit(short, trials=200, seed=1).attacker
+    with pytest.raises(ValueError, match="at most 5 entries"):
+        audit(short, trials=200, length=6)

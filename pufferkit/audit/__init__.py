@@ -6,7 +6,7 @@
 >>> noise = pk.influence_curve(chain, pk.count(1, lengths=5), epsilon=1)
 >>> round(exact_loss(noise), 6)
 1.0
->>> audit(noise).verdict
+>>> audit(noise, trials=5000).verdict
 'passed'
 
 torch is loaded only when the `LSTM` learns, compiled kernels only when an attacker needs them.

@@ -68,9 +68,9 @@ def audit(
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.1, 0.9]])
     >>> query = pk.count(1, lengths=6)
-    >>> audit(pk.influence_curve(chain, query, epsilon=1), seed=1).verdict
+    >>> audit(pk.influence_curve(chain, query, epsilon=1), trials=5000).verdict
     'passed'
-    >>> audit(pk.entry_dp(query, epsilon=1), chain, seed=1).verdict
+    >>> audit(pk.entry_dp(query, epsilon=1), chain, trials=5000).verdict
     'failed'
     """
     trials = checks.whole("trials", trials, 100)

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from pufferkit import noise
+from pufferkit.audit.believed import Believed, believed
 from pufferkit.audit.bounds import proven_epsilon
 from pufferkit.audit.result import Audit
 from pufferkit.audit.scores import Choice, choose, log_density
-from pufferkit.audit.worlds import Answers, Believed, Law, World, believed, world
+from pufferkit.audit.worlds import Answers, Law, World, world
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration

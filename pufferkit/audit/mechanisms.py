@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from pufferkit.audit.attackers import emission_matrix
-from pufferkit.audit.worlds import believed
+from pufferkit.audit.believed import believed
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
@@ -19,7 +19,8 @@ class LocalMechanism(Protocol):
     """A mechanism that turns every entry, on its own, into a symbol.
 
     ``matrix`` has the law of the symbol for each state, ``epsilon`` is what it promises. It may
-    also have a ``chain`` (the belief it was made for), and a ``name``.
+    also have a ``chain`` (the belief it was made for), a ``name``, an ``adversary`` ("every"), a
+    ``length`` (the longest series promised for), and ``sanitize``, which then draws the symbols.
     """
 
     @property

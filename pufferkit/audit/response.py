@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from itertools import combinations, product
 from typing import Any
 
@@ -19,6 +19,7 @@ from pufferkit.audit.scores import Choice, choose
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.series import Series
 
 Symbols = NDArray[np.uint16]
 
@@ -50,7 +51,8 @@ def audit_response(
     if at >= length:
         raise ValueError(f"entry: {entry} is beyond the {length} entries of the series")
     best: tuple[Choice, str, Known, _Secret, _Secret] | None = None
-    for name, chain, _ in local_beliefs(mechanism, beliefs):
+    chain_of = {name: chain for name, chain, _ in local_beliefs(mechanism, beliefs)}
+    for name, chain in chain_of.items():
         for facts in _adversaries(mechanism, chain, length, at, known):
             fixed = known_codes(chain, length, facts)
             if at in fixed:
@@ -69,26 +71,26 @@ def audit_response(
         raise NotApplicable(f"entry {at + 1} cannot take two values; there is no secret to tell")
     choice, name, facts, one, other = best
     first, second = (other, one) if choice.flipped else (one, other)
-    hits = (
-        choice.hits(_score(one, other, matrix, first.emitted(matrix, trials, rng))),
-        choice.hits(_score(one, other, matrix, second.emitted(matrix, trials, rng))),
-    )
+    own = _sampler(mechanism, chain_of[name])
+    drawn = [_measured(secret, own, matrix, trials, rng) for secret in (first, second)]
+    hits = [choice.hits(_score(one, other, matrix, symbols)) for symbols, _ in drawn]
+    by = "the mechanism itself" if all(real for _, real in drawn) else "the emission matrix"
     listed = ", ".join(f"X_{n} = {state!r}" for n, state in sorted(facts.items()))
     return Audit(
         mechanism=name_of(mechanism),
         promise=float(mechanism.epsilon),
         guarantee=str(getattr(mechanism, "guarantee", "local")),
-        proven=proven_epsilon(*hits, trials, confidence),
+        proven=proven_epsilon(hits[0], hits[1], trials, confidence),
         confidence=confidence,
         attacker=f"likelihood ratio of {length} sanitised entries by forward recursion",
         event=choice.described("P(z | {!r})", first.label, second.label),
         trials=trials,
-        hits=hits,
+        hits=(hits[0], hits[1]),
         belief=name,
         entry=at + 1,
         secrets=(first.label, second.label),
         notes=((f"the attacker knows {listed}",) if facts else ())
-        + ("symbols were drawn by the emission matrix",),
+        + (f"symbols were drawn by {by}",),
     )
 
 
@@ -125,12 +127,50 @@ class _Secret:
 
     def emitted(self, matrix: Floats, trials: int, rng: np.random.Generator) -> Symbols:
         """Sanitised series, one row each."""
-        states = self.path.sample(trials, rng)
-        sums = running(matrix)
+        return self.by_matrix(matrix, self.path.sample(trials, rng), rng)
+
+    @staticmethod
+    def by_matrix(matrix: Floats, states: Symbols, rng: np.random.Generator) -> Symbols:
+        """Symbols in place of states."""
+        trials, sums = len(states), running(matrix)
         symbols = np.empty_like(states)
         for t in range(states.shape[1]):
             symbols[:, t] = (rng.random(trials)[:, None] >= sums[states[:, t]]).sum(axis=1)
         return symbols
+
+
+def _measured(
+    secret: _Secret,
+    own: Callable[[Symbols], Symbols | None],
+    matrix: Floats,
+    trials: int,
+    rng: np.random.Generator,
+) -> tuple[Symbols, bool]:
+    """Fresh sanitised series, and whether the mechanism's own sampler made them."""
+    states = secret.path.sample(trials, rng)
+    symbols = own(states)
+    if symbols is None:
+        return secret.by_matrix(matrix, states, rng), False
+    return symbols, True
+
+
+def _sampler(mechanism: Any, chain: MarkovChain) -> Callable[[Symbols], Symbols | None]:
+    """The mechanism's own ``sanitize`` on many series at once, where it has one and will run."""
+
+    def sanitised(states: Symbols) -> Symbols | None:
+        trials, length = states.shape
+        series = Series(states.ravel().astype(np.intp), chain.states, (length,) * trials)
+        try:
+            answered = mechanism.sanitize(series)
+        except ValueError:  # it refuses, say because it does not keep its promise
+            return None
+        if not isinstance(answered, Series) or answered.states != chain.states:
+            return None
+        return answered.codes.reshape(trials, length).astype(np.uint16)
+
+    if not hasattr(mechanism, "sanitize") or np.shape(mechanism.matrix)[1] != len(chain):
+        return lambda _: None
+    return sanitised
 
 
 def _secrets(chain: MarkovChain, length: int, at: int, fixed: Mapping[int, int]) -> list[_Secret]:

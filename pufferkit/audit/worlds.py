@@ -1,4 +1,4 @@
-"""The laws an auditor tries: each belief of a class as something data can be drawn from.
+"""One law of the data and a query: what an auditor draws answers from.
 
 A *world* is one law of the data together with a query. It lists the secrets (each value that each
 entry can take) and draws exact answers given a secret. `Table` lists every data set, so that laws
@@ -11,7 +11,6 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations
 from math import lcm
 from typing import Any, Protocol
 
@@ -20,11 +19,8 @@ from numpy.typing import NDArray
 
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.conditioned import Conditioned, conditioned, split
-from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.finite_joint import FiniteJoint
-from pufferkit.beliefs.kinds import as_beliefs
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.wasserstein import whole_values
@@ -43,7 +39,6 @@ _MOST_SEGMENTS = 20
 _MOST_PRODUCTS = 10**9
 _MOST_COUNTS = 4_000
 _MOST_CELLS = 10_000_000
-_START_ODDS = (1e-3, 1e-2, 0.1, 1 / 3, 1.0, 3.0, 10.0, 1e2, 1e3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,64 +83,6 @@ class World(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Believed:
-    """One law of a class. ``complete`` is false where the class holds more than those listed."""
-
-    name: str
-    law: MarkovChain | FiniteJoint
-    complete: bool = True
-
-
-def believed(beliefs: Any) -> list[Believed]:
-    """The laws of a class, one by one; where its starts are open, many of them.
-
-    A start may then be sure, stationary, or split between two states at odds from 1 : 1000 to
-    1000 : 1.
-    """
-    theta = as_beliefs(beliefs)
-    if isinstance(theta, NetworkClass):
-        count = len(theta.networks)
-        return [
-            Believed(f"network {n} of {count}", network.joint())
-            for n, network in enumerate(theta.networks, 1)
-        ]
-    if not isinstance(theta, ChainClass):
-        count = len(theta.joints)
-        return [Believed(f"law {n} of {count}", j) for n, j in enumerate(theta.joints, 1)]
-    try:
-        members = theta.members()
-    except NotApplicable:
-        raise NotApplicable(
-            f"beliefs: {theta.description} names no chain to draw data from; pass one of its "
-            "chains as beliefs"
-        ) from None
-    found = []
-    for member in members:
-        if not member.any_start:
-            whole = not member.chain.has_lost_states
-            found.append(Believed(member.name, member.chain, complete=whole))
-            continue
-        for words, start in _starts(member.chain):
-            chain = MarkovChain(start, member.chain.transition, theta.states)
-            found.append(Believed(f"{member.name}: {words}", chain, complete=False))
-    return found
-
-
-def _starts(chain: MarkovChain) -> Iterator[tuple[str, Floats]]:
-    size, names = len(chain), chain.states
-    if len(chain.closed_classes) == 1:
-        yield "stationary start", chain.stationary
-    for x in range(size):
-        yield f"starts in {names[x]}", np.eye(size)[x]
-    pairs = list(combinations(range(size), 2))
-    for x, y in pairs[:50]:
-        for odds in _START_ODDS:
-            law = np.zeros(size)
-            law[x], law[y] = 1 / (1 + odds), odds / (1 + odds)
-            yield f"starts in {names[x]} or {names[y]}, odds 1 : {odds:g}", law
-
-
 def world(law: MarkovChain | FiniteJoint, query: Query, listed: bool | None = None) -> World:
     """A law as a world: listed data set by data set if it is small (or asked), else walked."""
     if isinstance(law, FiniteJoint):
@@ -171,6 +108,10 @@ class Table:
         labels = self.labels[entry]
         mass = np.bincount(self.codes[:, entry], self.probability, minlength=len(labels))
         return [(code, label) for code, label in enumerate(labels) if mass[code] > 0]
+
+    def mass(self, entry: int, code: int) -> float:
+        """Probability of a secret."""
+        return float(self.probability[self.codes[:, entry] == code].sum())
 
     def law(self, entry: int, code: int) -> Law:
         rows = self.codes[:, entry] == code

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.kinds import Beliefs
 
 FAILED = 1
+LOCAL = "randomized_response"
 
 
 def audit(
@@ -32,7 +34,9 @@ def audit(
     mechanism: Annotated[
         str | None,
         typer.Option(
-            "--mechanism", metavar="NAME", help="As in the plan. Default: least Pufferfish noise."
+            "--mechanism",
+            metavar="NAME",
+            help="As in the plan, or randomized_response. Default: least Pufferfish noise.",
         ),
     ] = None,
     trials: Annotated[
@@ -55,7 +59,8 @@ def audit(
 
     Exit code 0: the promise stands. 1: the attack broke it.
     """
-    name = known_mechanism(mechanism)
+    local = mechanism is not None and mechanism.replace("-", "_") == LOCAL
+    name = None if local else known_mechanism(mechanism)
     outputs.check_outputs([plot], [model])
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
@@ -65,14 +70,21 @@ def audit(
     lengths = length or inputs.lengths_of(beliefs)
     if not lengths:
         raise ValueError("give the size of the series: --length N")
-    question = inputs.make_query(query, inputs.states_of(beliefs), lengths, state_value, values)
     from pufferkit.audit import attack_curve  # noqa: PLC0415
     from pufferkit.audit import audit as attacked  # noqa: PLC0415
 
-    noise = calibrated(name, beliefs, question, epsilon)
+    exact = None
     with terminal.working("attacking"):
-        found = attacked(noise, beliefs, trials=trials, confidence=confidence)
-        exact = _exact(noise, beliefs)
+        if local:
+            response = _response(beliefs, epsilon)
+            size = max(lengths)
+            found = attacked(response, trials=trials, confidence=confidence, length=size)
+        else:
+            states = inputs.states_of(beliefs)
+            question = inputs.make_query(query, states, lengths, state_value, values)
+            noise = calibrated(name, beliefs, question, epsilon)
+            found = attacked(noise, beliefs, trials=trials, confidence=confidence)
+            exact = _exact(noise, beliefs)
         rows = attack_curve(epsilon) if plot is not None else []
     if plot is not None:
         outputs.write_all({plot: plots.picture(plots.attack_figure(rows), plot)})
@@ -86,6 +98,15 @@ def audit(
         typer.echo(f"written: {plot}", err=True)
     if not found.passed:
         raise typer.Exit(FAILED)
+
+
+def _response(beliefs: Beliefs, epsilon: float) -> Any:
+    """The cheapest randomised response for the one chain of a model."""
+    local = import_module("pufferkit.local")
+    members = beliefs.members() if isinstance(beliefs, pk.ChainClass) else ()
+    if len(members) != 1 or members[0].any_start:
+        raise ValueError(f"--mechanism {LOCAL}: needs a model with one chain and its start")
+    return local.cheapest_noise(members[0].chain, epsilon)
 
 
 def _exact(noise: Calibration, beliefs: Beliefs) -> float | None:

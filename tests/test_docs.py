@@ -1,17 +1,131 @@
-"""Every Python block of the documentation runs, page by page, in one namespace."""
+"""What the pages show runs: blocks of Python and of the shell, page by page, in order.
 
+A page runs in a directory of its own that has ``examples/``, as a clone has. Python blocks share
+one namespace. Of shell blocks every line is run; a line that is meant to fail ends in
+``# exit code N``. Blocks marked ``text``, ``json`` or ``py`` are not run.
+"""
+
+import importlib.util
+import json
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
+from command_line import run
 
-DOCS = Path(__file__).parents[1] / "docs"
+import pufferkit as pk
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+NOT_HERE = ("make ", "pip ", "git ", "cd ", "docker ", ".ci/run", ".venv/")
+"""Commands of the shell that install, build or test: tried in CI, not here."""
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda path: path.stem)
-def test_page(page, capsys):
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
-    names = {}
-    for block in blocks:
-        exec(compile(block, str(page), "exec"), names)
-    assert not blocks or capsys.readouterr().out
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_page(page, capsys, tmp_path, monkeypatch):
+    blocks = re.findall(
+        r"^```(python|sh)\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S
+    )
+    if not blocks:
+        return
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    if page.stem == "many-subjects":
+        table_of_subjects()
+    names = {"__name__": "page"}
+    for language, block in blocks:
+        if language == "python":
+            exec(compile(block, str(page), "exec"), names)
+        else:
+            for line in block.replace("\\\n", " ").splitlines():
+                shell(line.strip())
+    languages = {language for language, _ in blocks}
+    assert "python" not in languages or capsys.readouterr().out
+
+
+def shell(line: str) -> None:
+    command, _, remark = line.partition("  # ")
+    if not command or command.startswith(("#", *NOT_HERE)):
+        return
+    wanted = int(remark.removeprefix("exit code ")[0]) if remark.startswith("exit code ") else 0
+    program, *arguments = shlex.split(command)
+    if program == "pufferkit":
+        done = run(*arguments)
+        assert done.exit_code == wanted, f"{line}\n{done.output}"
+    elif program == "mkdir":
+        Path(arguments[-1]).mkdir(parents=True, exist_ok=True)
+    else:
+        assert program == "python", f"the shell blocks of pages run pufferkit and python: {line}"
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == wanted, f"{line}\n{done.stderr}"
+
+
+def table_of_subjects() -> None:
+    """The files that the page on many subjects takes as the reader's own."""
+    chain = pk.MarkovChain.steady(
+        [[0.9, 0.08, 0.02], [0.1, 0.8, 0.1], [0.05, 0.35, 0.6]], ["resting", "sitting", "walking"]
+    )
+    Path("model.json").write_text(json.dumps(chain.to_dict()))
+    codes = [chain.sample(2016, seed=n) for n in range(3)]
+    rows = pl.DataFrame(
+        {
+            "person": [f"person {n}" for n, own in enumerate(codes) for _ in own],
+            "minutes": [5 * t for own in codes for t in range(len(own))],
+            "activity": [chain.states[code] for own in codes for code in own],
+        }
+    )
+    start = pl.datetime(2024, 1, 1)
+    rows.with_columns(time=start + pl.duration(minutes="minutes")).drop("minutes").write_parquet(
+        "table.parquet"
+    )
+
+
+def hooks():
+    spec = importlib.util.spec_from_file_location("docs_hooks", DOCS / "hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_public_name_has_a_place_in_the_reference():
+    for path, page in hooks().public_names().items():
+        assert f"<!-- names: {page} -->" in (DOCS / "reference" / f"{page}.md").read_text()
+        assert path.startswith("pufferkit.")
+
+
+def test_every_public_name_has_a_docstring():
+    for path in hooks().public_names():
+        home, _, name = path.rpartition(".")
+        thing = getattr(importlib.import_module(home), name)
+        assert not callable(thing) or (thing.__doc__ or "").strip(), path
+
+
+def test_the_page_of_commands_shows_their_help():
+    shown = hooks().commands()
+    for command in ("plan", "release", "sanitize", "fit", "check", "verify", "audit"):
+        assert f"## pufferkit {command}\n" in shown
+    assert "--epsilon" in shown
+    assert "<!-- commands -->" in (DOCS / "command-line.md").read_text()
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda path: path.stem)
+def test_links_to_files_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    dead = [
+        link
+        for link in links
+        if not link.startswith(("http:", "https:", "mailto:")) and not (page.parent / link).exists()
+    ]
+    assert not dead

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import pufferkit as pk
+from pufferkit.cli import app
 from pufferkit.mechanisms.plan import MECHANISMS
 
 ROOT = Path(__file__).parents[1]
@@ -37,15 +38,41 @@ def test_python_example(capsys: pytest.CaptureFixture[str]):
     assert '"epsilon": 1' in printed
 
 
-@pytest.mark.parametrize("command", commands())
-def test_command_line_example(command: str):
-    program = [sys.executable, "-m", "pufferkit.cli"]
-    done = subprocess.run(
-        [*program, *command.split()[1:]], cwd=ROOT, capture_output=True, text=True, check=False
+def test_command_line_example(tmp_path: Path):
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for command in commands():
+        done = subprocess.run(
+            [sys.executable, "-m", "pufferkit.cli", *command.split()[1:]],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout + done.stderr
+
+
+def test_the_picture_is_made_by_the_command_beside_it(tmp_path: Path):
+    (command,) = re.findall(r"`pufferkit (plan .* --plot) (docs/\S+\.png)`", README)
+    arguments, kept = command
+    assert f"]({kept})" in README
+    assert (ROOT / kept).read_bytes()[:4] == b"\x89PNG"
+    assert (ROOT / kept).stat().st_size < 100_000
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    subprocess.run(
+        [sys.executable, "-m", "pufferkit.cli", *arguments.split(), "noise.png"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        check=True,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-    assert done.stderr == ""
+    assert (tmp_path / "noise.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("command", [c.name for c in app.registered_commands])
+def test_every_command_is_in_the_table(command: str):
+    assert f"| `{command}` |" in README
 
 
 def test_model_example():

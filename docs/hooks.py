@@ -1,0 +1,85 @@
+"""What the pages take from the package itself when the site is built.
+
+``<!-- names: beliefs -->`` becomes the reference of that room's public names, and
+``<!-- commands -->`` the help of every command, so neither can be forgotten or go stale.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+ROOMS = {
+    "beliefs": ("pufferkit.beliefs",),
+    "data": ("pufferkit.queries", "pufferkit.series", "pufferkit.frames"),
+    "mechanisms": ("pufferkit.mechanisms", "pufferkit.influence", "pufferkit.transport"),
+    "accounting": ("pufferkit.accounting",),
+    "local": ("pufferkit.local",),
+    "audit": ("pufferkit.audit",),
+}
+"""Page to the modules whose public names it shows; the rest is on the page "more"."""
+
+DOORS = ("pufferkit", "pufferkit.local", "pufferkit.audit", "pufferkit.experiments")
+"""Modules whose ``__all__`` is public."""
+
+
+def public_names() -> dict[str, str]:
+    """Full path of every public name, and the page that shows it."""
+    found = {}
+    for door in DOORS:
+        if find_spec(door) is None:
+            continue
+        module = import_module(door)
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if isinstance(thing, str):  # the version
+                continue
+            home = getattr(thing, "__module__", None) or door
+            if getattr(thing, "__name__", None) != name:
+                home = door  # a constant
+            found[f"{home}.{name}"] = next(
+                (
+                    page
+                    for page, rooms in ROOMS.items()
+                    if any(home == room or home.startswith(f"{room}.") for room in rooms)
+                ),
+                "more",
+            )
+    return found
+
+
+def reference(page: str) -> str:
+    """A block for each name of a page, in the order of the alphabet."""
+    names = [path for path, where in public_names().items() if where == page]
+    names.sort(key=lambda path: path.rpartition(".")[2].lower())
+    return "\n\n".join(f"::: {path}" for path in names)
+
+
+def commands() -> str:
+    """The help of every command, as the terminal shows it."""
+    from typer.main import get_command  # noqa: PLC0415
+
+    from pufferkit.cli import app  # noqa: PLC0415
+
+    parts = []
+    for name, command, context in _walk("pufferkit", get_command(app), None):
+        parts.append(f"## {name}\n\n```text\n{command.get_help(context)}\n```")
+    return "\n\n".join(parts)
+
+
+def _walk(name: str, command: Any, parent: Any) -> Iterator[tuple[str, Any, Any]]:
+    context = command.make_context(
+        name.rpartition(" ")[2], [], parent=parent, resilient_parsing=True
+    )
+    yield name, command, context
+    for child in getattr(command, "commands", {}):
+        yield from _walk(f"{name} {child}", command.commands[child], context)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Called by mkdocs for every page."""
+    markdown = re.sub(r"<!-- names: (\w+) -->", lambda found: reference(found[1]), markdown)
+    return re.sub("<!-- commands -->", lambda _: commands(), markdown)

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from pufferkit.errors import NotApplicable as NotApplicable
     from pufferkit.errors import NoTheorem as NoTheorem
     from pufferkit.errors import OverBudget as OverBudget
+    from pufferkit.fleet import Releases as Releases
+    from pufferkit.fleet import release_all as release_all
+    from pufferkit.fleet import release_each as release_each
     from pufferkit.frames import read_series as read_series
+    from pufferkit.frames import read_table as read_table
     from pufferkit.influence.chain import max_influence as max_influence
     from pufferkit.mechanisms.baselines import entry_dp as entry_dp
     from pufferkit.mechanisms.baselines import gk16 as gk16
@@ -52,6 +56,8 @@ if TYPE_CHECKING:
     from pufferkit.queries import relative_frequencies as relative_frequencies
     from pufferkit.queries import total as total
     from pufferkit.series import Series as Series
+    from pufferkit.table import Bins as Bins
+    from pufferkit.table import Table as Table
     from pufferkit.transport import w_infinity as w_infinity
 
 __version__ = "0.1.0"
@@ -66,7 +72,8 @@ _HOMES = {
     "beliefs.finite_joint": ["FiniteJoint"],
     "beliefs.markov_chain": ["MarkovChain"],
     "errors": ["NoTheorem", "NotApplicable", "OverBudget"],
-    "frames": ["read_series"],
+    "fleet": ["Releases", "release_all", "release_each"],
+    "frames": ["read_series", "read_table"],
     "influence.chain": ["max_influence"],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],
@@ -79,6 +86,7 @@ _HOMES = {
     "mechanisms.release": ["Evidence", "Release"],
     "queries": ["Query", "count", "histogram", "mean", "relative_frequencies", "total"],
     "series": ["Series"],
+    "table": ["Bins", "Table"],
     "transport": ["w_infinity"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

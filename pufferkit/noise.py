@@ -22,12 +22,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit import checks
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from pufferkit.checks import Floats
 
 GRID_SHARE = 2.0**-30
 """Most of the Lipschitz constant that the grid may cost."""
@@ -36,6 +37,7 @@ WORD = 2**64
 """Randomised response draws whole numbers below this."""
 
 _MOST_DIGITS = 52
+_AT_ONCE = 20_000
 _CHUNK = 1 << 18
 _BUFFER = 1 << 12
 
@@ -104,6 +106,63 @@ def laplace_many(
     """
     values, _ = _drawn(answers, which, scale, lipschitz, largest)
     return values
+
+
+def laplace_rows(
+    rows: NDArray[np.int64], scales: Floats, lipschitz: float, largest: float
+) -> tuple[Floats, Floats]:
+    """Laplace noise on many answers at once: a row for each, with at least the scale of its own.
+
+    The rows must be about different entries, so that changing one entry moves one row alone. Then
+    the grid is paid for by the coordinates of one row, as if the rows were drawn one by one; every
+    number gets its own draw either way.
+
+    Parameters
+    ----------
+    rows
+        Whole numbers: counts.
+    scales
+        What the theorem asks for each row.
+    lipschitz, largest
+        As for `laplace`, of one row; here the bound on the size of a number is needed.
+
+    Returns
+    -------
+    tuple
+        The noisy rows, and the scale of the noise that was added to each.
+    """
+    if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "iu":
+        raise ValueError("rows: must be a table of whole numbers")
+    if scales.shape != (len(rows),):
+        raise ValueError(f"scales: must be one for each of {len(rows)} rows, got {scales.shape}")
+    if int(np.abs(rows).max()) > largest:
+        raise ValueError(f"rows: hold {int(np.abs(rows).max())}, above the bound {largest:g}")
+    k = grid_exponent(lipschitz, rows.shape[1], largest)
+    exact = rows.astype(np.float64)
+    if k > 0:
+        exact = np.rint(exact / 2.0**k) * 2.0**k
+    noisy, paid = np.empty_like(exact), np.empty(len(rows))
+    for scale in np.unique(scales).tolist():
+        some = np.flatnonzero(scales == scale)
+        paid[some] = paid_scale(scale, lipschitz, rows.shape[1], largest)
+        noisy[some] = _drawn_rows(exact[some], scale, float(paid[some[0]]), lipschitz, k)
+    return noisy, paid
+
+
+def _drawn_rows(exact: Floats, scale: float, paid: float, lipschitz: float, k: int) -> Floats:
+    """Rows on the grid with noise of one scale, drawn in parts."""
+    _, cost = _measurement(exact.shape[1], paid, k, lipschitz)
+    if cost > checks.round_up(lipschitz / scale):
+        raise RuntimeError(
+            f"noise: the sampler charges {cost!r} for {lipschitz / scale!r}; nothing was released"
+        )
+    flat = exact.ravel()
+    noisy = np.empty_like(flat)
+    for start in range(0, flat.size, _AT_ONCE):
+        part = flat[start : start + _AT_ONCE]
+        measurement, _ = _measurement(part.size, paid, k, lipschitz)
+        noisy[start : start + part.size] = measurement(part.tolist())
+    return noisy.reshape(exact.shape)
 
 
 def _drawn(

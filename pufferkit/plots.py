@@ -140,6 +140,48 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
     return figure
 
 
+def constraint_figure(
+    rows: Sequence[Mapping[str, Any]],
+    best: Sequence[float] | None = None,
+    labels: tuple[str, str] = ("state 0", "state 1"),
+    title: str = "",
+) -> Figure:
+    """Which flip probabilities keep a promise ([B] Figure 1).
+
+    Parameters
+    ----------
+    rows
+        `pufferkit.local.constraint_planes`.
+    best
+        The cheapest pair, marked if given.
+    labels
+        Names of the two states.
+    title
+        Drawn above.
+    """
+    if not rows:
+        raise ValueError("rows: are empty, so there is nothing to draw")
+    figure, axes = _blank(6.4, 5.0, title)
+    across = [row["rho_0"] for row in rows]
+    first, second = labels
+    lines = [
+        ("first", _BLUE, "-", f"{first} over {second}"),
+        ("second", _ORANGE, "--", f"{second} over {first}"),
+    ]
+    for name, colour, style, label in lines:
+        axes.plot(across, [row[name] for row in rows], style, color=colour, label=label)
+    least = [min(row["least"], 0.5) for row in rows]
+    axes.fill_between(across, least, 0.5, color=_SKY, alpha=0.35, linewidth=0, label="private")
+    if best is not None:
+        axes.plot(*best, "D", markersize=8, color=_BLACK, label="least expected noise")
+    axes.set_xlim(0, 0.5)
+    axes.set_ylim(0, 0.5)
+    axes.set_xlabel(f"rho_0: {first} answered wrongly", parse_math=False)
+    axes.set_ylabel(f"rho_1: {second} answered wrongly", parse_math=False)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    return figure
+
+
 def attack_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """[B] Figure 2: success of attackers against correlation, next to what the promise allows.
 
@@ -191,48 +233,6 @@ def attack_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     return figure
 
 
-def constraint_figure(
-    rows: Sequence[Mapping[str, Any]],
-    best: Sequence[float] | None = None,
-    labels: tuple[str, str] = ("state 0", "state 1"),
-    title: str = "",
-) -> Figure:
-    """Which flip probabilities keep a promise ([B] Figure 1).
-
-    Parameters
-    ----------
-    rows
-        `pufferkit.local.constraint_planes`.
-    best
-        The cheapest pair, marked if given.
-    labels
-        Names of the two states.
-    title
-        Drawn above.
-    """
-    if not rows:
-        raise ValueError("rows: are empty, so there is nothing to draw")
-    figure, axes = _blank(6.4, 5.0, title)
-    across = [row["rho_0"] for row in rows]
-    first, second = labels
-    lines = [
-        ("first", _BLUE, "-", f"{first} over {second}"),
-        ("second", _ORANGE, "--", f"{second} over {first}"),
-    ]
-    for name, colour, style, label in lines:
-        axes.plot(across, [row[name] for row in rows], style, color=colour, label=label)
-    least = [min(row["least"], 0.5) for row in rows]
-    axes.fill_between(across, least, 0.5, color=_SKY, alpha=0.35, linewidth=0, label="private")
-    if best is not None:
-        axes.plot(*best, "D", markersize=8, color=_BLACK, label="least expected noise")
-    axes.set_xlim(0, 0.5)
-    axes.set_ylim(0, 0.5)
-    axes.set_xlabel(f"rho_0: {first} answered wrongly", parse_math=False)
-    axes.set_ylabel(f"rho_1: {second} answered wrongly", parse_math=False)
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
-    return figure
-
-
 def check_picture(path: str | Path) -> None:
     """An error if no picture can be drawn to this path. Draws nothing."""
     if Path(path).suffix.lower() not in FORMATS:
@@ -266,20 +266,29 @@ def _figure() -> type[Figure]:
     return Figure
 
 
-def _blank(width: float, height: float, title: str) -> tuple[Figure, Axes]:
+def panels(count: int, width: float, height: float, title: str) -> tuple[Figure, list[Axes]]:
+    """A figure with empty axes side by side, which share their heights."""
     figure = _figure()(figsize=(width, height), layout="constrained")
-    axes = figure.add_subplot()
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(_GREY)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=_BLACK, labelsize=10)
+    every: list[Axes] = []
+    for n in range(count):
+        axes = figure.add_subplot(1, count, n + 1, sharey=every[0] if every else None)
+        every.append(axes)
+        for side in ("top", "right", "left"):
+            axes.spines[side].set_visible(False)
+        axes.spines["bottom"].set_color(_GREY)
+        axes.set_axisbelow(True)
+        axes.tick_params(colors=_BLACK, labelsize=10)
     lines = [fill(line, int(width * 11)) for line in title.splitlines()]
     if lines:
         figure.suptitle(
             "\n".join(lines), x=0.012, ha="left", fontsize=11, color=_BLACK, parse_math=False
         )
-    return figure, axes
+    return figure, every
+
+
+def _blank(width: float, height: float, title: str) -> tuple[Figure, Axes]:
+    figure, every = panels(1, width, height, title)
+    return figure, every[0]
 
 
 def _footnote(figure: Figure, text: str) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pufferkit import checks
 from pufferkit.checks import Floats
 from pufferkit.series import Series
+from pufferkit.transport import as_fraction
 
 Weights = Mapping[Hashable, tuple[Fraction, ...]]
 
@@ -143,7 +144,8 @@ def total(
 ) -> Query:
     """The sum over entries of the value of each state; Lipschitz by the range of the values.
 
-    ``values`` maps states to numbers, or lists the numbers for states 0, 1, ...
+    ``values`` maps states to numbers, or lists the numbers for states 0, 1, ... A float is taken
+    for the decimal it prints as, so 0.1 is one tenth.
     """
     return _additive("total", _scaled(values, Fraction(1)), lengths, ["total"])
 
@@ -203,13 +205,7 @@ def _unit(states: tuple[Hashable, ...], weight: Fraction) -> Weights:
 
 def _scaled(values: Mapping[Hashable, float] | Sequence[float], share: Fraction) -> Weights:
     items = values if isinstance(values, Mapping) else dict(enumerate(values))
-    weights = {
-        state: (
-            (value if isinstance(value, Fraction) else Fraction(checks.real("values", value)))
-            * share,
-        )
-        for state, value in items.items()
-    }
+    weights = {state: (as_fraction("values", value) * share,) for state, value in items.items()}
     if len(set(weights.values())) < 2:
         raise ValueError(
             "values: need at least two different values, or the answer is constant; "

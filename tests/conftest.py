@@ -1,6 +1,10 @@
 """Settings of the whole suite."""
 
+import importlib
+import importlib.util
 import os
+import shutil
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,3 +33,17 @@ def pytest_configure(config):
         return skip(modname, *args, **options)
 
     pytest.importorskip = required
+
+
+def require(name: str) -> ModuleType:
+    """Skip the test, with a reason, where an optional part is missing; fail if it must be there."""
+    missing = None
+    if name == "pyspark" and shutil.which("java") is None:
+        missing = "pyspark needs Java, which is not installed"
+    elif importlib.util.find_spec(name) is None:
+        missing = f"{name} is not installed"
+    if missing is not None and name in REQUIRED:
+        pytest.fail(f"PUFFERKIT_REQUIRE names {name}, but {missing}", pytrace=False)
+    if missing is not None:
+        pytest.skip(missing)
+    return importlib.import_module(name)

@@ -94,6 +94,15 @@ def test_work_that_needs_too_much_memory_is_refused_before_it_starts(folder: Pat
     assert "GB" in line
 
 
+def test_show_and_check(flu: Path):
+    told = good("model", "show", "flu.json")
+    assert "Ben given Ada: well 0.8, sick 0.2" in told
+    assert "influence_curve            applies" in good("check", "flu.json")
+    assert "--data" in refusal("check", "flu.json", "--data", "flu.csv", "--state", "status")
+    Path("flu.json").write_text(FLU.joint().to_json())
+    assert "Ben: well 0.8, sick 0.2" in good("model", "show", "flu.json")
+
+
 def test_bif_files(folder: Path):
     Path("net.bif").write_text(
         "network flu {}\n"

@@ -178,14 +178,39 @@ def test_joint_laws_and_networks():
     assert exact_loss(pk.wasserstein(pair, pk.count(1, 2), 1)) == pytest.approx(worst.loss)
 
 
-def test_open_starts_are_tried_and_said_to_be_open():
-    theta = pk.ChainClass.any_start(LAZY.transition)
-    worst = worst_case(pk.influence_curve(theta, pk.count(1, 5), 1))
-    assert not worst.complete
-    assert 0.3 < worst.loss <= 1
-    assert (
-        worst_case(pk.influence_curve(pk.ChainClass.binary(0.3, 0.8), pk.count(1, 4), 1)).loss <= 1
+@settings(max_examples=20)
+@given(chains(most=2, least=2), st.integers(1, 4), epsilons, st.booleans())
+def test_every_start_of_two_states(case, length, epsilon, several):
+    theta = pk.ChainClass.any_start(case.transition)
+    query = pk.histogram([0, 1], length) if several else pk.count(1, length)
+    noise = pk.entry_dp(query, epsilon)
+    found = []
+    for odds in np.geomspace(1e-6, 1e6, 61):
+        start = pk.MarkovChain([1 / (1 + odds), odds / (1 + odds)], case.transition)
+        found.append(exact_loss(noise, start))
+    worst = worst_case(noise, theta)
+    assert worst.complete
+    assert worst.loss >= max(found) - 1e-9
+    assert worst.loss <= max(found) + 0.02 * epsilon + 1e-6
+    # What is promised for every start holds for every start.
+    assert exact_loss(pk.influence_curve(theta, query, epsilon)) <= epsilon * (1 + 1e-9)
+
+
+def test_the_influence_curve_is_tight_over_all_starts():
+    theta = pk.ChainClass.any_start([[0.7, 0.3], [0.4, 0.6]])
+    assert exact_loss(pk.influence_curve(theta, pk.count(1, 2), 0.3)) == pytest.approx(
+        0.3, abs=1e-6
     )
+
+
+def test_open_classes_are_tried_and_said_to_be_open():
+    for theta in (
+        pk.ChainClass.binary(0.3, 0.8),
+        pk.ChainClass.any_start(np.full((3, 3), 0.2) + 0.4 * np.eye(3)),
+    ):
+        worst = worst_case(pk.influence_curve(theta, pk.count(1, 4), 1))
+        assert not worst.complete
+        assert 0.3 < worst.loss <= 1
 
 
 def test_a_class_takes_its_worst_chain():

@@ -46,7 +46,7 @@ def test_lipschitz_constant_is_the_largest_change_by_one_entry(which, length):
 )
 def test_lipschitz_constant_is_never_rounded_down(values, length):
     query = pk.mean(dict(zip(STATES, values, strict=True)), length)
-    spread = (Fraction(max(values)) - Fraction(min(values))) / length
+    spread = (Fraction(repr(max(values))) - Fraction(repr(min(values)))) / length
     assert Fraction(query.lipschitz) >= spread
     assert query.lipschitz == close(float(spread), rel=1e-14)
 

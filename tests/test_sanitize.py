@@ -311,3 +311,33 @@ def test_entry_privacy_of_no_noise_is_infinite():
     assert KaryResponse(THREE, 0.0).entry_privacy == inf
     assert RandomizedResponse(BITS, 0.0, 0.2).entry_privacy == inf
     assert RandomizedResponse(BITS, 0.2, 0.2).entry_privacy == pytest.approx(log(4))
+
+
+@pytest.mark.parametrize(
+    ("states", "series"),
+    [
+        (("home", "out"), np.array(["out"] * 200)),
+        ((0, 300), np.zeros(200, dtype=np.int8)),
+        ((1, 2.5), np.ones(200, dtype=int)),
+    ],
+)
+def test_answers_are_whole_labels_even_if_the_array_is_too_narrow_for_them(states, series):
+    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.3, 0.7]], states=states)
+    answers = sanitize(series, RandomizedResponse(chain, 0.5, 0.5))
+    assert set(answers.tolist()) == set(states)
+
+
+@pytest.mark.parametrize("states", [(True, False), (1, 0), (False, True)])
+def test_true_and_false_keep_their_meaning_in_any_order(states):
+    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.3, 0.7]], states=states)
+    mechanism = RandomizedResponse(chain, 0.001, 0.001)
+    answers = sanitize(np.array([True] * 2000), mechanism)
+    assert answers.dtype == bool
+    assert answers.mean() > 0.9
+
+
+def test_more_states_than_the_array_has_numbers():
+    size = 200
+    chain = pk.MarkovChain.steady(np.full((size, size), 1 / size))
+    answers = sanitize(np.arange(100, dtype=np.int8), KaryResponse(chain, 1 / size))
+    assert 0 <= answers.min() <= answers.max() < size

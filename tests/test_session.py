@@ -17,12 +17,15 @@ from pufferkit import (
     Query,
     Series,
     Session,
+    Spending,
+    compose,
     count,
     histogram,
     influence_curve,
     noise,
     relative_frequencies,
 )
+from pufferkit.mechanisms.plan import calibrate
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 DATA = [0, 0, 0, 1, 1, 0] * 20
@@ -256,3 +259,37 @@ def test_ledger_objects_and_paths_are_both_welcome(tmp_path):
     ledger = Ledger(tmp_path / "a.db")
     assert Session(DATA, CHAIN, 1, ledger).ledger is ledger
     assert os.path.exists(tmp_path / "a.db")
+
+
+STARTS_AT_0 = MarkovChain([1, 0], [[0.5, 0.5], [0.0, 1.0]])
+
+
+@pytest.mark.parametrize("mechanism", ["best", "influence_curve", "markov_quilt", "wasserstein"])
+def test_a_window_within_a_segment_needs_beliefs_that_hold_from_any_time_on(path, mechanism):
+    """X_1 is 0 for sure, X_2 is not: noise made for X_1, X_2 is too little for X_2, X_3.
+
+    Given X_2 = 0 the count over X_2, X_3 is 0 or 1, given X_2 = 1 it is 2. With the noise for X_1,
+    X_2, of scale 1, the odds move by 1.62 instead of 1.
+    """
+    session = Session([[0, 1, 1, 1], [0, 0, 1]], STARTS_AT_0, 1.0, path)
+    for window, lengths in [((2, 3), 2), ((2, 6), [3, 2]), ((6, 7), 2)]:
+        with pytest.raises(NoTheorem, match="start of its own"):
+            session.release(count(1, lengths), 0.5, window=window, mechanism=mechanism)
+        with pytest.raises(NoTheorem, match="start of its own"):
+            session.plan(count(1, lengths), 0.5, window=window)
+    assert session.remaining == 1.0
+    session.release(count(1, 2), 0.25, window=(5, 6), mechanism=mechanism)
+    assert session.remaining == 0.75
+
+
+def test_group_privacy_takes_a_window_anywhere(path):
+    session = Session([0, 1, 1, 1], STARTS_AT_0, 1.0, path)
+    session.release(count(1, 2), 0.5, window=(2, 3), mechanism="group_dp")
+    assert session.remaining >= 0.5
+
+
+@pytest.mark.parametrize("mechanism", ["influence_curve", "markov_quilt"])
+def test_a_promise_made_for_the_start_is_not_taken_for_a_window(mechanism):
+    made = calibrate(mechanism, STARTS_AT_0, count(1, 2), 1.0)
+    assert compose([Spending.of(made)], STARTS_AT_0, 5).epsilon <= 1.0
+    assert compose([Spending.of(made, window=(2, 3))], STARTS_AT_0, 5).epsilon > 1.6

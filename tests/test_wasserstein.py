@@ -21,6 +21,7 @@ from pufferkit import (
     group_dp,
     histogram,
     mean,
+    noise,
     plan,
     total,
     w_infinity,
@@ -300,3 +301,43 @@ def test_plans_show_it_where_it_applies():
     assert "is about Markov chains" in {r["mechanism"]: r for r in table.rows}["gk16"]["why"]
     joint = plan(flu_tree().joint(), count(1, 4), 1)
     assert joint.best.mechanism == "wasserstein"
+
+
+@pytest.mark.parametrize("length", [1, 2, 4, 30])
+def test_decimal_values_are_taken_as_decimals(length):
+    chain = MarkovChain.steady([[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.3, 0.3, 0.4]])
+    tenths = wasserstein(chain, total([0.1, 0.2, 0.7], length), 1)
+    whole = wasserstein(chain, total([1, 2, 7], length), 1)
+    assert tenths.scale == pytest.approx(whole.scale / 10, rel=1e-14)
+
+
+@pytest.mark.parametrize("length", [1, 2, 4, 30, 3000])
+@pytest.mark.parametrize("values", [[1 / 3, 0.1, 1], [1e-30, 1, 2], [1e-300, 1, 1e300]])
+def test_values_with_no_common_step_are_refused_before_memory_is_asked_for(values, length):
+    chain = MarkovChain.steady([[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.3, 0.3, 0.4]])
+    with pytest.raises(NotApplicable, match="rounder values"):
+        wasserstein(chain, total(values, length), 1)
+
+
+def test_values_with_no_common_step_are_refused_on_networks():
+    step = {(0,): [0.8, 0.1, 0.1], (1,): [0.2, 0.5, 0.3], (2,): [0.3, 0.3, 0.4]}
+    pair = BayesianNetwork({"a": (), "b": ("a",)}, {"a": {(): [0.5, 0.3, 0.2]}, "b": step})
+    assert wasserstein(pair, total([0.1, 0.2, 0.7], 2), 1).scale == pytest.approx(1.2)
+    with pytest.raises(NotApplicable, match="rounder values"):
+        wasserstein(pair, total([1e-300, 1, 1e300], 2), 1)
+
+
+@pytest.mark.parametrize("share", [0.51, 0.9, 1.4, 3.3, 1e-6, 1e6])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])
+def test_the_grid_of_the_noise_is_paid_for_over_the_distance(share, epsilon):
+    """One answer always makes up for the other, so the distance is far below the constant."""
+    apart = share * 2.0**-30
+    query = total({"a": 0, "b": 1, "c": 1 + apart}, 2)
+    law = FiniteJoint({("a", "c"): 0.5, ("b", "a"): 0.5})
+    made = wasserstein(law, query, epsilon)
+    assert made.sensitivity < query.lipschitz
+    step = 2.0 ** noise.grid_exponent(made.sensitivity, 1, query.largest)
+    rows = [made.release(row) for row in (["a", "c"], ["b", "a"])]
+    snapped = [round(1 / step), round((1 + apart) / step)]
+    assert abs(snapped[0] - snapped[1]) * step / rows[0].scale <= epsilon * (1 + 1e-12)
+    assert all(release.raw[0] % step == 0 for release in rows)

@@ -12,6 +12,9 @@ conditions were checked, and the tightest one that applies is used and named.
 ``dependence``       [C] 3.6: two releases whose outputs depend on each other by at most E
 ``group_sum``        group DP releases add up
 ===================  ==========================================================================
+
+For networks and joint laws a release uses every entry, and only ``entry_profile``, ``quilt_max``,
+``dependence`` and ``group_sum`` are theorems.
 """
 
 from __future__ import annotations
@@ -25,12 +28,16 @@ from typing import Any
 from pufferkit import checks
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
 from pufferkit.beliefs.chain_class import ChainClass, MixingClass, as_chain_class
+from pufferkit.beliefs.joint_class import JointClass
+from pufferkit.beliefs.kinds import Beliefs, as_beliefs, entries_of
+from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.region import RegionClass
 from pufferkit.errors import NoTheorem
 from pufferkit.influence.chain import max_influence
 from pufferkit.influence.curve import Run
 from pufferkit.influence.mixing import MixingInfluence
 from pufferkit.influence.region import region_influence
+from pufferkit.influence.tree import TreeCurve
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import InfluenceCurve
 
@@ -38,6 +45,8 @@ QUILTS = frozenset({"markov_quilt", "markov_quilt_approx"})
 PRIVATE = QUILTS | {"influence_curve", "gk16", "group_dp", "wasserstein"}
 ENTRYWISE = QUILTS | {"influence_curve", "gk16", "group_dp", "entry_dp"}
 """Mechanisms that vouch for the privacy of single entries, whatever else they promise."""
+ANY_START = frozenset({"group_dp", "entry_dp"})
+"""Mechanisms that ask no beliefs, so that it does not matter where a window starts."""
 
 
 @dataclass(frozen=True)
@@ -130,9 +139,11 @@ def compose(
     history
         The releases.
     beliefs
-        The class Theta of chains for the whole series, the same for all releases.
+        The class Theta for the whole series, the same for all releases: chains, networks or joint
+        laws.
     lengths
-        Length of the series, or of its independent segments, in the order of the entries.
+        Length of the series, or of its independent segments, in the order of the entries; for
+        networks and joint laws the number of entries.
     dependence
         E of [C] Theorem 3.6, if you know it: a bound, both ways, on the max-divergence between the
         joint law of two outputs and the product of their laws, given any secret.
@@ -142,7 +153,7 @@ def compose(
     NoTheorem
         If no rule applies; the message says why for each.
     """
-    theta, sizes = as_chain_class(beliefs), checks.segment_lengths(lengths)
+    theta, sizes = as_beliefs(beliefs), checks.segment_lengths(lengths)
     if not history:
         return Composition(0, "nothing released", ())
     for spending in history:
@@ -152,15 +163,20 @@ def compose(
                 f"{sum(sizes)} entries"
             )
     rules: dict[str, Callable[[], float | int]] = {
-        "single": lambda: _single(history),
+        "single": lambda: _single(history, theta, sizes),
         "entry_profile": lambda: entry_profile(history, theta, sizes),
-        "quilt_sum": lambda: quilt_sum(history),
-        "quilt_max": lambda: quilt_max(history),
+        "quilt_max": lambda: _anchored(quilt_max(history), history, theta, sizes),
         "group_sum": lambda: group_sum(history),
-        "parallel": lambda: parallel(history, theta, sizes),
-        "far_apart": lambda: far_apart(history, theta, sizes),
-        "dependence": lambda: bounded_dependence(history, dependence),
+        "dependence": lambda: _anchored(
+            bounded_dependence(history, dependence), history, theta, sizes
+        ),
     }
+    if isinstance(theta, ChainClass):
+        rules["quilt_sum"] = lambda: _anchored(quilt_sum(history), history, theta, sizes)
+        rules["parallel"] = lambda: parallel(history, theta, sizes)
+        rules["far_apart"] = lambda: far_apart(history, theta, sizes)
+    else:
+        _whole_record(history, theta, sizes)
     considered = []
     for name, rule in rules.items():
         try:
@@ -187,7 +203,9 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     unknown = sorted({s.mechanism for s in history if s.entry_privacy is None})
     if unknown:
         raise NoTheorem(f"{', '.join(unknown)} does not vouch for single entries")
-    theta, sizes = as_chain_class(beliefs), checks.segment_lengths(lengths)
+    theta, sizes = as_beliefs(beliefs), checks.segment_lengths(lengths)
+    if not isinstance(theta, ChainClass):
+        return _record_profile(sum(s.entry_privacy or 0.0 for s in history), theta)
     worst, start = 0.0, 0
     seen: set[tuple[Run, ...]] = set()
     for size in sizes:
@@ -197,6 +215,30 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
             seen.add(runs)
             worst = max(worst, _curve(theta, size).epsilon(runs))
     return worst
+
+
+def _record_profile(b: float, theta: NetworkClass | JointClass) -> float:
+    """Every entry spends ``b``: the loss on the tree, or that of changing all that hangs together.
+
+    Parts of a network without an edge between them are independent.
+    """
+    if isinstance(theta, JointClass):
+        return checks.round_up(b * len(theta.joints[0].names))
+    first = theta.networks[0]
+    largest = max(len(part) for part in first.components)
+    whole = checks.round_up(b * largest)
+    return min(whole, TreeCurve(theta).loss(b).value) if first.is_tree else whole
+
+
+def _whole_record(
+    history: Sequence[Spending], theta: NetworkClass | JointClass, sizes: tuple[int, ...]
+) -> None:
+    entries = len(entries_of(theta) or ())
+    if sizes != (entries,):
+        raise ValueError(f"lengths: the beliefs have {entries} entries, got {list(sizes)}")
+    for spending in history:
+        if spending.window != (1, entries):
+            raise NoTheorem("releases about networks and joint laws use all entries, no window")
 
 
 def quilt_sum(history: Sequence[Spending]) -> int:
@@ -291,11 +333,35 @@ def bounded_dependence(history: Sequence[Spending], dependence: float | None) ->
     return history[0].epsilon + history[1].epsilon + 2 * bound
 
 
-def _single(history: Sequence[Spending]) -> int:
+def _single(history: Sequence[Spending], theta: Beliefs, sizes: tuple[int, ...]) -> float:
     if len(history) != 1:
         raise NoTheorem("there are several releases")
     _all_by(history, PRIVATE, "Pufferfish private releases")
-    return spent_micro(history[0].epsilon)
+    return _anchored(history[0].epsilon, history, theta, sizes)
+
+
+def _anchored(
+    found: float, history: Sequence[Spending], theta: Beliefs, sizes: tuple[int, ...]
+) -> float:
+    """What a rule found, if the promises of the releases hold for the windows they were used on.
+
+    A promise is made for a series that starts as the beliefs say; see `check_start`.
+    """
+    for spending in history:
+        if spending.mechanism not in ANY_START:
+            check_start(spending.window, theta, sizes)
+    return found
+
+
+def check_start(window: tuple[int, int], theta: Beliefs, sizes: Sequence[int]) -> None:
+    """Refuse a window that starts within a segment if the beliefs say how segments start."""
+    start = 1
+    for size in sizes:
+        if window[0] == start:
+            return
+        start += size
+    if isinstance(theta, ChainClass):
+        _shift_invariant(theta)
 
 
 def _all_by(history: Sequence[Spending], mechanisms: frozenset[str] | set[str], what: str) -> None:
@@ -323,7 +389,8 @@ def _shift_invariant(theta: ChainClass) -> None:
     fixed = [m.name for m in theta.members() if not m.any_start and not m.chain.is_stationary]
     if fixed:
         raise NoTheorem(
-            f"windows need beliefs that hold from any time on; {fixed[0]} has a start of its own"
+            f"windows need beliefs that hold from any time on; {fixed[0]} has a start of its own; "
+            "use ChainClass.any_start, or MarkovChain.steady"
         )
 
 

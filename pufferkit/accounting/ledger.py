@@ -20,18 +20,19 @@ import getpass
 import json
 import os
 import socket
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 
+from pufferkit.accounting import bulk
 from pufferkit.accounting.amounts import allowed_micro, in_epsilon, show, spent_micro
+from pufferkit.accounting.bulk import Charge, Draft
 from pufferkit.accounting.database import (
     ACCOUNTS,
     ENTRIES,
-    GENESIS,
     HEAD,
     Account,
     Entry,
@@ -47,6 +48,7 @@ from pufferkit.accounting.database import (
     update_account,
     writing,
 )
+from pufferkit.accounting.replay import problems
 from pufferkit.errors import OverBudget
 
 
@@ -119,52 +121,36 @@ class Ledger:
         about
             Facts to record with the account; a later call must bring the same.
         """
-        if not account or len(account) > 200:
-            raise ValueError(f"account: needs a name of 1 to 200 characters, got {account!r}")
+        return self.open_accounts([account], budget, rule=rule, about=about)[account]
+
+    def open_accounts(
+        self,
+        accounts: Sequence[str],
+        budget: float,
+        *,
+        rule: str = "sum",
+        about: Mapping[str, Any] | None = None,
+    ) -> dict[str, Account]:
+        """Open many accounts with one budget for each, in one transaction; all of them or none."""
+        for account in accounts:
+            if not account or len(account) > 200:
+                raise ValueError(f"account: needs a name of 1 to 200 characters, got {account!r}")
         if rule not in ("sum", "composed"):
             raise ValueError(f"rule: must be 'sum' or 'composed', got {rule!r}")
-        cap, facts = allowed_micro(budget), dict(about or {})
+        cap, facts = allowed_micro(budget), json.loads(canonical(dict(about or {})))
         with writing(self._engine) as connection:
-            known = account_of(connection, account)
-            if known is None:
-                append(
-                    connection,
-                    account,
-                    "open",
-                    "",
-                    0,
-                    0,
-                    {
-                        "budget": cap,
-                        "rule": rule,
-                        "about": facts,
-                    },
-                    self.by,
-                )
-                connection.execute(
-                    ACCOUNTS.insert().values(
-                        account=account, rule=rule, budget=cap, total=0, entries=1
-                    )
-                )
-                return Account(account, rule, cap, 0, 1)
-            opened = find(connection, account, "open", "")
-            if (known.budget, known.rule) != (cap, rule):
-                raise ValueError(
-                    f"account: {account!r} is open with budget {show(known.budget)} "
-                    f"({known.rule}), not {show(cap)} ({rule}); a budget does not change, "
-                    "use another account name"
-                )
-            if opened is not None and opened.body["about"] != json.loads(canonical(facts)):
-                different = sorted(
-                    k
-                    for k in {*facts, *opened.body["about"]}
-                    if facts.get(k) != opened.body["about"].get(k)
-                )
-                raise ValueError(
-                    f"account: {account!r} was opened for other data or beliefs "
-                    f"({', '.join(different)} differ); use another account name"
-                )
-            return known
+            known = bulk.accounts_named(connection, accounts)
+            for found in known.values():
+                _same_terms(found, cap, rule)
+            for opened in bulk.entries_named(connection, known, "open"):
+                _same_facts(opened, facts)
+            fresh = [name for name in dict.fromkeys(accounts) if name not in known]
+            body = {"budget": cap, "rule": rule, "about": facts}
+            drafts = [Draft(name, "open", "", 0, 0, body) for name in fresh]
+            bulk.append_many(connection, drafts, self.by)
+            made = {name: Account(name, rule, cap, 0, 1) for name in fresh}
+            bulk.open_rows(connection, list(made.values()))
+            return {**known, **made}
 
     def account(self, account: str) -> Account:
         """Where an account stands."""
@@ -260,6 +246,90 @@ class Ledger:
             update_account(connection, known, known.total)
             return entry
 
+    def charge_many(self, charges: Sequence[Charge]) -> bool:
+        """Charge many accounts in one transaction: all or none, each key once.
+
+        Returns ``False``, and changes nothing, if an account has moved on from ``after`` entries;
+        read its history again then. Charges whose key was charged before are left out.
+
+        Raises
+        ------
+        OverBudget
+            If one account cannot pay; then none does.
+        """
+        names = [charge.account for charge in charges]
+        with writing(self._engine) as connection:
+            known = bulk.accounts_named(connection, names)
+            keys = list({charge.key for charge in charges})
+            earlier = bulk.keys_named(connection, names, "charge", keys)
+            before = {name: account.entries for name, account in known.items()}
+            drafts: list[Draft] = []
+            for charge in charges:
+                if (charge.account, charge.key) in earlier:
+                    continue
+                if charge.account not in known:
+                    raise ValueError(f"account: {charge.account!r} is not in this ledger")
+                account = known[charge.account]
+                if before[charge.account] != charge.after:
+                    return False
+                if charge.total > account.budget:
+                    refusal = over_budget(charge.total - account.total, account.remaining)
+                    raise OverBudget(f"{charge.account}: {refusal}")
+                total = max(charge.total, account.total)
+                known[charge.account] = replace(account, total=total, entries=account.entries + 1)
+                drafts.append(
+                    Draft(charge.account, "charge", charge.key, charge.epsilon, total, charge.body)
+                )
+                earlier.add((charge.account, charge.key))
+            bulk.append_many(connection, drafts, self.by)
+            changed = {draft.account for draft in drafts}
+            bulk.update_rows(connection, (known[name] for name in changed))
+            return True
+
+    def store_many(
+        self, values: Sequence[tuple[str, str, Mapping[str, Any]]]
+    ) -> dict[tuple[str, str], Mapping[str, Any]]:
+        """Store many values (account, key, body) in one transaction, each once.
+
+        Returns what is stored, which is what may be handed over: where a value was there before,
+        that one.
+        """
+        names = [account for account, _, _ in values]
+        keys = list({key for _, key, _ in values})
+        with writing(self._engine) as connection:
+            charged = bulk.keys_named(connection, names, "charge", keys)
+            there = {
+                (entry.account, entry.key): entry.body
+                for entry in bulk.entries_named(connection, names, "value", keys)
+            }
+            known = bulk.accounts_named(connection, names)
+            drafts: list[Draft] = []
+            for account, key, body in values:
+                if (account, key) not in charged:
+                    raise ValueError(f"key: {key!r} was never charged to {account!r}")
+                if (account, key) in there:
+                    continue
+                drafts.append(Draft(account, "value", key, 0, known[account].total, body))
+                there[account, key] = json.loads(canonical(body))
+                known[account] = replace(known[account], entries=known[account].entries + 1)
+            bulk.append_many(connection, drafts, self.by)
+            bulk.update_rows(connection, (known[name] for name in {d.account for d in drafts}))
+        return there
+
+    def find_many(
+        self, accounts: Iterable[str], keys: Sequence[str], kind: str = "value"
+    ) -> dict[tuple[str, str], Entry]:
+        """The charges or values of many accounts with these keys, where there are any."""
+        with self._engine.connect() as connection:
+            found = bulk.entries_named(connection, accounts, kind, keys)
+            return {(entry.account, entry.key): entry for entry in found}
+
+    def charges_of(self, accounts: Sequence[str]) -> tuple[dict[str, Account], list[Entry]]:
+        """Where many accounts stand, and all their charges, as of one moment."""
+        with self._engine.connect() as connection:
+            known = bulk.accounts_named(connection, accounts)
+            return known, list(bulk.entries_named(connection, accounts, "charge"))
+
     def find(self, account: str, key: str, kind: str = "value") -> Entry | None:
         """The charge or value with this key, if there is one."""
         with self._engine.connect() as connection:
@@ -316,7 +386,7 @@ class Ledger:
                 for row in connection.execute(ACCOUNTS.select())
             }
         with closing(self._entries(None)) as entries:
-            return _problems(entries, stored.seq, stored.digest, accounts, head)
+            return problems(entries, stored.seq, stored.digest, accounts, head)
 
     def export(self) -> Iterator[str]:
         """Every entry as a line of JSON."""
@@ -332,64 +402,23 @@ def over_budget(requested: int, remaining: int, fits: str = "") -> OverBudget:
     )
 
 
-def _problems(
-    entries: Iterator[Entry],
-    seq: int,
-    digest: str,
-    accounts: dict[str, Account],
-    noted: str | None,
-) -> list[str]:
-    found: list[str] = []
-    previous, count = GENESIS, 0
-    state: dict[str, Account] = {}
-    charges: set[tuple[str, str]] = set()
-    seen_note = noted in (None, GENESIS)
-    for count, entry in enumerate(entries, 1):
-        if entry.seq != count:
-            found.append(f"entry {count} is missing; the next one is {entry.seq}")
-            break
-        if entry.previous != previous:
-            found.append(f"entry {entry.seq} does not follow the entry before it")
-        if entry.own_digest() != entry.digest:
-            found.append(f"entry {entry.seq} was changed: its digest does not match")
-        previous = entry.digest
-        seen_note = seen_note or entry.digest == noted
-        found += [f"entry {entry.seq}: {wrong}" for wrong in _replay(entry, state, charges)]
-    if not found and (count, previous) != (seq, digest):
-        found.append(f"the ledger ends at entry {count}, but its head is entry {seq}")
-    if not seen_note:
-        found.append("the digest noted earlier is not in the ledger; it was rewritten")
-    if not found and state != accounts:
-        wrong = sorted(k for k in {*state, *accounts} if state.get(k) != accounts.get(k))
-        found.append(f"the balance of {', '.join(wrong)} does not follow from the entries")
-    return found
+def _same_terms(known: Account, budget: int, rule: str) -> None:
+    if (known.budget, known.rule) != (budget, rule):
+        raise ValueError(
+            f"account: {known.account!r} is open with budget {show(known.budget)} "
+            f"({known.rule}), not {show(budget)} ({rule}); a budget does not change, "
+            "use another account name"
+        )
 
 
-def _replay(
-    entry: Entry, state: dict[str, Account], charges: set[tuple[str, str]]
-) -> Iterator[str]:
-    """Carry one entry out on ``state``, and say what is wrong with it."""
-    known = state.get(entry.account)
-    if entry.kind == "open":
-        if known is not None:
-            yield f"{entry.account!r} was open already"
-        rule, budget = entry.body.get("rule", ""), entry.body.get("budget", 0)
-        state[entry.account] = Account(entry.account, rule, budget, 0, 1)
-        return
-    if known is None:
-        yield f"{entry.account!r} was never opened"
-        return
-    if entry.kind == "charge":
-        charges.add((entry.account, entry.key))
-        if known.rule == "sum" and entry.total != known.total + entry.epsilon:
-            yield "the total does not add up"
-    elif (entry.account, entry.key) not in charges:
-        yield "a value that was never charged"
-    if entry.total < known.total:
-        yield "the total went down"
-    if entry.total > known.budget:
-        yield "the total is over the budget"
-    state[entry.account] = replace(known, total=entry.total, entries=known.entries + 1)
+def _same_facts(opened: Entry, facts: Mapping[str, Any]) -> None:
+    there = opened.body["about"]
+    if there != facts:
+        different = sorted(k for k in {*facts, *there} if facts.get(k) != there.get(k))
+        raise ValueError(
+            f"account: {opened.account!r} was opened for other data or beliefs "
+            f"({', '.join(different)} differ); use another account name"
+        )
 
 
 def _user() -> str:

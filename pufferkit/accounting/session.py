@@ -8,6 +8,7 @@ applies, which is usually less than its own epsilon added on top.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +16,18 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.accounting.amounts import PICO, allowed_micro, in_epsilon, show, spent_pico
-from pufferkit.accounting.composition import Composition, Spending, compose
+from pufferkit.accounting.composition import (
+    ANY_START,
+    Composition,
+    Spending,
+    check_start,
+    compose,
+)
 from pufferkit.accounting.database import Account, Entry, canonical
 from pufferkit.accounting.ledger import Ledger, over_budget
-from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
+from pufferkit.beliefs.kinds import Beliefs, as_beliefs, entries_of, states_of
 from pufferkit.errors import NoTheorem
-from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.calibration import Calibration, in_order
 from pufferkit.mechanisms.plan import Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
 from pufferkit.queries import Query
@@ -56,9 +63,10 @@ class Session:
     Parameters
     ----------
     data
-        A `Series`, a sequence of states, or a sequence of segments of states.
+        A `Series`, a sequence of states, or a sequence of segments of states; for networks and
+        joint laws also a record {name: value}.
     beliefs
-        A `MarkovChain` or a `ChainClass` for the whole series.
+        A `MarkovChain` or a `ChainClass` for the whole series, networks or joint laws.
     budget
         Pufferfish epsilon for everything released about this data.
     ledger
@@ -89,10 +97,18 @@ class Session:
         *,
         name: str = "data",
     ) -> None:
-        self.beliefs: ChainClass = as_chain_class(beliefs)
-        self.data = data if isinstance(data, Series) else Series.of(data, self.beliefs.states)
-        if set(self.data.states) - set(self.beliefs.states):
-            self.data = Series.of(self.data.as_segments(), self.beliefs.states)
+        self.beliefs: Beliefs = as_beliefs(beliefs)
+        states, names = states_of(self.beliefs), entries_of(self.beliefs)
+        if names is not None and isinstance(data, Mapping):
+            data = in_order(data, names)
+        self.data = data if isinstance(data, Series) else Series.of(data, states)
+        if set(self.data.states) - set(states):
+            self.data = Series.of(self.data.as_segments(), states)
+        if names is not None and self.data.lengths != (len(names),):
+            raise ValueError(
+                f"data: must have one value for each of the {len(names)} entries of the beliefs, "
+                f"got {len(self.data)}"
+            )
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.name = name
         about = {"lengths": _lengths(self.data), "beliefs": _digest(self.beliefs.to_dict())}
@@ -138,9 +154,11 @@ class Session:
         self, query: Query, epsilon: float, *, window: tuple[int, int] | None = None
     ) -> SessionPlan:
         """Every mechanism side by side, and what the best would take from the budget."""
+        bounds = self._window(window)
+        check_start(bounds, self.beliefs, self.data.lengths)
         table = plan(self.beliefs, query, epsilon)
         account = self._account
-        total = self._joint(self._charges(), table.best, self._window(window)).micro
+        total = self._joint(self._charges(), table.best, bounds).micro
         cost = max(0, total - account.total)
         return SessionPlan(table, in_epsilon(cost), in_epsilon(account.remaining))
 
@@ -167,7 +185,8 @@ class Session:
         mechanism
             A name from a plan; by default the one with the least noise that hides entries.
         window
-            First and last entry to use, counted from 1; the whole series if left out.
+            First and last entry to use, counted from 1; the whole series if left out. If it starts
+            within a segment, the beliefs must hold from any time on.
         label
             Something to tell otherwise equal releases apart.
 
@@ -180,6 +199,8 @@ class Session:
         """
         checks.privacy(epsilon)
         bounds = self._window(window)
+        if mechanism not in ANY_START:
+            check_start(bounds, self.beliefs, self.data.lengths)
         part = self._part(bounds)
         key = self._key(query, epsilon, mechanism, bounds, label)
         stored = self.ledger.find(self.name, key)

@@ -202,7 +202,7 @@ def _released(calibration: Calibration, answers: Answers) -> Floats:
         answers.distinct,
         answers.which.tolist(),
         calibration.scale,
-        query.lipschitz,
+        calibration.sensitivity,
         query.largest,
     )
     return np.array(noisy).reshape(-1, query.size)

@@ -25,7 +25,9 @@ from pufferkit import checks
 from pufferkit.audit.believed import believed
 from pufferkit.audit.conditioned import conditioned
 from pufferkit.audit.mechanisms import LocalMechanism, belief_of, local_beliefs
-from pufferkit.audit.worlds import Law, world
+from pufferkit.audit.open_start import largest_ratio
+from pufferkit.audit.worlds import Law, chain_table, world
+from pufferkit.beliefs.chain_class import AnyStartClass
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.kinds import as_beliefs
 from pufferkit.beliefs.markov_chain import MarkovChain
@@ -78,7 +80,8 @@ def exact_loss(
 ) -> float:
     """The epsilon a release really has, for at most ten entries; see `worst_case`.
 
-    Where a class leaves the start open, the largest over the starts that are tried.
+    Where a class leaves the start open and has more than two states or a range of matrices, the
+    largest over the laws that are tried.
 
     Examples
     --------
@@ -127,6 +130,10 @@ def worst_case(
         )
     theta = belief_of(mechanism, beliefs)
     check_states(as_beliefs(theta), mechanism.query)
+    opened = as_beliefs(theta)
+    one_segment = len(mechanism.query.lengths) == 1
+    if isinstance(opened, AnyStartClass) and len(opened.states) == 2 and one_segment:
+        return _over_starts(opened, mechanism)
     best: WorstCase | None = None
     complete = True
     for own in believed(theta):
@@ -176,6 +183,37 @@ def _at_entry(
         values[int(logs[:, place].argmin())][1],
         tuple(float(axis[j]) for axis, j in zip(axes, where, strict=True)),
     )
+
+
+def _over_starts(theta: AnyStartClass, mechanism: Calibration) -> WorstCase:
+    """Every start of every matrix, for two states; see `pufferkit.audit.open_start`."""
+    best: WorstCase | None = None
+    for number, transition in enumerate(theta.transitions, 1):
+        sure = [MarkovChain(np.eye(2)[x], transition, theta.states) for x in (0, 1)]
+        check_floats(sure[0])
+        tables = [chain_table(chain, mechanism.query) for chain in sure]
+        points = [set(map(tuple, table.answers.points)) for table in tables]
+        grid = np.array(sorted(points[0] | points[1]))
+        axes = [np.unique(column) for column in grid.T]
+        for entry in range(sum(mechanism.query.lengths)):
+            # Rows: start; columns: value of the entry.
+            mass = np.array([[t.mass(entry, code) for code in (0, 1)] for t in tables])
+            logs = np.full((2, 2, int(np.prod([len(axis) for axis in axes]))), -np.inf)
+            for x, code in np.argwhere(mass > 0):
+                law = tables[x].law(entry, int(code))
+                found = _log_densities(law, axes, mechanism.scale).ravel()
+                logs[x, code] = found + np.log(mass[x, code])
+            for place in range(logs.shape[2]):
+                here = logs[:, :, place]
+                for a, b in ((0, 1), (1, 0)):
+                    loss, odds = largest_ratio(here[:, a], here[:, b], mass[:, a], mass[:, b])
+                    if best is None or loss > best.loss:
+                        where = np.unravel_index(place, tuple(len(axis) for axis in axes))
+                        output = tuple(float(c[j]) for c, j in zip(axes, where, strict=True))
+                        name = f"matrix {number}, start at odds 1 : {odds:.6g}"
+                        labels = theta.states[a], theta.states[b]
+                        best = WorstCase(loss, name, entry + 1, *labels, output)
+    return _checked(best if best is not None and np.isfinite(best.loss) else None, True)
 
 
 def _log_densities(law: Law, axes: list[Floats], scale: float) -> Floats:

@@ -109,6 +109,10 @@ class Table:
         mass = np.bincount(self.codes[:, entry], self.probability, minlength=len(labels))
         return [(code, label) for code, label in enumerate(labels) if mass[code] > 0]
 
+    def mass(self, entry: int, code: int) -> float:
+        """Probability of a secret."""
+        return float(self.probability[self.codes[:, entry] == code].sum())
+
     def law(self, entry: int, code: int) -> Law:
         rows = self.codes[:, entry] == code
         mass = np.bincount(

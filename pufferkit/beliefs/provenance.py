@@ -39,6 +39,11 @@ ALTERNATIVES = (
     "same, and every artefact will say so"
 )
 
+_ITSELF = (
+    "beliefs: were fitted to the very series being released, so the model gives it away "
+    f"without noise; {ALTERNATIVES}"
+)
+
 
 @dataclass(frozen=True)
 class Provenance:
@@ -89,6 +94,12 @@ class Provenance:
         if self.private or not self.digests or not series.transitions.any():
             return False
         return not set(series_digests(series)).isdisjoint(self.digests)
+
+    def covers_counts(self, counts: NDArray[Any], states: Sequence[Hashable]) -> bool:
+        """Whether beliefs were fitted on data with these transitions."""
+        if self.private or not np.any(counts):
+            return False
+        return counts_digest(counts, states) in self.digests
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -165,7 +176,12 @@ def _rarely_left(counts: NDArray[Any], states: Sequence[Hashable]) -> tuple[tupl
 def check_not_fitted_on(sources: Sequence[Provenance], series: Series) -> None:
     """Refuse a series that the beliefs were fitted on."""
     if any(source.covers(series) for source in sources):
-        raise ValueError(
-            "beliefs: were fitted to the very series being released, so the model gives it away "
-            f"without noise; {ALTERNATIVES}"
-        )
+        raise ValueError(_ITSELF)
+
+
+def check_not_counted_from(
+    sources: Sequence[Provenance], counts: NDArray[Any], states: Sequence[Hashable]
+) -> None:
+    """Refuse a table whose transitions are those that the beliefs were fitted on."""
+    if any(source.covers_counts(counts, states) for source in sources):
+        raise ValueError(_ITSELF)

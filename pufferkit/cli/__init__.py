@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import pufferkit
-from pufferkit.cli import audit, ledger, model, plan, release, sanitize, verify
+from pufferkit.cli import audit, ledger, model, plan, release, reproduce, sanitize, verify
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("fit")(model.fit)
 app.command("check")(model.check)
 app.command("verify")(verify.verify)
 app.command("audit")(audit.audit)
+app.command("reproduce")(reproduce.reproduce)
 app.add_typer(model.app, name="model")
 app.add_typer(ledger.app, name="ledger")
 

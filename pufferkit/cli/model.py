@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +17,7 @@ from pufferkit.cli import inputs, outputs, terminal
 if TYPE_CHECKING:
     from pufferkit import ChainClass, MarkovChain, Series
     from pufferkit.beliefs.chain_class import Member
+    from pufferkit.beliefs.kinds import Beliefs
 
 app = typer.Typer(help="Show, check and fit beliefs.", rich_markup_mode=None)
 
@@ -44,8 +45,12 @@ def show(
     model: ModelFile,
     every: Annotated[bool, typer.Option("--all", help="Show every chain of a class.")] = False,
 ) -> None:
-    """Print states, stationary law, eigengap, period and speed of mixing."""
-    beliefs = inputs.chains(model)
+    """Print chains with their stationary law and speed of mixing, or networks with their laws."""
+    beliefs = inputs.read_model(model)
+    if not isinstance(beliefs, pk.ChainClass):
+        for line in _entries(beliefs):
+            typer.echo(line)
+        return
     typer.echo(f"{beliefs.to_dict()['kind']}: {beliefs.description}")
     typer.echo(f"states: {', '.join(str(state) for state in beliefs.states)}")
     for caveat in beliefs.caveats:
@@ -95,21 +100,20 @@ def check(
     outputs.check_outputs([out], [model, data])
     if out is not None and data is None:
         raise ValueError("--out: there is nothing to write without --data")
-    beliefs = inputs.chains(model)
+    beliefs = inputs.read_model(model)
+    if not isinstance(beliefs, pk.ChainClass):
+        if data is not None:
+            raise ValueError("--data: tests of a model against data are for chains")
+        typer.echo(f"valid: {beliefs.description}")
+        _mechanisms(beliefs, inputs.states_of(beliefs)[0], inputs.lengths_of(beliefs))
+        return
     series = None
     if data is not None:
         series = inputs.read_data(data, state, time, segment, beliefs.states)
     report = None if series is None else pk.check_model(series, beliefs, level=level)
     typer.echo(f"valid: {beliefs.description}")
     lengths = [_PLAIN_LENGTH] if series is None else series.lengths
-    plan = pk.plan(beliefs, pk.count(beliefs.states[0], lengths), 1.0)
-    typer.echo(f"mechanisms, over {sum(lengths):,} entries:")
-    wide = max(len(row["mechanism"]) for row in plan.rows)
-    for row in plan.rows:
-        verdict = "applies" if row["applicable"] else f"does not apply: {row['why']}"
-        if row["applicable"] and not row["pufferfish"]:
-            verdict = "applies, but does not hide entries that others predict"
-        typer.echo(f"  {row['mechanism']:<{wide}}  {verdict}")
+    _mechanisms(beliefs, beliefs.states[0], lengths)
     if series is not None:
         count = f"{len(series.lengths)} segment{'s' if len(series.lengths) > 1 else ''}"
         typer.echo(f"data: {len(series):,} entries in {count}, all in states of the model")
@@ -195,6 +199,38 @@ def fit(
     else:
         outputs.write_all({out: text.encode()})
         typer.echo(f"written: {out}", err=True)
+
+
+def _mechanisms(beliefs: Beliefs, state: Hashable, lengths: Sequence[int]) -> None:
+    """Which mechanisms apply to a count."""
+    with terminal.progress() as told:
+        plan = pk.plan(beliefs, pk.count(state, lengths), 1.0, told)
+    typer.echo(f"mechanisms, over {sum(lengths):,} entries:")
+    wide = max(len(row["mechanism"]) for row in plan.rows)
+    for row in plan.rows:
+        verdict = "applies" if row["applicable"] else f"does not apply: {row['why']}"
+        if row["applicable"] and not row["pufferfish"]:
+            verdict = "applies, but does not hide entries that others predict"
+        typer.echo(f"  {row['mechanism']:<{wide}}  {verdict}")
+
+
+def _entries(beliefs: Beliefs) -> Iterator[str]:
+    """The entries of networks or joint laws: what they depend on, and their law."""
+    laws = list(getattr(beliefs, "networks", ()) or getattr(beliefs, "joints", ()))
+    yield f"{laws[0].to_dict()['kind']}: {beliefs.description}"
+    for number, law in enumerate(laws, 1):
+        if len(laws) > 1:
+            yield f"\nnumber {number}"
+        if isinstance(law, pk.BayesianNetwork):
+            for node in law.nodes:
+                above = ", ".join(str(parent) for parent in law.parents[node])
+                own = zip(law.values[node], law.law(node), strict=True)
+                cells = ", ".join(f"{value} {p:.6g}" for value, p in own)
+                yield f"  {node}{f' given {above}' if above else ''}: {cells}"
+        else:
+            for name in law.names:
+                each = [(value, law.probability(name, value)) for value in law.values(name)]
+                yield f"  {name}: {', '.join(f'{value} {float(p):.6g}' for value, p in each)}"
 
 
 def _described(member: Member) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import pufferkit as pk
+from pufferkit.cli import each as tables
 from pufferkit.cli import inputs, outputs, terminal
 
 if TYPE_CHECKING:
@@ -59,12 +60,49 @@ def release(
     label: Annotated[
         str, typer.Option("--label", help="With --ledger: tells equal releases apart.")
     ] = "",
+    each: tables.Each = None,
+    window: tables.Window = None,
+    max_gap: tables.MaxGap = None,
+    every: tables.Every = None,
+    cuts: tables.Cuts = None,
 ) -> None:
     """Answer a query with noise.
 
     Without a ledger every run draws anew and spends epsilon. With one, the release is paid for
     before it is drawn, and asking again gives the same answer at no cost.
+
+    With --each COL the file is a table of many subjects, --out is a CSV or Parquet file with a row
+    for each, every subject has an account of its own, and a run that was stopped goes on when it is
+    started again with the same ledger and label.
     """
+    options = tables.TableOptions(each, window, max_gap, every, cuts)
+    if each is not None:
+        tables.refuse_others(
+            {
+                "--segment": segment,
+                "--entry": entry,
+                "--plot": plot,
+                "--state-value": state_value,
+                "--values": values,
+                "--show-exact": show_exact or None,
+            }
+        )
+        asked = tables.Asked(
+            epsilon=epsilon,
+            state=state,
+            time=time,
+            query=query,
+            mechanism=known_mechanism(mechanism),
+            proper=proper,
+            out=out,
+            ledger=ledger,
+            budget=budget,
+            account=account,
+            label=label,
+        )
+        tables.release_table(file, model, options, asked)
+        return
+    options.alone()
     if (ledger is None) != (budget is None) or (ledger is None) != (account is None):
         raise ValueError("--ledger, --budget and --account: go together; give all three or none")
     mechanism = known_mechanism(mechanism)

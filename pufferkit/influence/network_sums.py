@@ -154,9 +154,9 @@ def _check_work(
         del around[node]
     most_values = max(len(network.values[v]) for v in network.nodes)
     length = len(network.nodes) * max(weights.values(), default=1) + 1
-    work = len(network.nodes) ** 2 * widest * most_values * length**2 / 4
+    work = len(network.nodes) ** 2 * widest * most_values * length**2 // 4
     if work > MOST_WORK:
         raise NotApplicable(
-            f"the exact laws of the sum take about {work:.0e} products of whole numbers; use "
-            "markov_quilt, or influence_curve on a tree"
+            f"the exact laws of the sum take about {float(min(work, 10**300)):.0e} products of "
+            "whole numbers; use rounder values, markov_quilt, or influence_curve on a tree"
         )

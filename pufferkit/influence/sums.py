@@ -78,6 +78,29 @@ def largest_distance(
     return best
 
 
+def check_memory(length: int, size: int, largest: int) -> None:
+    """Refuse what needs too much memory, before anything is started.
+
+    ``size`` is the number of states, ``largest`` the largest value, of any size.
+    """
+    if _halves(length, size):
+        # Paths three ways, and what stands around a stretch, for each pair of states.
+        needed = length * largest * size**2 * (6 + length.bit_length()) * 8
+    else:
+        needed = length * length * largest * size * 8
+    if needed > MOST_BYTES:
+        gigabytes, steps = (float(min(n, 10**300)) for n in (needed // 10**9, largest))
+        raise NotApplicable(
+            f"the laws of the sum need about {gigabytes:.2g} GB for {length:,} entries: in whole "
+            f"multiples of what they have in common, the values differ by {steps:.2g}; use "
+            "rounder values, such as 0.25 or Fraction(1, 3), a shorter series, or influence_curve"
+        )
+
+
+def _halves(length: int, size: int) -> bool:
+    return length < 3 or halving_cost(length, size) <= sides_cost(length, size)
+
+
 def _at_node(
     node: int, around: Blocks, law: Floats, values: Ints, error: float, best: Distance
 ) -> Distance:
@@ -110,16 +133,10 @@ def _around(
     laws: Sequence[Floats], transition: Floats, values: Ints, last: int
 ) -> Iterator[tuple[int, Blocks]]:
     """For nodes 1 ... last, the joint laws of (X_i = x, sum of all other values)."""
-    length, size, largest = len(laws), len(values), int(values.max())
-    if length < 3 or halving_cost(length, size) <= sides_cost(length, size):
+    length = len(laws)
+    if _halves(length, len(values)):
         yield from _halving(laws[0], transition, values, length, last)
         return
-    needed = length * length * largest * size * 8
-    if needed > MOST_BYTES:
-        raise NotApplicable(
-            f"the laws of the sum need about {needed / 1e9:.0f} GB for {length:,} entries; "
-            "shorten the series, use fewer or coarser values, or use influence_curve"
-        )
     yield from _by_sides(laws, transition, values, last)
 
 

@@ -100,10 +100,18 @@ def _array(series: NDArray[Any], mechanism: Response) -> NDArray[Any]:
     answers = noise.responses(codes, mechanism.thresholds)
     if codes is series:
         return answers
-    if series.dtype.kind == "b":
-        return answers.astype(bool)
-    found: NDArray[Any] = np.array(mechanism.states, dtype=series.dtype)[answers]
+    found: NDArray[Any] = _labels(mechanism.states, series.dtype)[answers]
     return found
+
+
+def _labels(states: tuple[Hashable, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The states as an array: of this type if it can hold them all, else of their own."""
+    own = np.array(states)
+    try:
+        kept = own.astype(dtype)
+    except (TypeError, ValueError):
+        return own
+    return kept if kept.tolist() == list(states) else own
 
 
 def coded(series: NDArray[Any], states: tuple[Hashable, ...]) -> NDArray[Any]:
@@ -113,7 +121,8 @@ def coded(series: NDArray[Any], states: tuple[Hashable, ...]) -> NDArray[Any]:
         return series.astype(np.uint8)
     if plain and series.dtype.kind in "iu":
         if series.min() >= 0 and series.max() < len(states):
-            return series
+            fits = np.iinfo(series.dtype).max >= len(states) - 1
+            return series if fits else series.astype(np.intp)
         place = int(np.flatnonzero((series < 0) | (series >= len(states)))[0])
         raise ValueError(_unknown(series[place].item(), place + 1, states))
     values, inverse = np.unique(series, return_inverse=True)

@@ -78,6 +78,14 @@ class Calibration:
         return self.query.lipschitz / self.scale
 
     @property
+    def sensitivity(self) -> float:
+        """The distance that the scale was made for, over which the grid of the noise is paid.
+
+        The Lipschitz constant, or the distance of the Wasserstein Mechanism where that is shorter.
+        """
+        return min(self.query.lipschitz, self.scale * self.epsilon * (1 - 2.0**-48))
+
+    @property
     def expected_l1_error(self) -> float:
         """Expected L1 distance between the exact and the noisy answer."""
         return self.query.size * self.scale
@@ -97,7 +105,7 @@ class Calibration:
         """
         data = self.checked(series)
         noisy = noise.laplace(
-            self.query.exact(data), self.scale, self.query.lipschitz, self.query.largest
+            self.query.exact(data), self.scale, self.sensitivity, self.query.largest
         )
         return Release(
             value=noisy.values,
@@ -136,7 +144,7 @@ class Calibration:
         states = self.query.states if self.beliefs is None else states_of(self.beliefs)
         names = None if self.beliefs is None else entries_of(self.beliefs)
         if names is not None and isinstance(series, Mapping):
-            series = _in_order(series, names)
+            series = in_order(series, names)
         data = Series.of(series, states) if not isinstance(series, Series) else series
         if states is not None and set(data.states) - set(states):
             # A Series may declare more states than the model, as long as none of them occurs.
@@ -184,7 +192,7 @@ def check_states(beliefs: Beliefs, query: Query) -> None:
         )
 
 
-def _in_order(values: Mapping[Any, Any], names: tuple[Hashable, ...]) -> list[Any]:
+def in_order(values: Mapping[Any, Any], names: tuple[Hashable, ...]) -> list[Any]:
     """A record {name: value} as a list in the order of the beliefs."""
     missing = [name for name in names if name not in values]
     extra = [name for name in values if name not in names]

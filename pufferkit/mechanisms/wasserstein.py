@@ -262,8 +262,9 @@ def _chain_distance(
         spread = max(max(first) - min(first), (max(possible) - min(possible)) if length > 1 else 0)
         return _Found(spread * unit, 1, ("entries are independent",))
     # Compiled code, loaded when first needed: it takes a second.
-    from pufferkit.influence.sums import largest_distance  # noqa: PLC0415
+    from pufferkit.influence.sums import check_memory, largest_distance  # noqa: PLC0415
 
+    check_memory(length, len(values), max(values))
     laws = _laws(chain, length)
     found = largest_distance(
         laws,

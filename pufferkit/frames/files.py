@@ -1,4 +1,4 @@
-"""Tables in. The only importer of dataframe engines: narwhals, over polars.
+"""One series from a file.
 
 A table becomes a `Series` here or is refused here: behind this point nobody meets a null, a
 timestamp or a column name. Rows count from 1, the header not included.
@@ -62,7 +62,7 @@ def read_series(
     if "time" in columns:
         _increasing(file, columns["time"], lengths)
     declared = None if states is None else tuple(states)
-    labels = _labels(cells, declared)
+    labels = state_labels(cells, declared)
     pieces, start = [], 0
     for length in lengths:
         pieces.append(labels[start : start + length])
@@ -108,26 +108,17 @@ def read_record(
             f"{file}: needs one row for each entry of the model; missing {missing}, unknown {extra}"
         )
     known = None if states is None else tuple(states)
-    return Series.of(_labels([found[str(name)] for name in names], known), known)
+    return Series.of(state_labels([found[str(name)] for name in names], known), known)
 
 
 def states_from_text(names: Iterable[str]) -> list[Hashable]:
     """Names of states as labels: integers if all are whole numbers, like those in a file."""
-    return _labels([name.strip() for name in names], None)
+    return state_labels([name.strip() for name in names], None)
 
 
 def _columns(file: Path, wanted: dict[str, str]) -> dict[str, list[Any]]:
     """The wanted columns as lists, by their role."""
-    if file.is_dir():
-        raise ValueError(f"{file}: is a directory; give one {' or '.join(_SUFFIXES)} file")
-    suffix = file.suffix.lower()
-    if suffix not in _SUFFIXES:
-        raise ValueError(f"{file}: cannot read {suffix or 'such'} files; give .csv or .parquet")
-    with file.open("rb") as stream:
-        head = stream.read(4096)
-    if not head:
-        raise ValueError(f"{file}: is empty")
-    _right_kind(file, suffix, head)
+    suffix = right_kind(file)
     import narwhals as nw  # noqa: PLC0415
     import polars as pl  # noqa: PLC0415
 
@@ -153,7 +144,17 @@ def _columns(file: Path, wanted: dict[str, str]) -> dict[str, list[Any]]:
     return {role: table.get_column(name).to_list() for role, name in wanted.items()}
 
 
-def _right_kind(file: Path, suffix: str, head: bytes) -> None:
+def right_kind(file: Path) -> str:
+    """The suffix of a file that can be read and is what its name says; otherwise an error."""
+    if file.is_dir():
+        raise ValueError(f"{file}: is a directory; give one {' or '.join(_SUFFIXES)} file")
+    suffix = file.suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise ValueError(f"{file}: cannot read {suffix or 'such'} files; give .csv or .parquet")
+    with file.open("rb") as stream:
+        head = stream.read(4096)
+    if not head:
+        raise ValueError(f"{file}: is empty")
     is_parquet = head.startswith(_PARQUET_MAGIC)
     if suffix == ".csv" and is_parquet:
         raise ValueError(f"{file}: is a Parquet file; rename it to {file.stem}.parquet")
@@ -161,6 +162,7 @@ def _right_kind(file: Path, suffix: str, head: bytes) -> None:
         raise ValueError(f"{file}: is not a CSV file in UTF-8; export it as plain text")
     if suffix == ".parquet" and not is_parquet:
         raise ValueError(f"{file}: is not a Parquet file; if it is CSV, rename it")
+    return suffix
 
 
 def _missing(cell: Any) -> bool:
@@ -270,7 +272,7 @@ def _is_zoned(text: str) -> bool | None:
         return None
 
 
-def _labels(cells: Sequence[Any], states: tuple[Hashable, ...] | None) -> list[Hashable]:
+def state_labels(cells: Sequence[Any], states: tuple[Hashable, ...] | None) -> list[Hashable]:
     """Cells as state labels, by the types of the declared states."""
     wholes = {cell: _whole(cell) for cell in set(cells)}
     if states is None:

@@ -1,0 +1,74 @@
+"""``pufferkit reproduce``: tables and figures of the papers, as table, CSV and picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pufferkit.cli import outputs, terminal
+
+
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The table or figure. Alone: lists them.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small settings: a second or two.")
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", metavar="PATH", help="Folder with the measured data, which are not included."
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where NAME.csv and NAME.png are written.")
+    ] = Path("out"),
+    seed: Annotated[int, typer.Option("--seed", help="For everything that is drawn.")] = 0,
+) -> None:
+    """Run a table or figure of the papers, with our mechanisms beside theirs."""
+    from pufferkit import experiments  # noqa: PLC0415
+
+    if name is None:
+        typer.echo(_listing())
+        return
+    experiments.find(name)
+    table, picture = out / f"{name}.csv", out / f"{name}.png"
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out}: is not a directory; name one with --out")
+    outputs.check_outputs([t for t in (table, picture) if out.is_dir()], [data])
+    drawn = _can_draw(picture)
+    with terminal.progress() as told:
+        found = experiments.run(name, quick=quick, data=data, seed=seed, progress=told)
+    contents = {table: found.to_csv().encode()}
+    if drawn:
+        from pufferkit import charts, plots  # noqa: PLC0415
+
+        contents[picture] = plots.picture(charts.experiment_figure(found), picture)
+    out.mkdir(parents=True, exist_ok=True)
+    outputs.write_all(contents)
+    typer.echo(str(found))
+    for path in contents:
+        typer.echo(f"written: {path}", err=True)
+
+
+def _listing() -> str:
+    from pufferkit import experiments  # noqa: PLC0415
+
+    every = experiments.EXPERIMENTS
+    width = max(len(e.name) for e in every)
+    words = {"none": "", "optional": " (more with --data)", "needed": " (needs --data)"}
+    return "\n".join(f"{e.name:<{width}}  {e.shows}{words[e.data]}" for e in every)
+
+
+def _can_draw(picture: Path) -> bool:
+    from pufferkit import plots  # noqa: PLC0415
+
+    try:
+        plots.check_picture(picture)
+    except ImportError as error:
+        terminal.warn(f"no picture: {error}")
+        return False
+    return True

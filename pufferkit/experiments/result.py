@@ -1,0 +1,168 @@
+"""What an experiment gives: rows, how to draw them, and a note on how they compare."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from textwrap import fill
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.plan import calibrate
+from pufferkit.queries import Query
+
+Rows = list[dict[str, Any]]
+Told = Callable[[str, int, int], None]
+"""Told what is at work, how many parts are done, and of how many."""
+
+Item = TypeVar("Item")
+_PRINTED = 60
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Which columns make a picture.
+
+    Attributes
+    ----------
+    kind
+        Lines over numbers, or bars over names.
+    x
+        Column along the bottom.
+    y
+        Columns with heights: a line or a set of bars for each.
+    by
+        Column that splits the rows into lines or sets of bars.
+    panel
+        Column that splits the rows into pictures side by side.
+    once
+        Columns drawn once, not for each value of ``by``.
+    labels
+        Words for columns and for values of ``by``.
+    log
+        Axes on a logarithmic scale: "", "x", "y" or "xy".
+    x_range
+        The part of a line to draw; all of it if left out.
+    x_label, y_label
+        Words below and beside.
+    marks
+        Vertical dashed lines: words to place.
+    levels
+        Horizontal dashed lines: words to height.
+    """
+
+    kind: Literal["lines", "bars"]
+    x: str
+    y: tuple[str, ...]
+    by: str | None = None
+    panel: str | None = None
+    once: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    log: Literal["", "x", "y", "xy"] = ""
+    x_range: tuple[float, float] | None = None
+    x_label: str = ""
+    y_label: str = ""
+    marks: Mapping[str, float] = field(default_factory=dict)
+    levels: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The rows of one table or figure.
+
+    Attributes
+    ----------
+    name
+        As in `pufferkit.experiments.names`.
+    title
+        The table or figure, in words.
+    rows
+        Plain data, one dict for each row; ``None`` where there is no number.
+    note
+        What agrees with the paper, what cannot be compared, what is added; paragraphs are
+        separated by empty lines.
+    chart
+        How to draw the rows.
+    """
+
+    name: str
+    title: str
+    rows: Rows
+    note: str
+    chart: Chart
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns, in the order in which they first occur."""
+        return list(dict.fromkeys(column for row in self.rows for column in row))
+
+    def to_csv(self) -> str:
+        """The rows as CSV; numbers keep every digit, ``None`` is empty."""
+        stream = io.StringIO()
+        table = csv.DictWriter(stream, self.columns, lineterminator="\n")
+        table.writeheader()
+        table.writerows(self.rows)
+        return stream.getvalue()
+
+    def __str__(self) -> str:
+        shown = self.rows[:_PRINTED]
+        cells = [self.columns, *([_cell(row.get(c)) for c in self.columns] for row in shown)]
+        widths = [max(len(line[j]) for line in cells) for j in range(len(self.columns))]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if n == 0 or not _number(cell) else cell.rjust(width)
+                for cell, width in zip(line, widths, strict=True)
+            ).rstrip()
+            for n, line in enumerate(cells)
+        ]
+        if len(self.rows) > _PRINTED:
+            lines.append(f"... and {len(self.rows) - _PRINTED} more rows")
+        note = "\n".join(fill(" ".join(part.split()), 96) for part in self.note.split("\n\n"))
+        return "\n".join([self.title, "", *lines, "", note])
+
+
+def tracked(items: Iterable[Item], told: Told | None, what: str) -> Iterator[Item]:
+    """The items one after another, telling how far the work is."""
+    listed = list(items)
+    for done, item in enumerate(listed, 1):
+        yield item
+        if told is not None:
+            told(what, done, len(listed))
+
+
+def attempt(
+    mechanism: str, beliefs: Any, query: Query, epsilon: float
+) -> tuple[Calibration | None, str]:
+    """The noise of a mechanism, or ``None`` and the reason why it does not apply."""
+    try:
+        return calibrate(mechanism, beliefs, query, epsilon), ""
+    except NotApplicable as reason:
+        return None, str(reason)
+
+
+def simulated_error(calibration: Calibration, trials: int, rng: np.random.Generator) -> float:
+    """Mean L1 error over ``trials`` draws of the noise.
+
+    Seeded noise, to be repeated; for measuring errors only, never for a release.
+    """
+    draws = rng.laplace(scale=calibration.scale, size=(trials, calibration.query.size))
+    return float(np.abs(draws).sum(axis=1).mean())
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def _number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return cell == "-"
+    return True

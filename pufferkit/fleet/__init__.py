@@ -1,0 +1,11 @@
+"""Many subjects at once: one release for each, or one over all.
+
+Subjects are independent of one another, and so are the segments of one subject ([Q] 5.3.1). So
+what hides an entry depends on its own segment alone, and subjects whose longest segments are
+equally long share one calibration.
+"""
+
+from pufferkit.fleet.each import release_all, release_each
+from pufferkit.fleet.releases import Releases
+
+__all__ = ["Releases", "release_all", "release_each"]

@@ -1,0 +1,106 @@
+"""The noisy answers of many subjects or windows, and what a reader needs to judge them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.checks import Floats
+from pufferkit.mechanisms.release import half_width, project_to_simplex
+from pufferkit.table import Windows
+
+
+@dataclass(frozen=True, eq=False)
+class Releases:
+    """One row for each release.
+
+    Attributes
+    ----------
+    subjects
+        Whose it is; ``None`` if it is about all of them.
+    windows
+        Number of the window of each row; ``None`` if there are none.
+    value
+        Noisy answers, a column for each state. ``raw`` keeps them as they were drawn.
+    scale
+        Scale of the Laplace noise on every number of a row; at least what the theorem asks.
+    entries
+        Number of entries behind a row. Public.
+    labels
+        The states.
+    query, mechanism, epsilon, guarantee
+        What was asked and what is promised. Epsilon is for all rows about a subject together.
+    cut
+        How windows were cut.
+    """
+
+    subjects: tuple[Hashable, ...] | None
+    windows: NDArray[np.int64] | None
+    value: Floats
+    raw: Floats
+    scale: Floats
+    entries: NDArray[np.int64]
+    labels: tuple[str, ...]
+    query: str
+    mechanism: str
+    epsilon: float
+    guarantee: str
+    cut: Windows | None = None
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __repr__(self) -> str:
+        return (
+            f"Releases({len(self):,} x {self.query}, {self.mechanism}, epsilon {self.epsilon:g}, "
+            f"scale {self.scale.min():.4g} to {self.scale.max():.4g})"
+        )
+
+    def half_width(self, level: float = 0.95) -> Floats:
+        """Half the width of the confidence interval of each number of a row."""
+        return np.array([half_width(float(scale), level) for scale in self.scale])
+
+    def as_histogram(self) -> Releases:
+        """The nearest proper histograms: no negative bins, summing to the known total."""
+        totals = np.ones(len(self)) if self.query == "frequencies" else self.entries
+        nearest = [
+            project_to_simplex(row, float(total))
+            for row, total in zip(self.raw, totals, strict=True)
+        ]
+        return replace(self, value=np.array(nearest))
+
+    @property
+    def starts(self) -> list[Any]:
+        """When each row's window starts: a time in UTC, or a number like the times."""
+        if self.cut is None or self.windows is None:
+            return []
+        ticks = self.windows * self.cut.width + self.cut.origin
+        if not self.cut.of_time:
+            return [int(tick) for tick in ticks]
+        epoch = datetime(1970, 1, 1, tzinfo=UTC)
+        return [epoch + timedelta(microseconds=int(tick)) for tick in ticks]
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The rows by column, for a table: subject, window, entries, scale, then the states."""
+        found: dict[str, list[Any]] = {}
+        if self.subjects is not None:
+            found["subject"] = list(self.subjects)
+        if self.windows is not None:
+            found["window_start"] = self.starts
+        found["entries"] = self.entries.tolist()
+        found["scale"] = self.scale.tolist()
+        prefix = "state " if set(self.labels) & set(found) else ""
+        for number, label in enumerate(self.labels):
+            found[prefix + label] = self.value[:, number].tolist()
+        return found
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The rows one by one."""
+        columns = self.columns()
+        for cells in zip(*columns.values(), strict=True):
+            yield dict(zip(columns, cells, strict=True))

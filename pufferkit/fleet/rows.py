@@ -1,0 +1,97 @@
+"""The rows of a run: one for each subject and window, with its place in the subject's series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.fleet.accounts import Due
+from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.table import Counts, Table
+
+EVERYBODY = "(all subjects)"
+"""The account that keeps the values of releases over all subjects."""
+
+ON_CLUSTER = "(runs on a cluster)"
+"""The account that keeps where the values of a run on a cluster are."""
+
+CHUNK = 5000
+"""Rows that are charged, drawn and stored together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The rows to release: subject, window, counts, and the first and last entry, from 1."""
+
+    owner: Counts
+    window: Counts
+    counts: Counts
+    first: Counts
+    last: Counts
+
+    @classmethod
+    def of(cls, table: Table, pieces: Counts) -> Asked:
+        """The rows of a table whose pieces have these counts."""
+        new = np.ones(len(table.owner), dtype=bool)
+        new[1:] = (np.diff(table.owner) != 0) | (np.diff(table.window) != 0)
+        at = np.flatnonzero(new)
+        # Places count from 1 within the subject, over all its segments.
+        ends = np.cumsum(table.sizes)
+        owner = table.owner[at]
+        first_piece = np.searchsorted(table.owner, np.arange(len(table.subjects)))
+        offset = np.concatenate([[0], ends])[first_piece]
+        after = np.append(at[1:], len(table.owner))
+        return cls(
+            owner=owner,
+            window=table.window[at],
+            counts=np.add.reduceat(pieces, at, axis=0),
+            first=np.concatenate([[0], ends])[at] - offset[owner] + 1,
+            last=ends[after - 1] - offset[owner],
+        )
+
+
+def account_names(table: Table, prefix: str) -> list[str]:
+    """The account of each subject; names must tell them apart."""
+    names = [f"{prefix}{subject}" for subject in table.subjects]
+    for taken in (EVERYBODY, ON_CLUSTER):
+        if f"{prefix}{taken}" in names:
+            raise ValueError(f"subject: {taken!r} is the name of another account; rename it")
+    if len(set(names)) < len(names):
+        raise ValueError("subject: two of them print alike; give them different names")
+    return names
+
+
+def dues_of(
+    table: Table,
+    asked: Asked,
+    rows: NDArray[np.int64],
+    used: Counts,
+    calibrations: dict[int, Calibration],
+    prefix: str,
+) -> list[Due]:
+    """What each row costs whom."""
+    lengths = {int(n): table.lengths_of(int(n)) for n in np.unique(asked.owner[rows])}
+    return [
+        Due(
+            f"{prefix}{table.subjects[owner]}",
+            lengths[owner],
+            int(asked.window[row]),
+            int(asked.first[row]),
+            int(asked.last[row]),
+            calibrations[int(used[owner])],
+        )
+        for row, owner in zip(rows.tolist(), asked.owner[rows].tolist(), strict=True)
+    ]
+
+
+def chunks_of(owner: Counts) -> list[NDArray[np.int64]]:
+    """Rows in parts that keep a subject together."""
+    starts = np.flatnonzero(np.append(True, np.diff(owner) != 0))
+    parts, begin = [], 0
+    for start in [*starts[1:].tolist(), len(owner)]:
+        if start - begin >= CHUNK or start == len(owner):
+            parts.append(np.arange(begin, start))
+            begin = start
+    return [part for part in parts if len(part)]

@@ -1,0 +1,24 @@
+"""Tables in, tables out. The only importer of dataframe engines, through narwhals.
+
+`files` reads one subject's series from a file, `tables` many subjects from any engine, `aggregate`
+is what runs inside the engine, `spark` what only a cluster needs.
+"""
+
+from pufferkit.frames.files import (
+    answer_table,
+    check_table,
+    read_record,
+    read_series,
+    states_from_text,
+)
+from pufferkit.frames.tables import read_table, write_columns
+
+__all__ = [
+    "answer_table",
+    "check_table",
+    "read_record",
+    "read_series",
+    "read_table",
+    "states_from_text",
+    "write_columns",
+]

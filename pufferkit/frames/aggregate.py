@@ -1,0 +1,151 @@
+"""What runs inside an engine: neighbours are linked, gaps found, and only counts come out.
+
+Written once, for narwhals. Engines that keep rows in order (polars, and pandas and pyarrow through
+it) are sorted first, and a neighbour is the row before. Engines that know no order (duckdb, Spark)
+find the neighbour with a window function over the subject.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pufferkit.table import Bins, Windows
+
+if TYPE_CHECKING:
+    import narwhals as nw
+    import polars as pl
+
+SUBJECT, TIME, STATE, SLOT, WINDOW = "_subject", "_time", "_state", "_slot", "_window"
+SEGMENT, FRESH, BASE, BREAK, STEP = "_segment", "_fresh", "_base", "_break", "_step"
+BEFORE = "_before"
+KEYS = (SUBJECT, TIME, STATE)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How rows become entries; durations are in the units of the time column."""
+
+    max_gap: int | float | None = None
+    every: int | float | None = None
+    origin: int | float = 0
+    windows: Windows | None = None
+    bins: Bins | None = None
+
+
+def entries(frame: Any, rules: Rules) -> Any:
+    """Subject, time, state, slot and window of every row.
+
+    ``frame`` has the three columns under their inner names; times are numbers by now.
+    """
+    import narwhals as nw  # noqa: PLC0415
+
+    kinds = frame.collect_schema()
+    state = nw.col(STATE)
+    if rules.bins is not None:
+        number = state.cast(nw.Float64)
+        reached = [(number >= cut).cast(nw.Int32) for cut in rules.bins.cuts]
+        level = reached[0]
+        for one in reached[1:]:
+            level = level + one
+        state = nw.when(~(number.is_null() | number.is_nan())).then(level)
+    elif kinds[STATE].is_float():
+        state = nw.when(~state.is_nan()).then(state)
+    elif isinstance(kinds[STATE], (nw.Categorical, nw.Enum)):
+        state = state.cast(nw.String)
+    time = nw.col(TIME)
+    found = frame.with_columns(state.alias(STATE))
+    if rules.every is not None:
+        slot = ((time - rules.origin) // rules.every).cast(nw.Int64)
+        found = found.with_columns(slot.alias(SLOT))
+    if rules.windows is not None:
+        place = (time - rules.windows.origin) // rules.windows.width
+        found = found.with_columns(place.cast(nw.Int64).alias(WINDOW))
+    return found
+
+
+def linked(frame: Any, rules: Rules, *, ordered: bool) -> Any:
+    """Every row with the row before it: where segments break, and how far apart the two are.
+
+    ``ordered``: rows stand subject by subject in time order. Otherwise the engine finds them.
+    """
+    import narwhals as nw  # noqa: PLC0415
+
+    def before(column: str) -> nw.Expr:
+        shifted = nw.col(column).shift(1)
+        return shifted if ordered else shifted.over(SUBJECT, order_by=TIME)
+
+    place = TIME
+    if rules.every is not None:
+        # One entry for each slot, its first reading; a slot without a reading splits the series.
+        place = SLOT
+        frame = frame.filter(~nw.col(STATE).is_null())
+        frame = frame.with_columns(before(SLOT).alias("_other"), before(SUBJECT).alias(BEFORE))
+        same = (nw.col(BEFORE) == nw.col(SUBJECT)) & (nw.col("_other") == nw.col(SLOT))
+        frame = frame.filter(~same.fill_null(False))
+    frame = frame.with_columns(
+        (nw.col(place) - before(place)).alias(STEP),
+        before(STATE).alias(BEFORE),
+        before(SUBJECT).alias("_other"),
+    )
+    first = (nw.col("_other") != nw.col(SUBJECT)).fill_null(True)
+    step = nw.when(~first).then(nw.col(STEP))
+    apart = first | nw.col(BEFORE).is_null() | nw.col(STATE).is_null()
+    if rules.every is not None:
+        apart = apart | (nw.col(STEP) > 1).fill_null(True)
+    elif rules.max_gap is not None:
+        apart = apart | (nw.col(STEP) > rules.max_gap).fill_null(True)
+    frame = frame.with_columns(step.alias(STEP), apart.alias(BREAK))
+    segment = nw.col(BREAK).cast(nw.Int64).cum_sum()
+    return frame.with_columns(
+        (segment if ordered else segment.over(SUBJECT, order_by=TIME)).alias(SEGMENT)
+    )
+
+
+def piece_counts(frame: Any, rules: Rules) -> Any:
+    """How many entries of each state are in each piece."""
+    import narwhals as nw  # noqa: PLC0415
+
+    keys = [SUBJECT, SEGMENT, STATE]
+    if rules.windows is not None:
+        keys.append(WINDOW)
+    carried = FRESH in frame.collect_schema().names()
+    number = nw.col(FRESH).sum() if carried else nw.len()
+    bases = [nw.col(BASE).max()] if carried else []
+    return frame.group_by(*keys).agg(number.alias("n"), *bases)
+
+
+def pair_counts(frame: Any) -> Any:
+    """How often each state follows each; with it the steps, and rows that have no time."""
+    import narwhals as nw  # noqa: PLC0415
+
+    lost = nw.col(TIME).is_null().cast(nw.Int64).sum()
+    return frame.group_by(BEFORE, STATE, BREAK).agg(
+        nw.len().alias("n"),
+        nw.col(STEP).min().alias("low"),
+        nw.col(STEP).max().alias("high"),
+        lost.alias("lost"),
+    )
+
+
+def smallest_step(frame: Any, *, ordered: bool) -> Any:
+    """Smallest time between neighbours before they are put on a grid."""
+    import narwhals as nw  # noqa: PLC0415
+
+    def before(column: str) -> nw.Expr:
+        shifted = nw.col(column).shift(1)
+        return shifted if ordered else shifted.over(SUBJECT, order_by=TIME)
+
+    steps = frame.with_columns(before(TIME).alias("_other"), before(SUBJECT).alias(BEFORE))
+    steps = steps.filter((nw.col(BEFORE) == nw.col(SUBJECT)).fill_null(False))
+    return steps.select(
+        (nw.col(TIME) - nw.col("_other")).min().alias("low"),
+    )
+
+
+def in_polars(found: Any) -> pl.DataFrame:
+    """A small result of any engine as a polars frame."""
+    import polars as pl  # noqa: PLC0415
+
+    table = found.to_native()
+    return table if isinstance(table, pl.DataFrame) else pl.DataFrame(found.to_arrow())

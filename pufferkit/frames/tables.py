@@ -1,0 +1,335 @@
+"""Many subjects' rows as a `Table`, from any engine or file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pufferkit import checks
+from pufferkit.frames import aggregate, sources
+from pufferkit.frames.aggregate import BASE, FRESH, SEGMENT, STATE, SUBJECT, TIME, Rules
+from pufferkit.frames.assemble import assembled
+from pufferkit.frames.files import state_labels
+from pufferkit.table import MONDAY, Bins, Table, Windows, ticks
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from pufferkit.frames.spark import ClusterTable
+
+BATCH = 1_000_000
+"""Rows of a lazy table that are held in memory at once."""
+
+
+def read_table(
+    source: Any,
+    *,
+    time: str,
+    state: str,
+    subject: str | None = None,
+    states: Iterable[Hashable] | None = None,
+    bins: Bins | Sequence[float] | None = None,
+    max_gap: Any = None,
+    every: Any = None,
+    window: Any = None,
+    origin: int | float | None = None,
+) -> Table | ClusterTable:
+    """Counts, transition counts and segment lengths of many subjects; rows may be in any order.
+
+    The counting happens in the engine that holds the table, and only the aggregates leave it.
+
+    Parameters
+    ----------
+    source
+        A pandas, polars (eager or lazy) or PySpark frame, a pyarrow table, a duckdb relation, or
+        the path of a ``.csv`` or ``.parquet`` file, which polars reads lazily. Lazy polars input
+        and files in time order are read in batches, so memory does not grow with their rows;
+        others are sorted in memory. PySpark gives a `ClusterTable`, which stays on the cluster.
+    time
+        Column with times: numbers, dates or timestamps; in a CSV also text like 2024-03-04T08:15.
+    state
+        Column with states, or with numbers if ``bins`` are given. A row without a state splits the
+        series there.
+    subject
+        Column that says whose row it is. If left out, all rows are of one subject, ``"all"``.
+    states
+        All states that can occur, or names for the bins. If left out, those that do occur, sorted;
+        note that which states occur is itself a fact about the data.
+    bins
+        `Bins`, or their cut points. They must not come from the private data.
+    max_gap
+        Neighbours further apart than this start a new, independent segment ([Q] 5.3.1): a number,
+        or for timestamps text like ``"10m"``, ``"1h"``, ``"7d"``, or a ``timedelta``.
+    every
+        Put the entries on a grid of this step: the first reading in each slot counts, and a slot
+        without any starts a new segment.
+    window
+        Cut into windows of this width, for releases day by day or week by week.
+    origin
+        Where slots and windows are counted from, in the units of the time column (microseconds
+        since 1970 for timestamps). Default: Monday, 5 January 1970, midnight UTC; 0 for numbers.
+
+    Raises
+    ------
+    ValueError
+        If two rows of a subject have the same time, or a row has no subject, no time or an unknown
+        state; the message names rows, counted from 1, or subject and time where rows have no order.
+    """
+    columns = {"time": time, "state": state}
+    if subject is not None:
+        columns["subject"] = subject
+    if len(set(columns.values())) < len(columns):
+        raise ValueError(f"columns: {', '.join(columns.values())}: each role needs its own")
+    found = sources.opened(source, columns, numeric=bins is not None)
+    cut = bins if bins is None or isinstance(bins, Bins) else Bins(bins)
+    rules = _rules(found.of_time, max_gap, every, window, origin, cut)
+    known = _known(states, cut)
+    if found.spark:
+        from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
+
+        return ClusterTable(found, rules, known)
+    if found.sql:
+        return table_of_sql(found, rules, known)
+    if found.lazy is not None:
+        try:
+            batches = _batches(found, found.lazy)
+            return _from_batches(batches, found, rules, known)
+        except _OutOfOrder:
+            frame = found.collected(found.lazy)
+    else:
+        frame = found.eager
+    return _from_batches(iter([frame]), found, rules, known)
+
+
+def write_columns(path: Path | str, columns: Mapping[str, Any]) -> bytes:
+    """The bytes of a ``.csv`` or ``.parquet`` file with these columns."""
+    import polars as pl  # noqa: PLC0415
+
+    suffix, stream = Path(path).suffix.lower(), io.BytesIO()
+    if suffix not in (".csv", ".parquet"):
+        raise ValueError(f"{path}: cannot write {suffix or 'such'} files; name a .csv or .parquet")
+    table = pl.DataFrame(dict(columns), strict=False)
+    if suffix == ".csv":
+        table.write_csv(stream)
+    else:
+        table.write_parquet(stream)
+    return stream.getvalue()
+
+
+def _rules(
+    of_time: bool, max_gap: Any, every: Any, window: Any, origin: Any, bins: Bins | None
+) -> Rules:
+    start = (MONDAY if of_time else 0) if origin is None else checks.real("origin", origin)
+    start = int(start) if float(start).is_integer() else start
+    if max_gap is not None and every is not None:
+        raise ValueError(
+            "max_gap: on a grid (every=) a slot without a reading starts a new segment; "
+            "leave max_gap out"
+        )
+    gap = None if max_gap is None else ticks("max_gap", max_gap, of_time)
+    step = None if every is None else ticks("every", every, of_time)
+    windows = None
+    if window is not None:
+        width = ticks("window", window, of_time)
+        if not isinstance(width, int) or not isinstance(start, int):
+            raise ValueError(
+                f"window: width and origin must be whole numbers, got {width}, {start}"
+            )
+        windows = Windows(width, start, of_time)
+        if step is not None and width % step:
+            raise ValueError(
+                f"window: must hold whole slots of the grid, {width} is not {step} x n"
+            )
+    return Rules(gap, step, start, windows, bins)
+
+
+def _known(states: Iterable[Hashable] | None, bins: Bins | None) -> tuple[Hashable, ...] | None:
+    if bins is None:
+        return None if states is None else checks.distinct_states(states)
+    size = len(bins.cuts) + 1
+    named = tuple(range(size)) if states is None else checks.distinct_states(states)
+    if len(named) != size:
+        raise ValueError(f"states: {len(named)} names for {size} bins ({', '.join(bins.names)})")
+    return named
+
+
+# -- engines that know no order ---------------------------------------------------------------
+
+
+def table_of_sql(found: sources.Source, rules: Rules, known: tuple[Hashable, ...] | None) -> Table:
+    """The aggregates of a table in an engine that knows no order."""
+    frame = aggregate.entries(found.frame, rules)
+    if rules.every is not None:
+        low = aggregate.in_polars(aggregate.smallest_step(frame, ordered=False).collect())
+        if low.item() is not None and low.item() <= 0:
+            raise found.duplicates(frame)
+    linked = aggregate.linked(frame, rules, ordered=False)
+    pairs = aggregate.in_polars(aggregate.pair_counts(linked).collect())
+    found.refuse_rows(pairs, frame)
+    pieces = aggregate.in_polars(aggregate.piece_counts(linked, rules).collect())
+    return assembled([pieces], [pairs], rules, known, lambda bad: found.unknown(frame, bad))
+
+
+# -- polars: all at once, or in batches --------------------------------------------------------
+
+
+class _OutOfOrder(Exception):
+    """A later batch has an earlier row of some subject."""
+
+
+def _batches(found: sources.Source, lazy: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    with found.reading():
+        yield from lazy.collect_batches(chunk_size=BATCH, maintain_order=True)
+
+
+def _from_batches(
+    batches: Iterator[pl.DataFrame],
+    found: sources.Source,
+    rules: Rules,
+    known: tuple[Hashable, ...] | None,
+) -> Table:
+    import polars as pl  # noqa: PLC0415
+
+    pieces: list[pl.DataFrame] = []
+    pairs: list[pl.DataFrame] = []
+    carry: pl.DataFrame | None = None
+    row, batch = 0, next(batches, None)
+    while batch is not None:
+        following = next(batches, None)
+        found.refuse_lost(batch, row)
+        frame = _with_carry(_entries(batch, rules), carry)
+        frame = _sorted(frame)
+        if carry is not None and _overtaken(frame):
+            raise _OutOfOrder
+        linked = _linked(frame, rules)
+        counts = _collected(aggregate.pair_counts(_lazy(linked)))
+        low: Any = counts["low"].min()
+        if rules.every is not None:
+            low = _smallest(frame)
+        if low is not None and low <= 0:
+            raise found.duplicates_in(batch, frame, row)
+        pairs.append(counts)
+        found_pieces = _collected(aggregate.piece_counts(_lazy(linked), rules))
+        if following is not None or carry is not None:
+            found_pieces, last = _numbered(found_pieces, linked, frame)
+            carry = (
+                last
+                if carry is None
+                else pl.concat([last, carry]).unique(SUBJECT, keep="first", maintain_order=True)
+            )
+        unknown = None if known is None else _unknown(found_pieces[STATE], known, rules)
+        if unknown:
+            raise found.unknown_in(batch, unknown, row)
+        pieces.append(found_pieces.drop(BASE, strict=False))
+        row += batch.height
+        batch = following
+    return assembled(pieces, pairs, rules, known, None)
+
+
+def _lazy(frame: pl.DataFrame) -> Any:
+    import narwhals as nw  # noqa: PLC0415
+
+    return nw.from_native(frame.lazy())
+
+
+def _collected(result: Any) -> pl.DataFrame:
+    found: pl.DataFrame = result.to_native().collect()
+    return found
+
+
+def _entries(batch: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    import narwhals as nw  # noqa: PLC0415
+
+    found: pl.DataFrame = aggregate.entries(nw.from_native(batch), rules).to_native()
+    return found
+
+
+def _linked(frame: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    import narwhals as nw  # noqa: PLC0415
+
+    found: pl.DataFrame = aggregate.linked(nw.from_native(frame), rules, ordered=True).to_native()
+    return found
+
+
+def _smallest(frame: pl.DataFrame) -> Any:
+    import narwhals as nw  # noqa: PLC0415
+
+    return aggregate.smallest_step(nw.from_native(frame), ordered=True).to_native().item()
+
+
+def _with_carry(frame: pl.DataFrame, carry: pl.DataFrame | None) -> pl.DataFrame:
+    """The last row of each subject seen before, in front of its rows in this batch."""
+    import polars as pl  # noqa: PLC0415
+
+    if carry is None:
+        return frame
+    seen = carry.join(frame.select(pl.col(SUBJECT).unique()), on=SUBJECT, how="semi")
+    fresh = frame.with_columns(pl.lit(1, pl.Int64).alias(FRESH), pl.lit(0, pl.Int64).alias(BASE))
+    return pl.concat([seen.select(fresh.columns), fresh], how="vertical_relaxed")
+
+
+def _overtaken(frame: pl.DataFrame) -> bool:
+    import polars as pl  # noqa: PLC0415
+
+    same = pl.col(SUBJECT) == pl.col(SUBJECT).shift(1)
+    return bool(frame.select(((pl.col(FRESH) == 0) & same).any()).item())
+
+
+def _numbered(
+    pieces: pl.DataFrame, linked: pl.DataFrame, frame: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Segments numbered on from the batch before, and the last row of each subject."""
+    import polars as pl  # noqa: PLC0415
+
+    if BASE not in pieces.columns:
+        pieces = pieces.with_columns(pl.lit(0, pl.Int64).alias(BASE))
+    starts = pieces.group_by(SUBJECT).agg(
+        (pl.col(BASE).max() - pl.col(SEGMENT).min()).alias("_shift")
+    )
+    shifted = (pl.col(SEGMENT) + pl.col("_shift")).alias(SEGMENT)
+    pieces = pieces.join(starts, on=SUBJECT).with_columns(shifted).drop("_shift")
+    ends = linked.group_by(SUBJECT, maintain_order=True).last().drop(TIME)
+    ends = ends.join(starts, on=SUBJECT).with_columns(
+        (pl.col(SEGMENT) + pl.col("_shift")).alias(BASE), pl.lit(0, pl.Int64).alias(FRESH)
+    )
+    latest = frame.group_by(SUBJECT, maintain_order=True).agg(pl.col(TIME).last())
+    ends = ends.join(latest, on=SUBJECT)
+    names = [name for name in frame.columns if name not in (BASE, FRESH)]
+    return pieces.filter(pl.col("n") > 0), ends.select(*names, FRESH, BASE)
+
+
+def _sorted(frame: pl.DataFrame) -> pl.DataFrame:
+    """Rows subject by subject in time order; by one integer key where that is possible."""
+    import polars as pl  # noqa: PLC0415
+
+    subject, time = pl.col(SUBJECT), pl.col(TIME)
+    late = (subject < subject.shift(1)) | ((subject == subject.shift(1)) & (time < time.shift(1)))
+    if not frame.select(late.any()).item():
+        return frame
+    code = subject
+    if not frame.schema[SUBJECT].is_integer():
+        code = subject.cast(pl.String).cast(pl.Categorical).to_physical()
+    if frame.schema[TIME].is_integer():
+        bounds = frame.select(
+            time.min().alias("a"),
+            time.max().alias("b"),
+            code.min().alias("c"),
+            code.max().alias("d"),
+        ).row(0)
+        if all(bound is not None for bound in bounds):
+            first, last, low, high = (int(bound) for bound in bounds)
+            span = last - first + 1
+            if (high - low + 1) * span < 2**62:
+                key = (code.cast(pl.Int64) - low) * span + (time - first)
+                return frame.sort(key)
+    return frame.sort(code, time)
+
+
+def _unknown(found: pl.Series, known: tuple[Hashable, ...], rules: Rules) -> list[Any]:
+    if rules.bins is not None:
+        return []
+    cells = found.unique().drop_nulls().to_list()
+    labels = state_labels(cells, known)
+    return [cell for cell, label in zip(cells, labels, strict=True) if label not in set(known)]

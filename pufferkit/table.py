@@ -1,0 +1,240 @@
+"""Many subjects' data as aggregates: all that leaves a dataframe engine.
+
+The unit is a *piece*: the entries of one subject that lie in one segment and one window. Pieces
+stand in time order, so the place of every piece within its series is known.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit import checks
+
+Counts = NDArray[np.int64]
+
+_UNITS = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6}
+_UNITS |= {"d": 24 * _UNITS["h"], "w": 7 * 24 * _UNITS["h"]}
+MONDAY = 4 * _UNITS["d"]
+"""1970-01-05 in microseconds: weeks begin on Mondays."""
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Numbers as states, by public cut points: x is in state j if j of the cuts are at most x.
+
+    Examples
+    --------
+    >>> Bins([100, 760, 2020, 5999]).names
+    ('below 100', '100 to 760', '760 to 2020', '2020 to 5999', '5999 and more')
+    >>> Bins.width(200, low=0, high=1000).cuts
+    (200.0, 400.0, 600.0, 800.0)
+    """
+
+    cuts: tuple[float, ...]
+
+    def __init__(self, cuts: Iterable[float]) -> None:
+        found = tuple(checks.real("cuts", cut) for cut in cuts)
+        if not found:
+            raise ValueError("cuts: need at least one, or there is only one state")
+        if any(not a < b for a, b in pairwise(found)):
+            raise ValueError(f"cuts: must increase, got {list(found)}")
+        object.__setattr__(self, "cuts", found)
+
+    @classmethod
+    def width(cls, width: float, *, low: float = 0.0, high: float) -> Bins:
+        """Bins of equal width from ``low`` to ``high``; what lies outside is in the end bins."""
+        step, start = checks.positive("width", width), checks.real("low", low)
+        count = math.ceil((checks.real("high", high) - start) / step - 1e-9)
+        if not 2 <= count <= 10_000:
+            raise ValueError(
+                f"width: {width:g} from {low:g} to {high:g} makes {count} bins; 2 to 10,000 work"
+            )
+        return cls(start + step * j for j in range(1, count))
+
+    @classmethod
+    def quantiles(cls, public: Iterable[float], count: int) -> Bins:
+        """``count`` bins with about equally many of the *public* numbers in each.
+
+        Quantiles of the private data would be a release of their own, without noise.
+        """
+        wanted = checks.whole("count", count, 2)
+        values = checks.numbers("public", list(public))
+        if values.ndim != 1 or values.size == 0:
+            raise ValueError("public: must be a list of numbers")
+        found = np.unique(np.quantile(values, np.arange(1, wanted) / wanted))
+        return cls(float(cut) for cut in found)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The bins in words."""
+        inner = [f"{a:g} to {b:g}" for a, b in pairwise(self.cuts)]
+        return (f"below {self.cuts[0]:g}", *inner, f"{self.cuts[-1]:g} and more")
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Equal stretches of time, counted from ``origin``; in the units of the time column."""
+
+    width: int
+    origin: int
+    of_time: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"width": self.width, "origin": self.origin, "of_time": self.of_time}
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Aggregates of many subjects: what their releases need, and nothing more.
+
+    Attributes
+    ----------
+    subjects
+        Their labels, sorted.
+    states
+        Labels of all states that can occur.
+    owner, segment, window
+        For each piece: the subject (its place in ``subjects``), the number of its segment within
+        the subject from 0, and the number of its window. Sorted by all three.
+    pieces
+        How often each state occurs in each piece.
+    transitions
+        How often each state is followed by each, within segments, all subjects together.
+    windows
+        The windows that were cut, if any.
+    steps
+        Smallest and largest time between neighbours in a segment; ``None`` if there are none.
+    """
+
+    subjects: tuple[Hashable, ...]
+    states: tuple[Hashable, ...]
+    owner: Counts
+    segment: Counts
+    window: Counts
+    pieces: Counts
+    transitions: Counts
+    windows: Windows | None = None
+    steps: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        size = len(self.states)
+        shape = (len(self.owner), size)
+        if self.pieces.shape != shape or self.transitions.shape != (size, size):
+            raise ValueError(f"pieces: must have shape {shape}, got {self.pieces.shape}")
+        if not self.subjects:
+            raise ValueError("table: has no entries; there is nothing to release")
+        if self.pieces.sum(axis=1).min() < 1:
+            raise ValueError("pieces: every piece must have at least one entry")
+        if not np.array_equal(np.unique(self.owner), np.arange(len(self.subjects))):
+            raise ValueError("owner: every subject must own a piece")
+        order = np.lexsort((self.window, self.segment, self.owner))
+        if (order != np.arange(len(order))).any():
+            raise ValueError("pieces: must be sorted by owner, segment and window")
+        for name in ("owner", "segment", "window", "pieces", "transitions"):
+            getattr(self, name).setflags(write=False)
+
+    def __repr__(self) -> str:
+        return f"Table({self.report()})"
+
+    @cached_property
+    def sizes(self) -> Counts:
+        """Number of entries of each piece."""
+        return np.asarray(self.pieces.sum(axis=1), dtype=np.int64)
+
+    @cached_property
+    def counts(self) -> Counts:
+        """How often each state occurs, a row for each subject."""
+        found = np.zeros((len(self.subjects), len(self.states)), dtype=np.int64)
+        np.add.at(found, self.owner, self.pieces)
+        return found
+
+    @cached_property
+    def totals(self) -> Counts:
+        """Number of entries of each subject."""
+        return np.asarray(self.counts.sum(axis=1), dtype=np.int64)
+
+    @cached_property
+    def _starts(self) -> tuple[Counts, Counts, Counts]:
+        """For each segment: its subject, its length and, flat, where each subject's begin."""
+        new = np.ones(len(self.owner), dtype=bool)
+        new[1:] = (np.diff(self.owner) != 0) | (np.diff(self.segment) != 0)
+        at = np.flatnonzero(new)
+        owners = self.owner[at]
+        lengths = np.add.reduceat(self.sizes, at)
+        first = np.searchsorted(owners, np.arange(len(self.subjects) + 1))
+        return owners, lengths.astype(np.int64), first.astype(np.int64)
+
+    def lengths_of(self, number: int) -> tuple[int, ...]:
+        """Lengths of the segments of the subject with this place in ``subjects``."""
+        _, lengths, first = self._starts
+        return tuple(int(n) for n in lengths[first[number] : first[number + 1]])
+
+    @property
+    def lengths(self) -> Iterator[tuple[int, ...]]:
+        """Lengths of the segments of each subject."""
+        return (self.lengths_of(number) for number in range(len(self.subjects)))
+
+    @cached_property
+    def longest(self) -> Counts:
+        """Length of the longest segment of each subject."""
+        _, lengths, first = self._starts
+        return np.asarray(np.maximum.reduceat(lengths, first[:-1]), dtype=np.int64)
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether neighbours in a segment are all equally far apart in time."""
+        return self.steps is None or self.steps[0] == self.steps[1]
+
+    def report(self) -> str:
+        """What is there, in one line."""
+        _, lengths, _ = self._starts
+        parts = [
+            f"{len(self.subjects):,} subjects",
+            f"{int(self.sizes.sum()):,} entries",
+            f"{len(lengths):,} segments of {lengths.min()} to {lengths.max()}",
+        ]
+        if self.windows is not None:
+            parts.append(f"{len(np.unique(self.window)):,} windows")
+        if not self.is_regular and self.steps is not None:
+            low, high = self.steps
+            parts.append(
+                f"irregular: neighbours are {low:g} to {high:g} apart; every= puts them on a grid"
+            )
+        return ", ".join(parts)
+
+
+def ticks(name: str, duration: Any, of_time: bool) -> int | float:
+    """A duration in the units of the time column: microseconds, or as the numbers count.
+
+    >>> ticks("max_gap", "10m", of_time=True)
+    600000000
+    """
+    if isinstance(duration, timedelta):
+        found: int | float = duration // timedelta(microseconds=1)
+        duration_of_time = True
+    elif isinstance(duration, str):
+        match = re.fullmatch(r"\s*([0-9]+)\s*(us|ms|s|m|h|d|w)\s*", duration)
+        if match is None:
+            raise ValueError(f"{name}: {duration!r} is not a duration such as 30s, 5m, 1h or 7d")
+        found, duration_of_time = int(match[1]) * _UNITS[match[2]], True
+    else:
+        number = checks.positive(name, duration)
+        found, duration_of_time = (int(number) if number.is_integer() else number), False
+    if found <= 0:
+        raise ValueError(f"{name}: must be above 0, got {duration!r}")
+    if duration_of_time != of_time:
+        remedy = "give it as text like 5m or a timedelta" if of_time else "give it as a number"
+        kind = "timestamps" if of_time else "numbers"
+        raise ValueError(f"{name}: the times are {kind}; {remedy}, not {duration!r}")
+    return found

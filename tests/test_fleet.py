@@ -1,0 +1,364 @@
+"""Many subjects: the noise each needs, accounts that are charged once, runs that can be killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import pufferkit as pk
+from pufferkit import noise
+from pufferkit.fleet import rows as fleet_rows
+from pufferkit.fleet.plan import Run
+
+STATES = ("rest", "walk", "run")
+BELIEF = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]], states=STATES)
+
+
+def people(lengths, seed=1):
+    """Rows of subjects p0, p1, ... whose segments have these lengths."""
+    found = []
+    for number, segments in enumerate(lengths):
+        now = 0
+        for piece, length in enumerate(segments):
+            for code in BELIEF.sample(length, seed=seed + 100 * number + piece):
+                found.append((f"p{number}", now, STATES[code]))
+                now += 1
+            now += 10
+    return pl.DataFrame(found, schema=["who", "when", "what"], orient="row")
+
+
+def table_of(frame, **options):
+    return pk.read_table(
+        frame, subject="who", time="when", state="what", states=STATES, max_gap=1, **options
+    )
+
+
+@pytest.fixture
+def book(tmp_path):
+    with pk.Ledger(tmp_path / "ledger.db") as ledger:
+        yield ledger
+
+
+# -- noise -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mechanism", ["influence_curve", "markov_quilt", "markov_quilt_approx", "gk16", "group_dp"]
+)
+def test_each_subject_gets_the_noise_of_its_longest_segment(mechanism):
+    mild = pk.MarkovChain.steady([[0.55, 0.45], [0.4, 0.6]], states=["a", "b"])
+    lengths = [(40,), (3, 7), (1,), (40, 2)]
+    rows = [
+        (f"p{n}", 100 * k + t, "ab"[t % 2])
+        for n, segments in enumerate(lengths)
+        for k, length in enumerate(segments)
+        for t in range(length)
+    ]
+    frame = pl.DataFrame(rows, schema=["who", "when", "what"], orient="row")
+    table = pk.read_table(
+        frame, subject="who", time="when", state="what", states=["a", "b"], max_gap=1
+    )
+    found = pk.release_each(table, mild, 1, mechanism=mechanism)
+    shares = pk.release_each(table, mild, 1, mechanism=mechanism, query="frequencies")
+    assert found.subjects == ("p0", "p1", "p2", "p3")
+    calibrate = getattr(pk, mechanism)
+    for number, segments in enumerate(lengths):
+        for query, releases in [
+            (pk.histogram(["a", "b"], segments), found),
+            (pk.relative_frequencies(["a", "b"], segments), shares),
+        ]:
+            alone = calibrate(query, 1) if mechanism == "group_dp" else calibrate(mild, query, 1)
+            wanted = noise.paid_scale(alone.scale, query.lipschitz, 2, query.largest)
+            assert releases.scale[number] == pytest.approx(wanted, rel=1e-8)
+            assert releases.scale[number] >= alone.scale
+
+
+def test_many_lengths_share_few_calibrations_on_the_safe_side():
+    run = Run.of("each", BELIEF, 1.0, "histogram", "group_dp", "", None)
+    longest = np.arange(1, 5000)
+    used, calibrations = run.calibrations(longest)
+    assert len(calibrations) < 90
+    assert (used >= longest).all()
+    assert used.max() == longest.max()
+    assert (used <= longest * 1.13 + 1).all()
+    exact, _ = run.calibrations(np.array([7, 100, 2016]))
+    assert exact.tolist() == [7, 100, 2016]
+
+
+def test_batched_noise_is_laplace_of_the_promised_scale():
+    counts = np.zeros((6000, 2), dtype=np.int64)
+    scales = np.where(np.arange(6000) % 2 == 0, 3.0, 30.0)
+    noisy, paid = noise.laplace_rows(counts, scales, 2.0, 100.0)
+    assert (paid >= scales).all()
+    for scale in (3.0, 30.0):
+        draws = np.abs(noisy[scales == scale]).ravel() / scale
+        # The mean of n exponentials is within 7 standard errors but once in 10^11.
+        assert abs(draws.mean() - 1) < 7 / np.sqrt(draws.size)
+        assert len(np.unique(draws)) > 0.99 * draws.size
+    assert abs(np.sign(noisy).mean()) < 7 / np.sqrt(noisy.size)
+    for wrong in (np.zeros((0, 2), int), np.zeros(3, int), np.zeros((2, 2))):
+        with pytest.raises(ValueError, match="rows"):
+            noise.laplace_rows(wrong, np.ones(len(wrong)), 2.0, 100.0)
+    for bad in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="scale"):
+            noise.laplace_rows(counts[:2], np.full(2, bad), 2.0, 100.0)
+    with pytest.raises(ValueError, match="above the bound"):
+        noise.laplace_rows(counts[:2] + 200, np.ones(2), 2.0, 100.0)
+
+
+def test_one_answer_over_all_subjects():
+    frame = people([(200,), (100, 50), (30,)])
+    table = table_of(frame)
+    found = pk.release_all(table, BELIEF, 30)
+    assert len(found) == 1
+    assert np.abs(found.value[0] - table.counts.sum(axis=0)).max() < 60 * found.scale[0]
+    alone = pk.influence_curve(BELIEF, pk.histogram(STATES, [200, 100, 50, 30]), 30)
+    assert found.scale[0] == pytest.approx(alone.scale, rel=1e-7)
+    shares = pk.release_all(table, BELIEF, 30, query="frequencies")
+    assert shares.scale[0] == pytest.approx(found.scale[0] / 380)
+    assert shares.as_histogram().value.sum() == pytest.approx(1)
+    weekly = pk.release_all(table_of(frame, window=50), BELIEF, 30)
+    assert weekly.entries.sum() == 380
+    assert weekly.starts == sorted(weekly.starts)
+
+
+def test_rows_and_histograms():
+    found = pk.release_each(table_of(people([(50,), (20,)]), window=20), BELIEF, 1)
+    rows = list(found.rows())
+    assert [(r["subject"], r["window_start"], r["entries"]) for r in rows] == [
+        ("p0", 0, 20),
+        ("p0", 20, 20),
+        ("p0", 40, 10),
+        ("p1", 0, 20),
+    ]
+    proper = found.as_histogram()
+    assert proper.value.sum(axis=1) == pytest.approx(found.entries)
+    assert (proper.value >= 0).all()
+    assert (proper.raw == found.raw).all()
+    assert found.half_width().shape == (4,)
+
+
+# -- accounts ----------------------------------------------------------------------------------
+
+
+def test_every_subject_pays_once_and_asking_again_is_free(book):
+    table = table_of(people([(50,), (20, 30), (5,)]))
+    options = {"ledger": book, "budget": 1.5, "label": "may"}
+    found = pk.release_each(table, BELIEF, 1, **options)
+    entries = len(book.entries())
+    again = pk.release_each(table, BELIEF, 1, **options)
+    assert (again.value == found.value).all()
+    assert (again.scale == found.scale).all()
+    assert len(book.entries()) == entries
+    assert {a.account: a.total for a in book.accounts()} == dict.fromkeys(
+        ["p0", "p1", "p2"], 1_000_000
+    )
+    with pytest.raises(pk.OverBudget, match="short by"):
+        pk.release_each(table, BELIEF, 1, **{**options, "label": "june"})
+    assert len(book.entries()) == entries
+    assert book.verify() == []
+
+
+def test_one_subject_that_cannot_pay_stops_the_run_before_anything_is_spent(book, monkeypatch):
+    monkeypatch.setattr(fleet_rows, "CHUNK", 1)
+    frame = people([(50,), (20,), (30,)])
+    last = table_of(frame.filter(pl.col("who") == "p2"))
+    pk.release_each(last, BELIEF, 1, ledger=book, budget=1.5, label="alone")
+    charges = [e.account for e in book.entries() if e.kind == "charge"]
+    with pytest.raises(pk.OverBudget, match=r"^p2: requested"):
+        pk.release_each(table_of(frame), BELIEF, 1, ledger=book, budget=1.5, label="all")
+    assert [e.account for e in book.entries() if e.kind == "charge"] == charges == ["p2"]
+
+
+def test_a_year_of_weeks_costs_one_epsilon_and_a_second_year_what_the_profile_says(book):
+    table = table_of(people([(520,), (260, 100)]), window=10)
+    pk.release_each(table, BELIEF, 1, ledger=book, budget=3, label="first")
+    assert {a.total for a in book.accounts()} == {1_000_000}
+    pk.release_each(table, BELIEF, 1, ledger=book, budget=3, label="second")
+    b = pk.entry_epsilon(BELIEF, 520, 1)
+    history = [pk.Spending("influence_curve", 1, (1, 520), b)] * 2
+    expected = pk.compose(history, BELIEF, 520)
+    rules = {row.rule: row.micro for row in expected.considered}
+    assert book.account("p0").total == pytest.approx(rules["entry_profile"], abs=5)
+    assert book.verify() == []
+
+
+def test_weeks_that_arrive_one_by_one(book):
+    frame = people([(100,)])
+    options = {"ledger": book, "budget": 1.001, "label": "weekly"}
+    earlier = None
+    for weeks in range(1, 6):
+        table = table_of(frame.filter(pl.col("when") < 20 * weeks), window=20)
+        found = pk.release_each(table, BELIEF, 1, **options)
+        if earlier is not None:
+            assert (found.value[: weeks - 1] == earlier).all()
+        earlier = found.value
+    assert len([e for e in book.entries("p0") if e.kind == "charge"]) == 5
+    assert book.account("p0").total <= 1_000_100
+    assert book.verify() == []
+
+
+def test_a_label_is_for_one_set_of_data(book):
+    frame = people([(100,)])
+    options = {"ledger": book, "budget": 5, "label": "once"}
+    pk.release_each(table_of(frame.filter(pl.col("when") < 50)), BELIEF, 1, **options)
+    with pytest.raises(ValueError, match="another label"):
+        pk.release_each(table_of(frame), BELIEF, 1, **options)
+    # Data that changed in the middle are not the data the account is about.
+    holed = frame.filter(pl.col("when") != 20)
+    with pytest.raises(ValueError, match="only grow at the end"):
+        pk.release_each(table_of(holed), BELIEF, 1, **{**options, "label": "twice"})
+    grown = pk.release_each(table_of(frame), BELIEF, 1, **{**options, "label": "twice"})
+    assert grown.entries.tolist() == [100]
+
+
+def test_other_beliefs_need_other_accounts(book):
+    table = table_of(people([(30,)]))
+    pk.release_each(table, BELIEF, 1, ledger=book, budget=5)
+    other = pk.ChainClass.any_start(BELIEF.transition, states=STATES)
+    with pytest.raises(ValueError, match="other data or beliefs"):
+        pk.release_each(table, other, 1, ledger=book, budget=5)
+    pk.release_each(table, other, 1, ledger=book, budget=5, prefix="any start/")
+
+
+def test_an_aggregate_is_paid_by_everybody_in_one_transaction(book):
+    table = table_of(people([(50,), (20,), (9,)]))
+    options = {"ledger": book, "budget": 1.5, "label": "sum"}
+    found = pk.release_all(table, BELIEF, 1, **options)
+    totals = {a.account: a.total for a in book.accounts()}
+    assert totals == dict.fromkeys(["p0", "p1", "p2", "(all subjects)"], 1_000_000)
+    entries = len(book.entries())
+    assert (pk.release_all(table, BELIEF, 1, **options).value == found.value).all()
+    assert len(book.entries()) == entries
+    with pytest.raises(pk.OverBudget):
+        pk.release_all(table, BELIEF, 1, **{**options, "label": "more"})
+    with pytest.raises(ValueError, match="another label"):
+        pk.release_all(table_of(people([(50,), (20,)])), BELIEF, 1, **options)
+    assert len(book.entries()) == entries
+    # What was spent on the aggregate counts for the subject's own releases.
+    with pytest.raises(pk.OverBudget):
+        pk.release_each(table, BELIEF, 1, ledger=book, budget=1.5)
+    assert book.verify() == []
+
+
+def test_flat_profiles_are_on_the_safe_side(book, monkeypatch):
+    from pufferkit.fleet import accounts
+
+    table = table_of(people([(60,), (30, 20)]), window=10)
+    whole = table_of(people([(60,), (30, 20)]))
+    pk.release_each(whole, BELIEF, 0.5, ledger=book, budget=9, prefix="exact/")
+    pk.release_each(table, BELIEF, 0.5, ledger=book, budget=9, prefix="exact/")
+    monkeypatch.setattr(accounts, "_MOST_PROFILES", 0)
+    pk.release_each(whole, BELIEF, 0.5, ledger=book, budget=9, prefix="flat/")
+    pk.release_each(table, BELIEF, 0.5, ledger=book, budget=9, prefix="flat/")
+    for name in ("p0", "p1"):
+        exact, flat = book.account(f"exact/{name}").total, book.account(f"flat/{name}").total
+        assert exact <= flat <= exact * 1.2
+
+
+def test_names_of_accounts_that_keep_records_are_taken(book):
+    table = table_of(people([(5,)]).with_columns(who=pl.lit("(all subjects)")))
+    with pytest.raises(ValueError, match="another account"):
+        pk.release_each(table, BELIEF, 1, ledger=book, budget=1)
+    assert book.accounts() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"query": "mean"}, "query"),
+        ({"mechanism": "entry_dp"}, "mechanism"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"budget": 1}, "go together"),
+        ({"storage": "x"}, "PySpark"),
+    ],
+)
+def test_refusals(options, match):
+    table = table_of(people([(5,)]))
+    with pytest.raises(ValueError, match=match):
+        pk.release_each(table, BELIEF, **{"epsilon": 1, **options})
+
+
+def test_states_that_the_beliefs_do_not_know():
+    frame = people([(30,)]).with_columns(what=pl.lit("swim"))
+    table = pk.read_table(frame, subject="who", time="when", state="what")
+    with pytest.raises(ValueError, match="swim"):
+        pk.release_each(table, BELIEF, 1)
+
+
+# -- killed in the middle -----------------------------------------------------------------------
+
+KILLED = """
+import sys
+import polars as pl
+import pufferkit as pk
+from pufferkit.fleet import rows
+rows.CHUNK = 25
+belief = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]])
+frame = pl.DataFrame({
+    "who": [n // 20 for n in range(6_000)],
+    "when": [n % 20 for n in range(6_000)],
+    "what": [n * n % 7 % 2 for n in range(6_000)],
+})
+table = pk.read_table(frame, subject="who", time="when", state="what", states=[0, 1], window=10)
+print("ready", flush=True)
+found = pk.release_each(table, belief, 1, ledger=sys.argv[1], budget=1, label="run")
+print(found.value.tolist(), flush=True)
+"""
+
+
+def values_in(path):
+    with pk.Ledger(path) as book:
+        return {(e.account, e.key): e.body for e in book.entries() if e.kind == "value"}
+
+
+def test_a_killed_run_goes_on_and_never_charges_or_draws_twice(tmp_path):
+    path = str(tmp_path / "ledger.db")
+    root = str(Path(pk.__file__).parents[1])
+    command = [sys.executable, "-c", KILLED, path]
+    environment = {**os.environ, "PYTHONPATH": root}
+    seen = {}
+    for least in (1, 200):
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        process.stdout.readline()
+        until = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < until:
+            if os.path.exists(path) and len(values_in(path)) >= least:
+                break
+            time.sleep(0.02)
+        assert process.poll() is None, process.stderr.read()
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        now = values_in(path)
+        assert seen.items() <= now.items()
+        assert len(now) < 600
+        seen = now
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    values = values_in(path)
+    assert seen.items() <= values.items()
+    assert len(values) == 600
+    printed = eval(done.stdout.splitlines()[1])
+    assert sorted(printed) == sorted(body["value"] for body in values.values())
+    with pk.Ledger(path) as book:
+        charges = [(e.account, e.key) for e in book.entries() if e.kind == "charge"]
+        assert len(charges) == len(set(charges)) == 600
+        assert {a.total for a in book.accounts()} == {1_000_000}
+        assert book.verify() == []
+
+
+def test_beliefs_counted_from_the_table_are_refused():
+    table = table_of(people([(60,), (80, 20)]))
+    fitted = pk.ChainClass.around(table.transitions, 0.9, states=STATES)
+    for release in (pk.release_each, pk.release_all):
+        with pytest.raises(ValueError, match="fitted to the very series"):
+            release(table, fitted, 1)
+    other = table_of(people([(60,), (80, 20)], seed=7))
+    assert pk.release_all(other, fitted, 1).value.shape == (1, 3)

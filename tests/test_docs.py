@@ -127,6 +127,19 @@ def test_the_page_of_commands_shows_their_help():
     assert "<!-- commands -->" in (DOCS / "command-line.md").read_text()
 
 
+def test_the_plan_explained_is_the_plan_printed(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    page = (DOCS / "reading-a-plan.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^pufferkit (plan .*)$", page, re.M)
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", page, re.M | re.S)
+    printed = run(*command.split()).stdout.splitlines()
+    for line in shown.splitlines():
+        cells = line.split("  ...")[0].rstrip(" .")
+        if "not applicable" in cells:
+            cells = cells.split()[0]
+        assert any(other.startswith(cells.split(" ... ")[0]) for other in printed), line
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda path: path.stem)
 def test_links_to_files_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))

@@ -25,7 +25,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 docs: $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html"
 
 bench: $(VENV)/.dev

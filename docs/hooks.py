@@ -14,9 +14,9 @@ from typing import Any
 
 ROOMS = {
     "beliefs": ("pufferkit.beliefs",),
-    "data": ("pufferkit.queries", "pufferkit.series", "pufferkit.frames"),
+    "data": ("pufferkit.queries", "pufferkit.series", "pufferkit.frames", "pufferkit.table"),
     "mechanisms": ("pufferkit.mechanisms", "pufferkit.influence", "pufferkit.transport"),
-    "accounting": ("pufferkit.accounting",),
+    "accounting": ("pufferkit.accounting", "pufferkit.fleet"),
     "local": ("pufferkit.local",),
     "audit": ("pufferkit.audit",),
 }

@@ -94,7 +94,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0604
 
 
-_ROOMS = ("local",)
+_ROOMS = ("audit", "experiments", "local")
 
 
 def __getattr__(name: str) -> Any:

@@ -45,7 +45,7 @@ def experiment_figure(result: Result) -> Figure:
     for axes in every:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    figure.legend(
+    legend = figure.legend(
         list(handles.values()),
         list(handles),
         loc="outside lower center",
@@ -53,6 +53,8 @@ def experiment_figure(result: Result) -> Figure:
         frameon=False,
         fontsize=9,
     )
+    for text in legend.get_texts():
+        text.set_parse_math(False)  # names of files are the user's
     return figure
 
 

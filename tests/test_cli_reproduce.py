@@ -57,6 +57,7 @@ def test_one_file_as_data(measured):  # noqa: F811
         (["composition-year", "--data", "data.csv"], "reads none"),
         (["composition-year", "--seed", "-1"], "seed"),
         (["composition-year", "--quick", "--out", "data.csv"], "not a directory"),
+        (["composition-year", "--quick", "--out", "data.csv/deeper"], "not a directory"),
     ],
 )
 def test_refusals(args, error):

@@ -184,3 +184,25 @@ def test_thin_tails_are_not_guessed():
     chain = pk.MarkovChain.steady([[1 - 1e-9, 1e-9], [0.5, 0.5]])
     with pytest.raises(NotChecked, match="tails"):
         distance_of_chains(pk.ChainClass.of(chain), [Fraction(0), Fraction(1)], [2000], Work(1e15))
+
+
+def test_secrets_of_your_own_do_not_promise_every_entry():
+    """Only the first variable is hidden here, and neither the release nor the check says more."""
+    pair = pk.FiniteJoint({(0, 0): 0.25, (0, 1): 0.25, (1, 0): 0.25, (1, 1): 0.25})
+    twice = pk.Query("twice the second", lambda row: float(row[0] + 10 * row[1]), 10, 2)
+    secrets = [(lambda row: row[0] == 0, lambda row: row[0] == 1)]
+    own, every = pk.wasserstein(pair, twice, 1, secrets=secrets), pk.wasserstein(pair, twice, 1)
+    assert own.scale < every.scale
+    assert "no others" in own.guarantee
+    assert every.guarantee == "Pufferfish for each entry"
+    record = own.release([0, 1]).to_dict()
+    assert verify(record).ok
+    verdict = verify({**record, "guarantee": every.guarantee})
+    assert not verdict.ok
+    assert "guarantee" in str(verdict)
+
+
+@pytest.mark.parametrize("secrets", [[], [1], [(0, 1)], [(lambda row: True,)], 5])
+def test_secrets_that_are_no_pairs_of_functions_are_refused(secrets):
+    with pytest.raises(ValueError, match="secrets"):
+        pk.wasserstein(CLIQUE, pk.count(1, 4), 1, secrets=secrets)

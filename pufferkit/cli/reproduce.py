@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -36,8 +37,7 @@ def reproduce(
         return
     experiments.find(name)
     table, picture = out / f"{name}.csv", out / f"{name}.png"
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out}: is not a directory; name one with --out")
+    _check_folder(out)
     outputs.check_outputs([t for t in (table, picture) if out.is_dir()], [data])
     drawn = _can_draw(picture)
     with terminal.progress() as told:
@@ -52,6 +52,15 @@ def reproduce(
     typer.echo(str(found))
     for path in contents:
         typer.echo(f"written: {path}", err=True)
+
+
+def _check_folder(out: Path) -> None:
+    """It is a directory or can be made, or an error; before any long work."""
+    nearest = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise ValueError(f"{nearest}: is not a directory; name one with --out")
+    if not os.access(nearest, os.W_OK):
+        raise ValueError(f"{nearest}: cannot be written to; name a directory with --out")
 
 
 def _listing() -> str:

@@ -26,6 +26,7 @@ from pufferkit.series import Series
 
 PUFFERFISH = "Pufferfish for each entry"
 GROUP = "Pufferfish for each entry, whatever the correlation within a segment"
+SECRETS = "Pufferfish for the pairs of secrets that were given, and for no others"
 ENTRY = "entry DP only: does not hide entries that others predict"
 
 

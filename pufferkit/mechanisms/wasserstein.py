@@ -20,7 +20,7 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.costs import Progress, sum_work
 from pufferkit.influence.network_sums import conditional_laws
-from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.mechanisms.calibration import PUFFERFISH, SECRETS, Calibration, check_states
 from pufferkit.mechanisms.release import Evidence
 from pufferkit.queries import Query
 from pufferkit.transport import as_fraction, at_least, w_infinity
@@ -64,8 +64,8 @@ def wasserstein(
     epsilon
         Pufferfish privacy for each entry.
     secrets
-        For joint laws: pairs of events (functions of a row) to be told apart. By default every
-        two values of every variable.
+        For joint laws: pairs of events (functions of a row) not to be told apart, and then these
+        alone are hidden. By default every two values of every variable.
     progress
         Called with the number of entries done and their total.
 
@@ -82,7 +82,7 @@ def wasserstein(
         raise NotApplicable("secrets of your own need the whole law; give it as a FiniteJoint")
     workings = None
     if isinstance(theta, JointClass):
-        chosen = None if secrets is None else [(one, other) for one, other in secrets]
+        chosen = None if secrets is None else _pairs(secrets)
         worst, name, length = _over_joints(theta, query, chosen)
         workings = _workings(theta, query, chosen)
     elif query.weights is None:
@@ -104,8 +104,22 @@ def wasserstein(
         query,
         theta,
         Evidence(name, worst.node, length, influence=distance, notes=worst.notes),
+        guarantee=PUFFERFISH if secrets is None else SECRETS,
         workings=workings,
     )
+
+
+def _pairs(secrets: Secrets) -> list[tuple[Event, Event]]:
+    try:
+        chosen = [(one, other) for one, other in secrets]
+    except (TypeError, ValueError):
+        chosen = []
+    if not chosen or not all(callable(event) for pair in chosen for event in pair):
+        raise ValueError(
+            "secrets: must be pairs of functions of a row, at least one pair; for example "
+            "[(lambda row: row[0] == 0, lambda row: row[0] == 1)]"
+        )
+    return chosen
 
 
 def _workings(

@@ -19,6 +19,7 @@ ROOMS = {
     "accounting": ("pufferkit.accounting", "pufferkit.fleet"),
     "local": ("pufferkit.local",),
     "audit": ("pufferkit.audit",),
+    "experiments": ("pufferkit.experiments",),
 }
 """Page to the modules whose public names it shows; the rest is on the page "more"."""
 

@@ -112,6 +112,6 @@ def test_duplicates_name_their_rows(table: Path):
 
 
 def test_no_bar_without_a_terminal(capsys):
-    with terminal.progress("work") as step:
+    with terminal.bar("work") as step:
         assert step is None
     assert capsys.readouterr().err == ""

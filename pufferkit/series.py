@@ -127,10 +127,15 @@ def _segments(data: Any) -> list[list[Hashable]]:
         raise ValueError(
             f"series: must be a sequence of states or of segments, got {type(data).__name__}"
         )
+    if hasattr(data, "columns"):
+        raise ValueError(
+            "series: is a whole table; give the column with the states, like table['state'], or "
+            "one such column for each segment"
+        )
     items = data.tolist() if isinstance(data, np.ndarray) else list(data)
     if not items:
         raise ValueError("series: is empty; there is nothing to release")
-    nested = [isinstance(item, (list, tuple, np.ndarray)) for item in items]
+    nested = [is_segment(item) for item in items]
     if not any(nested):
         return [[_plain(item) for item in items]]
     if not all(nested):
@@ -143,6 +148,11 @@ def _segments(data: Any) -> list[list[Hashable]]:
     return segments
 
 
+def is_segment(item: Any) -> bool:
+    """Whether this is a sequence of entries, not an entry: columns of dataframes are, too."""
+    return isinstance(item, (list, tuple, np.ndarray)) or hasattr(item, "to_numpy")
+
+
 def _plain(label: Any) -> Hashable:
     label = label.item() if isinstance(label, np.generic) else label
     if label is None or (isinstance(label, float) and math.isnan(label)):
@@ -151,7 +161,10 @@ def _plain(label: Any) -> Hashable:
             "dropping it would join entries that are not neighbours"
         )
     if not isinstance(label, Hashable):
-        raise ValueError(f"series: {label!r} cannot be a state")
+        raise ValueError(
+            f"series: an entry is a {type(label).__name__}, which cannot be a state; use text or "
+            "numbers"
+        )
     return label
 
 

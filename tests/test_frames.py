@@ -270,3 +270,31 @@ def test_segments_stand_together(tmp_path: Path):
 
 def test_every_entry_has_a_segment(tmp_path: Path):
     assert "row 2" in refusal(csv(tmp_path, "s,state\nx,a\n,a\nx,b\n"), segment="s")
+
+
+def test_columns_of_a_dataframe_are_series_and_segments():
+    table = pl.DataFrame({"day": [1, 1, 2, 2, 2], "state": ["a", "b", "b", "a", "a"]})
+    whole = pk.Series.of(table["state"])
+    assert whole.labels == ["a", "b", "b", "a", "a"]
+    days = pk.Series.of([day["state"] for day in table.partition_by("day")])
+    assert days.lengths == (2, 3)
+    assert days.labels == whole.labels
+    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.3, 0.7]], states=["a", "b"])
+    answers = pk.local.sanitize(
+        [day["state"] for day in table.partition_by("day")], pk.local.cheapest_noise(chain, 1)
+    )
+    assert [len(segment) for segment in answers] == [2, 3]
+
+
+def test_a_whole_dataframe_is_refused_with_the_remedy():
+    table = pl.DataFrame({"state": ["a", "b"]})
+    with pytest.raises(ValueError, match="give the column"):
+        pk.Series.of(table)
+    with pytest.raises(ValueError, match="not a file"):
+        read_series(table, state="state")
+
+
+def test_the_error_for_an_entry_that_is_no_state_does_not_show_the_data():
+    with pytest.raises(ValueError, match="is a dict") as refused:
+        pk.Series.of([{"secret": 42}, {"secret": 43}])
+    assert "42" not in str(refused.value)

@@ -53,6 +53,11 @@ def read_series(
     OSError
         If the file cannot be opened.
     """
+    if hasattr(path, "columns"):
+        raise ValueError(
+            "path: is a table, not a file; give its column of states to Series.of, or straight to "
+            "release, one column for each segment"
+        )
     file = Path(path)
     wanted = {"state": state, "time": time, "segment": segment}
     columns = _columns(file, {role: name for role, name in wanted.items() if name is not None})

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pufferkit import noise
 from pufferkit.local.response import KaryResponse, RandomizedResponse, Response
-from pufferkit.series import Series
+from pufferkit.series import Series, is_segment
 
 
 def sanitize(series: Any, mechanism: Response) -> Any:
@@ -69,7 +69,7 @@ def sanitize(series: Any, mechanism: Response) -> Any:
         return _array(series, mechanism)
     coded = Series.of(series, mechanism.states)
     answered = sanitize(coded, mechanism)
-    nested = any(isinstance(item, (list, tuple, np.ndarray)) for item in series)
+    nested = any(is_segment(item) for item in series)
     return answered.as_segments() if nested else answered.labels
 
 

@@ -341,3 +341,11 @@ def test_the_grid_of_the_noise_is_paid_for_over_the_distance(share, epsilon):
     snapped = [round(1 / step), round((1 + apart) / step)]
     assert abs(snapped[0] - snapped[1]) * step / rows[0].scale <= epsilon * (1 + 1e-12)
     assert all(release.raw[0] % step == 0 for release in rows)
+
+
+def test_answers_are_as_far_apart_as_in_a_release():
+    """Two neighbouring floats print as decimals that are nearer to one another."""
+    low, high = 1e6, math.nextafter(1e6, 2e6)
+    query = Query("either", lambda row: high if row[0] else low, 1.0, 1)
+    made = wasserstein(FiniteJoint({(0,): 0.5, (1,): 0.5}), query, 1.0)
+    assert made.scale >= high - low > 1e-10

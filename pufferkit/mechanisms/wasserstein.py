@@ -218,7 +218,8 @@ def _law_given(
 def _answer(query: Query, row: Row) -> Fraction:
     if query.weights is not None:
         return sum((query.weights[v][0] for v in row if v in query.weights), Fraction(0))
-    return as_fraction("answer", float(query.evaluate(np.array(row))))
+    # As a release takes it, to the last digit: not the decimal it prints as.
+    return Fraction(checks.real("answer", query.evaluate(np.array(row))))
 
 
 def _largest(laws: Sequence[Mapping[Any, Fraction]]) -> Fraction:

@@ -298,3 +298,28 @@ def test_the_error_for_an_entry_that_is_no_state_does_not_show_the_data():
     with pytest.raises(ValueError, match="is a dict") as refused:
         pk.Series.of([{"secret": 42}, {"secret": 43}])
     assert "42" not in str(refused.value)
+
+
+@pytest.mark.parametrize("clock", ["{}", "2024-03-04T{:02d}:00"])
+def test_a_gap_in_an_even_clock_is_told(tmp_path, clock):
+    path = tmp_path / "gap.csv"
+
+    def write(hours):
+        rows = (f"{clock.format(hour)},{hour % 2},{hour // 12}" for hour in hours)
+        path.write_text("\n".join(["time,state,half", *rows]) + "\n")
+
+    write(range(24))
+    assert len(read_series(path, "state", time="time")) == 24
+    write([*range(11), *range(13, 24)])
+    with pytest.warns(UserWarning, match="not before row 12; entries on both sides"):
+        read_series(path, "state", time="time")
+    assert read_series(path, "state", time="time", segment="half").lengths == (11, 11)
+    write([0, 1, 3, 4, 9, 11, 12, 18, 23])
+    assert len(read_series(path, "state", time="time")) == 9  # no clock, so no gaps
+
+
+def test_times_of_day_are_compared_but_not_subtracted(tmp_path):
+    path = tmp_path / "day.parquet"
+    times = [datetime(2024, 3, 4, hour).time() for hour in (1, 2, 3, 4, 9)]
+    pl.DataFrame({"time": times, "state": [0, 1, 1, 0, 1]}).write_parquet(path)
+    assert len(read_series(path, "state", time="time")) == 5

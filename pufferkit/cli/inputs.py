@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -122,7 +123,12 @@ def read_data(
         return read_record(path, entry, state, entries_of(beliefs) or (), states)
     if entry is not None:
         raise ValueError("--entry: only for networks and joint laws; chains are ordered by rows")
-    return read_series(path, state, time=time, segment=segment, states=states)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        series = read_series(path, state, time=time, segment=segment, states=states)
+    for warning in told:
+        terminal.warn(str(warning.message))
+    return series
 
 
 def make_query(

@@ -7,8 +7,10 @@ timestamp or a column name. Rows count from 1, the header not included.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import UTC, datetime
+from datetime import time as time_of_day
 from itertools import groupby, pairwise
 from math import isfinite, isnan
 from pathlib import Path
@@ -18,6 +20,8 @@ from pufferkit.series import Series
 
 _SUFFIXES = (".csv", ".parquet")
 _PARQUET_MAGIC = b"PAR1"
+_REGULAR = 0.9  # share of equal steps from which times are those of a clock
+_LONG = 1.5  # steps that are this much longer than the others are gaps
 
 
 def read_series(
@@ -38,7 +42,8 @@ def read_series(
         Column with the state of each entry.
     time
         Column with the time of each entry: numbers, dates or ISO timestamps. It must increase
-        strictly within a segment. If left out, the order of the rows is trusted.
+        strictly within a segment, and a warning tells where an even clock has gaps. If left out,
+        the order of the rows is trusted.
     segment
         Column that says to which independent segment an entry belongs; its rows stand together.
     states
@@ -222,6 +227,31 @@ def _increasing(file: Path, cells: Sequence[Any], lengths: Sequence[int]) -> Non
                     f"{cells[number - 1]} after {cells[number - 2]}; sort the rows by time"
                 )
         row += length
+    _tell_gaps(file, times, lengths)
+
+
+def _tell_gaps(file: Path, times: Sequence[Any], lengths: Sequence[int]) -> None:
+    """Warn where a clock that ticks evenly stops for a while within a segment."""
+    if isinstance(times[0], time_of_day):  # has no differences
+        return
+    steps, row = [], 0
+    for length in lengths:
+        pairs = enumerate(pairwise(times[row : row + length]), row + 2)
+        steps += [(after - before, number) for number, (before, after) in pairs]
+        row += length
+    if len(steps) < 2:  # one step is neither even nor uneven
+        return
+    usual = sorted(step for step, _ in steps)[len(steps) // 2]
+    alike = sum(abs(step - usual) <= usual / 100 for step, _ in steps)
+    gaps = [number for step, number in steps if step > _LONG * usual]
+    if gaps and alike >= _REGULAR * len(steps):
+        warnings.warn(
+            f"{file}: times go in even steps of {usual}, but not before row {gaps[0]}"
+            + (f" and {len(gaps) - 1} more" if len(gaps) > 1 else "")
+            + "; entries on both sides of a gap are no neighbours, so the beliefs do not hold "
+            "there: split the series with a segment column, or fill the gap",
+            stacklevel=4,
+        )
 
 
 def _times(file: Path, cells: Sequence[Any]) -> list[Any]:

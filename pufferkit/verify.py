@@ -131,6 +131,8 @@ def verify(release: Release | Mapping[str, Any], *, most_work: float = MOST_WORK
         checks.append(f"not checked: {reason}")
     except BadBeliefs as error:
         problems.append(f"beliefs: {error}")
+    except (TypeError, AttributeError, LookupError) as error:
+        problems.append(f"workings: are not well formed ({error})")
     if needed is not None and needed > record.scale * (1 + TOLERANCE):
         problems.append(
             f"scale: {record.scale:.9g} was not shown to be enough for epsilon "
@@ -157,6 +159,8 @@ def _well_formed(release: Release | Mapping[str, Any]) -> Release:
         texts = [record.mechanism, record.query, record.guarantee, *record.labels]
         if not all(isinstance(text, str) for text in [*texts, *record.evidence.notes]):
             raise TypeError("names, labels and notes must be text")
+        if not (record.workings is None or isinstance(record.workings, Mapping)):
+            raise TypeError("workings must be an object with fields of its own")
         for number in numbers:
             float(number)
         hint_of(record)

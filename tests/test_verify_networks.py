@@ -206,3 +206,29 @@ def test_secrets_of_your_own_do_not_promise_every_entry():
 def test_secrets_that_are_no_pairs_of_functions_are_refused(secrets):
     with pytest.raises(ValueError, match="secrets"):
         pk.wasserstein(CLIQUE, pk.count(1, 4), 1, secrets=secrets)
+
+
+@pytest.mark.parametrize("workings", [5, [1], "x", True])
+def test_workings_of_the_wrong_kind_are_no_release(record, workings):
+    with pytest.raises(ValueError, match="workings"):
+        verify({**record, "workings": workings})
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "wrong"),
+    [
+        ("clique", "secrets", 5),
+        ("clique", "secrets", [5]),
+        ("clique", "secrets", [[[[99], [0]]]]),
+        ("clique", "answers", 3),
+        ("clique", "answers", [3]),
+        ("quilts of a tree", "quilts", 7),
+        ("quilts of a tree", "quilts", [7] * 6),
+        ("quilts of a tree", "quilts", [["a"]] * 6),
+        ("quilts of a tree", "quilts", [[99]] * 6),
+    ],
+)
+def test_workings_that_make_no_sense_are_a_problem_and_no_crash(name, field, wrong):
+    calibration = CASES[name]()
+    record = calibration.release(entries(calibration)).to_dict()
+    assert not verify({**record, "workings": {**record["workings"], field: wrong}}).ok

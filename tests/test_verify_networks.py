@@ -220,8 +220,8 @@ def test_workings_of_the_wrong_kind_are_no_release(record, workings):
         ("clique", "secrets", 5),
         ("clique", "secrets", [5]),
         ("clique", "secrets", [[[[99], [0]]]]),
-        ("clique", "answers", 3),
-        ("clique", "answers", [3]),
+        ("clique, no sum", "answers", 3),
+        ("clique, no sum", "answers", [3]),
         ("quilts of a tree", "quilts", 7),
         ("quilts of a tree", "quilts", [7] * 6),
         ("quilts of a tree", "quilts", [["a"]] * 6),
@@ -232,3 +232,17 @@ def test_workings_that_make_no_sense_are_a_problem_and_no_crash(name, field, wro
     calibration = CASES[name]()
     record = calibration.release(entries(calibration)).to_dict()
     assert not verify({**record, "workings": {**record["workings"], field: wrong}}).ok
+
+
+def test_answers_of_a_sum_that_do_not_follow_from_its_weights_are_not_believed():
+    record = CASES["clique"]().release([0, 1, 0, 1]).to_dict()
+    closer = [
+        [str(Fraction(answer) / 1000) for answer in own] for own in record["workings"]["answers"]
+    ]
+    lie = {
+        **record,
+        "scale": record["scale"] / 900,
+        "workings": {**record["workings"], "answers": closer},
+    }
+    assert verify(record).ok
+    assert not verify(lie).ok

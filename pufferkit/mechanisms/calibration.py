@@ -84,7 +84,8 @@ class Calibration:
 
         The Lipschitz constant, or the distance of the Wasserstein Mechanism where that is shorter.
         """
-        return min(self.query.lipschitz, self.scale * self.epsilon * (1 - 2.0**-48))
+        made_for, constant = self.scale * self.epsilon, self.query.lipschitz
+        return constant if made_for >= constant * (1 - 2.0**-48) else made_for * (1 - 2.0**-48)
 
     @property
     def expected_l1_error(self) -> float:

@@ -46,6 +46,8 @@ def reachable(transition: Floats) -> Bools:
 
 def boolean_product(first: Bools, second: Bools) -> Bools:
     """The pattern of non-zeros of a product of non-negative matrices with these patterns."""
+    if first.all() and second.all():
+        return np.ones((len(first), second.shape[1]), dtype=bool)
     product = first.astype(np.float32) @ second.astype(np.float32)
     return np.asarray(product > 0.5, dtype=bool)
 

@@ -293,3 +293,19 @@ class TestCorrelatedNoise:
             XorChain(binary(0.2, 0.2), 0, 0.5)
         with pytest.raises(ValueError, match="no zeros"):
             XorChain(pk.MarkovChain.steady([[0, 1], [0.5, 0.5]]), 0.1, 0.5)
+
+
+@pytest.mark.parametrize("epsilon", [1e3, 1e300])
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        [[0.9, 0.1], [0.4, 0.6]],
+        [[0.2, 0.8], [0.7, 0.3]],
+        [[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.4, 0.5]],
+    ],
+)
+def test_a_huge_epsilon_is_no_overflow(matrix, epsilon):
+    made = cheapest_noise(pk.MarkovChain.steady(matrix), epsilon, "every", 5)
+    assert made.epsilon == epsilon
+    assert 0 < made.expected_noise < 1e-6
+    assert made.loss <= epsilon

@@ -45,6 +45,8 @@ _FINE = 3e-15
 _NARROW = 1e-6
 _GOLDEN = 0.6180339887498949
 _HALF = 0.5
+_MOST_EPSILON = 50.0
+"""Beyond this nothing is sought: draws are multiples of 2^-64, and no answer says more than 44."""
 
 
 def cheapest_noise(
@@ -82,17 +84,19 @@ def cheapest_noise(
         raise ValueError(f"chain: must be a MarkovChain, got {type(chain).__name__}")
     if len(chain) == 1:
         raise ValueError("chain: has one state, so there is nothing to hide")
+    sought = min(epsilon, _MOST_EPSILON)
     if len(chain) > 2:
-        return _cheapest_kary(chain, epsilon, name, size)
+        found = _cheapest_kary(chain, sought, name, size)
+        return KaryResponse(chain, found.rho, epsilon, name, size)
     weights = state_weights(chain, size)
     binary = Binary.of(chain)
     if binary.rising:
-        limits = answer_limits(binary, epsilon, name, size)
+        limits = answer_limits(binary, sought, name, size)
         candidates = _vertices(*limits)
     else:
-        candidates = _along_the_edge(chain, epsilon, name, size, weights)
+        candidates = _along_the_edge(chain, sought, name, size, weights)
     cheapest = min(candidates, key=lambda pair: float(weights @ np.array(pair)))
-    rho_0, rho_1 = _private_side(cheapest, lambda r: loss(chain, r[0], r[1], size, name) <= epsilon)
+    rho_0, rho_1 = _private_side(cheapest, lambda r: loss(chain, r[0], r[1], size, name) <= sought)
     return RandomizedResponse(chain, rho_0, rho_1, epsilon, name, size)
 
 

@@ -293,3 +293,15 @@ def test_a_promise_made_for_the_start_is_not_taken_for_a_window(mechanism):
     made = calibrate(mechanism, STARTS_AT_0, count(1, 2), 1.0)
     assert compose([Spending.of(made)], STARTS_AT_0, 5).epsilon <= 1.0
     assert compose([Spending.of(made, window=(2, 3))], STARTS_AT_0, 5).epsilon > 1.6
+
+
+def test_by_default_other_releases_may_follow(path):
+    """The Wasserstein Mechanism would add less noise here, but nothing may follow it."""
+    alternating = MarkovChain.steady([[0.2, 0.8], [0.7, 0.3]])
+    session = Session([0, 1] * 10, alternating, 3.0, path)
+    assert session.plan(count(1, 20), 1).plan.best.mechanism == "wasserstein"
+    assert "wasserstein would" not in str(session.plan(count(1, 20), 1))
+    for label in ("first", "second"):
+        release = session.release(count(1, 20), 1, label=label)
+        assert release.mechanism == "influence_curve"
+    assert session.release(count(1, 20), 1, label="first").mechanism == "influence_curve"

@@ -52,7 +52,7 @@ class SessionPlan:
     def __str__(self) -> str:
         verdict = "fits" if self.fits else "does NOT fit"
         return (
-            f"{self.plan}\n\n{self.plan.best.mechanism} would take {self.cost:g} of the "
+            f"{self.plan}\n\n{_best(self.plan).mechanism} would take {self.cost:g} of the "
             f"{self.remaining:g} that remain: {verdict}"
         )
 
@@ -158,7 +158,7 @@ class Session:
         check_start(bounds, self.beliefs, self.data.lengths)
         table = plan(self.beliefs, query, epsilon)
         account = self._account
-        total = self._joint(self._charges(), table.best, bounds).micro
+        total = self._joint(self._charges(), _best(table), bounds).micro
         cost = max(0, total - account.total)
         return SessionPlan(table, in_epsilon(cost), in_epsilon(account.remaining))
 
@@ -183,7 +183,8 @@ class Session:
         epsilon
             Pufferfish privacy of this release alone.
         mechanism
-            A name from a plan; by default the one with the least noise that hides entries.
+            A name from a plan; by default the one with the least noise that hides entries and that
+            other releases may follow. None may follow `wasserstein` ([C] Theorem 3.4).
         window
             First and last entry to use, counted from 1; the whole series if left out. If it starts
             within a segment, the beliefs must hold from any time on.
@@ -257,7 +258,7 @@ class Session:
 
     def _calibrate(self, query: Query, epsilon: float, mechanism: str) -> Calibration:
         if mechanism == BEST:
-            return plan(self.beliefs, query, epsilon).best
+            return _best(plan(self.beliefs, query, epsilon))
         return calibrate(mechanism, self.beliefs, query, epsilon)
 
     @property
@@ -342,6 +343,15 @@ class Session:
                 "label": label,
             }
         )
+
+
+def _best(table: Plan) -> Calibration:
+    """The least noise of those that vouch for single entries, so that they compose."""
+    return next(
+        row.calibration
+        for row in table.entries
+        if row.pufferfish and row.calibration is not None and row.mechanism != "wasserstein"
+    )
 
 
 def _rounded(spending: Spending) -> Spending:

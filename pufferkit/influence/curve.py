@@ -149,6 +149,15 @@ class Sweep:
         """Bound on alpha of a node."""
         return self.values[bisect_right(self.firsts, node) - 1]
 
+    def settled_at(self, node: int) -> Settled | None:
+        """The bound that a node shares with others, if it does."""
+        return self._settled.get(bisect_right(self.firsts, node) - 1)
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all nodes spend the same and have the same kernels."""
+        return len(self.runs) == 1 and len(self.side.stretches) == 1
+
     def spent(self, node: int, block: int) -> float:
         """Sum of b over the ``block`` nodes that end at ``node``."""
         return self._until(node) - self._until(node - block)
@@ -156,7 +165,7 @@ class Sweep:
     def options(self, node: int, most: int) -> list[tuple[float, Option]]:
         """The cheapest ways to bound this side of a node, and of all nodes settled with it."""
         steps = self.side.steps_at(node)
-        settled = self._settled.get(bisect_right(self.firsts, node) - 1)
+        settled = self.settled_at(node)
         found: list[tuple[float, Option]] = []
 
         def add(option: Option) -> None:
@@ -312,6 +321,44 @@ def largest_loss(left: Sweep, right: Sweep, most: int) -> Loss:
     most
         How many of the cheapest options of each side to combine.
     """
+    middle = _hardest_of_all(left, right)
+    if middle is not None:
+        return entry_loss(left, right, middle, most)
+    worst = Loss(-inf, 0, None, None)
+    for quick, node in _quick_bounds(left, right):
+        if quick <= worst.value:
+            break
+        found = entry_loss(left, right, node, most)
+        if found.value > worst.value:
+            worst = found
+    return worst
+
+
+def quick_loss(left: Sweep, right: Sweep) -> float:
+    """An upper bound on `largest_loss`: pairs of values are not told apart."""
+    return _quick_bounds(left, right)[0][0]
+
+
+def _hardest_of_all(left: Sweep, right: Sweep) -> int | None:
+    """The middle node, if its loss bounds that of every other.
+
+    So it is if all nodes spend the same and have the same kernels, and the middle one is settled.
+    For a node nearer to an end, take the blocks that serve the middle one: beyond a block the
+    variation is no larger there, and a block that reaches past the end is replaced by the whole
+    side, which holds fewer entries.
+    """
+    if not (left.is_uniform and right.is_uniform):
+        return None
+    middle = (left.length + 1) // 2
+    for sweep, node in ((left, middle), (right, left.length + 1 - middle)):
+        settled = sweep.settled_at(node)
+        if settled is None or max(sweep.values) > settled.value:
+            return None
+    return middle
+
+
+def _quick_bounds(left: Sweep, right: Sweep) -> list[tuple[float, int]]:
+    """For every stretch of entries alpha + beta - b and one of its nodes, largest first."""
     length = left.length
     marks = {*left.firsts}
     # A stretch of the right sweep that starts at r nodes from the end ends at node length + 1 - r.
@@ -324,14 +371,7 @@ def largest_loss(left: Sweep, right: Sweep, most: int) -> Loss:
         quick = left.value_at(node) + right.value_at(length + 1 - node) - left.b_at(node)
         bounds.append((quick, node))
     bounds.sort(reverse=True)
-    worst = Loss(-inf, 0, None, None)
-    for quick, node in bounds:
-        if quick <= worst.value:
-            break
-        found = entry_loss(left, right, node, most)
-        if found.value > worst.value:
-            worst = found
-    return worst
+    return bounds
 
 
 def entry_loss(left: Sweep, right: Sweep, node: int, most: int) -> Loss:

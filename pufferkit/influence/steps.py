@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import cached_property
 from math import atanh, exp, expm1, inf, log1p, tanh
+from typing import Any
 
 import numpy as np
 
@@ -95,14 +96,13 @@ class KernelStep(Step):
         above, below = self._best
         if above.size == 0:
             return 0.0
-        value = float(np.max(log_mean(above, variation) - log_mean_low(below, variation)))
-        return min(variation, value + self.error)
+        return min(variation, float(_largest_of(above, below, variation)) + self.error)
 
     def pairs(self, variation: float) -> Floats | None:
         if self._tables is None:
             return None
         above, below = self._tables
-        steps: Floats = np.max(log_mean(above, variation) - log_mean_low(below, variation), axis=2)
+        steps: Floats = _largest_of(above, below, variation)
         steps = np.minimum(steps + self.error, variation)
         steps[~self.allowed] = -inf
         np.fill_diagonal(steps, np.where(np.diag(self.allowed), 0.0, -inf))
@@ -213,6 +213,18 @@ def undominated(above: Floats, below: Floats) -> tuple[Floats, Floats]:
     first = np.ones(len(below), dtype=bool)
     first[1:] = below[1:] < least[:-1]
     return above[first], below[first]
+
+
+def _largest_of(above: Floats, below: Floats, variation: float) -> Any:
+    """The largest log (1 + A (e^a - 1)) / (1 + B (e^a - 1)) along the last axis.
+
+    One logarithm for each maximum; the error of a step covers the rounding of the ratio.
+    """
+    if variation < _LARGE:
+        rise = expm1(variation)
+        ratio = (1 + above * rise) / (1 + below * rise)
+        return np.log(ratio.max(axis=-1))
+    return np.max(log_mean(above, variation) - log_mean_low(below, variation), axis=-1)
 
 
 def log_mean(share: Floats, variation: float) -> Floats:

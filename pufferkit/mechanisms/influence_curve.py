@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from math import inf
 from typing import Any
 
@@ -17,7 +17,16 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.region import RegionClass
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve import Loss, Run, Side, Sweep, entry_loss, largest_loss, last_passing
+from pufferkit.influence.curve import (
+    Loss,
+    Run,
+    Side,
+    Sweep,
+    entry_loss,
+    largest_loss,
+    last_passing,
+    quick_loss,
+)
 from pufferkit.influence.region import region_influence
 from pufferkit.influence.sides import SHORT, mixing_sides, sides_of
 from pufferkit.influence.tree import TreeCurve
@@ -30,6 +39,8 @@ from pufferkit.queries import Query, count
 Profile = float | Sequence[float] | Sequence[Run]
 
 _PRECISION = 1e-8
+_ROUGH = 0.02
+_GROWTH = 1.1
 _MOST_OPTIONS = 3
 _NO_CONTRACTION = (
     "too many moves of the region may be impossible (lower bound 0), so nothing to the left is "
@@ -50,6 +61,10 @@ class _MemberCurve:
         found = largest_loss(left, right, _options(left.length))
         whole = _everything(runs)
         return found if found.value <= whole else Loss(whole, found.node, None, None)
+
+    def quick(self, runs: Sequence[Run]) -> float:
+        """An upper bound on the loss, for less work."""
+        return min(quick_loss(*self._sweeps(runs)), _everything(runs))
 
     def losses(self, runs: Sequence[Run]) -> Floats:
         left, right = self._sweeps(runs)
@@ -185,18 +200,30 @@ class InfluenceCurve:
     def _solve_member(
         self, member: _MemberCurve, epsilon: float, most: float
     ) -> tuple[float, Loss]:
+        @cache
         def loss(b: float) -> Loss:
             return member.loss([Run(self.length, b)])
+
+        def quick(b: float) -> float:
+            return epsilon - member.quick([Run(self.length, b)])
 
         low = epsilon / self.length * (1 - 1e-12)
         if low >= most or loss(most).value <= epsilon:
             return most, loss(most)
-        nudged = low * (1 + 2 * _PRECISION)
-        if loss(nudged).value > epsilon:
-            return low, loss(low)
-        high = low
+        # The quick bound says where to look, from below; then the loss itself decides.
+        start = high = low
+        while high < most and quick(high := min(most, 4 * high)) >= 0:
+            start = high
+        if start < high:
+            start = last_passing(quick, start, high, _ROUGH) if quick(start) >= 0 else start
+        if loss(start).value > epsilon:
+            start = low
+        nudged = start * (1 + 2 * _PRECISION)
+        if nudged >= most or loss(nudged).value > epsilon:
+            return start, loss(start)
+        low, high, factor = start, start, _GROWTH
         while high < most:
-            high = min(most, 4 * high)
+            high, factor = min(most, factor * high), factor**2
             if loss(high).value > epsilon:
                 break
             low = high

@@ -204,6 +204,55 @@ def test_weeks_that_arrive_one_by_one(book):
     assert book.verify() == []
 
 
+@pytest.mark.parametrize("mechanism", ["influence_curve", "markov_quilt", "group_dp"])
+def test_weeks_drawn_when_the_series_was_shorter_are_in_the_epsilon_of_the_result(book, mechanism):
+    frame = people([(21,), (4,)])
+    options = {"ledger": book, "budget": 9, "label": "weekly", "mechanism": mechanism}
+    first = pk.release_each(
+        table_of(frame.filter(pl.col("when") < 7), window=7), BELIEF, 1, **options
+    )
+    whole = table_of(frame, window=7)
+    grown = pk.release_each(whole, BELIEF, 1, **options)
+    assert first.epsilon == 1
+    assert (first.value[:1] == grown.value[:1]).all()
+    assert first.scale[0] < grown.scale[1]
+    spans = [(1, 7), (8, 14), (15, 21)]
+    history = [
+        pk.Spending("influence_curve", 1, span, 2 / scale)
+        for span, scale in zip(spans, grown.scale, strict=False)
+    ]
+    joint = pk.compose(history, BELIEF, 21)
+    if mechanism == "group_dp":
+        assert grown.epsilon == pytest.approx(1 + 14 / 21, abs=1e-5)
+    else:
+        rules = {row.rule: row.micro for row in joint.considered}
+        assert grown.epsilon == pytest.approx(max(1, rules["entry_profile"] / 1e6), abs=1e-5)
+        assert grown.epsilon == pytest.approx(book.account("p0").total / 1e6)
+    assert grown.epsilon > 1.01 or mechanism == "markov_quilt"
+    assert pk.release_each(whole, BELIEF, 1, **options).epsilon == grown.epsilon
+    # Another run about the same subjects says what it costs itself.
+    assert pk.release_each(whole, BELIEF, 1, **{**options, "label": "other"}).epsilon == 1
+
+
+def test_what_was_charged_and_not_drawn_is_drawn_with_the_noise_that_was_charged(book, monkeypatch):
+    # With many lengths some are raised, which takes more noise; with few, none is.
+    frame = people([(n,) for n in range(40, 106)])
+    options = {"ledger": book, "budget": 9, "label": "run", "mechanism": "group_dp"}
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(noise, "laplace_rows", killed)
+        with pytest.raises(KeyboardInterrupt):
+            pk.release_each(table_of(frame), BELIEF, 1, **options)
+    one = table_of(frame.filter(pl.col("who") == "p1"))
+    found = pk.release_each(one, BELIEF, 1, **options)
+    (charge,) = [e for e in book.entries("p1") if e.kind == "charge"]
+    assert charge.body["scale"] == pytest.approx(2 * 44)
+    assert found.scale[0] >= charge.body["scale"]
+
+
 def test_a_label_is_for_one_set_of_data(book):
     frame = people([(100,)])
     options = {"ledger": book, "budget": 5, "label": "once"}
@@ -295,7 +344,7 @@ def test_states_that_the_beliefs_do_not_know():
 # -- killed in the middle -----------------------------------------------------------------------
 
 KILLED = """
-import sys
+import sys, time
 import polars as pl
 import pufferkit as pk
 from pufferkit.fleet import rows
@@ -308,7 +357,10 @@ frame = pl.DataFrame({
 })
 table = pk.read_table(frame, subject="who", time="when", state="what", states=[0, 1], window=10)
 print("ready", flush=True)
-found = pk.release_each(table, belief, 1, ledger=sys.argv[1], budget=1, label="run")
+slow = lambda *_: time.sleep(0.03)
+found = pk.release_each(
+    table, belief, 1, ledger=sys.argv[1], budget=1, label="run", progress=slow
+)
 print(found.value.tolist(), flush=True)
 """
 

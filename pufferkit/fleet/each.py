@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import noise
+from pufferkit.accounting.amounts import in_epsilon, spent_micro
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats, round_up
 from pufferkit.fleet.accounts import Accounts, Due
@@ -49,7 +51,8 @@ def release_each(
         A `MarkovChain` or a `ChainClass`, about every segment of every subject.
     epsilon
         Pufferfish privacy of each entry against everything this call releases; windows do not add
-        up, because no entry is in two of them.
+        up, because no entry is in two of them. Windows that an earlier call released when the
+        series was shorter had less noise: then ``epsilon`` of the result is what all of them cost.
     query
         ``"histogram"`` for counts or ``"frequencies"`` for shares.
     mechanism
@@ -93,6 +96,7 @@ def release_each(
     used, calibrations = run.calibrations(table.longest)
     values = np.empty(asked.counts.shape)
     scales = np.empty(len(asked.owner))
+    together = [run.epsilon]
     with _accounts(run, ledger, budget) as accounts:
         chunks = chunks_of(asked.owner)
         if accounts is not None:
@@ -103,12 +107,14 @@ def release_each(
             dues = dues_of(table, asked, rows, used, calibrations, prefix) if accounts else []
             lengths = used[asked.owner[rows]]
             found = _drawn(asked, rows, lengths, calibrations, accounts, dues)
-            values[rows], scales[rows] = found
+            values[rows], scales[rows], cost = found
+            together.append(cost)
             if progress is not None:
                 progress(int(rows[-1]) + 1, len(asked.owner))
     subjects = tuple(table.subjects[number] for number in asked.owner)
     guarantee = next(iter(calibrations.values())).guarantee
-    return _releases(run, subjects, asked.window, values, scales, asked.counts, guarantee)
+    all_rows = _releases(run, subjects, asked.window, values, scales, asked.counts, guarantee)
+    return replace(all_rows, epsilon=max(together))
 
 
 def release_all(
@@ -198,8 +204,12 @@ def _drawn(
     calibrations: dict[int, Calibration],
     accounts: Accounts | None,
     dues: Sequence[Due],
-) -> tuple[Floats, Floats]:
-    """Noisy counts of some rows, and their scales: stored ones as they are, new ones paid for."""
+) -> tuple[Floats, Floats, float]:
+    """Noisy counts of some rows, their scales, and what they cost together.
+
+    Stored ones are given as they are, new ones are paid for.
+    """
+    cost, paid = 0.0, None
     values, scales = np.empty((len(rows), asked.counts.shape[1])), np.empty(len(rows))
     missing = np.arange(len(rows))
     if accounts is not None:
@@ -210,13 +220,18 @@ def _drawn(
             dict.fromkeys(due.account for due in dues), list(dict.fromkeys(keys))
         )
         # Paying again charges nothing twice, and refuses a label that was used for other data.
-        accounts.pay(dues)
+        paid = accounts.pay(dues)
+        if paid.together > spent_micro(accounts.run.epsilon):
+            cost = in_epsilon(paid.together)
         missing = np.array([n for n, at in enumerate(places) if at not in there], dtype=np.int64)
         for n, at in enumerate(places):
             if at in there:
                 values[n], scales[n] = there[at].body["value"], there[at].body["scale"]
     if len(missing):
         wanted = np.array([LIPSCHITZ * calibrations[int(n)].scale for n in lengths[missing]])
+        if paid is not None:
+            # A run that was killed may have charged for more noise, among subjects of more lengths.
+            wanted = np.maximum(wanted, [paid.scales[places[n]] for n in missing])
         largest = float((asked.last - asked.first + 1).max())
         values[missing], scales[missing] = noise.laplace_rows(
             asked.counts[rows[missing]], wanted, LIPSCHITZ, largest
@@ -230,7 +245,7 @@ def _drawn(
         )
         for n in missing.tolist():
             values[n], scales[n] = stored[places[n]]["value"], stored[places[n]]["scale"]
-    return values, scales
+    return values, scales, cost
 
 
 def _releases(

@@ -34,7 +34,8 @@ class Releases:
     labels
         The states.
     query, mechanism, epsilon, guarantee
-        What was asked and what is promised. Epsilon is for all rows about a subject together.
+        What was asked and what is promised. Epsilon is for all rows about a subject together, for
+        the subject who pays most; it can be above what was asked if a series grew between calls.
     cut
         How windows were cut.
     """

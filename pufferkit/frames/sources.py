@@ -170,6 +170,10 @@ def _unordered(
     if of_time:
         frame = nw.from_native(_microseconds(frame, columns["time"]))
         time = nw.col("_ticks")
+    elif (kind := frame.collect_schema()[columns["time"]]).is_integer():
+        time = time.cast(nw.Int64)  # differences of small integers would overflow
+    elif kind.is_float():
+        time = nw.when(time.is_finite()).then(time)
     return Source(name, of_time, spark, frame=frame.select(*_selection(columns, time)))
 
 

@@ -194,7 +194,7 @@ class Table:
     @property
     def is_regular(self) -> bool:
         """Whether neighbours in a segment are all equally far apart in time."""
-        return self.steps is None or self.steps[0] == self.steps[1]
+        return self.steps is None or math.isclose(*self.steps, rel_tol=1e-9)
 
     def report(self) -> str:
         """What is there, in one line."""

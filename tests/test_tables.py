@@ -370,3 +370,19 @@ def test_small_integers_as_times_do_not_overflow_in_duckdb():
     for options in ({}, {"every": 1}, {"window": 7, "origin": 200}):
         table = pk.read_table(source, subject="s", time="t", state="x", **options)
         assert table.totals.tolist() == [2]
+
+
+def test_columns_of_mixed_kinds_lose_nothing():
+    pandas = require("pandas")
+
+    def states(*cells):
+        frame = pandas.DataFrame({"t": range(len(cells)), "x": pandas.Series(cells, dtype=object)})
+        table = pk.read_table(frame, time="t", state="x")
+        return dict(zip(table.states, table.counts[0].tolist(), strict=True))
+
+    assert states(np.int64(1), "x", None, "x") == {"1": 1, "x": 2}
+    assert states(np.int64(1), np.float64(2), 3) == {1: 1, 2: 1, 3: 1}
+    with pytest.raises(ValueError, match="'x' mixes cells of kinds"):
+        states(pandas.Timestamp("2024-01-01"), "x")
+    with pytest.raises(ValueError, match="time: must be the name of a column"):
+        pk.read_table(pandas.DataFrame({0: [1], 1: ["u"]}), time=0, state=1)

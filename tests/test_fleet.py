@@ -13,6 +13,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import noise
+from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.fleet import rows as fleet_rows
 from pufferkit.fleet.plan import Run
 
@@ -414,3 +415,20 @@ def test_beliefs_counted_from_the_table_are_refused():
             release(table, fitted, 1)
     other = table_of(people([(60,), (80, 20)], seed=7))
     assert pk.release_all(other, fitted, 1).value.shape == (1, 3)
+
+
+def test_everything_says_if_theta_comes_from_private_data(book):
+    table = table_of(people([(60,), (20,)]))
+    options = {"ledger": book, "budget": 9}
+    belief = pk.ChainClass.around(
+        table.transitions, 0.9, states=STATES, theta_from_private_data=True
+    )
+    for release in (pk.release_each, pk.release_all):
+        found = release(table, belief, 1, **options)
+        assert PRIVATE_NOTE in found.notes
+        assert PRIVATE_NOTE in repr(found)
+        assert PRIVATE_NOTE in repr(found.as_histogram())
+        assert set(found.columns()["note"]) == {PRIVATE_NOTE}
+    charges = [entry for entry in book.entries() if entry.kind == "charge"]
+    assert all(PRIVATE_NOTE in entry.body["notes"] for entry in charges)
+    assert "note" not in pk.release_each(table, BELIEF, 1).columns()

@@ -112,6 +112,7 @@ class Accounts:
         used = digest([[due.account, due.window, due.first, due.last] for due in dues])
         key = digest({"run": self.run.identity, "record": True})
         facts = {**body, "label": self.run.label, "run": self.run.identity, "entries used": used}
+        facts |= self._notes
         names = list(dict.fromkeys(due.account for due in dues))
         self._same_entries(record, key, used)
         while True:
@@ -234,6 +235,11 @@ class Accounts:
             self._privacies[length] = spent_pico(calibration.entry_privacy)
         return self._privacies[length]
 
+    @property
+    def _notes(self) -> dict[str, Any]:
+        notes = self.run.beliefs.caveats
+        return {"notes": list(notes)} if notes else {}
+
     def _body(self, due: Due, rule: str) -> dict[str, Any]:
         """What the ledger keeps; the same object for subjects of equal lengths."""
         same = (due.lengths, due.first, due.last, rule)
@@ -249,6 +255,7 @@ class Accounts:
                 "scale": LIPSCHITZ * due.calibration.scale,
                 "entry_privacy_pico": self._pico(due.calibration),
                 "rule": rule,
+                **self._notes,
             }
         return self._bodies[same]
 

@@ -277,6 +277,7 @@ def _releases(
         epsilon=run.epsilon,
         guarantee=guarantee,
         cut=run.windows,
+        notes=run.beliefs.caveats,
     )
 
 

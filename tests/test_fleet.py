@@ -432,3 +432,14 @@ def test_everything_says_if_theta_comes_from_private_data(book):
     charges = [entry for entry in book.entries() if entry.kind == "charge"]
     assert all(PRIVATE_NOTE in entry.body["notes"] for entry in charges)
     assert "note" not in pk.release_each(table, BELIEF, 1).columns()
+
+
+def test_a_start_of_its_own_is_told_where_segments_follow_a_gap():
+    start = pk.MarkovChain([1, 0, 0], BELIEF.transition, states=STATES)
+    split, whole = table_of(people([(30, 20)])), table_of(people([(30,), (20,)]))
+    for release in (pk.release_each, pk.release_all):
+        assert "start of its own" in release(split, start, 1).notes[0]
+        assert release(whole, start, 1).notes == ()
+        assert release(split, BELIEF, 1).notes == ()
+        free = pk.ChainClass.any_start(BELIEF.transition, states=STATES)
+        assert release(split, free, 1).notes == ()

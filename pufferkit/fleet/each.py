@@ -48,7 +48,8 @@ def release_each(
     table
         From `read_table`. With windows, each subject has a row for each of its windows.
     beliefs
-        A `MarkovChain` or a `ChainClass`, about every segment of every subject.
+        A `MarkovChain` or a `ChainClass`, about every segment of every subject: a chain with a
+        start of its own says that every segment starts so, also after a gap or a missing state.
     epsilon
         Pufferfish privacy of each entry against everything this call releases; windows do not add
         up, because no entry is in two of them. Windows that an earlier call released when the
@@ -114,7 +115,7 @@ def release_each(
     subjects = tuple(table.subjects[number] for number in asked.owner)
     guarantee = next(iter(calibrations.values())).guarantee
     all_rows = _releases(run, subjects, asked.window, values, scales, asked.counts, guarantee)
-    return replace(all_rows, epsilon=max(together))
+    return replace(all_rows, epsilon=max(together), notes=run.notes(table))
 
 
 def release_all(
@@ -164,7 +165,8 @@ def release_all(
             accounts.open([*account_names(found, prefix), record])
             dues = dues_of(found, asked, rows, used, calibrations, prefix)
             values, scales = _recorded(accounts, run, record, dues, windows, sums, calibration)
-    return _releases(run, None, windows, values, scales, sums, calibration.guarantee)
+    answer = _releases(run, None, windows, values, scales, sums, calibration.guarantee)
+    return replace(answer, notes=run.notes(found))
 
 
 def _recorded(
@@ -277,7 +279,6 @@ def _releases(
         epsilon=run.epsilon,
         guarantee=guarantee,
         cut=run.windows,
-        notes=run.beliefs.caveats,
     )
 
 

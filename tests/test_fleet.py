@@ -13,6 +13,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import noise
+from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.fleet import rows as fleet_rows
 from pufferkit.fleet.plan import Run
@@ -443,3 +444,35 @@ def test_a_start_of_its_own_is_told_where_segments_follow_a_gap():
         assert release(split, BELIEF, 1).notes == ()
         free = pk.ChainClass.any_start(BELIEF.transition, states=STATES)
         assert release(split, free, 1).notes == ()
+
+
+def test_from_a_table_to_beliefs_to_releases():
+    history, today = table_of(people([(600,)] * 5)), table_of(people([(40,), (30,)], seed=5000))
+    fitted = pk.MarkovChain.fit(history, smoothing=0.5)
+    counts = history.transitions + 0.5
+    assert np.allclose(fitted.transition, counts / counts.sum(axis=1, keepdims=True))
+    assert fitted.states == STATES
+    region = pk.ChainClass.around(history, 0.95)
+    same = pk.ChainClass.around(history.transitions, 0.95, states=STATES)
+    assert region.to_json() == same.to_json()
+    for beliefs in (fitted, region):
+        assert pk.check_model(history, beliefs).checks[-1].passed
+        assert pk.release_each(today, beliefs, 1).value.shape == (2, 3)
+        with pytest.raises(ValueError, match="fitted to the very series"):
+            pk.release_each(history, beliefs, 1)
+    # By label, not by place.
+    turned = [2, 0, 1]
+    other = pk.MarkovChain.steady(
+        BELIEF.transition[np.ix_(turned, turned)], states=[STATES[n] for n in turned]
+    )
+    assert pk.check_model(history, other).checks[-1].passed
+    assert "private" in pk.MarkovChain.fit(history, theta_from_private_data=True).to_json()
+    with pytest.raises(ValueError, match="first states"):
+        fit(history, start="first")
+    with pytest.raises(ValueError, match="leave states out"):
+        pk.ChainClass.around(history, 0.95, states=["a", "b", "c"])
+    with pytest.raises(ValueError, match="do not know"):
+        pk.check_model(history, pk.MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]]))
+    for release in (pk.release_each, pk.release_all):
+        with pytest.raises(ValueError, match="read_table"):
+            release(people([(4,)]), BELIEF, 1)

@@ -84,6 +84,7 @@ def release_each(
     """
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
+    _read(table)
     far = isinstance(table, ClusterTable)
     what = "each on a cluster" if far else "each"
     run = Run.of(what, beliefs, epsilon, query, mechanism, label, table.windows)
@@ -147,6 +148,7 @@ def release_all(
     """
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
+    _read(table)
     found = table.collect() if isinstance(table, ClusterTable) else table
     run = Run.of("all", beliefs, epsilon, query, mechanism, label, found.windows)
     asked = Asked.of(found, aligned(found, run.beliefs))
@@ -167,6 +169,16 @@ def release_all(
             values, scales = _recorded(accounts, run, record, dues, windows, sums, calibration)
     answer = _releases(run, None, windows, values, scales, sums, calibration.guarantee)
     return replace(answer, notes=run.notes(found))
+
+
+def _read(table: Any) -> None:
+    from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
+
+    if not isinstance(table, (Table, ClusterTable)):
+        raise ValueError(
+            f"table: is a {type(table).__name__}; read it first, with the names of its columns: "
+            "read_table(data, subject=..., time=..., state=...)"
+        )
 
 
 def _recorded(

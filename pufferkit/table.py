@@ -175,6 +175,11 @@ class Table:
         first = np.searchsorted(owners, np.arange(len(self.subjects) + 1))
         return owners, lengths.astype(np.int64), first.astype(np.int64)
 
+    @property
+    def segment_lengths(self) -> Counts:
+        """Lengths of all segments, subject by subject."""
+        return self._starts[1]
+
     def lengths_of(self, number: int) -> tuple[int, ...]:
         """Lengths of the segments of the subject with this place in ``subjects``."""
         _, lengths, first = self._starts
@@ -194,7 +199,7 @@ class Table:
     @property
     def is_regular(self) -> bool:
         """Whether neighbours in a segment are all equally far apart in time."""
-        return self.steps is None or self.steps[0] == self.steps[1]
+        return self.steps is None or math.isclose(*self.steps, rel_tol=1e-9)
 
     def report(self) -> str:
         """What is there, in one line."""

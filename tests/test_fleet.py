@@ -13,6 +13,8 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import noise
+from pufferkit.beliefs.estimation import fit
+from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.fleet import rows as fleet_rows
 from pufferkit.fleet.plan import Run
 
@@ -204,6 +206,55 @@ def test_weeks_that_arrive_one_by_one(book):
     assert book.verify() == []
 
 
+@pytest.mark.parametrize("mechanism", ["influence_curve", "markov_quilt", "group_dp"])
+def test_weeks_drawn_when_the_series_was_shorter_are_in_the_epsilon_of_the_result(book, mechanism):
+    frame = people([(21,), (4,)])
+    options = {"ledger": book, "budget": 9, "label": "weekly", "mechanism": mechanism}
+    first = pk.release_each(
+        table_of(frame.filter(pl.col("when") < 7), window=7), BELIEF, 1, **options
+    )
+    whole = table_of(frame, window=7)
+    grown = pk.release_each(whole, BELIEF, 1, **options)
+    assert first.epsilon == 1
+    assert (first.value[:1] == grown.value[:1]).all()
+    assert first.scale[0] < grown.scale[1]
+    spans = [(1, 7), (8, 14), (15, 21)]
+    history = [
+        pk.Spending("influence_curve", 1, span, 2 / scale)
+        for span, scale in zip(spans, grown.scale, strict=False)
+    ]
+    joint = pk.compose(history, BELIEF, 21)
+    if mechanism == "group_dp":
+        assert grown.epsilon == pytest.approx(1 + 14 / 21, abs=1e-5)
+    else:
+        rules = {row.rule: row.micro for row in joint.considered}
+        assert grown.epsilon == pytest.approx(max(1, rules["entry_profile"] / 1e6), abs=1e-5)
+        assert grown.epsilon == pytest.approx(book.account("p0").total / 1e6)
+    assert grown.epsilon > 1.01 or mechanism == "markov_quilt"
+    assert pk.release_each(whole, BELIEF, 1, **options).epsilon == grown.epsilon
+    # Another run about the same subjects says what it costs itself.
+    assert pk.release_each(whole, BELIEF, 1, **{**options, "label": "other"}).epsilon == 1
+
+
+def test_what_was_charged_and_not_drawn_is_drawn_with_the_noise_that_was_charged(book, monkeypatch):
+    # With many lengths some are raised, which takes more noise; with few, none is.
+    frame = people([(n,) for n in range(40, 106)])
+    options = {"ledger": book, "budget": 9, "label": "run", "mechanism": "group_dp"}
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(noise, "laplace_rows", killed)
+        with pytest.raises(KeyboardInterrupt):
+            pk.release_each(table_of(frame), BELIEF, 1, **options)
+    one = table_of(frame.filter(pl.col("who") == "p1"))
+    found = pk.release_each(one, BELIEF, 1, **options)
+    (charge,) = [e for e in book.entries("p1") if e.kind == "charge"]
+    assert charge.body["scale"] == pytest.approx(2 * 44)
+    assert found.scale[0] >= charge.body["scale"]
+
+
 def test_a_label_is_for_one_set_of_data(book):
     frame = people([(100,)])
     options = {"ledger": book, "budget": 5, "label": "once"}
@@ -295,7 +346,7 @@ def test_states_that_the_beliefs_do_not_know():
 # -- killed in the middle -----------------------------------------------------------------------
 
 KILLED = """
-import sys
+import sys, time
 import polars as pl
 import pufferkit as pk
 from pufferkit.fleet import rows
@@ -308,7 +359,10 @@ frame = pl.DataFrame({
 })
 table = pk.read_table(frame, subject="who", time="when", state="what", states=[0, 1], window=10)
 print("ready", flush=True)
-found = pk.release_each(table, belief, 1, ledger=sys.argv[1], budget=1, label="run")
+slow = lambda *_: time.sleep(0.03)
+found = pk.release_each(
+    table, belief, 1, ledger=sys.argv[1], budget=1, label="run", progress=slow
+)
 print(found.value.tolist(), flush=True)
 """
 
@@ -362,3 +416,63 @@ def test_beliefs_counted_from_the_table_are_refused():
             release(table, fitted, 1)
     other = table_of(people([(60,), (80, 20)], seed=7))
     assert pk.release_all(other, fitted, 1).value.shape == (1, 3)
+
+
+def test_everything_says_if_theta_comes_from_private_data(book):
+    table = table_of(people([(60,), (20,)]))
+    options = {"ledger": book, "budget": 9}
+    belief = pk.ChainClass.around(
+        table.transitions, 0.9, states=STATES, theta_from_private_data=True
+    )
+    for release in (pk.release_each, pk.release_all):
+        found = release(table, belief, 1, **options)
+        assert PRIVATE_NOTE in found.notes
+        assert PRIVATE_NOTE in repr(found)
+        assert PRIVATE_NOTE in repr(found.as_histogram())
+        assert set(found.columns()["note"]) == {PRIVATE_NOTE}
+    charges = [entry for entry in book.entries() if entry.kind == "charge"]
+    assert all(PRIVATE_NOTE in entry.body["notes"] for entry in charges)
+    assert "note" not in pk.release_each(table, BELIEF, 1).columns()
+
+
+def test_a_start_of_its_own_is_told_where_segments_follow_a_gap():
+    start = pk.MarkovChain([1, 0, 0], BELIEF.transition, states=STATES)
+    split, whole = table_of(people([(30, 20)])), table_of(people([(30,), (20,)]))
+    for release in (pk.release_each, pk.release_all):
+        assert "start of its own" in release(split, start, 1).notes[0]
+        assert release(whole, start, 1).notes == ()
+        assert release(split, BELIEF, 1).notes == ()
+        free = pk.ChainClass.any_start(BELIEF.transition, states=STATES)
+        assert release(split, free, 1).notes == ()
+
+
+def test_from_a_table_to_beliefs_to_releases():
+    history, today = table_of(people([(600,)] * 5)), table_of(people([(40,), (30,)], seed=5000))
+    fitted = pk.MarkovChain.fit(history, smoothing=0.5)
+    counts = history.transitions + 0.5
+    assert np.allclose(fitted.transition, counts / counts.sum(axis=1, keepdims=True))
+    assert fitted.states == STATES
+    region = pk.ChainClass.around(history, 0.95)
+    same = pk.ChainClass.around(history.transitions, 0.95, states=STATES)
+    assert region.to_json() == same.to_json()
+    for beliefs in (fitted, region):
+        assert pk.check_model(history, beliefs).checks[-1].passed
+        assert pk.release_each(today, beliefs, 1).value.shape == (2, 3)
+        with pytest.raises(ValueError, match="fitted to the very series"):
+            pk.release_each(history, beliefs, 1)
+    # By label, not by place.
+    turned = [2, 0, 1]
+    other = pk.MarkovChain.steady(
+        BELIEF.transition[np.ix_(turned, turned)], states=[STATES[n] for n in turned]
+    )
+    assert pk.check_model(history, other).checks[-1].passed
+    assert "private" in pk.MarkovChain.fit(history, theta_from_private_data=True).to_json()
+    with pytest.raises(ValueError, match="first states"):
+        fit(history, start="first")
+    with pytest.raises(ValueError, match="leave states out"):
+        pk.ChainClass.around(history, 0.95, states=["a", "b", "c"])
+    with pytest.raises(ValueError, match="do not know"):
+        pk.check_model(history, pk.MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]]))
+    for release in (pk.release_each, pk.release_all):
+        with pytest.raises(ValueError, match="read_table"):
+            release(people([(4,)]), BELIEF, 1)

@@ -148,3 +148,27 @@ def test_refusals(spark, cluster, tmp_path):
         with pytest.raises(ValueError, match=match):
             pk.release_each(bad, BELIEF, 1, storage=place)
     assert not os.path.exists(place)
+
+
+def test_beliefs_counted_from_the_table_are_refused(rows, cluster, tmp_path):
+    options = {**COLUMNS, "states": STATES, "max_gap": "6h"}
+    counted = pk.read_table(rows, **options).transitions
+    fitted = pk.ChainClass.around(counted, 0.9, states=STATES)
+    table = pk.read_table(cluster, **options)
+    with pk.Ledger(tmp_path / "ledger.db") as book:
+        with pytest.raises(ValueError, match="fitted to the very series"):
+            pk.release_each(table, fitted, 1, ledger=book, budget=1, storage=str(tmp_path / "out"))
+        assert book.accounts() == []
+
+
+def test_float_times_are_those_of_polars(spark):
+    times = [round(0.1 * n, 1) for n in range(40) if n != 30]
+    cells = [("a", time, STATES[n % 3]) for n, time in enumerate(times)]
+    schema = "who string, when double, what string"
+    frame = spark.createDataFrame(cells, schema)
+    for options in ({"max_gap": 0.1}, {"every": 0.1}):
+        table = pk.read_table(frame, **COLUMNS, **options).collect()
+        assert table.lengths_of(0) == (30, 9)
+    lost = spark.createDataFrame([*cells, ("a", float("nan"), "rest")], schema)
+    with pytest.raises(ValueError, match="1 rows have no time"):
+        pk.read_table(lost, **COLUMNS, max_gap=0.1).collect()

@@ -336,3 +336,53 @@ def test_large_ids_stay_apart():
     pandas = require("pandas")
     native = pandas.DataFrame({name: rows[name].to_list() for name in rows.columns})
     assert pk.read_table(native, subject="s", time="t", state="x").subjects == table.subjects
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+@pytest.mark.parametrize("kind", [pl.Float32, pl.Float64])
+@pytest.mark.parametrize("begin", [-3.0, 1000.0])
+def test_even_steps_in_floats_are_neither_gaps_nor_empty_slots(engine, kind, begin):
+    times = pl.Series([round(begin + 0.1 * n, 1) for n in range(80)]).cast(kind)
+    frame = pl.DataFrame({"s": ["a"] * 80, "t": times, "x": ["u", "v"] * 40})
+
+    def lengths(rows, **options):
+        source = rows if engine == "polars" else require("duckdb").from_arrow(rows.to_arrow())
+        return pk.read_table(source, subject="s", time="t", state="x", **options).lengths_of(0)
+
+    assert lengths(frame, max_gap=0.1) == lengths(frame, every=0.1) == (80,)
+    assert lengths(frame, every=0.2) == (40,)
+    holed = frame.filter(pl.int_range(80) != 30)
+    assert lengths(holed, max_gap=0.1) == lengths(holed, every=0.1) == (30, 49)
+
+
+@pytest.mark.parametrize("options", [{}, {"max_gap": 1}, {"every": 1}, {"window": 2}])
+@pytest.mark.parametrize("bad", ["nan", "inf", "-inf"])
+def test_times_that_are_no_numbers_are_refused_in_duckdb(options, bad):
+    rows = f"values ('a', 1.0::double, 'u'), ('a', 2.0, 'v'), ('a', '{bad}'::double, 'u')"
+    source = require("duckdb").sql(f"select * from ({rows}) rows(s, t, x)")
+    with pytest.raises(ValueError, match="1 rows have no time"):
+        pk.read_table(source, subject="s", time="t", state="x", **options)
+
+
+def test_small_integers_as_times_do_not_overflow_in_duckdb():
+    rows = "values ('a', -100::tinyint, 'u'), ('a', 100::tinyint, 'v')"
+    source = require("duckdb").sql(f"select * from ({rows}) rows(s, t, x)")
+    for options in ({}, {"every": 1}, {"window": 7, "origin": 200}):
+        table = pk.read_table(source, subject="s", time="t", state="x", **options)
+        assert table.totals.tolist() == [2]
+
+
+def test_columns_of_mixed_kinds_lose_nothing():
+    pandas = require("pandas")
+
+    def states(*cells):
+        frame = pandas.DataFrame({"t": range(len(cells)), "x": pandas.Series(cells, dtype=object)})
+        table = pk.read_table(frame, time="t", state="x")
+        return dict(zip(table.states, table.counts[0].tolist(), strict=True))
+
+    assert states(np.int64(1), "x", None, "x") == {"1": 1, "x": 2}
+    assert states(np.int64(1), np.float64(2), 3) == {1: 1, 2: 1, 3: 1}
+    with pytest.raises(ValueError, match="'x' mixes cells of kinds"):
+        states(pandas.Timestamp("2024-01-01"), "x")
+    with pytest.raises(ValueError, match="time: must be the name of a column"):
+        pk.read_table(pandas.DataFrame({0: [1], 1: ["u"]}), time=0, state=1)

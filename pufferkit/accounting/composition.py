@@ -382,14 +382,20 @@ def _disjoint(history: Sequence[Spending], sizes: tuple[int, ...]) -> list[Spend
     return ordered
 
 
+def fixed_start(theta: ChainClass) -> str | None:
+    """The first chain of a class that says where a series starts; ``None`` if none does."""
+    if isinstance(theta, (MixingClass, RegionClass)):
+        return None
+    fixed = (m.name for m in theta.members() if not m.any_start and not m.chain.is_stationary)
+    return next(fixed, None)
+
+
 def _shift_invariant(theta: ChainClass) -> None:
     """A window is a chain of the class itself only if the class does not fix where it starts."""
-    if isinstance(theta, (MixingClass, RegionClass)):
-        return
-    fixed = [m.name for m in theta.members() if not m.any_start and not m.chain.is_stationary]
-    if fixed:
+    fixed = fixed_start(theta)
+    if fixed is not None:
         raise NoTheorem(
-            f"windows need beliefs that hold from any time on; {fixed[0]} has a start of its own; "
+            f"windows need beliefs that hold from any time on; {fixed} has a start of its own; "
             "use ChainClass.any_start, or MarkovChain.steady"
         )
 

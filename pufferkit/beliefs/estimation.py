@@ -17,6 +17,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain, state_labels
 from pufferkit.beliefs.provenance import RARE, Provenance
 from pufferkit.beliefs.region import RegionClass, count_table, region_around
 from pufferkit.series import Series
+from pufferkit.table import Table
 
 Start = Literal["stationary", "first"]
 
@@ -34,7 +35,7 @@ def fit(
     ----------
     series
         Public or historical data, never the series to be released: a `Series`, a sequence of
-        states, or a sequence of segments.
+        states, or a sequence of segments; or the `Table` of `read_table`, all subjects together.
     smoothing
         Added to every count before the shares are taken. Above 0, every transition is possible.
     start
@@ -59,8 +60,15 @@ def fit(
         raise ValueError(f"smoothing: must be 0 or more, got {added:g}")
     if start not in get_args(Start):
         raise ValueError(f"start: must be 'stationary' or 'first', got {start!r}")
-    series = series if isinstance(series, Series) else Series.of(series)
-    source = Provenance.of_series(series, added, bool(theta_from_private_data))
+    private = bool(theta_from_private_data)
+    if isinstance(series, Table):
+        if start == "first":
+            raise ValueError("start: a table does not keep first states; use 'stationary'")
+        counted = Provenance.of_counts(series.transitions, series.states, private)
+        source = replace(counted, smoothing=added)
+    else:
+        series = series if isinstance(series, Series) else Series.of(series)
+        source = Provenance.of_series(series, added, private)
     counts = series.transitions + added
     leaves = counts.sum(axis=1, keepdims=True)
     if (leaves == 0).any():
@@ -90,12 +98,16 @@ def around(
 ) -> RegionClass:
     """The region of `ChainClass.around`."""
     private = bool(theta_from_private_data)
-    if isinstance(counts, Series):
+    if isinstance(counts, (Series, Table)):
         if states is not None and tuple(states) != counts.states:
+            kind = "series" if isinstance(counts, Series) else "table"
             raise ValueError(
-                f"states: the series has its own, {list(counts.states)}; leave states out"
+                f"states: the {kind} has its own, {list(counts.states)}; leave states out"
             )
-        source = Provenance.of_series(counts, private=private)
+        if isinstance(counts, Series):
+            source = Provenance.of_series(counts, private=private)
+        else:
+            source = Provenance.of_counts(counts.transitions, counts.states, private)
         return region_around(counts.transitions, confidence, counts.states, source)
     table = count_table(counts)
     labels = state_labels(states, len(table))

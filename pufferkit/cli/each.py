@@ -125,6 +125,8 @@ def release_table(file: Path, model: Path, table: TableOptions, asked: Asked) ->
         )
     found = found.as_histogram() if asked.proper else found
     content = write_columns(asked.out or Path("stdout.csv"), found.columns())
+    for note in found.notes:
+        typer.echo(f"note: {note}", err=True)
     if asked.out is None:
         typer.echo(content.decode(), nl=False)
         return

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pufferkit.accounting.amounts import PICO, spent_micro, spent_pico
+from pufferkit.accounting.amounts import MICRO, PICO, spent_micro, spent_pico
 from pufferkit.accounting.bulk import Charge
 from pufferkit.accounting.composition import Spending, entry_profile
 from pufferkit.accounting.database import Account, Entry
@@ -35,6 +35,23 @@ class Due:
     first: int
     last: int
     calibration: Calibration
+
+
+@dataclass(frozen=True)
+class Paid:
+    """What was paid for.
+
+    Attributes
+    ----------
+    together
+        Millionths of epsilon that all rows cost the subject who pays most: the epsilon of the run,
+        or more if some were released when the series was shorter, and with less noise.
+    scales
+        The noise that was charged for, by account and key. To draw with less is not paid for.
+    """
+
+    together: int
+    scales: Mapping[tuple[str, str], float]
 
 
 class Accounts:
@@ -72,14 +89,19 @@ class Accounts:
             more = f"; so are {others} more subjects" if others else ""
             raise OverBudget(f"{first.account}: {refusal}{more}")
 
-    def pay(self, dues: Sequence[Due]) -> None:
+    def pay(self, dues: Sequence[Due]) -> Paid:
         """Charge all of them in one transaction, each once, however often this is called."""
         names = list(dict.fromkeys(due.account for due in dues))
         while True:
+            # Read again after charging: what counts is what the ledger says, whoever wrote it.
             known, entries = self.ledger.charges_of(names)
             charges = self._charges(dues, known, entries)
-            if not charges or self.ledger.charge_many(charges):
-                return
+            if not charges:
+                break
+            self.ledger.charge_many(charges)
+        run = self.run.identity
+        scales = {(e.account, e.key): e.body["scale"] for e in entries if e.body["run"] == run}
+        return Paid(self._together(dues, entries), scales)
 
     def pay_together(self, dues: Sequence[Due], record: str, body: Mapping[str, Any]) -> str:
         """Charge a release whose values are kept in one place, the account ``record``.
@@ -90,6 +112,7 @@ class Accounts:
         used = digest([[due.account, due.window, due.first, due.last] for due in dues])
         key = digest({"run": self.run.identity, "record": True})
         facts = {**body, "label": self.run.label, "run": self.run.identity, "entries used": used}
+        facts |= self._notes
         names = list(dict.fromkeys(due.account for due in dues))
         self._same_entries(record, key, used)
         while True:
@@ -162,7 +185,31 @@ class Accounts:
             return spent_micro(self.run.epsilon), "one release"
         spans = [(*entry.body["window"], entry.body["entry_privacy_pico"]) for entry in earlier]
         spans += [(due.first, due.last, b) for due in new]
-        lengths = new[0].lengths
+        return self._loss(spans, new[0])
+
+    def _together(self, dues: Sequence[Due], entries: Sequence[Entry]) -> int:
+        """Millionths of epsilon for these rows of one run, for the subject who pays most."""
+        paid = {(e.account, e.key): e.body["entry_privacy_pico"] for e in entries}
+        keys = {window: self.run.key(window) for window in {due.window for due in dues}}
+        rows: dict[str, list[tuple[int, int, int]]] = {}
+        raised: dict[str, Due] = {}
+        for due in dues:
+            now = self._pico(due.calibration)
+            pico = paid[due.account, keys[due.window]]
+            rows.setdefault(due.account, []).append((due.first, due.last, pico))
+            if pico > now:
+                raised[due.account] = due
+        most = spent_micro(self.run.epsilon)
+        for name, due in raised.items():
+            if self.run.mechanism == "group_dp":  # its promise is for every belief
+                most = max(most, _whole(rows[name], due.lengths))
+            else:
+                most = max(most, self._loss(rows[name], due)[0])
+        return most
+
+    def _loss(self, spans: Sequence[tuple[int, int, int]], due: Due) -> tuple[int, str]:
+        """Millionths of epsilon when these entries of a subject have spent this much, and why."""
+        lengths = due.lengths
         signature = (tuple(sorted(spans)), lengths)
         if signature not in self._profiles:
             theta = self.run.beliefs
@@ -175,7 +222,7 @@ class Accounts:
                 self._profiles[signature] = spent_micro(loss)
             else:
                 # As if every entry had spent what the dearest one has: more, and shared by many.
-                flat = ("flat", _most(spans), new[0].calibration.query.longest)
+                flat = ("flat", _most(spans), due.calibration.query.longest)
                 if flat not in self._profiles:
                     loss = InfluenceCurve(theta, flat[2]).epsilon(flat[1] / PICO)
                     self._profiles[flat] = spent_micro(loss)
@@ -187,6 +234,11 @@ class Accounts:
         if length not in self._privacies:
             self._privacies[length] = spent_pico(calibration.entry_privacy)
         return self._privacies[length]
+
+    @property
+    def _notes(self) -> dict[str, Any]:
+        notes = self.run.beliefs.caveats
+        return {"notes": list(notes)} if notes else {}
 
     def _body(self, due: Due, rule: str) -> dict[str, Any]:
         """What the ledger keeps; the same object for subjects of equal lengths."""
@@ -203,6 +255,7 @@ class Accounts:
                 "scale": LIPSCHITZ * due.calibration.scale,
                 "entry_privacy_pico": self._pico(due.calibration),
                 "rule": rule,
+                **self._notes,
             }
         return self._bodies[same]
 
@@ -243,3 +296,15 @@ def _most(spans: Sequence[tuple[int, int, int]]) -> int:
         now += change
         most = max(most, now)
     return most
+
+
+def _whole(spans: Sequence[tuple[int, int, int]], lengths: tuple[int, ...]) -> int:
+    """Millionths of epsilon if all entries of a segment may change at once."""
+    worst, start = 0, 1
+    for length in lengths:
+        end = start + length - 1
+        inside = (
+            max(0, min(last, end) - max(first, start) + 1) * pico for first, last, pico in spans
+        )
+        worst, start = max(worst, sum(inside)), end + 1
+    return -(-worst * MICRO // PICO)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pufferkit.beliefs.provenance import PRIVATE_NOTE, check_not_counted_from
 from pufferkit.fleet.accounts import Accounts
 from pufferkit.fleet.plan import LIPSCHITZ, Run
 from pufferkit.fleet.rows import ON_CLUSTER, Asked, account_names, dues_of
@@ -34,6 +35,8 @@ def release_on_cluster(
             "once, so that Spark cannot draw it again"
         )
     table.refuse_unknown(run.beliefs.states)
+    moves = table.transitions(run.beliefs.states)
+    check_not_counted_from(run.beliefs.sources, moves, run.beliefs.states)
     sizes = table.sizes()
     asked = Asked.of(sizes, sizes.pieces)
     used, calibrations = run.calibrations(sizes.longest)
@@ -45,8 +48,9 @@ def release_on_cluster(
     states = run.beliefs.states
     labels = [str(state) for state in states]
     path = f"{storage.rstrip('/')}/{run.identity[:16]}-{uuid.uuid4().hex[:16]}"
+    note = PRIVATE_NOTE if run.beliefs.is_private else None
     if accounts is None:
-        return table.write_noisy(path, states, labels, noise)
+        return table.write_noisy(path, states, labels, noise, note)
     record = f"{prefix}{ON_CLUSTER}"
     accounts.open([*account_names(sizes, prefix), record])
     rows = np.arange(len(asked.owner))
@@ -59,7 +63,7 @@ def release_on_cluster(
     key = accounts.pay_together(dues, record, body)
     stored = accounts.ledger.find(record, key)
     if stored is None:
-        table.write_noisy(path, states, labels, noise)
+        table.write_noisy(path, states, labels, noise, note)
         stored = accounts.ledger.store(record, key, {"path": path, "rows": len(dues)})
     return _stored(table, stored.body)
 

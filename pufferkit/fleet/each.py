@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import noise
+from pufferkit.accounting.amounts import in_epsilon, spent_micro
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats, round_up
 from pufferkit.fleet.accounts import Accounts, Due
@@ -46,10 +48,12 @@ def release_each(
     table
         From `read_table`. With windows, each subject has a row for each of its windows.
     beliefs
-        A `MarkovChain` or a `ChainClass`, about every segment of every subject.
+        A `MarkovChain` or a `ChainClass`, about every segment of every subject: a chain with a
+        start of its own says that every segment starts so, also after a gap or a missing state.
     epsilon
         Pufferfish privacy of each entry against everything this call releases; windows do not add
-        up, because no entry is in two of them.
+        up, because no entry is in two of them. Windows that an earlier call released when the
+        series was shorter had less noise: then ``epsilon`` of the result is what all of them cost.
     query
         ``"histogram"`` for counts or ``"frequencies"`` for shares.
     mechanism
@@ -80,6 +84,7 @@ def release_each(
     """
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
+    _read(table)
     far = isinstance(table, ClusterTable)
     what = "each on a cluster" if far else "each"
     run = Run.of(what, beliefs, epsilon, query, mechanism, label, table.windows)
@@ -93,6 +98,7 @@ def release_each(
     used, calibrations = run.calibrations(table.longest)
     values = np.empty(asked.counts.shape)
     scales = np.empty(len(asked.owner))
+    together = [run.epsilon]
     with _accounts(run, ledger, budget) as accounts:
         chunks = chunks_of(asked.owner)
         if accounts is not None:
@@ -103,12 +109,14 @@ def release_each(
             dues = dues_of(table, asked, rows, used, calibrations, prefix) if accounts else []
             lengths = used[asked.owner[rows]]
             found = _drawn(asked, rows, lengths, calibrations, accounts, dues)
-            values[rows], scales[rows] = found
+            values[rows], scales[rows], cost = found
+            together.append(cost)
             if progress is not None:
                 progress(int(rows[-1]) + 1, len(asked.owner))
     subjects = tuple(table.subjects[number] for number in asked.owner)
     guarantee = next(iter(calibrations.values())).guarantee
-    return _releases(run, subjects, asked.window, values, scales, asked.counts, guarantee)
+    all_rows = _releases(run, subjects, asked.window, values, scales, asked.counts, guarantee)
+    return replace(all_rows, epsilon=max(together), notes=run.notes(table))
 
 
 def release_all(
@@ -140,6 +148,7 @@ def release_all(
     """
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
+    _read(table)
     found = table.collect() if isinstance(table, ClusterTable) else table
     run = Run.of("all", beliefs, epsilon, query, mechanism, label, found.windows)
     asked = Asked.of(found, aligned(found, run.beliefs))
@@ -158,7 +167,18 @@ def release_all(
             accounts.open([*account_names(found, prefix), record])
             dues = dues_of(found, asked, rows, used, calibrations, prefix)
             values, scales = _recorded(accounts, run, record, dues, windows, sums, calibration)
-    return _releases(run, None, windows, values, scales, sums, calibration.guarantee)
+    answer = _releases(run, None, windows, values, scales, sums, calibration.guarantee)
+    return replace(answer, notes=run.notes(found))
+
+
+def _read(table: Any) -> None:
+    from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
+
+    if not isinstance(table, (Table, ClusterTable)):
+        raise ValueError(
+            f"table: is a {type(table).__name__}; read it first, with the names of its columns: "
+            "read_table(data, subject=..., time=..., state=...)"
+        )
 
 
 def _recorded(
@@ -198,8 +218,12 @@ def _drawn(
     calibrations: dict[int, Calibration],
     accounts: Accounts | None,
     dues: Sequence[Due],
-) -> tuple[Floats, Floats]:
-    """Noisy counts of some rows, and their scales: stored ones as they are, new ones paid for."""
+) -> tuple[Floats, Floats, float]:
+    """Noisy counts of some rows, their scales, and what they cost together.
+
+    Stored ones are given as they are, new ones are paid for.
+    """
+    cost, paid = 0.0, None
     values, scales = np.empty((len(rows), asked.counts.shape[1])), np.empty(len(rows))
     missing = np.arange(len(rows))
     if accounts is not None:
@@ -210,13 +234,18 @@ def _drawn(
             dict.fromkeys(due.account for due in dues), list(dict.fromkeys(keys))
         )
         # Paying again charges nothing twice, and refuses a label that was used for other data.
-        accounts.pay(dues)
+        paid = accounts.pay(dues)
+        if paid.together > spent_micro(accounts.run.epsilon):
+            cost = in_epsilon(paid.together)
         missing = np.array([n for n, at in enumerate(places) if at not in there], dtype=np.int64)
         for n, at in enumerate(places):
             if at in there:
                 values[n], scales[n] = there[at].body["value"], there[at].body["scale"]
     if len(missing):
         wanted = np.array([LIPSCHITZ * calibrations[int(n)].scale for n in lengths[missing]])
+        if paid is not None:
+            # A run that was killed may have charged for more noise, among subjects of more lengths.
+            wanted = np.maximum(wanted, [paid.scales[places[n]] for n in missing])
         largest = float((asked.last - asked.first + 1).max())
         values[missing], scales[missing] = noise.laplace_rows(
             asked.counts[rows[missing]], wanted, LIPSCHITZ, largest
@@ -230,7 +259,7 @@ def _drawn(
         )
         for n in missing.tolist():
             values[n], scales[n] = stored[places[n]]["value"], stored[places[n]]["scale"]
-    return values, scales
+    return values, scales, cost
 
 
 def _releases(

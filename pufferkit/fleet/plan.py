@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.accounting.composition import fixed_start
 from pufferkit.accounting.database import canonical
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.provenance import check_not_counted_from
@@ -30,6 +31,10 @@ MECHANISM_NAMES = (
 LIPSCHITZ = 2.0
 """Of a histogram of counts: one bin loses, another gains."""
 
+FRESH_STARTS = (
+    "every segment is taken to start so, also after a gap or a missing state; "
+    "ChainClass.any_start does not ask for that"
+)
 _MOST_CALIBRATIONS = 64
 
 
@@ -86,6 +91,16 @@ class Run:
                 "windows": None if self.windows is None else self.windows.to_dict(),
             }
         )
+
+    def notes(self, table: Table) -> tuple[str, ...]:
+        """What a reader must know about the beliefs, and about what they say of this table."""
+        fixed = (
+            fixed_start(self.beliefs) if len(table.segment_lengths) > len(table.subjects) else None
+        )
+        if fixed is None:
+            return self.beliefs.caveats
+        start = f"{fixed} has a start of its own, and {FRESH_STARTS}"
+        return (*self.beliefs.caveats, start)
 
     def key(self, window: int) -> str:
         """Of the release over one window, the same for every subject."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.checks import Floats
 from pufferkit.mechanisms.release import half_width, project_to_simplex
 from pufferkit.table import Windows
@@ -34,9 +35,12 @@ class Releases:
     labels
         The states.
     query, mechanism, epsilon, guarantee
-        What was asked and what is promised. Epsilon is for all rows about a subject together.
+        What was asked and what is promised. Epsilon is for all rows about a subject together, for
+        the subject who pays most; it can be above what was asked if a series grew between calls.
     cut
         How windows were cut.
+    notes
+        What else a reader must know about the beliefs.
     """
 
     subjects: tuple[Hashable, ...] | None
@@ -51,6 +55,7 @@ class Releases:
     epsilon: float
     guarantee: str
     cut: Windows | None = None
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.value)
@@ -58,7 +63,9 @@ class Releases:
     def __repr__(self) -> str:
         return (
             f"Releases({len(self):,} x {self.query}, {self.mechanism}, epsilon {self.epsilon:g}, "
-            f"scale {self.scale.min():.4g} to {self.scale.max():.4g})"
+            f"scale {self.scale.min():.4g} to {self.scale.max():.4g}"
+            + "".join(f"; {note}" for note in self.notes)
+            + ")"
         )
 
     def half_width(self, level: float = 0.95) -> Floats:
@@ -86,7 +93,10 @@ class Releases:
         return [epoch + timedelta(microseconds=int(tick)) for tick in ticks]
 
     def columns(self) -> dict[str, list[Any]]:
-        """The rows by column, for a table: subject, window, entries, scale, then the states."""
+        """The rows by column, for a table: subject, window, entries, scale, then the states.
+
+        If the beliefs were fitted to private data, a column ``note`` says so.
+        """
         found: dict[str, list[Any]] = {}
         if self.subjects is not None:
             found["subject"] = list(self.subjects)
@@ -94,6 +104,8 @@ class Releases:
             found["window_start"] = self.starts
         found["entries"] = self.entries.tolist()
         found["scale"] = self.scale.tolist()
+        if PRIVATE_NOTE in self.notes:
+            found["note"] = [PRIVATE_NOTE] * len(self)
         prefix = "state " if set(self.labels) & set(found) else ""
         for number, label in enumerate(self.labels):
             found[prefix + label] = self.value[:, number].tolist()

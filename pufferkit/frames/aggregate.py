@@ -56,12 +56,25 @@ def entries(frame: Any, rules: Rules) -> Any:
     time = nw.col(TIME)
     found = frame.with_columns(state.alias(STATE))
     if rules.every is not None:
-        slot = ((time - rules.origin) // rules.every).cast(nw.Int64)
-        found = found.with_columns(slot.alias(SLOT))
+        slot = (time - rules.origin) // rules.every
+        if kinds[TIME].is_float() or isinstance(rules.every * rules.origin, float):
+            # 0.3 / 0.1 is below 3 in floats: a reading that is late by rounding alone is in time.
+            number, unit = time.cast(nw.Float64), _rounding(kinds[TIME]) / rules.every
+            places = (number - rules.origin) / rules.every
+            slack = (number.abs() + abs(rules.origin)) * unit
+            slot = (places + slack) // 1
+        found = found.with_columns(slot.cast(nw.Int64).alias(SLOT))
     if rules.windows is not None:
         place = (time - rules.windows.origin) // rules.windows.width
         found = found.with_columns(place.cast(nw.Int64).alias(WINDOW))
     return found
+
+
+def _rounding(kind: Any) -> float:
+    """More than the rounding errors of a few steps with numbers of this kind, in proportion."""
+    import narwhals as nw  # noqa: PLC0415
+
+    return 2.0**-21 if kind == nw.Float32 else 2.0**-50
 
 
 def linked(frame: Any, rules: Rules, *, ordered: bool) -> Any:
@@ -94,7 +107,12 @@ def linked(frame: Any, rules: Rules, *, ordered: bool) -> Any:
     if rules.every is not None:
         apart = apart | (nw.col(STEP) > 1).fill_null(True)
     elif rules.max_gap is not None:
-        apart = apart | (nw.col(STEP) > rules.max_gap).fill_null(True)
+        longer = nw.col(STEP) > rules.max_gap
+        if (kind := frame.collect_schema()[TIME]).is_float():
+            # 0.4 - 0.3 is above 0.1 in floats: what is longer by rounding alone is no gap.
+            slack = (nw.col(TIME).abs() + nw.col(STEP)) * _rounding(kind)
+            longer = nw.col(STEP) - slack > rules.max_gap
+        apart = apart | longer.fill_null(True)
     frame = frame.with_columns(step.alias(STEP), apart.alias(BREAK))
     segment = nw.col(BREAK).cast(nw.Int64).cum_sum()
     return frame.with_columns(

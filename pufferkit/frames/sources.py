@@ -9,6 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pufferkit.frames.aggregate import FRESH, STATE, SUBJECT, TIME
 from pufferkit.frames.files import right_kind
 
@@ -170,6 +172,10 @@ def _unordered(
     if of_time:
         frame = nw.from_native(_microseconds(frame, columns["time"]))
         time = nw.col("_ticks")
+    elif (kind := frame.collect_schema()[columns["time"]]).is_integer():
+        time = time.cast(nw.Int64)  # differences of small integers would overflow
+    elif kind.is_float():
+        time = nw.when(time.is_finite()).then(time)
     return Source(name, of_time, spark, frame=frame.select(*_selection(columns, time)))
 
 
@@ -226,7 +232,23 @@ def _cells(series: Any) -> Any:
     if series.dtype.is_numeric() and not missing.any():
         return series.to_numpy()
     cells = zip(series.to_list(), missing.tolist(), strict=True)
-    return pl.Series([None if gone else cell for cell, gone in cells], strict=False)
+    plain = [None if gone else _plain(cell) for cell, gone in cells]
+    try:
+        found = pl.Series(plain, strict=False)
+        whole = found.null_count() == int(missing.sum())
+    except (pl.exceptions.PolarsError, TypeError):
+        whole = False
+    if not whole:
+        raise ValueError(
+            f"table: column {series.name!r} mixes cells of kinds that do not go together; make all "
+            "of them text or all of them numbers"
+        )
+    return found
+
+
+def _plain(cell: Any) -> Any:
+    """A number of numpy in a column of mixed objects as a number of Python."""
+    return cell.item() if isinstance(cell, (np.number, np.bool_)) else cell
 
 
 def _selection(columns: Mapping[str, str], time: Any) -> list[Any]:

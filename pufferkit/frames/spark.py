@@ -18,7 +18,7 @@ import numpy as np
 from pufferkit import noise
 from pufferkit.checks import Floats, round_up
 from pufferkit.frames import aggregate, sources
-from pufferkit.frames.aggregate import SEGMENT, STATE, SUBJECT, WINDOW, Rules
+from pufferkit.frames.aggregate import BEFORE, BREAK, SEGMENT, STATE, SUBJECT, WINDOW, Rules
 from pufferkit.frames.files import state_labels
 from pufferkit.table import Counts, Table, Windows
 
@@ -97,12 +97,29 @@ class ClusterTable:
                 raise self.source.duplicates(self._entries)
         self.source.refuse_rows(pairs, self._entries)
         self._cells.extend(pairs[STATE].drop_nulls().unique().to_list())
+        inside = pairs.filter(~pairs[BREAK]).select(BEFORE, STATE, "n")
+        self._moves.extend(inside.iter_rows())
         counted = aggregate.piece_counts(linked, self.rules).to_native()
         return counted.filter(counted[STATE].isNotNull()).persist()
 
     @cached_property
     def _cells(self) -> list[Any]:
         return []
+
+    @cached_property
+    def _moves(self) -> list[tuple[Any, Any, int]]:
+        return []
+
+    def transitions(self, states: Sequence[Hashable]) -> Counts:
+        """How often each of these states is followed by each; all states that occur are known."""
+        self._pieces  # noqa: B018 - counts, and with them the moves
+        place = {state: number for number, state in enumerate(states)}
+        labels = zip(self._cells, self._labels(states), strict=True)
+        code = {cell: place[label] for cell, label in labels}
+        found = np.zeros((len(states), len(states)), dtype=np.int64)
+        for one, other, number in self._moves:
+            found[code[one], code[other]] += int(number)
+        return found
 
     def sizes(self) -> Table:
         """Subjects, segments and windows with their numbers of entries, on the driver.
@@ -125,9 +142,17 @@ class ClusterTable:
             raise self.source.unknown(self._entries, strange)
 
     def write_noisy(
-        self, path: str, states: Sequence[Hashable], labels: Sequence[str], by: Noise
+        self,
+        path: str,
+        states: Sequence[Hashable],
+        labels: Sequence[str],
+        by: Noise,
+        note: str | None = None,
     ) -> Any:
-        """Draw noise in the executors, write the rows to ``path``, and give them as a frame."""
+        """Draw noise in the executors, write the rows to ``path``, and give them as a frame.
+
+        A note becomes a column of its own.
+        """
         from pyspark.sql import functions as f  # noqa: PLC0415
 
         pieces = self._pieces
@@ -161,6 +186,9 @@ class ClusterTable:
             out.append(start.alias("window_start"))
         out += [f.col(ENTRIES).alias("entries"), f.col("_scale").alias("scale")]
         taken = {"subject", "window_start", "entries", "scale"}
+        if note is not None:
+            out.append(f.lit(note).alias("note"))
+            taken.add("note")
         prefix = "state " if taken & set(labels) else ""
         out += [f.col(f"_{n}").alias(prefix + label) for n, label in enumerate(labels)]
         noisy.select(*out).write.mode("errorifexists").parquet(path)

@@ -80,6 +80,9 @@ def read_table(
     columns = {"time": time, "state": state}
     if subject is not None:
         columns["subject"] = subject
+    for role, column in columns.items():
+        if not isinstance(column, str):
+            raise ValueError(f"{role}: must be the name of a column, got {column!r}; rename it")
     if len(set(columns.values())) < len(columns):
         raise ValueError(f"columns: {', '.join(columns.values())}: each role needs its own")
     found = sources.opened(source, columns, numeric=bins is not None)

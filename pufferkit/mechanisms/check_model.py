@@ -22,6 +22,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.queries import Query
 from pufferkit.series import Series
+from pufferkit.table import Table
 
 MOST_STATES = 7
 """With more states than this, pairs of states are too many to compare the noise."""
@@ -105,7 +106,8 @@ def check_model(
     ----------
     data
         A `Series`, a sequence of states or of segments; or a table of transition counts, as a
-        square numpy array, which can only tell whether the class covers them.
+        square numpy array in the order of the beliefs' states, or the `Table` of `read_table`:
+        counts can only tell whether the class covers them.
     beliefs
         A `MarkovChain` or a `ChainClass`.
     level
@@ -124,6 +126,8 @@ def check_model(
     level, epsilon = checks.real("level", level), checks.privacy(epsilon)
     if not 0 < level < 1:
         raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.01")
+    if isinstance(data, Table):
+        data = _in_order(data, theta)
     if isinstance(data, np.ndarray) and data.ndim == 2:
         table = count_table(data)
         if len(table) != len(theta.states):
@@ -143,6 +147,20 @@ def check_model(
     )
     noise = _noise(series, theta, epsilon)
     return ModelReport(theta.description, len(series), level, asked, epsilon, noise)
+
+
+def _in_order(table: Table, theta: ChainClass) -> Any:
+    """The transition counts of a table, by the states of the beliefs."""
+    strange = [state for state in table.states if state not in theta.states]
+    if strange:
+        raise ValueError(
+            f"table: has states {strange} that the beliefs do not know; theirs are "
+            f"{list(theta.states)}"
+        )
+    at = [theta.states.index(state) for state in table.states]
+    counts = np.zeros((len(theta.states), len(theta.states)), dtype=np.int64)
+    counts[np.ix_(at, at)] = table.transitions
+    return counts
 
 
 def _coverage(counts: Any, starts: Any, theta: ChainClass, level: float) -> Check:

@@ -153,7 +153,8 @@ def private_transitions(
     region = region_of_noisy(
         np.array(release.raw).reshape(size, size), release.scale, sure, data.states, query.total
     )
-    return PrivateTransitions(release, region, query.lipschitz / release.scale)
+    # Of the scale that was asked for: what the release added to it has paid for the grid.
+    return PrivateTransitions(release, region, checks.round_up(calibration.entry_privacy))
 
 
 def region_of_noisy(

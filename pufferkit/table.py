@@ -115,6 +115,8 @@ class Table:
         The windows that were cut, if any.
     steps
         Smallest and largest time between neighbours in a segment; ``None`` if there are none.
+    begins
+        Time of the first entry of each subject, by which an account knows the series again.
     """
 
     subjects: tuple[Hashable, ...]
@@ -126,6 +128,7 @@ class Table:
     transitions: Counts
     windows: Windows | None = None
     steps: tuple[float, float] | None = None
+    begins: tuple[int | float, ...] | None = None
 
     def __post_init__(self) -> None:
         size = len(self.states)

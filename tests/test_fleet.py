@@ -269,6 +269,24 @@ def test_a_label_is_for_one_set_of_data(book):
     assert grown.entries.tolist() == [100]
 
 
+@pytest.mark.parametrize("window", [None, 10])
+def test_an_account_knows_where_a_series_begins(book, window):
+    frame = people([(40,)])
+    options = {"ledger": book, "budget": 9}
+    late = table_of(frame.filter(pl.col("when") >= 20), window=window)
+    pk.release_each(late, BELIEF, 1, label="late", **options)
+    charged = book.account("p0").total
+    # Counted from another beginning, what was released would be put in the wrong place.
+    whole = table_of(frame, window=window)
+    later = table_of(frame.filter(pl.col("when") >= 30), window=window)
+    for release in (pk.release_each, pk.release_all):
+        with pytest.raises(ValueError, match="begin earlier than when they were released"):
+            release(whole, BELIEF, 1, label="whole", **options)
+        with pytest.raises(ValueError, match="begin later"):
+            release(later, BELIEF, 1, label="later", **options)
+    assert book.account("p0").total == charged
+
+
 def test_other_beliefs_need_other_accounts(book):
     table = table_of(people([(30,)]))
     pk.release_each(table, BELIEF, 1, ledger=book, budget=5)

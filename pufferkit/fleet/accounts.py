@@ -27,7 +27,10 @@ _MOST_PROFILES = 200
 
 @dataclass(frozen=True)
 class Due:
-    """One release to pay for: entries ``first`` to ``last`` of a subject, counted from 1."""
+    """One release to pay for: entries ``first`` to ``last`` of a subject, counted from 1.
+
+    ``begins`` is the time of entry 1, so that the account notices if entries are counted anew.
+    """
 
     account: str
     lengths: tuple[int, ...]
@@ -35,6 +38,7 @@ class Due:
     first: int
     last: int
     calibration: Calibration
+    begins: int | float | None = None
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ class Accounts:
         charges = []
         for name, wanted in by_account.items():
             earlier = history.get(name, [])
-            _unchanged(name, earlier, wanted[0].lengths)
+            _unchanged(name, earlier, wanted[0])
             paid = {entry.key: entry for entry in earlier}
             for due in wanted:
                 before = paid.get(keys[due.window])
@@ -242,13 +246,14 @@ class Accounts:
 
     def _body(self, due: Due, rule: str) -> dict[str, Any]:
         """What the ledger keeps; the same object for subjects of equal lengths."""
-        same = (due.lengths, due.first, due.last, rule)
+        same = (due.lengths, due.first, due.last, due.begins, rule)
         if same not in self._bodies:
             self._bodies[same] = {
                 "query": self.run.query,
                 "label": self.run.label,
                 "run": self.run.identity,
                 "window": [due.first, due.last],
+                "begins": due.begins,
                 "segments": _segments(due.lengths, due.last),
                 "beliefs": self.run.beliefs_digest,
                 "mechanism": self.run.mechanism,
@@ -260,11 +265,20 @@ class Accounts:
         return self._bodies[same]
 
 
-def _unchanged(name: str, earlier: Sequence[Entry], lengths: tuple[int, ...]) -> None:
+def _unchanged(name: str, earlier: Sequence[Entry], due: Due) -> None:
     """Data may grow at the end; what was released must still be where it was."""
     seen: set[Any] = set()
+    lengths = due.lengths
     for entry in earlier:
         last, recorded = entry.body["window"][1], entry.body["segments"]
+        begins = entry.body.get("begins")
+        if None not in (begins, due.begins) and begins != due.begins:
+            moved = "earlier" if due.begins < begins else "later"  # type: ignore[operator]
+            raise ValueError(
+                f"table: the entries of {name!r} begin {moved} than when they were released "
+                f"(ledger entry {entry.seq}), so they would be counted anew; give the whole "
+                "series from the same beginning on, or use another account"
+            )
         mark = (last, str(recorded))
         if mark in seen:
             continue

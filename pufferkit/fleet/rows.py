@@ -81,6 +81,7 @@ def dues_of(
             int(asked.first[row]),
             int(asked.last[row]),
             calibrations[int(used[owner])],
+            None if table.begins is None else table.begins[owner],
         )
         for row, owner in zip(rows.tolist(), asked.owner[rows].tolist(), strict=True)
     ]

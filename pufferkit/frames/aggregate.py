@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SUBJECT, TIME, STATE, SLOT, WINDOW = "_subject", "_time", "_state", "_slot", "_window"
 SEGMENT, FRESH, BASE, BREAK, STEP = "_segment", "_fresh", "_base", "_break", "_step"
-BEFORE = "_before"
+BEFORE, FIRST = "_before", "_first"
 KEYS = (SUBJECT, TIME, STATE)
 
 
@@ -121,7 +121,7 @@ def linked(frame: Any, rules: Rules, *, ordered: bool) -> Any:
 
 
 def piece_counts(frame: Any, rules: Rules) -> Any:
-    """How many entries of each state are in each piece."""
+    """How many entries of each state are in each piece, and when the first of them is."""
     import narwhals as nw  # noqa: PLC0415
 
     keys = [SUBJECT, SEGMENT, STATE]
@@ -130,7 +130,8 @@ def piece_counts(frame: Any, rules: Rules) -> Any:
     carried = FRESH in frame.collect_schema().names()
     number = nw.col(FRESH).sum() if carried else nw.len()
     bases = [nw.col(BASE).max()] if carried else []
-    return frame.group_by(*keys).agg(number.alias("n"), *bases)
+    first = nw.col(TIME).min().alias(FIRST)
+    return frame.group_by(*keys).agg(number.alias("n"), first, *bases)
 
 
 def pair_counts(frame: Any) -> Any:

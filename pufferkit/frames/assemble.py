@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pufferkit.frames import aggregate, sources
-from pufferkit.frames.aggregate import SEGMENT, STATE, SUBJECT, WINDOW, Rules
+from pufferkit.frames.aggregate import FIRST, SEGMENT, STATE, SUBJECT, WINDOW, Rules
 from pufferkit.frames.files import state_labels
 from pufferkit.table import Counts, Table
 
@@ -33,7 +33,7 @@ def assembled(
     rows = pl.concat(pieces, how="vertical_relaxed")
     sources.refuse_nobody(rows)
     rows = rows.filter(~pl.col(STATE).is_null())
-    rows = rows.group_by(*keys, STATE).agg(pl.col("n").cast(pl.Int64).sum())
+    rows = rows.group_by(*keys, STATE).agg(pl.col("n").cast(pl.Int64).sum(), pl.col(FIRST).min())
     rows = rows.filter(pl.col("n") > 0).sort(keys)
     if rows.height == 0:
         raise ValueError("table: no row has a state; there is nothing to release")
@@ -62,6 +62,7 @@ def assembled(
     counts = np.zeros((firsts.height, len(states)), dtype=np.int64)
     # Added up, because two spellings in a file can stand for one state.
     np.add.at(counts, (rows["_piece"].to_numpy(), rows["_code"].to_numpy()), rows["n"].to_numpy())
+    begins = rows.group_by(SUBJECT, maintain_order=True).agg(pl.col(FIRST).min())
     change = (firsts[SUBJECT] != firsts[SUBJECT].shift(1)).fill_null(True)
     owner = change.cast(pl.Int64).cum_sum().to_numpy() - 1
     numbers = firsts.select((pl.col(SEGMENT).rank("dense").over(SUBJECT) - 1).cast(pl.Int64))
@@ -78,6 +79,7 @@ def assembled(
         transitions=transitions,
         windows=rules.windows,
         steps=steps,
+        begins=plain_times(begins[FIRST].to_list()),
     )
 
 
@@ -93,6 +95,11 @@ def _transitions(
     if inside.height == 0:
         return found, None
     return found, (float(inside["low"].min()), float(inside["high"].max()))  # type: ignore[arg-type]
+
+
+def plain_times(times: Sequence[Any]) -> tuple[int | float, ...]:
+    """Times as plain numbers."""
+    return tuple(time if isinstance(time, int) else float(time) for time in times)
 
 
 def _sorted_labels(labels: Sequence[Hashable]) -> tuple[Hashable, ...]:

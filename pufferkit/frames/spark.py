@@ -18,7 +18,8 @@ import numpy as np
 from pufferkit import noise
 from pufferkit.checks import Floats, round_up
 from pufferkit.frames import aggregate, sources
-from pufferkit.frames.aggregate import BEFORE, BREAK, SEGMENT, STATE, SUBJECT, WINDOW, Rules
+from pufferkit.frames.aggregate import BEFORE, BREAK, FIRST, SEGMENT, STATE, SUBJECT, WINDOW, Rules
+from pufferkit.frames.assemble import plain_times
 from pufferkit.frames.files import state_labels
 from pufferkit.table import Counts, Table, Windows
 
@@ -129,7 +130,8 @@ class ClusterTable:
         from pyspark.sql import functions  # noqa: PLC0415
 
         keys = [SUBJECT, SEGMENT] + ([WINDOW] if self.windows is not None else [])
-        rows = self._pieces.groupBy(*keys).agg(functions.sum("n").alias("n")).toArrow()
+        sums = functions.sum("n").alias("n"), functions.min(FIRST).alias(FIRST)
+        rows = self._pieces.groupBy(*keys).agg(*sums).toArrow()
         return _sizes(rows, self.windows)
 
     def refuse_unknown(self, states: Sequence[Hashable]) -> None:
@@ -236,6 +238,7 @@ def _sizes(rows: Any, windows: Windows | None) -> Table:
         raise ValueError("table: no row has a state; there is nothing to release")
     change = (frame[SUBJECT] != frame[SUBJECT].shift(1)).fill_null(True)
     size = frame.height
+    begins = frame.group_by(SUBJECT, maintain_order=True).agg(pl.col(FIRST).min())
     return Table(
         subjects=tuple(frame.filter(change)[SUBJECT].to_list()),
         states=("entry",),
@@ -245,6 +248,7 @@ def _sizes(rows: Any, windows: Windows | None) -> Table:
         pieces=frame["n"].cast(pl.Int64).to_numpy()[:, None],
         transitions=np.zeros((1, 1), dtype=np.int64),
         windows=windows,
+        begins=plain_times(begins[FIRST].to_list()),
     )
 
 

@@ -122,12 +122,12 @@ class ChainClass(ABC):
         Parameters
         ----------
         counts
-            A table of counts, row x how often x is followed by each state; or a `Series`. Public
-            or historical data, never the series to be released.
+            A table of counts, row x how often x is followed by each state; or a `Series`, or a
+            `Table` from `read_table`. Public or historical data, never the series to be released.
         confidence
             At least 0.5 and below 1.
         states
-            Labels in the order of the rows; a `Series` has its own.
+            Labels in the order of the rows; a `Series` or a `Table` has its own.
         theta_from_private_data
             Fit to private data all the same. Every artefact will say so.
 

@@ -17,6 +17,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain, state_labels
 from pufferkit.beliefs.provenance import RARE, Provenance
 from pufferkit.beliefs.region import RegionClass, count_table, region_around
 from pufferkit.series import Series
+from pufferkit.table import Table
 
 Start = Literal["stationary", "first"]
 
@@ -34,7 +35,7 @@ def fit(
     ----------
     series
         Public or historical data, never the series to be released: a `Series`, a sequence of
-        states, or a sequence of segments.
+        states, a sequence of segments, or a `Table` from `read_table`.
     smoothing
         Added to every count before the shares are taken. Above 0, every transition is possible.
     start
@@ -59,8 +60,13 @@ def fit(
         raise ValueError(f"smoothing: must be 0 or more, got {added:g}")
     if start not in get_args(Start):
         raise ValueError(f"start: must be 'stationary' or 'first', got {start!r}")
-    series = series if isinstance(series, Series) else Series.of(series)
-    source = Provenance.of_series(series, added, bool(theta_from_private_data))
+    private = bool(theta_from_private_data)
+    if isinstance(series, Table):
+        source = Provenance.of_counts(series.transitions, series.states, private)
+        source = replace(source, smoothing=added)
+    else:
+        series = series if isinstance(series, Series) else Series.of(series)
+        source = Provenance.of_series(series, added, private)
     counts = series.transitions + added
     leaves = counts.sum(axis=1, keepdims=True)
     if (leaves == 0).any():
@@ -71,6 +77,10 @@ def fit(
         )
     transition = counts / leaves
     if start == "first":
+        if isinstance(series, Table):
+            raise ValueError(
+                "start: a table keeps no first states; leave start out, or give the segments"
+            )
         firsts = np.array([segment[0] for segment in series.segments])
         initial = np.bincount(firsts, minlength=len(series.states)) + added
         return MarkovChain(initial / initial.sum(), transition, series.states, source)
@@ -90,19 +100,22 @@ def around(
 ) -> RegionClass:
     """The region of `ChainClass.around`."""
     private = bool(theta_from_private_data)
-    if isinstance(counts, Series):
+    if isinstance(counts, (Series, Table)):
         if states is not None and tuple(states) != counts.states:
             raise ValueError(
-                f"states: the series has its own, {list(counts.states)}; leave states out"
+                f"states: the data have their own, {list(counts.states)}; leave states out"
             )
-        source = Provenance.of_series(counts, private=private)
+        if isinstance(counts, Table):
+            source = Provenance.of_counts(counts.transitions, counts.states, private)
+        else:
+            source = Provenance.of_series(counts, private=private)
         return region_around(counts.transitions, confidence, counts.states, source)
     table = count_table(counts)
     labels = state_labels(states, len(table))
     return region_around(table, confidence, labels, Provenance.of_counts(table, labels, private))
 
 
-def rarely_left(series: Series, least: int = RARE) -> dict[Hashable, int]:
+def rarely_left(series: Series | Table, least: int = RARE) -> dict[Hashable, int]:
     """States left fewer than ``least`` times, whose row of the matrix is guesswork."""
     leaves = series.transitions.sum(axis=1).tolist()
     return {

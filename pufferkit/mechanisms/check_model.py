@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.queries import Query
 from pufferkit.series import Series
+from pufferkit.table import Counts, Table
 
 MOST_STATES = 7
 """With more states than this, pairs of states are too many to compare the noise."""
@@ -105,7 +107,7 @@ def check_model(
     ----------
     data
         A `Series`, a sequence of states or of segments; or a table of transition counts, as a
-        square numpy array, which can only tell whether the class covers them.
+        square numpy array, or a `Table`, which can only tell whether the class covers them.
     beliefs
         A `MarkovChain` or a `ChainClass`.
     level
@@ -124,6 +126,8 @@ def check_model(
     level, epsilon = checks.real("level", level), checks.privacy(epsilon)
     if not 0 < level < 1:
         raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.01")
+    if isinstance(data, Table):
+        data = _in_order(data, theta.states)
     if isinstance(data, np.ndarray) and data.ndim == 2:
         table = count_table(data)
         if len(table) != len(theta.states):
@@ -143,6 +147,17 @@ def check_model(
     )
     noise = _noise(series, theta, epsilon)
     return ModelReport(theta.description, len(series), level, asked, epsilon, noise)
+
+
+def _in_order(table: Table, states: tuple[Hashable, ...]) -> Counts:
+    """Transition counts of a table, with the states of the beliefs in their order."""
+    if set(table.states) != set(states):
+        raise ValueError(
+            f"data: the table has states {list(table.states)}, the beliefs {list(states)}; read it "
+            "with states= as in the beliefs"
+        )
+    rows = [table.states.index(state) for state in states]
+    return table.transitions[np.ix_(rows, rows)]
 
 
 def _coverage(counts: Any, starts: Any, theta: ChainClass, level: float) -> Check:

@@ -336,3 +336,15 @@ def test_large_ids_stay_apart():
     pandas = require("pandas")
     native = pandas.DataFrame({name: rows[name].to_list() for name in rows.columns})
     assert pk.read_table(native, subject="s", time="t", state="x").subjects == table.subjects
+
+
+def test_the_report_speaks_of_time_in_its_units():
+    start = datetime(2024, 1, 1)
+    times = [start, start + timedelta(minutes=1), start + timedelta(hours=6)]
+    rows = {"when": times, "what": ["a", "b", "a"]}
+    report = pk.read_table(pl.DataFrame(rows), time="when", state="what").report()
+    assert report.startswith("1 subject, 3 entries, 1 segment of 3, irregular")
+    assert "1m to 5.98h apart; max_gap=" in report
+    rows = {"when": [0, 1, 5], "what": ["a", "b", "a"]}
+    report = pk.read_table(pl.DataFrame(rows), time="when", state="what", max_gap=1).report()
+    assert report == "1 subject, 3 entries, 2 segments of 1 to 2"

@@ -78,6 +78,7 @@ def assembled(
         transitions=transitions,
         windows=rules.windows,
         steps=steps,
+        of_time=rules.of_time,
     )
 
 

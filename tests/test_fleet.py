@@ -362,3 +362,9 @@ def test_beliefs_counted_from_the_table_are_refused():
             release(table, fitted, 1)
     other = table_of(people([(60,), (80, 20)], seed=7))
     assert pk.release_all(other, fitted, 1).value.shape == (1, 3)
+
+
+@pytest.mark.parametrize("release", [pk.release_each, pk.release_all])
+def test_rows_that_were_not_read_are_refused(release):
+    with pytest.raises(ValueError, match=r"table: must come from read_table, got DataFrame"):
+        release(people([[5]]), pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), 1)

@@ -348,3 +348,12 @@ def test_the_report_speaks_of_time_in_its_units():
     rows = {"when": [0, 1, 5], "what": ["a", "b", "a"]}
     report = pk.read_table(pl.DataFrame(rows), time="when", state="what", max_gap=1).report()
     assert report == "1 subject, 3 entries, 2 segments of 1 to 2"
+
+
+def test_readings_are_not_taken_for_states():
+    frame = pl.DataFrame({"when": range(1200), "watts": [n / 7 for n in range(1200)]})
+    with pytest.raises(ValueError, match=r"state: has 1,200 different values.*bins="):
+        pk.read_table(frame, time="when", state="watts")
+    assert pk.read_table(frame, time="when", state="watts", bins=[50]).states == (0, 1)
+    declared = pk.read_table(frame, time="when", state="watts", states=frame["watts"].to_list())
+    assert len(declared.states) == 1200

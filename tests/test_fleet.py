@@ -368,3 +368,19 @@ def test_beliefs_counted_from_the_table_are_refused():
 def test_rows_that_were_not_read_are_refused(release):
     with pytest.raises(ValueError, match=r"table: must come from read_table, got DataFrame"):
         release(people([[5]]), pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), 1)
+
+
+def test_a_refusal_names_one_account_and_counts_the_others(book):
+    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    table = pk.read_table(
+        pl.DataFrame({"who": ["a", "a", "b", "b"], "when": [1, 2, 1, 2], "what": [0, 1, 1, 0]}),
+        subject="who",
+        time="when",
+        state="what",
+    )
+    paid = {"ledger": book, "budget": 1}
+    assert repr(pk.release_each(table, chain, 1, **paid)).count(" to ") == 0
+    with pytest.raises(
+        pk.OverBudget, match=r"a \(and 1 more like it\): requested .*; ask for less"
+    ):
+        pk.release_each(table, chain, 1, label="again", **paid)

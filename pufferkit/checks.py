@@ -123,6 +123,11 @@ def whole(name: str, value: Any, least: int) -> int:
 def segment_lengths(lengths: int | Iterable[int]) -> tuple[int, ...]:
     """Lengths of independent segments, each at least one."""
     if isinstance(lengths, Iterable):
+        lengths = tuple(lengths)
+        if any(isinstance(n, tuple) for n in lengths):
+            raise ValueError(
+                "lengths: are those of many subjects; ask about one, with table.lengths_of(0)"
+            )
         found = tuple(whole("lengths", n, 1) for n in lengths)
         if not found:
             raise ValueError("lengths: must name at least one segment, got none")

@@ -117,6 +117,8 @@ class Table:
         Smallest and largest time between neighbours in a segment; ``None`` if there are none.
     begins
         Time of the first entry of each subject, by which an account knows the series again.
+    of_time
+        Whether times are timestamps, counted in microseconds, and not numbers.
     """
 
     subjects: tuple[Hashable, ...]
@@ -129,6 +131,7 @@ class Table:
     windows: Windows | None = None
     steps: tuple[float, float] | None = None
     begins: tuple[int | float, ...] | None = None
+    of_time: bool = False
 
     def __post_init__(self) -> None:
         size = len(self.states)
@@ -208,18 +211,39 @@ class Table:
         """What is there, in one line."""
         _, lengths, _ = self._starts
         parts = [
-            f"{len(self.subjects):,} subjects",
-            f"{int(self.sizes.sum()):,} entries",
-            f"{len(lengths):,} segments of {lengths.min()} to {lengths.max()}",
+            _many(len(self.subjects), "subject"),
+            _many(int(self.sizes.sum()), "entry", "entries"),
+            _many(len(lengths), "segment") + f" of {_span(lengths.min(), lengths.max())}",
         ]
         if self.windows is not None:
-            parts.append(f"{len(np.unique(self.window)):,} windows")
+            parts.append(_many(len(np.unique(self.window)), "window"))
         if not self.is_regular and self.steps is not None:
-            low, high = self.steps
+            low, high = (duration(step) if self.of_time else f"{step:g}" for step in self.steps)
             parts.append(
-                f"irregular: neighbours are {low:g} to {high:g} apart; every= puts them on a grid"
+                f"irregular: neighbours are {low} to {high} apart; max_gap= splits there, every= "
+                "puts them on a grid"
             )
         return ", ".join(parts)
+
+
+def _many(count: int, one: str, more: str = "") -> str:
+    return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
+def _span(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def duration(microseconds: float) -> str:
+    """A time in the largest unit that it fills, as `ticks` reads it where it is whole.
+
+    >>> duration(60_000_000), duration(5_400_000_000)
+    ('1m', '1.5h')
+    """
+    unit = max(
+        (u for u in _UNITS if _UNITS[u] <= microseconds), key=_UNITS.__getitem__, default="us"
+    )
+    return f"{microseconds / _UNITS[unit]:.3g}{unit}"
 
 
 def ticks(name: str, duration: Any, of_time: bool) -> int | float:

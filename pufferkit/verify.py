@@ -89,7 +89,14 @@ def verify_file(path: str | Path) -> Verdict:
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: is not JSON ({error})") from None
+        table = Path(path).suffix.lower() in (".csv", ".parquet")
+        why = "a table of releases keeps no beliefs; check its ledger (pufferkit ledger verify)"
+        raise ValueError(f"{path}: is not JSON ({why if table else error})") from None
+    if isinstance(data, Mapping) and "estimates" in data and "mechanism" in data:
+        raise ValueError(
+            f"{path}: is the record of sanitised answers, not a release; attack its mechanism with "
+            "pufferkit audit --mechanism randomized_response"
+        )
     return verify(data)
 
 

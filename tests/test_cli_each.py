@@ -103,6 +103,75 @@ def test_refusals_without_each_or_time(table: Path):
     start = EACH[:-2]
     assert "--each" in refusal(*start, "--window", "7d")
     assert "--time" in refusal(*EACH[:8], "--each", "who")
+    assert "--time: with --window" in refusal(*EACH[:8], "--window", "7d")
+    assert "--plot: does not go with --cuts" in refusal(*start, "--cuts", "1", "--plot", "x.png")
+
+
+@pytest.fixture
+def meter(folder: Path) -> Path:  # noqa: F811
+    """One household's readings every hour for a week, with a gap and a missing one."""
+    codes = pk.MarkovChain.steady(MODEL["transition"]).sample(24 * 7, seed=3)
+    rows = [
+        f"2024-01-{1 + n // 24:02}T{n % 24:02}:00,{'' if n == 30 else 100 + 500 * code}"
+        for n, code in enumerate(codes)
+        if not 60 <= n < 65
+    ]
+    (folder / "meter.csv").write_text("\n".join(["when,watts", *rows, ""]))
+    return folder
+
+
+METER = (
+    "release", "meter.csv", "--model", "model.json", "--epsilon", "1", "--state", "watts",
+    "--time", "when", "--cuts", "300", "--max-gap", "1h", "--window", "1d",
+)  # fmt: skip
+
+
+def test_one_subject_needs_no_column_of_subjects(meter: Path):
+    paid = ("--ledger", "l.db", "--budget", "2", "--account", "home", "--label", "spring")
+    first = run(*METER, "--query", "frequencies", *paid, "--out", "days.csv")
+    assert first.exit_code == 0, first.output
+    assert "1 subject, 162 entries, 3 segments" in first.stderr
+    days = pl.read_csv("days.csv")
+    assert days["subject"].to_list() == ["home"] * 7
+    assert days["entries"].to_list() == [24, 23, 19, 24, 24, 24, 24]
+    before = Path("days.csv").read_bytes()
+    assert run(*METER, "--query", "frequencies", *paid, "--out", "days.csv").exit_code == 0
+    assert Path("days.csv").read_bytes() == before
+    assert "home     2.000   1.000  1.000" in good("ledger", "show", "l.db")
+    shown = good("ledger", "show", "l.db", "--account", "home")
+    assert "frequencies influence_curve entries 25 to 47 (spring)" in shown
+
+
+def test_one_subject_is_paid_from_a_named_account(meter: Path):
+    assert "--account" in refusal(*METER, "--ledger", "l.db", "--budget", "2")
+
+
+def test_an_account_of_single_releases_is_not_shared_with_windows(meter: Path):
+    paid = ("--ledger", "l.db", "--budget", "2", "--account", "home")
+    good(
+        "release", "data.csv", "--model", "model.json", "--epsilon", "1", "--state", "state", *paid
+    )
+    spent = good("ledger", "show", "l.db")
+    assert run(*METER, *paid).exit_code == 2
+    assert good("ledger", "show", "l.db") == spent
+
+
+def test_a_model_of_levels_is_counted_from_readings(meter: Path):
+    fit = ("fit", "meter.csv", "--state", "watts", "--time", "when", "--cuts", "300")
+    model = pk.ChainClass.from_json(good(*fit, "--max-gap", "1h", "--around", "0.9"))
+    assert model.states == ("below 300", "300 and more")
+    named = pk.ChainClass.from_json(good(*fit, "--states", "rest,run"))
+    assert named.states == ("rest", "run")
+    Path("own.json").write_text(named.to_json())
+    own = [*METER[:3], "own.json", *METER[4:12]]
+    assert "very series being released" in refusal(*own)
+    assert "--time: with --cuts" in refusal("fit", "meter.csv", "--state", "watts", "--cuts", "3")
+    assert "--order 1" in refusal(*fit, "--order", "2")
+
+
+def test_readings_are_not_taken_for_states(folder: Path):  # noqa: F811
+    Path("many.csv").write_text("\n".join(["watts", *(str(n / 7) for n in range(1500)), ""]))
+    assert "1,500 different values" in refusal("fit", "many.csv", "--state", "watts")
 
 
 def test_duplicates_name_their_rows(table: Path):

@@ -1,8 +1,10 @@
 """Chains counted from public data."""
 
 import numpy as np
+import polars as pl
 import pytest
 
+import pufferkit as pk
 from pufferkit import MarkovChain, Series
 from pufferkit.beliefs.estimation import fit, impossible_moves, rarely_left
 
@@ -68,3 +70,40 @@ def test_impossible_moves_follow_labels_not_positions():
     series = Series.of(["a", "b", "a", "b", "a"], states=["a", "b"])
     assert impossible_moves(series, chain) == {("b", "a"): 2}
     assert impossible_moves(Series.of(["a", "b", "b"]), chain) == {}
+
+
+def test_tables_of_other_people_make_beliefs():
+    chain = MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["rest", "run"])
+    frame = pl.DataFrame(
+        [
+            (who, n, chain.states[code])
+            for who in range(3)
+            for n, code in enumerate(chain.sample(500, seed=who))
+        ],
+        schema=["who", "when", "what"],
+        orient="row",
+    )
+    table = pk.read_table(frame, subject="who", time="when", state="what")
+    segments = [frame.filter(pl.col("who") == who)["what"].to_list() for who in range(3)]
+    series = Series.of(segments, ["rest", "run"])
+    assert np.array_equal(MarkovChain.fit(table).transition, fit(series).transition)
+    assert np.array_equal(MarkovChain.fit(table, 0.5).transition, fit(series, 0.5).transition)
+    region, other = pk.ChainClass.around(table, 0.95), pk.ChainClass.around(series, 0.95)
+    assert np.array_equal(region.low, other.low)
+    assert region.states == other.states
+
+    turned = MarkovChain.steady([[0.7, 0.3], [0.2, 0.8]], states=["run", "rest"])
+    assert pk.check_model(table, turned).checks == pk.check_model(table, chain).checks
+    with pytest.raises(ValueError, match="states= as in the beliefs"):
+        pk.check_model(table, MarkovChain.steady([[0.7, 0.3], [0.2, 0.8]]))
+    for beliefs in (region, MarkovChain.fit(table), MarkovChain.fit(table, 0.5)):
+        with pytest.raises(ValueError, match="very series being released"):
+            pk.release_each(table, beliefs, epsilon=1)
+        with pytest.raises(ValueError, match="very series being released"):
+            pk.influence_curve(beliefs, pk.histogram(table.states, [500] * 3), 1).release(series)
+    with pytest.raises(ValueError, match="no first states"):
+        fit(table, start="first")
+    owned = MarkovChain.fit(table, theta_from_private_data=True)
+    assert pk.ChainClass.of(owned).is_private
+    (source,) = pk.ChainClass.of(owned).sources
+    assert source.digests == ()

@@ -494,3 +494,25 @@ def test_from_a_table_to_beliefs_to_releases():
     for release in (pk.release_each, pk.release_all):
         with pytest.raises(ValueError, match="read_table"):
             release(people([(4,)]), BELIEF, 1)
+
+
+@pytest.mark.parametrize("release", [pk.release_each, pk.release_all])
+def test_rows_that_were_not_read_are_refused(release):
+    with pytest.raises(ValueError, match=r"table: must come from read_table, got DataFrame"):
+        release(people([[5]]), pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), 1)
+
+
+def test_a_refusal_names_one_account_and_counts_the_others(book):
+    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    table = pk.read_table(
+        pl.DataFrame({"who": ["a", "a", "b", "b"], "when": [1, 2, 1, 2], "what": [0, 1, 1, 0]}),
+        subject="who",
+        time="when",
+        state="what",
+    )
+    paid = {"ledger": book, "budget": 1}
+    assert repr(pk.release_each(table, chain, 1, **paid)).count(" to ") == 0
+    with pytest.raises(
+        pk.OverBudget, match=r"a \(and 1 more like it\): requested .*; ask for less"
+    ):
+        pk.release_each(table, chain, 1, label="again", **paid)

@@ -112,3 +112,12 @@ def test_query_and_beliefs_must_fit():
         pk.plan(CHAIN, pk.histogram(["a", "b"], 100), 1)
     with pytest.raises(ValueError, match="beliefs"):
         pk.plan([[0.9, 0.1], [0.4, 0.6]], QUERY, 1)
+
+
+@pytest.mark.parametrize("data", [[0, 1, 1, 0], np.zeros(3), None])
+def test_data_in_place_of_a_query_are_refused(data):
+    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    with pytest.raises(ValueError, match=r"query: must be a question.*histogram\(states"):
+        pk.plan(chain, data, 1)
+    with pytest.raises(ValueError, match="query: must be a question"):
+        pk.influence_curve(chain, data, 1)

@@ -163,3 +163,8 @@ def test_queries_cannot_be_changed():
     query = pk.count("a", 10)
     with pytest.raises(AttributeError):
         query.lipschitz = 0.1
+
+
+def test_lengths_of_many_subjects_are_not_those_of_one():
+    with pytest.raises(ValueError, match=r"lengths: are those of many.*lengths_of\(0\)"):
+        pk.histogram(["a", "b"], [(5, 6), (7,)])

@@ -386,3 +386,24 @@ def test_columns_of_mixed_kinds_lose_nothing():
         states(pandas.Timestamp("2024-01-01"), "x")
     with pytest.raises(ValueError, match="time: must be the name of a column"):
         pk.read_table(pandas.DataFrame({0: [1], 1: ["u"]}), time=0, state=1)
+
+
+def test_the_report_speaks_of_time_in_its_units():
+    start = datetime(2024, 1, 1)
+    times = [start, start + timedelta(minutes=1), start + timedelta(hours=6)]
+    rows = {"when": times, "what": ["a", "b", "a"]}
+    report = pk.read_table(pl.DataFrame(rows), time="when", state="what").report()
+    assert report.startswith("1 subject, 3 entries, 1 segment of 3, irregular")
+    assert "1m to 5.98h apart; max_gap=" in report
+    rows = {"when": [0, 1, 5], "what": ["a", "b", "a"]}
+    report = pk.read_table(pl.DataFrame(rows), time="when", state="what", max_gap=1).report()
+    assert report == "1 subject, 3 entries, 2 segments of 1 to 2"
+
+
+def test_readings_are_not_taken_for_states():
+    frame = pl.DataFrame({"when": range(1200), "watts": [n / 7 for n in range(1200)]})
+    with pytest.raises(ValueError, match=r"state: has 1,200 different values.*bins="):
+        pk.read_table(frame, time="when", state="watts")
+    assert pk.read_table(frame, time="when", state="watts", bins=[50]).states == (0, 1)
+    declared = pk.read_table(frame, time="when", state="watts", states=frame["watts"].to_list())
+    assert len(declared.states) == 1200

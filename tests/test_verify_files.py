@@ -72,3 +72,14 @@ def test_long_stationary_chains_are_checked_by_certificate():
         data = mechanism(chain, pk.count(1, 100_000), 1).release([0] * 100_000).to_dict()
         assert verify(data).ok
         assert not verify({**data, "scale": data["scale"] * 0.99}).ok
+
+
+def test_files_that_are_no_release_say_what_checks_them(tmp_path):
+    table = tmp_path / "days.csv"
+    table.write_text("subject,entries\nhome,24\n")
+    with pytest.raises(ValueError, match="ledger verify"):
+        verify_file(table)
+    record = tmp_path / "coin.json"
+    record.write_text('{"mechanism": {}, "estimates": {}}')
+    with pytest.raises(ValueError, match="audit --mechanism randomized_response"):
+        verify_file(record)

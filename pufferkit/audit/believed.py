@@ -50,7 +50,7 @@ def believed(beliefs: Any) -> list[Believed]:
     except NotApplicable:
         raise NotApplicable(
             f"beliefs: {theta.description} names no chain to draw data from; pass one of its "
-            "chains as beliefs"
+            "chains as beliefs, for example the one counted from the same public data (fit)"
         ) from None
     found = []
     for member in members:

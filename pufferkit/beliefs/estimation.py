@@ -79,6 +79,10 @@ def fit(
         )
     transition = counts / leaves
     if start == "first":
+        if isinstance(series, Table):
+            raise ValueError(
+                "start: a table keeps no first states; leave start out, or give the segments"
+            )
         firsts = np.array([segment[0] for segment in series.segments])
         initial = np.bincount(firsts, minlength=len(series.states)) + added
         return MarkovChain(initial / initial.sum(), transition, series.states, source)
@@ -114,7 +118,7 @@ def around(
     return region_around(table, confidence, labels, Provenance.of_counts(table, labels, private))
 
 
-def rarely_left(series: Series, least: int = RARE) -> dict[Hashable, int]:
+def rarely_left(series: Series | Table, least: int = RARE) -> dict[Hashable, int]:
     """States left fewer than ``least`` times, whose row of the matrix is guesswork."""
     leaves = series.transitions.sum(axis=1).tolist()
     return {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ from pufferkit.cli import inputs, outputs, terminal
 
 if TYPE_CHECKING:
     from pufferkit import Releases
+    from pufferkit.table import Table
 
 Each = Annotated[
     str | None,
@@ -21,19 +22,19 @@ Each = Annotated[
 ]
 Window = Annotated[
     str | None,
-    typer.Option("--window", metavar="7d", help="With --each: one release for each window too."),
+    typer.Option("--window", metavar="7d", help="A row for each window of time."),
 ]
 MaxGap = Annotated[
     str | None,
-    typer.Option("--max-gap", metavar="10m", help="With --each: longer gaps split a series."),
+    typer.Option("--max-gap", metavar="10m", help="Longer gaps split a series."),
 ]
 Every = Annotated[
     str | None,
-    typer.Option("--every", metavar="5m", help="With --each: put the entries on a grid."),
+    typer.Option("--every", metavar="5m", help="Put the entries on a grid."),
 ]
 Cuts = Annotated[
     str | None,
-    typer.Option("--cuts", metavar="100,760", help="With --each: numbers as states, cut here."),
+    typer.Option("--cuts", metavar="100,760", help="Numbers as states, cut here."),
 ]
 
 
@@ -47,19 +48,23 @@ class TableOptions:
     every: str | None
     cuts: str | None
 
-    def alone(self) -> None:
-        """Without ``--each`` there must be none of the others."""
-        for name in ("window", "max_gap", "every", "cuts"):
-            if getattr(self, name) is not None:
-                option = name.replace("_", "-")
-                raise ValueError(f"--{option}: goes with --each, which names the subjects")
+    @property
+    def given(self) -> bool:
+        """Whether the file is to be read as a table: of many subjects, or of one."""
+        return any(value is not None for value in astuple(self))
+
+    @property
+    def option(self) -> str:
+        """The first of them that was given, as the user wrote it."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return "--" + next(n for n, v in named.items() if v is not None).replace("_", "-")
 
 
-def refuse_others(given: Mapping[str, Any]) -> None:
+def refuse_others(table: TableOptions, given: Mapping[str, Any]) -> None:
     """Options that are about one series."""
     for option, value in given.items():
         if value is not None:
-            raise ValueError(f"{option}: does not go with --each")
+            raise ValueError(f"{option}: does not go with {table.option}")
 
 
 @dataclass(frozen=True)
@@ -84,32 +89,35 @@ def release_table(file: Path, model: Path, table: TableOptions, asked: Asked) ->
     from pufferkit.frames import read_table, write_columns  # noqa: PLC0415
 
     if asked.time is None:
-        raise ValueError("--time: with --each, name the column that holds the times")
+        raise ValueError(f"--time: with {table.option}, name the column that holds the times")
     if asked.query not in (inputs.QueryName.HISTOGRAM, inputs.QueryName.FREQUENCIES):
-        raise ValueError("--query: with --each it is histogram or frequencies")
+        raise ValueError(f"--query: with {table.option} it is histogram or frequencies")
     if (asked.ledger is None) != (asked.budget is None):
         raise ValueError("--ledger and --budget: go together; give both or none")
     if asked.account is not None and asked.ledger is None:
         raise ValueError("--account: goes before each subject's name in a ledger; give --ledger")
+    if table.each is None and (asked.account is None) != (asked.ledger is None):
+        raise ValueError("--ledger, --budget and --account: go together; give all three or none")
     if asked.mechanism == "entry_dp":
         raise ValueError("--mechanism: entry_dp does not hide entries that others predict")
     if asked.out is not None and asked.out.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"--out: {asked.out} must end in .csv or .parquet")
     outputs.check_outputs([asked.out], [file, model])
     beliefs = inputs.chains(model)
-    cuts = None if table.cuts is None else [_number(cut) for cut in table.cuts.split(",")]
     data: Any = read_table(
         file,
         subject=table.each,
         time=asked.time,
         state=asked.state,
         states=beliefs.states,
-        bins=cuts,
-        max_gap=_duration(table.max_gap),
-        every=_duration(table.every),
-        window=_duration(table.window),
+        bins=cut_points(table.cuts),
+        max_gap=duration(table.max_gap),
+        every=duration(table.every),
+        window=duration(table.window),
     )
-    typer.echo(data.report(), err=True)
+    prefix = asked.account or ""
+    if table.each is None and asked.account is not None:
+        data, prefix = replace(data, subjects=(asked.account,)), ""
     with terminal.bar("releasing") as progress:
         found: Releases = pk.release_each(
             data,
@@ -120,9 +128,10 @@ def release_table(file: Path, model: Path, table: TableOptions, asked: Asked) ->
             ledger=asked.ledger,
             budget=asked.budget,
             label=asked.label,
-            prefix=asked.account or "",
+            prefix=prefix,
             progress=progress,
         )
+    typer.echo(data.report(), err=True)
     found = found.as_histogram() if asked.proper else found
     content = write_columns(asked.out or Path("stdout.csv"), found.columns())
     for note in found.notes:
@@ -135,7 +144,38 @@ def release_table(file: Path, model: Path, table: TableOptions, asked: Asked) ->
     typer.echo(f"written: {asked.out}", err=True)
 
 
-def _duration(text: str | None) -> Any:
+def counted(
+    file: Path,
+    state: str,
+    time: str | None,
+    subject: str | None,
+    states: Sequence[Hashable] | None,
+    max_gap: str | None,
+    cuts: str | None,
+) -> Table:
+    """The table in a file, its bins named in words unless names are given."""
+    from pufferkit.frames import read_table  # noqa: PLC0415
+
+    if time is None:
+        given = "--max-gap" if cuts is None else "--cuts"
+        raise ValueError(f"--time: with {given}, name the column that holds the times")
+    points = cut_points(cuts)
+    bins = None if points is None else pk.Bins(points)
+    names = bins.names if states is None and bins is not None else states
+    found: Any = read_table(
+        file,
+        subject=subject,
+        time=time,
+        state=state,
+        states=names,
+        bins=bins,
+        max_gap=duration(max_gap),
+    )
+    table: Table = found
+    return table
+
+
+def duration(text: str | None) -> Any:
     """A duration as text, or a number for tables whose times are numbers."""
     if text is None:
         return None
@@ -145,8 +185,14 @@ def _duration(text: str | None) -> Any:
         return text
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"--cuts: {text!r} is not a number") from None
+def cut_points(text: str | None) -> list[float] | None:
+    """Numbers with commas between them."""
+    if text is None:
+        return None
+    found = []
+    for cut in text.split(","):
+        try:
+            found.append(float(cut))
+        except ValueError:
+            raise ValueError(f"--cuts: {cut!r} is not a number") from None
+    return found

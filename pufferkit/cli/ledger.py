@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -43,7 +44,6 @@ def show(
             book.account(account)
             rows = [("entry", "kind", "epsilon", "total", "made at", "what")]
             for entry in book.entries(account):
-                what = entry.body.get("query") or entry.body.get("what") or ""
                 rows.append(
                     (
                         str(entry.seq),
@@ -51,7 +51,7 @@ def show(
                         amount(entry.epsilon),
                         amount(entry.total),
                         entry.made_at[:19],
-                        f"{what} {entry.body.get('mechanism', '')}".strip(),
+                        _what(entry.body),
                     )
                 )
     widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
@@ -94,6 +94,17 @@ def export(
         typer.echo(text, nl=False)
     else:
         outputs.write_all({out: text.encode()})
+
+
+def _what(body: Mapping[str, Any]) -> str:
+    """What was paid for: query, mechanism, the entries it is about, and the label."""
+    words = [str(body.get("query") or body.get("what") or ""), str(body.get("mechanism", ""))]
+    if body.get("window"):
+        first, last = body["window"]
+        words.append(f"entries {first} to {last}")
+    if body.get("label"):
+        words.append(f"({body['label']})")
+    return " ".join(word for word in words if word)
 
 
 def _opened(ledger: str) -> pk.Ledger:

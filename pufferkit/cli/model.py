@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import pufferkit as pk
+from pufferkit.cli import each as tables
 from pufferkit.cli import inputs, outputs, terminal
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, MarkovChain, Series
     from pufferkit.beliefs.chain_class import Member
     from pufferkit.beliefs.kinds import Beliefs
+    from pufferkit.table import Table
 
 app = typer.Typer(help="Show, check and fit beliefs.", rich_markup_mode=None)
 
 _SHOWN = 4
 _PLAIN_LENGTH = 1000
+_MOST_STATES = 1000
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Beliefs: a JSON file.")]
 
@@ -150,6 +153,8 @@ def fit(
     order: Annotated[
         int, typer.Option("--order", min=1, max=2, help="2: a chain on pairs of states.")
     ] = 1,
+    max_gap: tables.MaxGap = None,
+    cuts: tables.Cuts = None,
     private: Annotated[
         bool,
         typer.Option(
@@ -164,6 +169,9 @@ def fit(
     """Count a chain from a public or historical file, never from the series to be released.
 
     The model remembers what it was counted from, and a release of the same series is refused.
+
+    With --cuts or --max-gap the rows may be in any order, missing states split the series, and
+    --segment names whose row it is; give release the same --cuts.
     """
     from pufferkit.beliefs.estimation import fit as fitted  # noqa: PLC0415
     from pufferkit.beliefs.estimation import order_two, rarely_left  # noqa: PLC0415
@@ -171,7 +179,13 @@ def fit(
 
     outputs.check_outputs([out], [file])
     declared = None if states is None else states_from_text(states.split(","))
-    series = inputs.read_data(file, state, time, segment, declared)
+    series: Series | Table
+    if cuts is None and max_gap is None:
+        series = _few_states(state, inputs.read_data(file, state, time, segment, declared), states)
+    elif order != 1 or start is not Start.STATIONARY:
+        raise ValueError("--cuts and --max-gap: only with --order 1 and a stationary start")
+    else:
+        series = tables.counted(file, state, time, segment, declared, max_gap, cuts)
     if around is not None and (smoothing != 0 or start is not Start.STATIONARY or order != 1):
         raise ValueError("--around: takes plain counts and any start; drop the other options")
     found: ChainClass | MarkovChain
@@ -190,9 +204,7 @@ def fit(
             f"{file} must be public or historical; a model counted from the series to be released "
             "would give that series away"
         )
-    rare = ", ".join(f"{state} ({count})" for state, count in rarely_left(series).items())
-    if rare:
-        terminal.warn(f"rarely or never left, so poorly known: {rare}")
+    _tell(series, rarely_left(series))
     text = json.dumps(found.to_dict(), indent=2) + "\n"
     if out is None:
         typer.echo(text, nl=False)
@@ -286,3 +298,22 @@ def _warn_if_impossible(beliefs: ChainClass, series: Series) -> None:
 
 def _yes(answer: bool) -> str:
     return "yes" if answer else "no"
+
+
+def _few_states(column: str, series: Series, declared: str | None) -> Series:
+    """Readings taken for states would make a matrix of many gigabytes, and no model."""
+    if declared is None and len(series.states) > _MOST_STATES:
+        raise ValueError(
+            f"--state: {column} has {len(series.states):,} different values, too many for states; "
+            "cut numbers into levels with --cuts 100,760"
+        )
+    return series
+
+
+def _tell(counted: Series | Table, rare: Mapping[Hashable, int]) -> None:
+    """What was found in a table, and where it says too little."""
+    if not isinstance(counted, pk.Series):
+        typer.echo(counted.report(), err=True)
+    if rare:
+        listed = ", ".join(f"{state} ({count})" for state, count in rare.items())
+        terminal.warn(f"rarely or never left, so poorly known: {listed}")

@@ -73,11 +73,13 @@ def release(
 
     With --each COL the file is a table of many subjects, --out is a CSV or Parquet file with a row
     for each, every subject has an account of its own, and a run that was stopped goes on when it is
-    started again with the same ledger and label.
+    started again with the same ledger and label. Without --each, --window, --max-gap, --every and
+    --cuts read the file as a table of one subject, and --account names its account.
     """
     options = tables.TableOptions(each, window, max_gap, every, cuts)
-    if each is not None:
+    if options.given:
         tables.refuse_others(
+            options,
             {
                 "--segment": segment,
                 "--entry": entry,
@@ -85,7 +87,7 @@ def release(
                 "--state-value": state_value,
                 "--values": values,
                 "--show-exact": show_exact or None,
-            }
+            },
         )
         asked = tables.Asked(
             epsilon=epsilon,
@@ -102,7 +104,6 @@ def release(
         )
         tables.release_table(file, model, options, asked)
         return
-    options.alone()
     if (ledger is None) != (budget is None) or (ledger is None) != (account is None):
         raise ValueError("--ledger, --budget and --account: go together; give all three or none")
     mechanism = known_mechanism(mechanism)

@@ -88,10 +88,11 @@ class Accounts:
         short = [c for c in charges if c.total > known[c.account].budget]
         if short:
             first = known[short[0].account]
-            refusal = over_budget(short[0].total - first.total, first.remaining)
+            fits = "ask for less; the label of an earlier run gives its values again at no cost"
+            refusal = over_budget(short[0].total - first.total, first.remaining, fits)
             others = len({charge.account for charge in short}) - 1
-            more = f"; so are {others} more subjects" if others else ""
-            raise OverBudget(f"{first.account}: {refusal}{more}")
+            more = f" (and {others:,} more like it)" if others else ""
+            raise OverBudget(f"{first.account}{more}: {refusal}")
 
     def pay(self, dues: Sequence[Due]) -> Paid:
         """Charge all of them in one transaction, each once, however often this is called."""

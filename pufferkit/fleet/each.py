@@ -84,7 +84,7 @@ def release_each(
     """
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
-    _read(table)
+    _check_read(table, ClusterTable)
     far = isinstance(table, ClusterTable)
     what = "each on a cluster" if far else "each"
     run = Run.of(what, beliefs, epsilon, query, mechanism, label, table.windows)
@@ -148,7 +148,7 @@ def release_all(
     """
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
-    _read(table)
+    _check_read(table, ClusterTable)
     found = table.collect() if isinstance(table, ClusterTable) else table
     run = Run.of("all", beliefs, epsilon, query, mechanism, label, found.windows)
     asked = Asked.of(found, aligned(found, run.beliefs))
@@ -169,16 +169,6 @@ def release_all(
             values, scales = _recorded(accounts, run, record, dues, windows, sums, calibration)
     answer = _releases(run, None, windows, values, scales, sums, calibration.guarantee)
     return replace(answer, notes=run.notes(found))
-
-
-def _read(table: Any) -> None:
-    from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
-
-    if not isinstance(table, (Table, ClusterTable)):
-        raise ValueError(
-            f"table: is a {type(table).__name__}; read it first, with the names of its columns: "
-            "read_table(data, subject=..., time=..., state=...)"
-        )
 
 
 def _recorded(
@@ -306,6 +296,15 @@ def _accounts(run: Run, ledger: Ledger | str | None, budget: float | None) -> It
     else:
         with Ledger(ledger) as book:
             yield Accounts(book, budget, run)
+
+
+def _check_read(table: Any, far: type) -> None:
+    """Rows must have been counted first, where order, gaps and states are looked at."""
+    if not isinstance(table, (Table, far)):
+        raise ValueError(
+            f"table: must come from read_table, got {type(table).__name__}; for example "
+            'read_table(frame, subject="person", time="time", state="activity", max_gap="10m")'
+        )
 
 
 def _local_only(storage: str | None) -> None:

@@ -61,9 +61,10 @@ class Releases:
         return len(self.value)
 
     def __repr__(self) -> str:
+        low, high = (f"{scale:.4g}" for scale in (self.scale.min(), self.scale.max()))
         return (
             f"Releases({len(self):,} x {self.query}, {self.mechanism}, epsilon {self.epsilon:g}, "
-            f"scale {self.scale.min():.4g} to {self.scale.max():.4g}"
+            f"scale {low if low == high else f'{low} to {high}'}"
             + "".join(f"; {note}" for note in self.notes)
             + ")"
         )

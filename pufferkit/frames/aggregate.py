@@ -31,6 +31,7 @@ class Rules:
     origin: int | float = 0
     windows: Windows | None = None
     bins: Bins | None = None
+    of_time: bool = False
 
 
 def entries(frame: Any, rules: Rules) -> Any:

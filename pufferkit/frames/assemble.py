@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+MOST_STATES = 1000
+"""More different values than this are readings, unless they were declared to be states."""
+
+
 def assembled(
     pieces: Sequence[pl.DataFrame],
     pairs: Sequence[pl.DataFrame],
@@ -43,11 +47,17 @@ def assembled(
         labels = [known[cell] for cell in cells] if known is not None else cells
     else:
         labels = state_labels(cells, known)
+    if known is None and len(cells) > MOST_STATES:
+        raise ValueError(
+            f"state: has {len(cells):,} different values, too many to be taken for states; cut "
+            "numbers into levels with bins=, for example Bins.width(200, high=1600), or name all "
+            "states with states="
+        )
     states = known if known is not None else _sorted_labels(labels)
-    strange = [cell for cell, label in zip(cells, labels, strict=True) if label not in set(states)]
+    place = {label: code for code, label in enumerate(states)}
+    strange = [cell for cell, label in zip(cells, labels, strict=True) if label not in place]
     if strange:
         raise refuse(strange)
-    place = {label: code for code, label in enumerate(states)}
     code_of = dict(zip(cells, (place[label] for label in labels), strict=True))
     coded = pl.DataFrame(
         {STATE: cells, "_code": [code_of[cell] for cell in cells]},
@@ -80,6 +90,7 @@ def assembled(
         windows=rules.windows,
         steps=steps,
         begins=plain_times(begins[FIRST].to_list()),
+        of_time=rules.of_time,
     )
 
 

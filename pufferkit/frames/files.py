@@ -184,7 +184,8 @@ def _no_gaps(file: Path, cells: Sequence[Any]) -> None:
         if _missing(cell):
             raise ValueError(
                 f"{file}: row {row} has no state; a gap must split the series, not be dropped: "
-                "give the rows before and after it different values in a segment column"
+                "give the rows before and after it different values in a segment column, or read "
+                "it with read_table (--max-gap on the command line), which splits there"
             )
 
 

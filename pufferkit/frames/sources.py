@@ -81,7 +81,7 @@ class Source:
         return ValueError(
             f"{self.name}: {_rows(rows[:_NAMED], before, len(rows))} the same time as another row "
             f"of the same subject{late}, first for {first[SUBJECT]!r}; one subject has one state "
-            "at a time"
+            "at a time" + _whose(first[SUBJECT])
         )
 
     def unknown_in(self, batch: pl.DataFrame, cells: Sequence[Any], before: int) -> ValueError:
@@ -356,6 +356,11 @@ def _format(file: Path, text: str) -> str:
     if len(date) != 10 or "?" in found:
         raise ValueError(f"{file}: row 1 has time {text!r}; write times like 2024-03-04T08:15")
     return found
+
+
+def _whose(subject: Any) -> str:
+    """A hint for those who named no column of subjects."""
+    return "; are there several? name their column: subject=, or --each" if subject == ONLY else ""
 
 
 def _rows(rows: Sequence[int], before: int, total: int) -> str:

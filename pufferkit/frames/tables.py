@@ -145,7 +145,7 @@ def _rules(
             raise ValueError(
                 f"window: must hold whole slots of the grid, {width} is not {step} x n"
             )
-    return Rules(gap, step, start, windows, bins)
+    return Rules(gap, step, start, windows, bins, of_time)
 
 
 def _known(states: Iterable[Hashable] | None, bins: Bins | None) -> tuple[Hashable, ...] | None:

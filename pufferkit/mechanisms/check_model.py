@@ -155,7 +155,7 @@ def _in_order(table: Table, theta: ChainClass) -> Any:
     if strange:
         raise ValueError(
             f"table: has states {strange} that the beliefs do not know; theirs are "
-            f"{list(theta.states)}"
+            f"{list(theta.states)}; read it with states= as in the beliefs"
         )
     at = [theta.states.index(state) for state in table.states]
     counts = np.zeros((len(theta.states), len(theta.states)), dtype=np.int64)

@@ -101,7 +101,7 @@ def test_tables_of_other_people_make_beliefs():
             pk.release_each(table, beliefs, epsilon=1)
         with pytest.raises(ValueError, match="very series being released"):
             pk.influence_curve(beliefs, pk.histogram(table.states, [500] * 3), 1).release(series)
-    with pytest.raises(ValueError, match="no first states"):
+    with pytest.raises(ValueError, match="first states"):
         fit(table, start="first")
     owned = MarkovChain.fit(table, theta_from_private_data=True)
     assert pk.ChainClass.of(owned).is_private

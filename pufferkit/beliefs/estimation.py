@@ -62,8 +62,6 @@ def fit(
         raise ValueError(f"start: must be 'stationary' or 'first', got {start!r}")
     private = bool(theta_from_private_data)
     if isinstance(series, Table):
-        if start == "first":
-            raise ValueError("start: a table does not keep first states; use 'stationary'")
         counted = Provenance.of_counts(series.transitions, series.states, private)
         source = replace(counted, smoothing=added)
     else:

@@ -256,7 +256,7 @@ StepsAt = Callable[[int, np.ndarray], np.ndarray]
 
 
 def theorem_losses(transition, bs, initial=None) -> np.ndarray:
-    """loss_i of THEORY.md for every entry; any start if ``initial`` is left out."""
+    """loss_i of docs/theory.md for every entry; any start if ``initial`` is left out."""
     transition, bs = np.asarray(transition, float), np.asarray(bs, float)
     length, size = len(bs), len(transition)
     powers = [np.eye(size)]

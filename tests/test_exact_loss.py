@@ -52,7 +52,7 @@ def losses(chain, query, scale, outputs):
 @pytest.mark.parametrize("epsilon", [0.1, 1, 4])
 @pytest.mark.parametrize("matrix", [[[0.9, 0.1], [0.4, 0.6]], [[0.9, 0.1], [0.1, 0.9]]])
 def test_the_influence_curve_is_tight_for_counts(matrix, epsilon, length):
-    """THEORY.md: stationary binary chains with q + r <= 1 reach the promise."""
+    """stationary binary chains with q + r <= 1 reach the promise."""
     chain = pk.MarkovChain.steady(matrix)
     noise = pk.influence_curve(chain, pk.count(1, length), epsilon)
     assert exact_loss(noise) == pytest.approx(epsilon, rel=1e-6)

@@ -39,8 +39,8 @@ does log G, where G(u) is the smallest F(u; c). The mean of f given y is at most
 the mean of G(X_{v_m}) given y, and given y' it is at least the mean of G(X_{v_m}) given y'.
 
 Each pair y, y' may use the path that is best for it, because the bound is for that pair. On a path
-this is the curve of a chain, with at most its value. In THEORY.md the largest pair is taken in each
-branch of lambda apart; the sum for one pair is never larger.
+this is the curve of a chain, with at most its value. In docs/theory.md the largest pair is taken in
+each branch of lambda apart; the sum for one pair is never larger.
 
 Two passes over the tree, towards the roots and back, give every loss.
 """

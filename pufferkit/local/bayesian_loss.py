@@ -367,7 +367,9 @@ def tanh_bound(chain: MarkovChain, rho_0: float, rho_1: float) -> Loss:
 
 
 def tanh_pair(binary: Binary, own: tuple[float, ...]) -> Pair:
-    """THEORY.md's bound. The two directions do not mix if det P >= 0; else the larger serves both.
+    """The bound from the projective diameter.
+
+    The two directions do not mix if det P >= 0; else the larger serves both.
 
     A step over reweighted kernels keeps the sign of what it carries if P is positively correlated,
     so upwards and downwards variation have fixed points of their own.

@@ -1,4 +1,4 @@
-"""Closed bounds on the loss of randomised response, from the projective diameter (THEORY.md).
+"""Closed bounds on the loss of randomised response, from the projective diameter.
 
 Conditioning a chain on any set of entries reweights the columns of its kernels, and the projective
 diameter D of P does not change under reweighting. Over all reweightings, what varies by a beyond a

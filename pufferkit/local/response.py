@@ -194,7 +194,7 @@ class KaryResponse(_Response):
 
     Certified for any number of states and any chain that forgets: against every adversary by the
     projective diameter (`pufferkit.local.bounds`); against the ignorant one, for a given length,
-    by the influence curve of THEORY.md, where that is better.
+    by the influence curve, where that is better.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ l and m, the distances of an endpoint on either side,
 
 - Markov quilts, [Q] Theorem 4.3: left + right is the max-influence of X_i on {X_{i-l}, X_{i+m}},
   and the inequality is card / (epsilon - influence) <= scale / L.
-- Influence curve, THEORY.md: left and right are steps from the variation alpha beyond X_{i-l} and
+- Influence curve: left and right are steps from the variation alpha beyond X_{i-l} and
   beta beyond X_{i+m}. A step from an infinite variation is the influence.
 - A side without an endpoint has all its entries paid for and adds nothing.
 
@@ -158,7 +158,7 @@ def score_by_quilts(side: Side, task: Task) -> float:
 
 
 def loss_by_curve(side: Side, task: Task) -> float:
-    """Largest loss of an entry by THEORY.md, or one that is above epsilon."""
+    """Largest loss of an entry on the curve, or one that is above epsilon."""
     if task.length * task.b <= task.epsilon:
         return task.length * task.b
     loss = _loss(side, task, every_node=task.length <= SHORT)
@@ -230,7 +230,7 @@ def _right_table(side: Side, node: int, beta: Callable[[int], float], block: int
 def _variations(
     count: int, b: float, sizes: Iterable[int], step: Callable[[int, int, float], float]
 ) -> list[float]:
-    """Alpha of the first nodes, or beta of the last: the recursion of THEORY.md."""
+    """Alpha of the first nodes, or beta of the last: the recursion of docs/theory.md."""
     found: list[float] = []
     for node in range(1, count + 1):
         least = node * b

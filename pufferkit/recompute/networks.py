@@ -11,7 +11,7 @@ Trees: with K_{n,j} the law of a neighbour given a node, and for one pair of val
     lambda(n without i) = b + the largest, over pairs, of the sum of branches away from i
     mu(v)               = b + the same, over the branches off the path
 
-and a node loses b plus the largest sum of all its branches (THEORY.md, Trees).
+and a node loses b plus the largest sum of all its branches (docs/theory.md).
 """
 
 from __future__ import annotations

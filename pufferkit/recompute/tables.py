@@ -2,7 +2,7 @@
 
 A table holds, for each ordered pair x, x', how much the entries beyond an endpoint can tell the two
 values apart. From a variation a (how far the log-likelihood of the output varies with the endpoint)
-it is the step of THEORY.md; from an infinite one it is the influence of [Q] Definition 4.1.
+it is the step of docs/theory.md; from an infinite one it is the influence of [Q] Definition 4.1.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def log_ratios(rows: Floats, possible: Bools) -> Floats:
 def prefixes(kernel: Floats) -> tuple[Floats, Floats]:
     """K(x, S) and K(x', S) for all pairs of rows, S the prefixes of states by K(x, y) / K(x', y).
 
-    One of them is the best set of the step in THEORY.md.
+    One of them is the best set of the step.
     """
     first, second = np.broadcast_arrays(kernel[:, None, :], kernel[None, :, :])
     with np.errstate(divide="ignore", invalid="ignore"):

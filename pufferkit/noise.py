@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,6 +37,7 @@ GRID_SHARE = 2.0**-30
 WORD = 2**64
 """Randomised response draws whole numbers below this."""
 
+_MOST = sys.float_info.max
 _MOST_DIGITS = 52
 _AT_ONCE = 20_000
 _CHUNK = 1 << 18
@@ -186,7 +188,8 @@ def _drawn(
     if len(which) > 1:  # the same noise on a longer vector
         measurement, _ = _measurement(size * len(which), paid, k, lipschitz)
     flat = [value for n in which for value in snapped[n]]
-    return [float(value) for value in measurement(flat)], paid
+    # A draw beyond the largest float is given as that float: post-processing, which costs nothing.
+    return [min(max(float(value), -_MOST), _MOST) for value in measurement(flat)], paid
 
 
 def _snapped(value: Fraction, k: int, scale: float) -> float:

@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 help:
 	@echo "make demo    release a generated week of activity; pictures in out/"
 	@echo "make test    run the tests"
-	@echo "make lint    ruff and mypy"
+	@echo "make lint    ruff, mypy and the order of rooms"
 	@echo "make docs    the documentation, into site/; open site/index.html"
 	@echo "make bench   speed, as ratios within one run"
 	@echo "make clean   remove .venv, out/, site/ and caches"
@@ -23,6 +23,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m mkdocs build --strict

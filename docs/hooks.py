@@ -14,8 +14,8 @@ from typing import Any
 
 ROOMS = {
     "beliefs": ("pufferkit.beliefs",),
-    "data": ("pufferkit.queries", "pufferkit.series", "pufferkit.frames", "pufferkit.table"),
-    "mechanisms": ("pufferkit.mechanisms", "pufferkit.influence", "pufferkit.transport"),
+    "data": ("pufferkit.data", "pufferkit.frames"),
+    "mechanisms": ("pufferkit.mechanisms", "pufferkit.influence", "pufferkit.fitting"),
     "accounting": ("pufferkit.accounting", "pufferkit.fleet"),
     "local": ("pufferkit.local",),
     "audit": ("pufferkit.audit",),

@@ -21,23 +21,34 @@ if TYPE_CHECKING:
     from pufferkit.accounting.session import Session as Session
     from pufferkit.beliefs.bayesian_network import BayesianNetwork as BayesianNetwork
     from pufferkit.beliefs.chain_class import ChainClass as ChainClass
-    from pufferkit.beliefs.close_adversaries import closeness as closeness
     from pufferkit.beliefs.finite_joint import FiniteJoint as FiniteJoint
     from pufferkit.beliefs.markov_chain import MarkovChain as MarkovChain
+    from pufferkit.data.queries import Query as Query
+    from pufferkit.data.queries import count as count
+    from pufferkit.data.queries import histogram as histogram
+    from pufferkit.data.queries import mean as mean
+    from pufferkit.data.queries import relative_frequencies as relative_frequencies
+    from pufferkit.data.queries import total as total
+    from pufferkit.data.series import Series as Series
+    from pufferkit.data.table import Bins as Bins
+    from pufferkit.data.table import Table as Table
     from pufferkit.errors import NotApplicable as NotApplicable
     from pufferkit.errors import NoTheorem as NoTheorem
     from pufferkit.errors import OverBudget as OverBudget
+    from pufferkit.fitting.check_model import check_model as check_model
+    from pufferkit.fitting.closeness import closeness as closeness
+    from pufferkit.fitting.private_transitions import private_transitions as private_transitions
     from pufferkit.fleet import Releases as Releases
     from pufferkit.fleet import release_all as release_all
     from pufferkit.fleet import release_each as release_each
     from pufferkit.frames import read_series as read_series
     from pufferkit.frames import read_table as read_table
-    from pufferkit.influence.chain import max_influence as max_influence
+    from pufferkit.influence.quilts.chains import max_influence as max_influence
+    from pufferkit.influence.sums.transport import w_infinity as w_infinity
     from pufferkit.mechanisms.baselines import entry_dp as entry_dp
     from pufferkit.mechanisms.baselines import gk16 as gk16
     from pufferkit.mechanisms.baselines import group_dp as group_dp
     from pufferkit.mechanisms.calibration import Calibration as Calibration
-    from pufferkit.mechanisms.check_model import check_model as check_model
     from pufferkit.mechanisms.influence_curve import InfluenceCurve as InfluenceCurve
     from pufferkit.mechanisms.influence_curve import entry_epsilon as entry_epsilon
     from pufferkit.mechanisms.influence_curve import influence_curve as influence_curve
@@ -45,20 +56,9 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.markov_quilt import markov_quilt_approx as markov_quilt_approx
     from pufferkit.mechanisms.plan import Plan as Plan
     from pufferkit.mechanisms.plan import plan as plan
-    from pufferkit.mechanisms.private_transitions import private_transitions as private_transitions
     from pufferkit.mechanisms.release import Evidence as Evidence
     from pufferkit.mechanisms.release import Release as Release
     from pufferkit.mechanisms.wasserstein import wasserstein as wasserstein
-    from pufferkit.queries import Query as Query
-    from pufferkit.queries import count as count
-    from pufferkit.queries import histogram as histogram
-    from pufferkit.queries import mean as mean
-    from pufferkit.queries import relative_frequencies as relative_frequencies
-    from pufferkit.queries import total as total
-    from pufferkit.series import Series as Series
-    from pufferkit.table import Bins as Bins
-    from pufferkit.table import Table as Table
-    from pufferkit.transport import w_infinity as w_infinity
 
 __version__ = "0.1.0"
 
@@ -67,34 +67,34 @@ _HOMES = {
     "accounting.ledger": ["Ledger"],
     "accounting.session": ["Session"],
     "beliefs.chain_class": ["ChainClass"],
-    "beliefs.close_adversaries": ["closeness"],
+    "fitting.closeness": ["closeness"],
     "beliefs.bayesian_network": ["BayesianNetwork"],
     "beliefs.finite_joint": ["FiniteJoint"],
     "beliefs.markov_chain": ["MarkovChain"],
     "errors": ["NoTheorem", "NotApplicable", "OverBudget"],
     "fleet": ["Releases", "release_all", "release_each"],
     "frames": ["read_series", "read_table"],
-    "influence.chain": ["max_influence"],
+    "influence.quilts.chains": ["max_influence"],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],
-    "mechanisms.check_model": ["check_model"],
+    "fitting.check_model": ["check_model"],
     "mechanisms.influence_curve": ["InfluenceCurve", "entry_epsilon", "influence_curve"],
     "mechanisms.markov_quilt": ["markov_quilt", "markov_quilt_approx"],
     "mechanisms.plan": ["Plan", "plan"],
-    "mechanisms.private_transitions": ["private_transitions"],
+    "fitting.private_transitions": ["private_transitions"],
     "mechanisms.wasserstein": ["wasserstein"],
     "mechanisms.release": ["Evidence", "Release"],
-    "queries": ["Query", "count", "histogram", "mean", "relative_frequencies", "total"],
-    "series": ["Series"],
-    "table": ["Bins", "Table"],
-    "transport": ["w_infinity"],
+    "data.queries": ["Query", "count", "histogram", "mean", "relative_frequencies", "total"],
+    "data.series": ["Series"],
+    "data.table": ["Bins", "Table"],
+    "influence.sums.transport": ["w_infinity"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0604
 
 
-_ROOMS = ("audit", "experiments", "local")
+_ROOMS = ("audit", "experiments", "local", "plots")
 
 
 def __getattr__(name: str) -> Any:

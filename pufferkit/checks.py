@@ -161,10 +161,3 @@ def distinct_states(states: Sequence[Hashable] | Iterable[Hashable]) -> tuple[Ha
             raise ValueError(f"states: {label!r} is listed twice; every state needs its own label")
         seen.add(label)
     return labels
-
-
-def round_up(value: float, ulps: int = 4) -> float:
-    """A float a few units in the last place above ``value``: rounding never favours less noise."""
-    for _ in range(ulps):
-        value = math.nextafter(value, math.inf)
-    return value

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.checks import Floats
+from pufferkit.rounding import round_up
 
 GRID_SHARE = 2.0**-30
 """Most of the Lipschitz constant that the grid may cost."""
@@ -71,7 +72,7 @@ def grid_exponent(lipschitz: float, size: int, largest: float | None = None) -> 
 def paid_scale(scale: float, lipschitz: float, size: int, largest: float | None = None) -> float:
     """The scale that pays for the grid as well, rounded up."""
     grid = size * 2.0 ** grid_exponent(lipschitz, size, largest)
-    return checks.round_up(checks.positive("scale", scale) * (1 + grid / lipschitz))
+    return round_up(checks.positive("scale", scale) * (1 + grid / lipschitz))
 
 
 def laplace(
@@ -154,7 +155,7 @@ def laplace_rows(
 def _drawn_rows(exact: Floats, scale: float, paid: float, lipschitz: float, k: int) -> Floats:
     """Rows on the grid with noise of one scale, drawn in parts."""
     _, cost = _measurement(exact.shape[1], paid, k, lipschitz)
-    if cost > checks.round_up(lipschitz / scale):
+    if cost > round_up(lipschitz / scale):
         raise RuntimeError(
             f"noise: the sampler charges {cost!r} for {lipschitz / scale!r}; nothing was released"
         )
@@ -181,7 +182,7 @@ def _drawn(
     k = grid_exponent(lipschitz, size, largest)
     snapped = [[_snapped(value, k, scale) for value in exact] for exact in answers]
     measurement, cost = _measurement(size, paid, k, lipschitz)
-    if cost > checks.round_up(lipschitz / scale):
+    if cost > round_up(lipschitz / scale):
         raise RuntimeError(
             f"noise: the sampler charges {cost!r} for {lipschitz / scale!r}; nothing was released"
         )

@@ -29,17 +29,18 @@ from pufferkit import checks
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
 from pufferkit.beliefs.chain_class import ChainClass, MixingClass, as_chain_class
 from pufferkit.beliefs.joint_class import JointClass
-from pufferkit.beliefs.kinds import Beliefs, as_beliefs, entries_of
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.region import RegionClass
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of
+from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.errors import NoTheorem
-from pufferkit.influence.chain import max_influence
-from pufferkit.influence.curve import Run
-from pufferkit.influence.mixing import MixingInfluence
-from pufferkit.influence.region import region_influence
-from pufferkit.influence.tree import TreeCurve
+from pufferkit.influence.curve.regions import region_influence
+from pufferkit.influence.curve.sweep import Run
+from pufferkit.influence.curve.trees import TreeCurve
+from pufferkit.influence.quilts.chains import max_influence
+from pufferkit.influence.quilts.mixing import MixingInfluence
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import InfluenceCurve
+from pufferkit.rounding import round_up
 
 QUILTS = frozenset({"markov_quilt", "markov_quilt_approx"})
 PRIVATE = QUILTS | {"influence_curve", "gk16", "group_dp", "wasserstein"}
@@ -223,10 +224,10 @@ def _record_profile(b: float, theta: NetworkClass | JointClass) -> float:
     Parts of a network without an edge between them are independent.
     """
     if isinstance(theta, JointClass):
-        return checks.round_up(b * len(theta.joints[0].names))
+        return round_up(b * len(theta.joints[0].names))
     first = theta.networks[0]
     largest = max(len(part) for part in first.components)
-    whole = checks.round_up(b * largest)
+    whole = round_up(b * largest)
     return min(whole, TreeCurve(theta).loss(b).value) if first.is_tree else whole
 
 

@@ -25,13 +25,13 @@ from pufferkit.accounting.composition import (
 )
 from pufferkit.accounting.database import Account, Entry, canonical
 from pufferkit.accounting.ledger import Ledger, over_budget
-from pufferkit.beliefs.kinds import Beliefs, as_beliefs, entries_of, states_of
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of, states_of
+from pufferkit.data.queries import Query
+from pufferkit.data.series import Series
 from pufferkit.errors import NoTheorem
 from pufferkit.mechanisms.calibration import Calibration, in_order
 from pufferkit.mechanisms.plan import Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
-from pufferkit.queries import Query
-from pufferkit.series import Series
 
 BEST = "best"
 

@@ -14,15 +14,14 @@ torch is loaded only when the `LSTM` learns, compiled kernels only when an attac
 
 from pufferkit.audit.attackers import Attacker, ForwardBackward, SingleBit, Viterbi
 from pufferkit.audit.auditor import audit
-from pufferkit.audit.bounds import (
+from pufferkit.audit.exact import WorstCase, exact_loss, worst_case
+from pufferkit.audit.limits import (
     charged_epsilon,
     clopper_pearson,
     prior_odds,
     proven_epsilon,
     success_bound,
 )
-from pufferkit.audit.curve import attack_curve
-from pufferkit.audit.exact import WorstCase, exact_loss, worst_case
 from pufferkit.audit.lstm import LSTM, Training, Validation, cross_validate
 from pufferkit.audit.mechanisms import LocalMechanism
 from pufferkit.audit.result import Audit
@@ -38,7 +37,6 @@ __all__ = [
     "Validation",
     "Viterbi",
     "WorstCase",
-    "attack_curve",
     "audit",
     "charged_epsilon",
     "clopper_pearson",

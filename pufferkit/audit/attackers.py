@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.series import Series
+from pufferkit.data.series import Series
 
 Codes = NDArray[np.intp]
 
@@ -168,7 +168,7 @@ class ForwardBackward(Attacker):
     """Knows the chain and sees every symbol: the exact posterior of every entry."""
 
     def _posterior(self, codes: Codes, offset: int) -> Floats:
-        from pufferkit.audit import kernels  # noqa: PLC0415  (loads numba)
+        from pufferkit.audit import hidden_markov as kernels  # noqa: PLC0415  (loads numba)
 
         tables = (self.chain.initial, self.chain.transition, self.matrix)
         found = np.empty((len(codes), len(self.chain)))
@@ -197,7 +197,7 @@ class Viterbi(Attacker):
         )
 
     def _path(self, codes: Codes, offset: int) -> Codes:
-        from pufferkit.audit import kernels  # noqa: PLC0415  (loads numba)
+        from pufferkit.audit import hidden_markov as kernels  # noqa: PLC0415  (loads numba)
 
         size = len(self.chain)
         back = np.empty((len(codes), size), dtype=np.uint8 if size <= 256 else np.int32)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.audit.bounds import confidence_level
 from pufferkit.audit.central import audit_release
+from pufferkit.audit.limits import confidence_level
 from pufferkit.audit.mechanisms import LocalMechanism, belief_of
 from pufferkit.audit.response import audit_response
 from pufferkit.audit.result import Audit
-from pufferkit.beliefs.kinds import as_beliefs
+from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.mechanisms.calibration import Calibration, check_states
 
 CONFIDENCE = 1 - 1e-6

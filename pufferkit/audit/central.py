@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from pufferkit import noise
-from pufferkit.audit.believed import Believed, believed
-from pufferkit.audit.bounds import proven_epsilon
+from pufferkit.audit.limits import proven_epsilon
+from pufferkit.audit.members import Believed, believed
 from pufferkit.audit.result import Audit
 from pufferkit.audit.scores import Choice, choose, log_density
 from pufferkit.audit.worlds import Answers, Law, World, world

@@ -48,7 +48,7 @@ class Conditioned:
 
     def sample_counts(self, trials: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """How often each of many independent paths visits each state; the paths are not kept."""
-        from pufferkit.audit.kernels import walk_counts  # noqa: PLC0415  (loads numba)
+        from pufferkit.audit.hidden_markov import walk_counts  # noqa: PLC0415  (loads numba)
 
         counts = np.zeros((trials, len(self.initial)), dtype=np.int64)
         state = np.zeros(trials, dtype=np.intp)

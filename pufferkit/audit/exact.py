@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.audit.believed import believed
+from pufferkit.audit.any_start import largest_ratio
 from pufferkit.audit.conditioned import conditioned
 from pufferkit.audit.mechanisms import LocalMechanism, belief_of, local_beliefs
-from pufferkit.audit.open_start import largest_ratio
+from pufferkit.audit.members import believed
 from pufferkit.audit.worlds import Law, chain_table, world
 from pufferkit.beliefs.chain_class import AnyStartClass
 from pufferkit.beliefs.finite_joint import FiniteJoint
-from pufferkit.beliefs.kinds import as_beliefs
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration, check_states
@@ -186,7 +186,7 @@ def _at_entry(
 
 
 def _over_starts(theta: AnyStartClass, mechanism: Calibration) -> WorstCase:
-    """Every start of every matrix, for two states; see `pufferkit.audit.open_start`."""
+    """Every start of every matrix, for two states; see `pufferkit.audit.any_start`."""
     best: WorstCase | None = None
     for number, transition in enumerate(theta.transitions, 1):
         sure = [MarkovChain(np.eye(2)[x], transition, theta.states) for x in (0, 1)]

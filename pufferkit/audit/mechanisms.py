@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from pufferkit.audit.attackers import emission_matrix
-from pufferkit.audit.believed import believed
+from pufferkit.audit.members import believed
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.audit.bounds import proven_epsilon
 from pufferkit.audit.conditioned import Conditioned, conditioned, running
 from pufferkit.audit.exact import known_codes
+from pufferkit.audit.limits import proven_epsilon
 from pufferkit.audit.mechanisms import LocalMechanism, checked_local, local_beliefs, name_of
 from pufferkit.audit.result import Audit
 from pufferkit.audit.scores import Choice, choose
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
+from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
-from pufferkit.series import Series
 
 Symbols = NDArray[np.uint16]
 

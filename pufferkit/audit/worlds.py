@@ -22,9 +22,9 @@ from pufferkit.audit.conditioned import Conditioned, conditioned, split
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
+from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.wasserstein import whole_values
-from pufferkit.queries import Query
 
 Answer = tuple[Fraction, ...]
 Codes = NDArray[np.intp]

@@ -1,7 +1,6 @@
 """What an adversary may believe about the data."""
 
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
-from pufferkit.beliefs.close_adversaries import closeness
 from pufferkit.beliefs.markov_chain import MarkovChain
 
-__all__ = ["ChainClass", "MarkovChain", "as_chain_class", "closeness"]
+__all__ = ["ChainClass", "MarkovChain", "as_chain_class"]

@@ -117,7 +117,7 @@ class ChainClass(ABC):
 
         With probability at least ``confidence`` over the draw of the data, the chain behind them
         lies in the region: simultaneous time-uniform intervals for all entries of the matrix
-        (`pufferkit.beliefs.region`). Moves never seen stay possible, up to an upper bound.
+        (`pufferkit.beliefs.region_class`). Moves never seen stay possible, up to an upper bound.
 
         Parameters
         ----------
@@ -458,7 +458,7 @@ class MixingClass(ChainClass):
 
 
 def _region(data: Mapping[str, Any]) -> ChainClass:
-    from pufferkit.beliefs.region import RegionClass  # noqa: PLC0415  (it imports this module)
+    from pufferkit.beliefs.region_class import RegionClass  # noqa: PLC0415  (it imports this module)
 
     return RegionClass.from_plain(data)
 

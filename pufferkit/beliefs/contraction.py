@@ -26,6 +26,7 @@ import numpy as np
 from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.rounding import EPS
 
 TINY = 1e-280
 """Possible entries below this have lost their relative accuracy to underflow."""
@@ -35,7 +36,6 @@ MOST_ENTRIES = 10**8
 
 Labels = tuple[int, ...]
 
-_EPS = float(np.finfo(float).eps)
 _LARGE = 1 << 16  # from here on matrix products pay for their set-up
 _BYTES = 24  # an entry, its pattern, and the copy made while multiplying
 
@@ -104,7 +104,7 @@ def contract(factors: Sequence[Factor], keep: Labels, what: str) -> Table:
         patterns = [(own.table.possible.astype(np.float64), own.labels) for own in factors]
         possible = _run(patterns, steps, clip=True) > 0
     roundings = sum(1 + step.summed for step in steps)
-    return Table(values, possible, roundings * _EPS + sum(own.table.error for own in factors))
+    return Table(values, possible, roundings * EPS + sum(own.table.error for own in factors))
 
 
 def _plan(factors: Sequence[Factor], keep: Labels) -> list[_Step]:

@@ -15,9 +15,9 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain, state_labels
 from pufferkit.beliefs.provenance import RARE, Provenance
-from pufferkit.beliefs.region import RegionClass, count_table, region_around
-from pufferkit.series import Series
-from pufferkit.table import Table
+from pufferkit.beliefs.region_class import RegionClass, count_table, region_around
+from pufferkit.data.series import Series
+from pufferkit.data.table import Table
 
 Start = Literal["stationary", "first"]
 

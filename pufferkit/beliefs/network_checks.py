@@ -12,12 +12,11 @@ from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.checks import Floats
+from pufferkit.rounding import EPS
 
 Node = Hashable
 Values = tuple[Hashable, ...]
 Rows = Mapping[Values, ArrayLike]
-
-_EPS = float(np.finfo(float).eps)
 
 
 def graph(parents: Mapping[Node, Iterable[Node]]) -> dict[Node, tuple[Node, ...]]:
@@ -152,4 +151,4 @@ def law(name: str, values: ArrayLike) -> Floats:
     """A law, rescaled unless it sums to one to rounding: writing and reading it changes nothing."""
     scaled = checks.probability_vector(name, values)
     given = np.array(values, dtype=np.float64)
-    return given if abs(given.sum() - 1) <= len(given) * _EPS else scaled
+    return given if abs(given.sum() - 1) <= len(given) * EPS else scaled

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.series import Series
+from pufferkit.data.series import Series
 
 TELLING = 30.0
 """Nats of information from which a single segment is recognised; equal by chance is then unlikely.

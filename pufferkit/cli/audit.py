@@ -15,7 +15,7 @@ from pufferkit.cli.release import calibrated, known_mechanism
 
 if TYPE_CHECKING:
     from pufferkit import Calibration
-    from pufferkit.beliefs.kinds import Beliefs
+    from pufferkit.beliefs.protocol import Beliefs
 
 FAILED = 1
 LOCAL = "randomized_response"
@@ -70,8 +70,8 @@ def audit(
     lengths = length or inputs.lengths_of(beliefs)
     if not lengths:
         raise ValueError("give the size of the series: --length N")
-    from pufferkit.audit import attack_curve  # noqa: PLC0415
     from pufferkit.audit import audit as attacked  # noqa: PLC0415
+    from pufferkit.experiments.attack_curve import attack_curve  # noqa: PLC0415
 
     exact = None
     with terminal.working("attacking"):

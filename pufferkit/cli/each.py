@@ -14,7 +14,7 @@ from pufferkit.cli import inputs, outputs, terminal
 
 if TYPE_CHECKING:
     from pufferkit import Releases
-    from pufferkit.table import Table
+    from pufferkit.data.table import Table
 
 Each = Annotated[
     str | None,

@@ -15,7 +15,7 @@ from pufferkit.cli import terminal
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, Query, Series
-    from pufferkit.beliefs.kinds import Beliefs
+    from pufferkit.beliefs.protocol import Beliefs
 
 
 class QueryName(StrEnum):
@@ -61,7 +61,7 @@ Plot = Annotated[
 
 def read_model(path: Path) -> Beliefs:
     """The beliefs in a JSON file: chains, networks or joint laws; networks also as BIF."""
-    from pufferkit.beliefs.kinds import as_beliefs, beliefs_from_json  # noqa: PLC0415
+    from pufferkit.beliefs.protocol import as_beliefs, beliefs_from_json  # noqa: PLC0415
 
     try:
         if path.suffix.lower() == ".bif":
@@ -80,14 +80,14 @@ def read_model(path: Path) -> Beliefs:
 
 def states_of(beliefs: Beliefs) -> tuple[Hashable, ...]:
     """Every value an entry can take."""
-    from pufferkit.beliefs.kinds import states_of as values  # noqa: PLC0415
+    from pufferkit.beliefs.protocol import states_of as values  # noqa: PLC0415
 
     return values(beliefs)
 
 
 def lengths_of(beliefs: Beliefs) -> list[int]:
     """How many entries beliefs about named entries have; none for chains."""
-    from pufferkit.beliefs.kinds import entries_of  # noqa: PLC0415
+    from pufferkit.beliefs.protocol import entries_of  # noqa: PLC0415
 
     names = entries_of(beliefs)
     return [] if names is None else [len(names)]
@@ -116,7 +116,7 @@ def read_data(
     if state is None:
         raise ValueError("--state: name the column of the file that holds the states")
     if beliefs is not None and lengths_of(beliefs):
-        from pufferkit.beliefs.kinds import entries_of  # noqa: PLC0415
+        from pufferkit.beliefs.protocol import entries_of  # noqa: PLC0415
 
         if entry is None:
             raise ValueError("--entry: name the column that says which entry a row is about")

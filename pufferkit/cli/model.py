@@ -18,8 +18,8 @@ from pufferkit.cli import inputs, outputs, terminal
 if TYPE_CHECKING:
     from pufferkit import ChainClass, MarkovChain, Series
     from pufferkit.beliefs.chain_class import Member
-    from pufferkit.beliefs.kinds import Beliefs
-    from pufferkit.table import Table
+    from pufferkit.beliefs.protocol import Beliefs
+    from pufferkit.data.table import Table
 
 app = typer.Typer(help="Show, check and fit beliefs.", rich_markup_mode=None)
 

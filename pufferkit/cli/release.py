@@ -13,7 +13,7 @@ from pufferkit.cli import inputs, outputs, terminal
 
 if TYPE_CHECKING:
     from pufferkit import Calibration, Query
-    from pufferkit.beliefs.kinds import Beliefs
+    from pufferkit.beliefs.protocol import Beliefs
 
 
 def release(

@@ -44,9 +44,9 @@ def reproduce(
         found = experiments.run(name, quick=quick, data=data, seed=seed, progress=told)
     contents = {table: found.to_csv().encode()}
     if drawn:
-        from pufferkit import charts, plots  # noqa: PLC0415
+        from pufferkit import plots  # noqa: PLC0415
 
-        contents[picture] = plots.picture(charts.experiment_figure(found), picture)
+        contents[picture] = plots.picture(plots.experiment_figure(found), picture)
     out.mkdir(parents=True, exist_ok=True)
     outputs.write_all(contents)
     typer.echo(str(found))

@@ -15,7 +15,7 @@ def verify(
 
     Exit code 0: it is. 1: it is not, or it could not be checked.
     """
-    from pufferkit.verify import verify_file  # noqa: PLC0415
+    from pufferkit.verification.verify import verify_file  # noqa: PLC0415
 
     verdict = verify_file(file)
     typer.echo(str(verdict))

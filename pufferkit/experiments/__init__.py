@@ -6,7 +6,7 @@
 '[C] Theorem 3.4: two releases cost more than twice one'
 
 [Q], [C] and [B] are the papers the README names. Every result has rows, a note that says what
-agrees, what cannot be compared and what is added, and a chart for `pufferkit.charts`.
+agrees, what cannot be compared and what is added, and a chart for `pufferkit.plots.charts`.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ import numpy as np
 
 from pufferkit.accounting.composition import Spending, compose, entry_profile
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.data.queries import count, histogram
 from pufferkit.experiments.result import Chart, Result, Rows, Told, tracked
-from pufferkit.influence.chain import max_influence
+from pufferkit.influence.quilts.chains import max_influence
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.markov_quilt import markov_quilt_approx
-from pufferkit.queries import count, histogram
 
 NOTE_TWICE = """\
 Two entries, P(X2 = 1 | X1 = 1) = 0.9, P(X2 = 1 | X1 = 0) = 0.01; the sum is released twice,

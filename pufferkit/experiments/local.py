@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from pufferkit.audit.bounds import success_bound
-from pufferkit.audit.curve import THETAS, attack_curve
+from pufferkit.audit.limits import success_bound
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.experiments.attack_curve import THETAS, attack_curve
+from pufferkit.experiments.local_noise import noise_privacy_curves
 from pufferkit.experiments.result import Chart, Result, Rows, Told, tracked
 from pufferkit.local import (
     RandomizedResponse,
     cheapest_noise,
     constraint_planes,
     loss,
-    noise_privacy_curves,
 )
 
 ADVERSARIES = ("ignorant", "every")

@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.audit.attackers import ForwardBackward, Viterbi
-from pufferkit.audit.bounds import success_bound
+from pufferkit.audit.limits import success_bound
 from pufferkit.audit.lstm import Training, cross_validate
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
+from pufferkit.data.series import Series
 from pufferkit.experiments import data as files
 from pufferkit.experiments.local import binary_noise
 from pufferkit.experiments.result import Chart, Result, Rows, Told, tracked
 from pufferkit.local import loss
-from pufferkit.series import Series
 
 Bits = NDArray[np.intp]
 

@@ -12,6 +12,8 @@ import numpy as np
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
+from pufferkit.data.queries import relative_frequencies
+from pufferkit.data.series import Series
 from pufferkit.experiments import data as files
 from pufferkit.experiments.result import (
     Chart,
@@ -24,8 +26,6 @@ from pufferkit.experiments.result import (
 )
 from pufferkit.mechanisms.baselines import group_dp
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.queries import relative_frequencies
-from pufferkit.series import Series
 
 CUTS = (100, 760, 2020, 5999)
 LEVELS = ("sedentary", "light", "lifestyle", "moderate", "vigorous")

@@ -8,6 +8,7 @@ import numpy as np
 
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.data.queries import Query, mean
 from pufferkit.experiments.result import (
     Chart,
     Result,
@@ -19,7 +20,6 @@ from pufferkit.experiments.result import (
 )
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.wasserstein import wasserstein
-from pufferkit.queries import Query, mean
 
 EPSILONS = (0.2, 1.0, 5.0)
 MECHANISMS = ("gk16", "markov_quilt_approx", "markov_quilt", "influence_curve", "group_dp")

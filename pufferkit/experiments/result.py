@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.plan import calibrate
-from pufferkit.queries import Query
 
 Rows = list[dict[str, Any]]
 Told = Callable[[str, int, int], None]

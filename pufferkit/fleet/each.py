@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from pufferkit import noise
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
 from pufferkit.accounting.ledger import Ledger
-from pufferkit.checks import Floats, round_up
+from pufferkit.checks import Floats
+from pufferkit.data.table import Counts, Table
 from pufferkit.fleet.accounts import Accounts, Due
 from pufferkit.fleet.plan import LIPSCHITZ, Run, aligned
 from pufferkit.fleet.releases import Releases
 from pufferkit.fleet.rows import EVERYBODY, Asked, account_names, chunks_of, dues_of
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.table import Counts, Table
+from pufferkit.rounding import round_up
 
 if TYPE_CHECKING:
     from pufferkit.frames.spark import ClusterTable

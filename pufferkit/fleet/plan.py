@@ -14,10 +14,10 @@ from pufferkit.accounting.composition import fixed_start
 from pufferkit.accounting.database import canonical
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.provenance import check_not_counted_from
+from pufferkit.data.queries import count
+from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.plan import MECHANISMS
-from pufferkit.queries import count
-from pufferkit.table import Counts, Table, Windows
 
 QUERIES = ("histogram", "frequencies")
 MECHANISM_NAMES = (

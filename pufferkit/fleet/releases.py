@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.checks import Floats
+from pufferkit.data.table import Windows
 from pufferkit.mechanisms.release import half_width, project_to_simplex
-from pufferkit.table import Windows
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pufferkit.data.table import Counts, Table
 from pufferkit.fleet.accounts import Due
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.table import Counts, Table
 
 EVERYBODY = "(all subjects)"
 """The account that keeps the values of releases over all subjects."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pufferkit.table import Bins, Windows
+from pufferkit.data.table import Bins, Windows
 
 if TYPE_CHECKING:
     import narwhals as nw

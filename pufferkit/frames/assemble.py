@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pufferkit.data.table import Counts, Table
 from pufferkit.frames import aggregate, sources
 from pufferkit.frames.aggregate import FIRST, SEGMENT, STATE, SUBJECT, WINDOW, Rules
 from pufferkit.frames.files import state_labels
-from pufferkit.table import Counts, Table
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,7 +16,7 @@ from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
-from pufferkit.series import Series
+from pufferkit.data.series import Series
 
 _SUFFIXES = (".csv", ".parquet")
 _PARQUET_MAGIC = b"PAR1"

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from pufferkit import noise
-from pufferkit.checks import Floats, round_up
+from pufferkit.checks import Floats
+from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.frames import aggregate, sources
 from pufferkit.frames.aggregate import BEFORE, BREAK, FIRST, SEGMENT, STATE, SUBJECT, WINDOW, Rules
 from pufferkit.frames.assemble import plain_times
 from pufferkit.frames.files import state_labels
-from pufferkit.table import Counts, Table, Windows
+from pufferkit.rounding import round_up
 
 LONGEST, ENTRIES = "_longest", "_entries"
 

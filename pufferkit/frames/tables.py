@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pufferkit import checks
+from pufferkit.data.table import MONDAY, Bins, Table, Windows, ticks
 from pufferkit.frames import aggregate, sources
 from pufferkit.frames.aggregate import BASE, FRESH, SEGMENT, STATE, SUBJECT, TIME, Rules
 from pufferkit.frames.assemble import assembled
 from pufferkit.frames.files import state_labels
-from pufferkit.table import MONDAY, Bins, Table, Windows, ticks
 
 if TYPE_CHECKING:
     import polars as pl

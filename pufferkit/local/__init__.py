@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pufferkit.local.bayesian_loss import tanh_bound as tanh_bound
     from pufferkit.local.cheapest import cheapest_noise as cheapest_noise
     from pufferkit.local.cheapest import constraint_planes as constraint_planes
-    from pufferkit.local.comparison import noise_privacy_curves as noise_privacy_curves
     from pufferkit.local.correlated import XorChain as XorChain
     from pufferkit.local.correlated import correlated_noise_rows as correlated_noise_rows
     from pufferkit.local.estimates import Estimates as Estimates
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 _HOMES = {
     "bayesian_loss": ["Loss", "loss", "tanh_bound"],
     "cheapest": ["cheapest_noise", "constraint_planes"],
-    "comparison": ["noise_privacy_curves"],
     "correlated": ["XorChain", "correlated_noise_rows"],
     "estimates": ["Estimates", "estimate"],
     "response": ["KaryResponse", "RandomizedResponse", "mechanism_from_json"],

@@ -5,7 +5,7 @@ For a target i and known entries K the loss is the largest log-ratio
     log P(Z = z | X_i = x, X_K = x_K) / P(Z = z | X_i = x', X_K = x_K)
 
 over outputs z, values x, x' and x_K of positive probability. Only the nearest known entry on either
-side matters, so `pufferkit.local.sides` gives it exactly, in time linear in the length.
+side matters, so `pufferkit.local.one_sided` gives it exactly, in time linear in the length.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.local.bounds import projective_diameter, side_bound
-from pufferkit.local.sides import Binary, Trace, answers, supports
+from pufferkit.local.diameter_bounds import projective_diameter, side_bound
+from pufferkit.local.one_sided import Binary, Trace, answers, supports
+from pufferkit.rounding import EPS
 
 Adversary = Literal["every", "ignorant"]
 
@@ -31,7 +32,6 @@ LONGEST = 1 << 17
 FAR = 1 << 16
 """Distances that are followed when there is no length; what lies further away is bounded."""
 
-_EPS = float(np.finfo(float).eps)
 _CLOSE = 1e-10
 _LARGE = 300.0
 _DIGITS = 30.0
@@ -236,7 +236,7 @@ def padded(chain: MarkovChain, pair: Pair, steps: int) -> tuple[float, float]:
     kept = tanh(projective_diameter(chain.transition) / 4)
     count = min(steps, 1 / (1 - kept)) if kept < 1 else steps
     return tuple(  # type: ignore[return-value]
-        value + 16 * _EPS * (1 + abs(value)) * (1 + count) if isfinite(value) else value
+        value + 16 * EPS * (1 + abs(value)) * (1 + count) if isfinite(value) else value
         for value in pair
     )
 

@@ -27,9 +27,9 @@ from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve import last_passing
 from pufferkit.local.bayesian_loss import binary_loss, known_adversary, loss
-from pufferkit.local.bounds import largest_entry_privacy
+from pufferkit.local.diameter_bounds import largest_entry_privacy
+from pufferkit.local.one_sided import Binary
 from pufferkit.local.response import (
     KaryResponse,
     RandomizedResponse,
@@ -37,7 +37,7 @@ from pufferkit.local.response import (
     kary_loss,
     state_weights,
 )
-from pufferkit.local.sides import Binary
+from pufferkit.rounding import last_passing
 
 _GRID = 13
 _SEARCH = 1e-7

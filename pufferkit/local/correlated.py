@@ -26,7 +26,7 @@ from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.local.bayesian_loss import Loss
-from pufferkit.local.sides import Interval, moebius
+from pufferkit.local.one_sided import Interval, moebius
 
 _SETTLED = 1e-13
 _MOST = 4096

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.checks import Floats
+from pufferkit.data.series import Series
 from pufferkit.local.response import Response
 from pufferkit.local.sanitizing import coded
-from pufferkit.series import Series
 
 
 @dataclass(frozen=True, eq=False)

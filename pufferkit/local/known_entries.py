@@ -11,7 +11,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.local.bayesian_loss import Loss, Pair, ends_of, own_pair, padded, unbounded
-from pufferkit.local.sides import Binary, successors, supports
+from pufferkit.local.one_sided import Binary, successors, supports
 
 
 def given_set(

@@ -23,7 +23,8 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.local.bayesian_loss import Loss, known_adversary, loss
-from pufferkit.local.bounds import MOST_BLOCK, entry_bound
+from pufferkit.local.diameter_bounds import MOST_BLOCK, entry_bound
+from pufferkit.rounding import round_up
 
 FORMAT = "pufferkit-response/1"
 
@@ -153,7 +154,7 @@ class RandomizedResponse(_Response):
         if min(self) == 0:
             return inf
         pairs = ((1 - self.rho_0, self.rho_1), (1 - self.rho_1, self.rho_0))
-        return checks.round_up(max(log(kept / moved) for kept, moved in pairs))
+        return round_up(max(log(kept / moved) for kept, moved in pairs))
 
     @property
     def thresholds(self) -> tuple[int, ...]:
@@ -193,8 +194,8 @@ class KaryResponse(_Response):
     """A state of k is kept, or answered as each of the other states with probability rho.
 
     Certified for any number of states and any chain that forgets: against every adversary by the
-    projective diameter (`pufferkit.local.bounds`); against the ignorant one, for a given length,
-    by the influence curve, where that is better.
+    projective diameter (`pufferkit.local.diameter_bounds`); against the ignorant one, for a given
+    length, by the influence curve, where that is better.
 
     Parameters
     ----------
@@ -254,7 +255,7 @@ class KaryResponse(_Response):
         kept = noise.WORD - (len(self.chain) - 1) * moved
         if moved == 0:
             return inf
-        return 0.0 if kept == moved else checks.round_up(log(kept / moved))
+        return 0.0 if kept == moved else round_up(log(kept / moved))
 
     @property
     def thresholds(self) -> tuple[int, ...]:
@@ -308,7 +309,7 @@ def kary_loss(chain: MarkovChain, b: float, length: int | None, adversary: str) 
     name = known_adversary(adversary)
     options: list[tuple[float, str]] = [(entry_bound(chain, b), "tanh bound")]
     if length is not None:
-        options.append((checks.round_up(length * b), "entries added up"))
+        options.append((round_up(length * b), "entries added up"))
     if name == "ignorant" and length is not None and 0 < b < inf:
         from pufferkit.mechanisms.influence_curve import InfluenceCurve  # noqa: PLC0415
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import noise
+from pufferkit.data.series import Series, is_segment
 from pufferkit.local.response import KaryResponse, RandomizedResponse, Response
-from pufferkit.series import Series, is_segment
 
 
 def sanitize(series: Any, mechanism: Response) -> Any:

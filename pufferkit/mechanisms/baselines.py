@@ -17,11 +17,12 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import Member
 from pufferkit.checks import Floats
+from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.powers import Kernel, row_log_ratios
+from pufferkit.influence.quilts.powers import Kernel, row_log_ratios
 from pufferkit.mechanisms.calibration import ENTRY, GROUP, Calibration, chains_only, check_states
 from pufferkit.mechanisms.release import Evidence
-from pufferkit.queries import Query
+from pufferkit.rounding import round_up
 
 _CHUNK = 1 << 22
 
@@ -32,7 +33,7 @@ def group_dp(query: Query, epsilon: float) -> Calibration:
     return Calibration(
         "group_dp",
         epsilon,
-        checks.round_up(query.lipschitz * query.longest / epsilon),
+        round_up(query.lipschitz * query.longest / epsilon),
         query,
         evidence=Evidence(length=query.longest, notes=("every entry of a segment changes",)),
         guarantee=GROUP,
@@ -48,7 +49,7 @@ def entry_dp(query: Query, epsilon: float) -> Calibration:
     return Calibration(
         "entry_dp",
         epsilon,
-        checks.round_up(query.lipschitz / epsilon),
+        round_up(query.lipschitz / epsilon),
         query,
         evidence=Evidence(notes=("entries taken for independent",)),
         guarantee=ENTRY,
@@ -77,7 +78,7 @@ def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     return Calibration(
         "gk16",
         epsilon,
-        checks.round_up(query.lipschitz * spread / epsilon),
+        round_up(query.lipschitz * spread / epsilon),
         query,
         theta,
         Evidence(name, length=query.longest, influence=gamma, notes=(f"norm {norm:.6g}",)),

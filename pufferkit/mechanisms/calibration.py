@@ -16,13 +16,13 @@ import pufferkit
 from pufferkit import checks, noise
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.joint_class import JointClass
-from pufferkit.beliefs.kinds import Beliefs, as_beliefs, entries_of, states_of
 from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of, states_of
 from pufferkit.beliefs.provenance import check_not_fitted_on
+from pufferkit.data.queries import Query
+from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Evidence, Release, half_width
-from pufferkit.queries import Query
-from pufferkit.series import Series
 
 PUFFERFISH = "Pufferfish for each entry"
 GROUP = "Pufferfish for each entry, whatever the correlation within a segment"

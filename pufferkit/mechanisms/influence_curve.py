@@ -12,29 +12,29 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, Member, MixingClass, as_chain_class
-from pufferkit.beliefs.kinds import Beliefs, as_beliefs
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.region import RegionClass
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs
+from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.checks import Floats
+from pufferkit.data.queries import Query, count
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve import (
+from pufferkit.influence.curve.regions import region_influence
+from pufferkit.influence.curve.starts import SHORT, mixing_sides, sides_of
+from pufferkit.influence.curve.sweep import (
     Loss,
     Run,
     Side,
     Sweep,
     entry_loss,
     largest_loss,
-    last_passing,
     quick_loss,
 )
-from pufferkit.influence.region import region_influence
-from pufferkit.influence.sides import SHORT, mixing_sides, sides_of
-from pufferkit.influence.tree import TreeCurve
-from pufferkit.influence.worst import hardest_member
+from pufferkit.influence.curve.trees import TreeCurve
+from pufferkit.influence.quilts.hardest import hardest_member
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
 from pufferkit.mechanisms.markov_quilt import markov_quilt_approx
 from pufferkit.mechanisms.release import Evidence
-from pufferkit.queries import Query, count
+from pufferkit.rounding import last_passing, round_up
 
 Profile = float | Sequence[float] | Sequence[Run]
 
@@ -262,7 +262,7 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     return Calibration(
         "influence_curve",
         epsilon,
-        checks.round_up(query.lipschitz / b),
+        round_up(query.lipschitz / b),
         query,
         theta,
         evidence,
@@ -307,7 +307,7 @@ def _entry_privacy(beliefs: Beliefs, length: int, epsilon: float) -> tuple[float
         score, belief, node = _quilt_bound(theta, length, epsilon)
     except NotApplicable:  # too long for quilts, not for the curve
         score, belief, node = inf, None, None
-    by_quilt = 1 / checks.round_up(score)
+    by_quilt = 1 / round_up(score)
     if by_quilt > b:
         note = "the Markov quilt bound was the better one"
         return by_quilt, Evidence(belief, node, length, notes=(note,))
@@ -332,7 +332,7 @@ def _quilt_bound(
 
 def _everything(runs: Sequence[Run]) -> float:
     """What all entries spend together, rounded up: exchanging all of them costs no more."""
-    return checks.round_up(sum(run.count * run.b for run in runs), len(runs) + 2)
+    return round_up(sum(run.count * run.b for run in runs), len(runs) + 2)
 
 
 def _options(length: int) -> int:

@@ -6,20 +6,21 @@ from typing import Any, Literal
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import BinaryClass, ChainClass
-from pufferkit.beliefs.kinds import as_beliefs
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.region import RegionClass
+from pufferkit.beliefs.protocol import as_beliefs
+from pufferkit.beliefs.region_class import RegionClass
+from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.chain import Reading, check_reading
-from pufferkit.influence.costs import Progress
-from pufferkit.influence.mixing import MixingInfluence
-from pufferkit.influence.network import hardest_node
-from pufferkit.influence.region import region_influence
-from pufferkit.influence.search import Quilt
-from pufferkit.influence.worst import hardest_member
+from pufferkit.influence.curve.regions import region_influence
+from pufferkit.influence.quilts.chains import Reading, check_reading
+from pufferkit.influence.quilts.hardest import hardest_member
+from pufferkit.influence.quilts.mixing import MixingInfluence
+from pufferkit.influence.quilts.networks import hardest_node
+from pufferkit.influence.quilts.search import Quilt
+from pufferkit.influence.sums.work import Progress
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
 from pufferkit.mechanisms.release import Evidence
-from pufferkit.queries import Query
+from pufferkit.rounding import round_up
 
 Bound = Literal["paper", "tight"]
 
@@ -41,7 +42,7 @@ def markov_quilt(
     over quilts ([Q] Theorem 4.3). No limit on the size of quilts, no grid over chains: the optimum
     is exact for `ChainClass.of`, for `ChainClass.any_start` ([Q] C.4) and for `ChainClass.binary`,
     whose worst chain is at a corner. Over `ChainClass.around` influence is bounded from above
-    (`pufferkit.influence.region`); two states are exact there too.
+    (`pufferkit.influence.curve.regions`); two states are exact there too.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ def markov_quilt(
     return Calibration(
         "markov_quilt",
         epsilon,
-        checks.round_up(query.lipschitz * binding.quilt.score),
+        round_up(query.lipschitz * binding.quilt.score),
         query,
         theta,
         _evidence(member.name, binding.node, query.longest, binding.quilt, notes),
@@ -131,7 +132,7 @@ def markov_quilt_approx(
     return Calibration(
         "markov_quilt_approx",
         epsilon,
-        checks.round_up(query.lipschitz * quilt.score),
+        round_up(query.lipschitz * quilt.score),
         query,
         theta,
         _evidence(theta.description, node, query.longest, quilt, notes),
@@ -151,7 +152,7 @@ def _region_quilt(
     return Calibration(
         "markov_quilt",
         epsilon,
-        checks.round_up(query.lipschitz * quilt.score),
+        round_up(query.lipschitz * quilt.score),
         query,
         theta,
         _evidence("all chains of the region", node, query.longest, quilt, notes),
@@ -165,7 +166,7 @@ def _network_quilt(
     return Calibration(
         "markov_quilt",
         epsilon,
-        checks.round_up(query.lipschitz * score),
+        round_up(query.lipschitz * score),
         query,
         theta,
         Evidence(theta.description, node, len(theta.nodes), quilt, influence),

@@ -8,14 +8,14 @@ from functools import partial
 from typing import Any
 
 from pufferkit import checks
-from pufferkit.beliefs.kinds import as_beliefs
+from pufferkit.beliefs.protocol import as_beliefs
+from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
 from pufferkit.mechanisms.calibration import ENTRY, Calibration, check_states
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
-from pufferkit.queries import Query
 
 Mechanism = Callable[..., Calibration]
 Told = Callable[[str, int, int], None]

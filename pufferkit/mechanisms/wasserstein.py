@@ -14,16 +14,17 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, Member
 from pufferkit.beliefs.finite_joint import FiniteJoint, Row
 from pufferkit.beliefs.joint_class import JointClass
-from pufferkit.beliefs.kinds import Beliefs, as_beliefs, states_of
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs, states_of
+from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.costs import Progress, sum_work
-from pufferkit.influence.network_sums import conditional_laws
+from pufferkit.influence.sums.network_sums import conditional_laws
+from pufferkit.influence.sums.transport import w_infinity
+from pufferkit.influence.sums.work import Progress, sum_work
 from pufferkit.mechanisms.calibration import PUFFERFISH, SECRETS, Calibration, check_states
 from pufferkit.mechanisms.release import Evidence
-from pufferkit.queries import Query
-from pufferkit.transport import as_fraction, at_least, w_infinity
+from pufferkit.rounding import as_fraction, at_least, round_up
 
 Event = Callable[[Row], bool]
 Secrets = Iterable[tuple[Event, Event]]
@@ -100,7 +101,7 @@ def wasserstein(
     return Calibration(
         "wasserstein",
         epsilon,
-        checks.round_up(distance / epsilon),
+        round_up(distance / epsilon),
         query,
         theta,
         Evidence(name, worst.node, length, influence=distance, notes=worst.notes),
@@ -277,7 +278,7 @@ def _chain_distance(
         spread = max(max(first) - min(first), (max(possible) - min(possible)) if length > 1 else 0)
         return _Found(spread * unit, 1, ("entries are independent",))
     # Compiled code, loaded when first needed: it takes a second.
-    from pufferkit.influence.sums import check_memory, largest_distance  # noqa: PLC0415
+    from pufferkit.influence.sums.chain_sums import check_memory, largest_distance  # noqa: PLC0415
 
     check_memory(length, len(values), max(values))
     laws = _laws(chain, length)

@@ -1,0 +1,1 @@
+"""What was recorded, and what is asked of it."""

@@ -1,0 +1,258 @@
+"""Queries: what is asked of the data, and how far one entry can move the answer.
+
+A query is L-Lipschitz if changing one entry moves the answer by at most L in L1 norm ([Q]
+Definition 2.5). The queries below are sums over entries, so L is exact: the largest L1 distance
+between the contributions of two states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit import checks
+from pufferkit.checks import Floats
+from pufferkit.data.series import Series
+from pufferkit.rounding import as_fraction, round_up
+
+Weights = Mapping[Hashable, tuple[Fraction, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """A question with its Lipschitz constant and the segments it runs over.
+
+    Parameters
+    ----------
+    name
+        For tables and records.
+    evaluate
+        The exact answer: takes the array of all entries (labels, segments one after another) and
+        returns a number or a vector of numbers.
+    lipschitz
+        Largest L1 change of the answer when one entry changes. You vouch for it.
+    lengths
+        Length of the series, or the lengths of its independent segments. These are public.
+    labels
+        Names of the coordinates of the answer.
+    states
+        States the query knows; data with any other is refused. ``None``: any.
+    total
+        What the coordinates always sum to, if that is fixed and public.
+    weights
+        For sums over entries: the contribution of each state, exactly. States not listed
+        contribute nothing.
+    """
+
+    name: str
+    evaluate: Callable[[NDArray[Any]], Any]
+    lipschitz: float
+    lengths: tuple[int, ...]
+    labels: tuple[str, ...] = ("value",)
+    states: tuple[Hashable, ...] | None = None
+    total: float | None = None
+    weights: Weights | None = field(default=None, repr=False)
+
+    def __init__(
+        self,
+        name: str,
+        evaluate: Callable[[NDArray[Any]], Any],
+        lipschitz: float,
+        lengths: int | Iterable[int],
+        *,
+        labels: Iterable[str] = ("value",),
+        states: Iterable[Hashable] | None = None,
+        total: float | None = None,
+        weights: Weights | None = None,
+    ) -> None:
+        known = None if states is None else checks.distinct_states(states)
+        for field_name, value in {
+            "name": str(name),
+            "evaluate": evaluate,
+            "lipschitz": checks.positive("lipschitz", lipschitz),
+            "lengths": checks.segment_lengths(lengths),
+            "labels": tuple(str(label) for label in labels),
+            "states": known,
+            "total": total,
+            "weights": weights,
+        }.items():
+            object.__setattr__(self, field_name, value)
+        if not callable(evaluate):
+            raise ValueError(f"evaluate: must be a function of the data, got {evaluate!r}")
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates of the answer."""
+        return len(self.labels)
+
+    @property
+    def longest(self) -> int:
+        """Length of the longest independent segment."""
+        return max(self.lengths)
+
+    @property
+    def largest(self) -> float | None:
+        """Public bound on the size of a coordinate of the answer; ``None`` if there is none."""
+        if self.weights is None:
+            return None
+        return sum(self.lengths) * float(max(abs(w) for row in self.weights.values() for w in row))
+
+    def exact(self, series: Series) -> list[Fraction]:
+        """The exact answer, free of rounding for sums over entries. Never leaves the process."""
+        if self.weights is None:
+            answer = np.atleast_1d(checks.numbers("answer", self.evaluate(np.array(series.labels))))
+            found = [Fraction(float(value)) for value in answer.ravel()]
+        else:
+            found = [Fraction(0)] * self.size
+            for state, count in zip(series.states, series.counts.tolist(), strict=True):
+                for j, weight in enumerate(self.weights.get(state, ())):
+                    found[j] += count * weight
+        if len(found) != self.size:
+            raise ValueError(
+                f"evaluate: gave {len(found)} numbers but the query has {self.size} labels; "
+                "pass labels, one for each coordinate"
+            )
+        return found
+
+
+def count(state: Hashable, lengths: int | Iterable[int]) -> Query:
+    """How many entries are in ``state``; 1-Lipschitz."""
+    return _additive("count", {state: (Fraction(1),)}, lengths, labels=[str(state)], open_=True)
+
+
+def histogram(states: Iterable[Hashable], lengths: int | Iterable[int]) -> Query:
+    """How many entries are in each state; 2-Lipschitz (one bin loses, another gains)."""
+    labels = _several(states)
+    whole = float(sum(checks.segment_lengths(lengths)))
+    return _additive("histogram", _unit(labels, Fraction(1)), lengths, labels, total=whole)
+
+
+def relative_frequencies(states: Iterable[Hashable], lengths: int | Iterable[int]) -> Query:
+    """The share of entries in each state; 2/T-Lipschitz with T entries in all."""
+    labels = _several(states)
+    share = Fraction(1, sum(checks.segment_lengths(lengths)))
+    return _additive("relative frequencies", _unit(labels, share), lengths, labels, total=1.0)
+
+
+def total(
+    values: Mapping[Hashable, float] | Sequence[float], lengths: int | Iterable[int]
+) -> Query:
+    """The sum over entries of the value of each state; Lipschitz by the range of the values.
+
+    ``values`` maps states to numbers, or lists the numbers for states 0, 1, ... A float is taken
+    for the decimal it prints as, so 0.1 is one tenth.
+    """
+    return _additive("total", _scaled(values, Fraction(1)), lengths, ["total"])
+
+
+def mean(values: Mapping[Hashable, float] | Sequence[float], lengths: int | Iterable[int]) -> Query:
+    """The mean over entries of the value of each state; Lipschitz by the range over T."""
+    share = Fraction(1, sum(checks.segment_lengths(lengths)))
+    return _additive("mean", _scaled(values, share), lengths, ["mean"])
+
+
+def transition_counts(states: Iterable[Hashable], lengths: int | Iterable[int]) -> Query:
+    """How often each state is followed by each, within segments; row by row.
+
+    An entry is part of two moves, so changing it takes away two counts and adds two: 4-Lipschitz,
+    or 2-Lipschitz if no segment has more than two entries.
+    """
+    labels = _several(states)
+    sizes = checks.segment_lengths(lengths)
+    if max(sizes) < 2:
+        raise ValueError("lengths: segments of one entry have no transitions")
+    place: dict[Any, int] = {str(label): x for x, label in enumerate(labels)}
+    place |= {label: x for x, label in enumerate(labels)}
+
+    def evaluate(entries: NDArray[Any]) -> Floats:
+        plain = [tuple(e) if isinstance(e, list) else e for e in entries.tolist()]
+        codes = np.array([place[e] if e in place else place[str(e)] for e in plain])
+        return Series(codes, labels, sizes).transitions.ravel().astype(float)
+
+    return Query(
+        "transition counts",
+        evaluate,
+        4 if max(sizes) > 2 else 2,
+        sizes,
+        labels=[f"{before} to {after}" for before in labels for after in labels],
+        states=labels,
+        total=float(sum(sizes) - len(sizes)),
+    )
+
+
+def _several(states: Iterable[Hashable]) -> tuple[Hashable, ...]:
+    labels = checks.distinct_states(states)
+    if len(labels) < 2:
+        raise ValueError(
+            f"states: a histogram needs at least two states, got {list(labels)}; "
+            "over one state it is constant and tells nothing"
+        )
+    return labels
+
+
+def _unit(states: tuple[Hashable, ...], weight: Fraction) -> Weights:
+    zero = Fraction(0)
+    return {
+        state: tuple(weight if j == own else zero for j in range(len(states)))
+        for own, state in enumerate(states)
+    }
+
+
+def _scaled(values: Mapping[Hashable, float] | Sequence[float], share: Fraction) -> Weights:
+    items = values if isinstance(values, Mapping) else dict(enumerate(values))
+    weights = {state: (as_fraction("values", value) * share,) for state, value in items.items()}
+    if len(set(weights.values())) < 2:
+        raise ValueError(
+            "values: need at least two different values, or the answer is constant; "
+            f"got {list(items.values())}"
+        )
+    return weights
+
+
+def _additive(
+    name: str,
+    weights: Weights,
+    lengths: int | Iterable[int],
+    labels: Iterable[Hashable],
+    total: float | None = None,
+    open_: bool = False,
+) -> Query:
+    rows = set(weights.values())
+    if open_:
+        rows.add((Fraction(0),) * len(next(iter(rows))))
+    if total is not None:
+        # Histograms: any two of the unit vectors are at twice the weight of one bin.
+        furthest = 2 * sum(next(iter(rows)))
+    else:
+        single = [row[0] for row in rows]
+        furthest = max(single) - min(single)
+    try:
+        constant = float(furthest)
+    except OverflowError:
+        raise ValueError(
+            "values: their range is too large for a float; use smaller units"
+        ) from None
+    if Fraction(constant) < furthest:
+        constant = round_up(constant, 1)
+
+    def evaluate(entries: NDArray[Any]) -> Floats | float:
+        answer = np.zeros(len(next(iter(rows))))
+        for state, row in weights.items():
+            answer += int(np.sum(entries == state)) * np.array([float(w) for w in row])
+        return answer if len(answer) > 1 else float(answer[0])
+
+    return Query(
+        name,
+        evaluate,
+        constant,
+        lengths,
+        labels=[str(label) for label in labels],
+        states=None if open_ else tuple(weights),
+        total=total,
+        weights=weights,
+    )

@@ -1,0 +1,1 @@
+"""Beliefs from data, and tests of beliefs against data."""

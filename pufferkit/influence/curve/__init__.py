@@ -1,0 +1,1 @@
+"""The influence curve: from event-level epsilon to Pufferfish epsilon."""

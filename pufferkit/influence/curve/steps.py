@@ -1,0 +1,252 @@
+"""How much of a log-likelihood's variation survives one step of a chain.
+
+For a kernel K whose rows are laws, a pair of rows x, x' and a >= 0, the *step* is
+
+    step_{x,x'}(K, a) = max over sets S of log(1 + K(x, S) (e^a - 1)) - log(1 + K(x', S) (e^a - 1)),
+
+the largest log-ratio of (K G)(x) to (K G)(x') over positive functions G whose logarithm varies by
+at most a. The best S is a prefix of the states sorted by K(x, y) / K(x', y), so one sort for each
+pair lists every candidate (K(x, S), K(x', S)). Over all pairs at once, only candidates that no
+other beats in both numbers matter.
+
+When the start of the chain is open, kernels against the direction of time are known only up to a
+reweighting of their columns. The projective diameter D of a pair of rows does not change under
+reweighting, and over all reweightings the step is largest at
+
+    tanh(step / 4) = tanh(D / 4) tanh(a / 4).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from math import atanh, exp, expm1, inf, log1p, tanh
+from typing import Any
+
+import numpy as np
+
+from pufferkit.beliefs.structure import Bools
+from pufferkit.checks import Floats
+from pufferkit.influence.quilts.powers import TINY, Kernel
+
+MOST_CANDIDATES = 1 << 22
+"""Above this many candidate sets (k^3 for k states), pairs of rows are no longer told apart."""
+
+_LARGE = 30.0
+_SATURATES = 8.0
+_CHUNK = 1 << 21
+_BINS = 1024
+
+
+class Step(ABC):
+    """A step as a function of the incoming variation a, for all pairs of rows."""
+
+    @abstractmethod
+    def largest(self, variation: float) -> float:
+        """The step for the worst pair of rows, rounded up."""
+
+    @abstractmethod
+    def pairs(self, variation: float) -> Floats | None:
+        """The step for every ordered pair of rows; ``None`` if there are too many."""
+
+
+class KernelStep(Step):
+    """The exact step of a known kernel.
+
+    Parameters
+    ----------
+    kernel
+        Rows are laws; it may have more or fewer columns than rows.
+    allowed
+        Which pairs of rows can be compared: both values must be possible at the same time.
+    error
+        Bound on the error of a log-ratio of entries; added to every step.
+    """
+
+    def __init__(self, kernel: Kernel, allowed: Bools, error: float) -> None:
+        size, columns = kernel.values.shape
+        self.error: float = 2 * error + 8 * max(size, columns) * float(np.finfo(float).eps)
+        self.allowed = allowed
+        self._kernel: Kernel | None = None
+        self._tables: tuple[Floats, Floats] | None = None
+        if size**2 * columns <= MOST_CANDIDATES:
+            self._tables = _prefixes(kernel, np.arange(size))
+        else:
+            self._kernel = kernel
+
+    @cached_property
+    def _best(self) -> tuple[Floats, Floats]:
+        """The candidates that matter when pairs are not told apart."""
+        if self._tables is not None:
+            above, below = self._tables
+            return undominated(above[self.allowed], below[self.allowed])
+        assert self._kernel is not None
+        size, columns = self._kernel.values.shape
+        found: list[tuple[Floats, Floats]] = []
+        stride = max(1, _CHUNK // (size * columns))
+        for start in range(0, size, stride):
+            rows = np.arange(start, min(size, start + stride))
+            above, below = _prefixes(self._kernel, rows)
+            found.append(undominated(above[self.allowed[rows]], below[self.allowed[rows]]))
+        return undominated(
+            np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
+        )
+
+    def largest(self, variation: float) -> float:
+        above, below = self._best
+        if above.size == 0:
+            return 0.0
+        return min(variation, float(_largest_of(above, below, variation)) + self.error)
+
+    def pairs(self, variation: float) -> Floats | None:
+        if self._tables is None:
+            return None
+        above, below = self._tables
+        steps: Floats = _largest_of(above, below, variation)
+        steps = np.minimum(steps + self.error, variation)
+        steps[~self.allowed] = -inf
+        np.fill_diagonal(steps, np.where(np.diag(self.allowed), 0.0, -inf))
+        return steps
+
+
+class DiameterStep(Step):
+    """The step over all reweightings of the columns, from projective diameters of pairs of rows."""
+
+    def __init__(self, diameters: Floats) -> None:
+        self.diameters = diameters
+        self._worst = float(diameters.max())
+
+    def largest(self, variation: float) -> float:
+        return contracted(self._worst, variation, 4)
+
+    def pairs(self, variation: float) -> Floats | None:
+        if variation == inf:
+            return self.diameters
+        different, places = np.unique(self.diameters, return_inverse=True)
+        steps = np.array([contracted(float(d), variation, 4) for d in different])
+        found: Floats = steps[places].reshape(self.diameters.shape)
+        return found
+
+
+class RatioStep(Step):
+    """The step of any kernel whose rows have log-ratios at most ``ratio``.
+
+    The worst such kernel has two columns, e^ratio to 1, so tanh(step/2) = tanh(ratio/2) tanh(a/2).
+    """
+
+    def __init__(self, ratio: float, size: int) -> None:
+        self.ratio, self.size = ratio, size
+
+    def largest(self, variation: float) -> float:
+        return contracted(self.ratio, variation, 2)
+
+    def pairs(self, variation: float) -> Floats | None:
+        steps = np.full((self.size, self.size), self.largest(variation))
+        np.fill_diagonal(steps, 0.0)
+        return steps
+
+
+class ReweightedStep(Step):
+    """The step of a kernel whose columns are reweighted by factors whose logs vary by ``spread``.
+
+    Reweighting by w turns (K G)(x) into (K w G)(x) / (K w)(x), so the step at a is at most the step
+    at a + spread plus the step at spread.
+    """
+
+    def __init__(self, base: Step, spread: float) -> None:
+        self.base, self.spread = base, spread
+        self._own = base.largest(spread)
+
+    def largest(self, variation: float) -> float:
+        return min(variation, self.base.largest(variation + self.spread) + self._own)
+
+    def pairs(self, variation: float) -> Floats | None:
+        return None
+
+
+def contracted(limit: float, variation: float, scale: int) -> float:
+    """The s with tanh(s / scale) = tanh(limit / scale) tanh(variation / scale), rounded up."""
+    most, least = max(limit, variation), min(limit, variation)
+    if most == inf or least == 0:
+        return least
+    if least < _SATURATES:
+        product = tanh(limit / scale) * tanh(variation / scale)
+        return min(least, scale * atanh(product) * (1 + 1e-14))
+    # The product is too near 1 for a float. With x = 2 limit / scale and y = 2 variation / scale
+    # the equation is e^(2 s / scale) = (1 + e^(x + y)) / (e^x + e^y), which is safe to take apart.
+    high, low = 2 * most / scale, 2 * least / scale
+    value = low + log1p(exp(-high - low)) - log1p(exp(low - high))
+    return min(least, scale / 2 * value * (1 + 1e-14) + 1e-15 * scale)
+
+
+def _prefixes(kernel: Kernel, rows: np.ndarray) -> tuple[Floats, Floats]:
+    """K(x, S) and K(x', S) for every x in ``rows``, every x' and every prefix S."""
+    # An entry lost to underflow may be as large as TINY above and as small as 0 below.
+    values, possible = kernel.values, kernel.possible
+    upper = np.where(possible, np.maximum(values, TINY), 0.0)
+    lower = np.where(values >= TINY, values, 0.0)
+    first, second = upper[rows][:, None, :], lower[None, :, :]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = np.where(first > 0, first / second, -1.0)
+    order = np.argsort(-ratio, axis=2)
+    shape = ratio.shape
+    above = np.take_along_axis(np.broadcast_to(first, shape), order, axis=2).cumsum(axis=2)
+    below = np.take_along_axis(np.broadcast_to(second, shape), order, axis=2).cumsum(axis=2)
+    return np.minimum(above, 1.0), np.minimum(below, 1.0)
+
+
+def undominated(above: Floats, below: Floats) -> tuple[Floats, Floats]:
+    """Candidates for which no other has more above and no more below."""
+    above, below = above.ravel(), below.ravel()
+    keep = above > below
+    above, below = above[keep], below[keep]
+    # Most candidates fall at a coarse look: some candidate in a higher bin has less below.
+    bins = (above * _BINS).astype(np.intp)
+    least = np.full(_BINS + 2, inf)
+    np.minimum.at(least, bins, below)
+    beyond = np.minimum.accumulate(least[::-1])[::-1]
+    keep = below < beyond[bins + 1]
+    above, below = above[keep], below[keep]
+    order = np.lexsort((below, -above))
+    above, below = above[order], below[order]
+    least = np.minimum.accumulate(below)
+    first = np.ones(len(below), dtype=bool)
+    first[1:] = below[1:] < least[:-1]
+    return above[first], below[first]
+
+
+def _largest_of(above: Floats, below: Floats, variation: float) -> Any:
+    """The largest log (1 + A (e^a - 1)) / (1 + B (e^a - 1)) along the last axis.
+
+    One logarithm for each maximum; the error of a step covers the rounding of the ratio.
+    """
+    if variation < _LARGE:
+        rise = expm1(variation)
+        ratio = (1 + above * rise) / (1 + below * rise)
+        return np.log(ratio.max(axis=-1))
+    return np.max(log_mean(above, variation) - log_mean_low(below, variation), axis=-1)
+
+
+def log_mean(share: Floats, variation: float) -> Floats:
+    """log(1 + share (e^a - 1)), rounded to the safe side for a numerator."""
+    if variation < _LARGE:
+        return np.log1p(share * expm1(variation))
+    shares = np.maximum(share, TINY)
+    if variation == inf:
+        return np.log(shares)
+    return variation + np.log(shares + (1 - shares) * exp(-variation))
+
+
+def log_mean_low(share: Floats, variation: float) -> Floats:
+    """The same for a denominator: a share lost to underflow counts as zero."""
+    if variation < _LARGE:
+        return np.log1p(share * expm1(variation))
+    known = np.where(share >= TINY, share, 0.0)
+    with np.errstate(divide="ignore"):
+        if variation == inf:
+            return np.log(known)
+        return np.where(
+            known > 0,
+            variation + np.log(known + (1 - known) * exp(-variation)),
+            0.0,
+        )

@@ -1,0 +1,359 @@
+"""The influence curve: from privacy of single entries to Pufferfish privacy of a chain.
+
+A release is *b-entry-private* if changing one entry moves the log-likelihood of every output by at
+most b. Let b_t be what has been spent on entry t. With the steps of
+`pufferkit.influence.curve.steps`,
+
+    beta_i  = min over m >= 1 of  b_i + ... + b_{i+m-1} + step(P^m, beta_{i+m})
+    alpha_i = the same to the left, with the kernel P(X_{i-l} = u | X_i = x) in place of P^m
+    loss_i  = min over l, m of  b_{i-l+1} + ... + b_{i+m-1}
+              + max over pairs x, x' of step_{x,x'}(left kernel l, alpha_{i-l})
+                                      + step_{x,x'}(P^m, beta_{i+m})
+
+where a side may also be exhausted: all of its b's, step 0. The release is epsilon-Pufferfish
+private for epsilon = max over i of loss_i.
+
+Any choice of blocks l, m gives a valid bound, so the search over them may be partial. And not every
+node needs to be visited. On a stretch where b and the kernels do not change, let F(v) be the least
+m b + step(P^m, v). If F(v) <= v and the nodes just before have at most v, so have all nodes of the
+stretch, by induction. F has slope below 1, so one v settles a stretch of any length. That is why
+the cost does not depend on the length of the series, and why rounding v up is safe.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from pufferkit.checks import Floats
+from pufferkit.influence.curve.steps import Step
+from pufferkit.rounding import last_passing
+
+StepOf = Callable[[int], Step | None]
+"""Block size to step; ``None`` where that block has no kernel."""
+
+PATIENCE = 8
+"""Nodes of a stretch that are visited one by one before the rest is settled at once."""
+
+_FIXED = 1e-9
+_NEAR = 1e-6
+
+
+@dataclass(frozen=True)
+class Run:
+    """``count`` entries in a row with entry privacy ``b`` each."""
+
+    count: int
+    b: float
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of every entry, nodes counted from the end that the side runs towards.
+
+    Attributes
+    ----------
+    stretches
+        (first node, step of each block) for stretches of nodes with the same kernels.
+    blocks
+        Block sizes to try.
+    """
+
+    stretches: Sequence[tuple[int, StepOf]]
+    blocks: Sequence[int]
+
+    def steps_at(self, node: int) -> StepOf:
+        """The kernels of one node."""
+        place = bisect_right([first for first, _ in self.stretches], node) - 1
+        return self.stretches[place][1]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The privacy loss of one entry, and the blocks around it that show it.
+
+    ``left`` and ``right`` are block sizes; ``None`` means that side was exhausted.
+    """
+
+    value: float
+    node: int
+    left: int | None
+    right: int | None
+
+    def __str__(self) -> str:
+        sides = [
+            "left side exhausted" if self.left is None else f"left block {self.left}",
+            "right side exhausted" if self.right is None else f"right block {self.right}",
+        ]
+        return ", ".join(sides)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to bound a side: entries paid for, then a step from what varies beyond them."""
+
+    block: int | None
+    spent: float
+    step: Step | None
+    incoming: float
+
+    @property
+    def cost(self) -> float:
+        """The bound for the worst pair of values."""
+        return self.spent + (0.0 if self.step is None else self.step.largest(self.incoming))
+
+    def pairs(self) -> Floats | float:
+        """The step for each pair of values, or one number for all."""
+        if self.step is None:
+            return 0.0
+        found = self.step.pairs(self.incoming)
+        return self.step.largest(self.incoming) if found is None else found
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Nodes up to ``last`` that share one bound, which also holds for all nodes a block reaches."""
+
+    last: int
+    b: float
+    value: float
+    blocks: tuple[int, ...]
+
+
+class Sweep:
+    """alpha (or beta) of every node, as stretches of nodes with one value each."""
+
+    def __init__(self, side: Side, runs: Sequence[Run]) -> None:
+        self.side = side
+        self.runs = [run for run in runs if run.count > 0]
+        self.ends = np.cumsum([run.count for run in self.runs]).tolist()
+        self._sums = np.cumsum([run.count * run.b for run in self.runs]).tolist()
+        self.firsts: list[int] = []
+        self.values: list[float] = []
+        self._settled: dict[int, Settled] = {}
+        self._levels: dict[tuple[int, int], float] = {}
+        self._sweep()
+
+    @property
+    def length(self) -> int:
+        """Number of entries."""
+        return int(self.ends[-1])
+
+    def b_at(self, node: int) -> float:
+        """Entry privacy of a node."""
+        return self.runs[self._run(node)].b
+
+    def value_at(self, node: int) -> float:
+        """Bound on alpha of a node."""
+        return self.values[bisect_right(self.firsts, node) - 1]
+
+    def settled_at(self, node: int) -> Settled | None:
+        """The bound that a node shares with others, if it does."""
+        return self._settled.get(bisect_right(self.firsts, node) - 1)
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all nodes spend the same and have the same kernels."""
+        return len(self.runs) == 1 and len(self.side.stretches) == 1
+
+    def spent(self, node: int, block: int) -> float:
+        """Sum of b over the ``block`` nodes that end at ``node``."""
+        return self._until(node) - self._until(node - block)
+
+    def options(self, node: int, most: int) -> list[tuple[float, Option]]:
+        """The cheapest ways to bound this side of a node, and of all nodes settled with it."""
+        steps = self.side.steps_at(node)
+        settled = self.settled_at(node)
+        found: list[tuple[float, Option]] = []
+
+        def add(option: Option) -> None:
+            insort(found, (option.cost, option), key=lambda pair: pair[0])
+            del found[most:]
+
+        add(Option(None, self._until(node if settled is None else settled.last), None, 0.0))
+        for block in self.side.blocks if settled is None else settled.blocks:
+            spent = self.spent(node, block) if settled is None else block * settled.b
+            if len(found) == most and spent >= found[-1][0]:
+                break  # larger blocks cost more still
+            if (settled is not None or block < node) and (step := steps(block)) is not None:
+                incoming = self.value_at(node - block) if settled is None else settled.value
+                add(Option(block, spent, step, incoming))
+        return found
+
+    def _run(self, node: int) -> int:
+        return bisect_right(self.ends, node - 1)
+
+    def _until(self, node: int) -> float:
+        if node <= 0:
+            return 0.0
+        run = self._run(node)
+        before_nodes, before_sum = (self.ends[run - 1], self._sums[run - 1]) if run else (0, 0.0)
+        return float(before_sum + (node - before_nodes) * self.runs[run].b)
+
+    def _regions(self) -> Iterator[tuple[int, int, StepOf]]:
+        """Ranges of nodes with constant b and constant kernels."""
+        marks = {1, *(end + 1 for end in self.ends), *(first for first, _ in self.side.stretches)}
+        ordered = [mark for mark in sorted(marks) if mark <= self.length]
+        for first, after in zip(ordered, [*ordered[1:], self.length + 1], strict=True):
+            yield first, after - 1, self.side.steps_at(first)
+
+    def _sweep(self) -> None:
+        for first, last, steps in self._regions():
+            node = first
+            while node <= last:
+                settled = None
+                if node - first >= PATIENCE and last - node >= PATIENCE:
+                    settled = self._settle(node, first, last, steps)
+                self.firsts.append(node)
+                if settled is not None:
+                    self._settled[len(self.values)] = settled
+                    self.values.append(settled.value)
+                    break
+                self.values.append(self.options(node, 1)[0][0])
+                node += 1
+
+    def _settle(self, node: int, first: int, last: int, steps: StepOf) -> Settled | None:
+        """One bound for nodes ``node`` ... ``last``, or ``None`` if it would be too loose here."""
+        b = self.b_at(node)
+        # A block may reach back before the stretch if nothing there cost more than b each.
+        reach = max(self.side.blocks, default=1)
+        lowest = max(1, first - reach)
+        older = max((self.b_at(n) for n in self._starts_between(lowest, first - 1)), default=0.0)
+        usable = [m for m in self.side.blocks if m <= node - first or older <= b]
+        known = first, len(usable)
+        if known not in self._levels:
+            self._levels[known] = fixed_point(steps, usable, b)
+        level = self._levels[known]
+        recent = max(
+            self.values[place]
+            for place in range(
+                bisect_right(self.firsts, max(1, node - reach)) - 1, len(self.firsts)
+            )
+        )
+        if level == inf and len(usable) < len(self.side.blocks) and node - first < 100 * PATIENCE:
+            return None
+        if recent > level * (1 + _NEAR) and node - first < 100 * PATIENCE:
+            return None
+        if level == inf:
+            return Settled(last, b, self._until(last), ())
+        return Settled(last, b, max(level, recent), tuple(usable))
+
+    def _starts_between(self, low: int, high: int) -> Iterator[int]:
+        """One node of every run that meets [low, high]."""
+        if low > high:
+            return
+        for run in range(self._run(low), self._run(high) + 1):
+            yield self.ends[run]
+
+
+def fixed_point(steps: StepOf, blocks: Sequence[int], b: float) -> float:
+    """A v, close to the least, with b <= v and F(v) <= v; infinite if none was found.
+
+    F(v) is the least m b + step(P^m, v) over blocks m. The inequality was checked for what is
+    returned.
+    """
+    if b == 0:
+        return 0.0
+    usable = [(m, step) for m in sorted(blocks) if (step := steps(m)) is not None]
+
+    def gap(v: float) -> float:
+        least = inf
+        for m, step in usable:
+            if m * b >= least:
+                break
+            least = min(least, m * b + step.largest(v))
+        return v - least
+
+    high = min((m * b + step.largest(inf) for m, step in usable), default=inf)
+    if high == inf:
+        high = 2 * b
+        while gap(high) < 0:
+            high *= 2
+            if high > 1e5:
+                return inf
+    if gap(b) >= 0:
+        return b
+    return last_passing(gap, high, b, _FIXED)
+
+
+def largest_loss(left: Sweep, right: Sweep, most: int) -> Loss:
+    """The largest loss over all entries.
+
+    Every stretch of entries has a quick bound, alpha + beta - b. Stretches are refined, largest
+    bound first, by taking the same pair of values on both sides, until a refined one is on top.
+
+    Parameters
+    ----------
+    most
+        How many of the cheapest options of each side to combine.
+    """
+    middle = _hardest_of_all(left, right)
+    if middle is not None:
+        return entry_loss(left, right, middle, most)
+    worst = Loss(-inf, 0, None, None)
+    for quick, node in _quick_bounds(left, right):
+        if quick <= worst.value:
+            break
+        found = entry_loss(left, right, node, most)
+        if found.value > worst.value:
+            worst = found
+    return worst
+
+
+def quick_loss(left: Sweep, right: Sweep) -> float:
+    """An upper bound on `largest_loss`: pairs of values are not told apart."""
+    return _quick_bounds(left, right)[0][0]
+
+
+def _hardest_of_all(left: Sweep, right: Sweep) -> int | None:
+    """The middle node, if its loss bounds that of every other.
+
+    So it is if all nodes spend the same and have the same kernels, and the middle one is settled.
+    For a node nearer to an end, take the blocks that serve the middle one: beyond a block the
+    variation is no larger there, and a block that reaches past the end is replaced by the whole
+    side, which holds fewer entries.
+    """
+    if not (left.is_uniform and right.is_uniform):
+        return None
+    middle = (left.length + 1) // 2
+    for sweep, node in ((left, middle), (right, left.length + 1 - middle)):
+        settled = sweep.settled_at(node)
+        if settled is None or max(sweep.values) > settled.value:
+            return None
+    return middle
+
+
+def _quick_bounds(left: Sweep, right: Sweep) -> list[tuple[float, int]]:
+    """For every stretch of entries alpha + beta - b and one of its nodes, largest first."""
+    length = left.length
+    marks = {*left.firsts}
+    # A stretch of the right sweep that starts at r nodes from the end ends at node length + 1 - r.
+    marks |= {length + 2 - first for first in right.firsts if first > 1}
+    marks |= {end + 1 for end in left.ends[:-1]}
+    bounds = []
+    ordered = sorted(mark for mark in marks if 1 <= mark <= length)
+    for first, after in zip(ordered, [*ordered[1:], length + 1], strict=True):
+        node = (first + after - 1) // 2
+        quick = left.value_at(node) + right.value_at(length + 1 - node) - left.b_at(node)
+        bounds.append((quick, node))
+    bounds.sort(reverse=True)
+    return bounds
+
+
+def entry_loss(left: Sweep, right: Sweep, node: int, most: int) -> Loss:
+    """The loss of one entry: the cheapest pair of options, with one pair of values throughout."""
+    b = left.b_at(node)
+    before = [(option, option.pairs()) for _, option in left.options(node, most)]
+    mirrored = left.length + 1 - node
+    after = [(option, option.pairs()) for _, option in right.options(mirrored, most)]
+    best = Loss(inf, node, None, None)
+    for first, first_pairs in before:
+        for second, second_pairs in after:
+            value = first.spent + second.spent - b + float(np.max(first_pairs + second_pairs))
+            if value < best.value:
+                best = Loss(value, node, first.block, second.block)
+    return best

@@ -1,0 +1,155 @@
+"""Kernels and steps along the edges of a tree-shaped network, in both directions.
+
+Down the arrow the kernel is the table of the child. Up the arrow it is turned around by the laws of
+the two nodes, P(X_parent = u | X_child = x) = P(u) P(x | u) / P(x). Only non-negative numbers are
+multiplied and added, so entries carry a small relative error, which the steps add on the safe side.
+If a possible value has a probability that underflows, the kernel turned around is not known, and
+the step up that edge takes away nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf, log2
+from typing import Any
+
+import numpy as np
+
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.structure import Bools
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.curve.steps import MOST_CANDIDATES, KernelStep, RatioStep, Step
+from pufferkit.influence.quilts.powers import TINY, Kernel
+from pufferkit.rounding import EPS
+
+MOST_GIGABYTES = 8.0
+"""Trees whose step tables need more memory are refused."""
+
+MOST_PATHS = 48
+"""Paths that a branch tries at most; fewer in large trees."""
+
+_FINEST = 1e-14
+_WORK = 8000
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """From one node to another along the tree: the kernel, its relative error, and its step."""
+
+    kernel: Floats
+    error: float
+    step: Step
+
+
+class TreeKernels:
+    """The laws of the nodes of a tree-shaped network, and the steps along its edges.
+
+    Nodes are numbered parents first. An edge is named by its child: ``down`` leads to the child,
+    ``up`` to the parent.
+    """
+
+    def __init__(self, network: BayesianNetwork) -> None:
+        for node, own in network.parents.items():
+            if len(own) > 1:
+                raise NotApplicable(
+                    f"node {node!r} has {len(own)} parents, and the influence curve is proved for "
+                    "networks in which every node has at most one; use markov_quilt"
+                )
+        self.network = network
+        place = network.graph.place
+        self.parent = [place[own[0]] if own else -1 for own in network.parents.values()]
+        self.children: list[list[int]] = [[] for _ in self.parent]
+        for child, parent in enumerate(self.parent):
+            if parent >= 0:
+                self.children[parent].append(child)
+        self._laws()
+        self._steps: dict[tuple[Any, ...], Step] = {}
+        self._check_memory()
+        self.down: dict[int, Way] = {}
+        self.up: dict[int, Way] = {}
+        for child, parent in enumerate(self.parent):
+            if parent >= 0:
+                self.down[child] = self._way(parent, *self._downward(child))
+                self.up[child] = self._way(child, *self._upward(child))
+        most = max((len(law) for law in self.laws), default=1)
+        self.most_paths = max(1, min(MOST_PATHS, _WORK // len(self.parent), 10**6 // most**3))
+        self._longer: dict[tuple[int, int], Way] = {}
+
+    def _laws(self) -> None:
+        """The law of every node, what is possible, and a bound on the relative error."""
+        self.laws: list[Floats] = []
+        self.supports: list[Bools] = []
+        self.errors: list[float] = []
+        for j, parent in enumerate(self.parent):
+            table = self.network.arrays[self.network.nodes[j]]
+            if parent < 0:
+                law, support, error = table, table > 0, 0.0
+            else:
+                law = self.laws[parent] @ table
+                support = np.asarray((table[self.supports[parent]] > 0).any(axis=0), dtype=bool)
+                error = self.errors[parent] + (len(table) + 1) * EPS
+            self.laws.append(law)
+            self.supports.append(support)
+            self.errors.append(error)
+
+    def _downward(self, child: int) -> tuple[Floats, float]:
+        table = self.network.arrays[self.network.nodes[child]]
+        return table, table.shape[1] * EPS
+
+    def _upward(self, child: int) -> tuple[Floats, float]:
+        """P(X_parent = u | X_child = x); an infinite error if underflow has eaten it."""
+        parent = self.parent[child]
+        table = self.network.arrays[self.network.nodes[child]]
+        joint = (self.laws[parent][:, None] * table).T
+        sums = joint.sum(axis=1, keepdims=True)
+        lost = any((self.laws[j][self.supports[j]] < TINY).any() for j in (parent, child))
+        kernel = np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0)
+        return kernel, inf if lost else 2 * self.errors[parent] + (len(table) + 4) * EPS
+
+    def _way(self, start: int, kernel: Floats, error: float) -> Way:
+        support = self.supports[start]
+        if error == inf:
+            return Way(kernel, error, RatioStep(inf, len(support)))
+        # Errors are rounded up coarsely, so that equal kernels share one step.
+        coarse = _FINEST * 2.0 ** max(0, ceil(log2(max(error, _FINEST) / _FINEST)))
+        key = kernel.shape, kernel.tobytes(), support.tobytes(), coarse
+        if key not in self._steps:
+            pairs = np.outer(support, support)
+            self._steps[key] = KernelStep(Kernel(kernel, kernel > 0), pairs, coarse)
+        return Way(kernel, error, self._steps[key])
+
+    def _check_memory(self) -> None:
+        """Refuse before anything large is built. Equal kernels are counted once."""
+        entries: dict[tuple[Any, ...], int] = {}
+        for child, parent in enumerate(self.parent):
+            if parent >= 0:
+                for start, (kernel, _) in (
+                    (parent, self._downward(child)),
+                    (child, self._upward(child)),
+                ):
+                    size, columns = kernel.shape
+                    key = kernel.shape, hash(kernel.tobytes()), self.supports[start].tobytes()
+                    entries[key] = min(size**2 * columns, MOST_CANDIDATES)
+        needed = 2 * 8 * sum(entries.values()) / 1e9
+        if needed > MOST_GIGABYTES:
+            raise NotApplicable(
+                f"the steps of this tree need about {needed:,.0f} GB of memory; merge values of "
+                "nodes, or cut the tree into parts"
+            )
+
+    def longer(self, start: int, before: int, end: int) -> Way:
+        """The way from ``start`` to ``end``, by way of ``before`` just in front of it."""
+        if (start, end) not in self._longer:
+            first = self.way(start, before) or self._longer[start, before]
+            last = self.way(before, end)
+            assert last is not None
+            error = first.error + last.error + (len(last.kernel) + 1) * EPS
+            self._longer[start, end] = self._way(start, first.kernel @ last.kernel, error)
+        return self._longer[start, end]
+
+    def way(self, start: int, end: int) -> Way | None:
+        """The way between neighbours; ``None`` for others."""
+        if self.parent[end] == start:
+            return self.down[end]
+        return self.up[start] if self.parent[start] == end else None

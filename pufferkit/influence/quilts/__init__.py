@@ -1,0 +1,1 @@
+"""Max-influence, and the quilts that decide the noise."""

@@ -1,0 +1,78 @@
+"""Bounds on max-influence from how fast a chain mixes: [Q] Lemmas 4.8 and C.1.
+
+If |P^t(x, y) / pi(y) - 1| <= Delta_t < 1 for all states, then with h(t) = log (1 + Delta_t) /
+(1 - Delta_t) the max-influence of X_i on {X_{i-a}, X_{i+b}} is at most 2 h(a) + h(b), on {X_{i-a}}
+at most 2 h(a), on {X_{i+b}} at most h(b), for every initial law.
+
+The paper takes Delta_t = exp(-gap t / 2) / pi_min. The operator norm c of P on functions of
+stationary mean zero gives more: P^t(x, y) / pi(y) - 1 is the inner product of two such functions
+(the centred point masses at x and y) with P^t between them, so
+
+    Delta_t = c^t (1 / pi_min - 1),
+
+which is smaller, because c <= exp(-gap / 2). In a stationary chain the prior ratio is exact, the
+time-reversed kernel has the same norm, and the 2 in 2 h(a) becomes 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, inf, log, log1p
+
+from pufferkit.beliefs.chain_class import Mixing
+from pufferkit.influence.quilts.search import Pair, Quilt, best_quilt, hardest_node
+
+_ONLY: Pair = (0, 1)
+
+
+@dataclass(frozen=True)
+class MixingInfluence:
+    """h(t) = log (1 + Delta_t) / (1 - Delta_t) with Delta_t = exp(-rate t) * factor."""
+
+    rate: float
+    factor: float
+    left_weight: int
+
+    @classmethod
+    def paper(cls, mixing: Mixing) -> MixingInfluence:
+        """As in [Q] Lemma C.1."""
+        return cls(mixing.gap / 2, 1 / mixing.pi_min, 2)
+
+    @classmethod
+    def tight(cls, mixing: Mixing) -> MixingInfluence:
+        """By the operator norm."""
+        rate = -log(mixing.contraction) * (1 - 1e-15) if mixing.contraction > 0 else inf
+        return cls(rate, 1 / mixing.pi_min - 1, 1 if mixing.stationary else 2)
+
+    def bound(self, steps: int) -> float:
+        """h(steps); infinite while Delta is not below 1."""
+        delta = self.factor * exp(-self.rate * steps) * (1 + 1e-12) if self.factor > 0 else 0.0
+        if delta >= 1:
+            return inf
+        return (log1p(delta) - log1p(-delta)) * (1 + 1e-14)
+
+    def hardest(self, length: int, epsilon: float) -> tuple[int, Quilt]:
+        """The node with the largest least score; every node has the same influence."""
+
+        def solve(node: int, enough: float, hint: Quilt | None) -> Quilt:
+            return best_quilt(_OneNode(self, node, length - node + 1), epsilon, enough, hint)
+
+        return hardest_node(solve, 1, length, 0.0, same_everywhere=True)
+
+
+@dataclass(frozen=True)
+class _OneNode:
+    mixing: MixingInfluence
+    left: int
+    right: int
+
+    def whole(self, a: int, b: int) -> tuple[float, Pair]:
+        total = self.left_part(a, _ONLY) if a < self.left else 0.0
+        total += self.right_part(b, _ONLY) if b < self.right else 0.0
+        return total, _ONLY
+
+    def left_part(self, a: int, pair: Pair) -> float:
+        return self.mixing.left_weight * self.mixing.bound(a)
+
+    def right_part(self, b: int, pair: Pair) -> float:
+        return self.mixing.bound(b)

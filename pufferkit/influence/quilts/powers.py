@@ -1,0 +1,116 @@
+"""Powers of a transition matrix and the largest log-ratios of their rows and columns.
+
+Everything that decides privacy here is a sum of products of non-negative numbers, so entries carry
+a small *relative* error: at most ``steps * k`` roundings for P^steps on k states, in whatever order
+the products are taken. ``rounding`` bounds the error of a log-ratio that follows, and callers add
+it.
+
+Two things need more care than rounding.
+
+- Zeros. Whether an entry is possible at all is kept apart, as a boolean pattern that is exact.
+- Underflow. An entry that is possible but too small for a float has no known ratio to others, so a
+  ratio over it counts as infinite. That can cost noise, never privacy.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+
+from pufferkit.beliefs.markov_chain import RAREST
+from pufferkit.beliefs.structure import Bools, boolean_product
+from pufferkit.checks import Floats
+from pufferkit.rounding import EPS
+
+TINY = RAREST
+"""Possible entries below this have lost their relative accuracy to underflow."""
+
+_NUMERATOR_IMPOSSIBLE = -4e4
+_DENOMINATOR_IMPOSSIBLE = -2e4
+_INFINITE = 1e4
+_CHUNK = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A non-negative matrix with the exact pattern of its possible entries."""
+
+    values: Floats
+    possible: Bools
+
+    def rows(self, chosen: Bools | slice) -> Kernel:
+        """Some of its rows."""
+        return Kernel(self.values[chosen], self.possible[chosen])
+
+    @property
+    def transposed(self) -> Kernel:
+        """Columns as rows."""
+        return Kernel(self.values.T, self.possible.T)
+
+
+class Powers:
+    """P^n for any n, by squaring, each computed once while memory lasts."""
+
+    def __init__(self, transition: Floats, memory: int = 1 << 29) -> None:
+        self._known: OrderedDict[int, Kernel] = OrderedDict()
+        self._squares = [Kernel(transition, transition > 0)]
+        self._room = max(8, memory // (9 * transition.size))
+        self.size = len(transition)
+
+    def __getitem__(self, steps: int) -> Kernel:
+        if steps in self._known:
+            self._known.move_to_end(steps)
+            return self._known[steps]
+        low = steps & -steps
+        kernel = self._square(low.bit_length() - 1)
+        if low != steps:
+            kernel = _product(self[steps - low], kernel)
+        self._known[steps] = kernel
+        if len(self._known) > self._room:
+            self._known.popitem(last=False)
+        return kernel
+
+    def _square(self, doublings: int) -> Kernel:
+        while len(self._squares) <= doublings:
+            last = self._squares[-1]
+            self._squares.append(_product(last, last))
+        return self._squares[doublings]
+
+    def rounding(self, steps: int) -> float:
+        """Bound on the error of a log-ratio of entries of P^steps."""
+        return 1e-13 + 3 * EPS * steps * (self.size + 2)
+
+
+def _product(first: Kernel, second: Kernel) -> Kernel:
+    return Kernel(first.values @ second.values, boolean_product(first.possible, second.possible))
+
+
+def log_ratio(above: Kernel, below: Kernel) -> float:
+    """The largest log ratio of the entries of one row to those of another."""
+    return float(_largest_log_ratios(above, below)[0, 0])
+
+
+def row_log_ratios(kernel: Kernel) -> Floats:
+    """Entry (x, x') is the largest log K(x, y) / K(x', y) over y.
+
+    0/0 is no event and is passed over; c/0 is infinite; 0/c is minus infinity.
+    """
+    ratios = _largest_log_ratios(kernel, kernel)
+    np.fill_diagonal(ratios, 0.0)
+    return ratios
+
+
+def _largest_log_ratios(first: Kernel, second: Kernel) -> Floats:
+    above = np.where(first.possible, np.log(np.maximum(first.values, TINY)), _NUMERATOR_IMPOSSIBLE)
+    known = second.possible & (second.values >= TINY)
+    below = np.where(known, np.log(np.maximum(second.values, TINY)), _DENOMINATOR_IMPOSSIBLE)
+    ratios = np.empty((len(above), len(below)))
+    stride = max(1, _CHUNK // below.size)
+    for start in range(0, len(above), stride):
+        part = above[start : start + stride, None, :] - below[None, :, :]
+        ratios[start : start + stride] = part.max(axis=2)
+    ratios[ratios > _INFINITE] = np.inf
+    ratios[ratios < -_INFINITE] = -np.inf
+    return ratios

@@ -1,0 +1,1 @@
+"""Distributions of sums, and how far one entry moves them."""

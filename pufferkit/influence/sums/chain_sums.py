@@ -1,0 +1,224 @@
+"""How far one entry of a chain moves a sum: W-infinity for all entries at once.
+
+The sum is v(X_1) + ... + v(X_T) with whole non-negative values v. Its law given X_i = a is needed
+for every i and a. Write the chain as a product of matrices of polynomials, P(x, y) z^{v(y)}; the
+law given X_i = a is then what stands around node i. Two ways to get it for all i:
+
+- *halving*: what stands around the left half of a stretch is what stands around the stretch times
+  the product of its right half. T^2 log T products of numbers for each of k^3 triples of states.
+- *sides*: the laws of the sums before and after node i by recursion, then one convolution for each
+  node and state: k T^3 / 6.
+
+The cheaper one is taken. Both only add and multiply non-negative numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+import numpy as np
+
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.sums.long_vectors import Blocks, Ints, convolved, least_shift, running_sums
+from pufferkit.influence.sums.work import Progress, halving_cost, sides_cost
+from pufferkit.rounding import EPS
+
+MOST_BYTES = 8 * 10**9
+"""Largest table of laws that is started."""
+
+
+@dataclass(frozen=True)
+class Distance:
+    """The largest W-infinity over nodes and pairs of states, and where it is.
+
+    ``unsure`` says that rounding could not decide a comparison, so that the true distance may be
+    smaller.
+    """
+
+    value: int
+    node: int
+    unsure: bool
+
+
+def largest_distance(
+    laws: Sequence[Floats],
+    transition: Floats,
+    values: Ints,
+    *,
+    mirrored: bool = False,
+    progress: Progress | None = None,
+) -> Distance:
+    """Largest W-infinity of the sum over nodes and pairs of values of a node.
+
+    Parameters
+    ----------
+    laws
+        The law of X_i for every node; impossible states have probability exactly 0.
+    transition, values
+        The matrix, and the whole non-negative value of each state.
+    mirrored
+        Whether node i and node T + 1 - i are alike, so that half of them suffice.
+    progress
+        Called with the number of nodes done and their total.
+    """
+    length, size = len(laws), len(values)
+    last = (length + 1) // 2 if mirrored else length
+    best = Distance(0, 1, False)
+    # Each number passes at most about this many roundings on its way.
+    error = 4 * EPS * (length * (size + 2) + length * int(values.max()) + 200)
+    for node, around in _around(laws, transition, values, last):
+        best = _at_node(node, around, laws[node - 1], values, error, best)
+        if progress is not None:
+            progress(node, last)
+    return best
+
+
+def check_memory(length: int, size: int, largest: int) -> None:
+    """Refuse what needs too much memory, before anything is started.
+
+    ``size`` is the number of states, ``largest`` the largest value, of any size.
+    """
+    if _halves(length, size):
+        # Paths three ways, and what stands around a stretch, for each pair of states.
+        needed = length * largest * size**2 * (6 + length.bit_length()) * 8
+    else:
+        needed = length * length * largest * size * 8
+    if needed > MOST_BYTES:
+        gigabytes, steps = (float(min(n, 10**300)) for n in (needed // 10**9, largest))
+        raise NotApplicable(
+            f"the laws of the sum need about {gigabytes:.2g} GB for {length:,} entries: in whole "
+            f"multiples of what they have in common, the values differ by {steps:.2g}; use "
+            "rounder values, such as 0.25 or Fraction(1, 3), a shorter series, or influence_curve"
+        )
+
+
+def _halves(length: int, size: int) -> bool:
+    return length < 3 or halving_cost(length, size) <= sides_cost(length, size)
+
+
+def _at_node(
+    node: int, around: Blocks, law: Floats, values: Ints, error: float, best: Distance
+) -> Distance:
+    sums = []
+    for x in np.flatnonzero(law > 0):
+        joint = Blocks(around.mantissas[x : x + 1], around.exponents[x : x + 1])
+        point = Blocks.units(np.array([1 / law[x]]), np.array([values[x]]))
+        shifted = convolved(point, joint, np.array([[[0, 0]]]), joint.length + int(values[x]))
+        mantissa, exponent = shifted.mantissas[0], shifted.exponents[0]
+        sums.append((mantissa, exponent))
+    room = max((len(mantissa) for mantissa, _ in sums), default=0)
+    tails = []
+    for mantissa, exponent in sums:
+        wide = Blocks.zeros(1, room)
+        wide.mantissas[0, : len(mantissa)] = mantissa
+        wide.exponents[0, : len(exponent)] = exponent
+        lower = running_sums(wide.mantissas[0], wide.exponents[0], False)
+        upper = running_sums(wide.mantissas[0], wide.exponents[0], True)
+        tails.append((*lower, *upper))
+    for n, one in enumerate(tails):
+        for other in tails[n + 1 :]:
+            for first, second in ((one, other), (other, one)):
+                d, unsure = cast(Any, least_shift)(*first, *second, best.value, error)
+                if d > best.value:
+                    best = Distance(int(d), node, bool(unsure))
+    return best
+
+
+def _around(
+    laws: Sequence[Floats], transition: Floats, values: Ints, last: int
+) -> Iterator[tuple[int, Blocks]]:
+    """For nodes 1 ... last, the joint laws of (X_i = x, sum of all other values)."""
+    length = len(laws)
+    if _halves(length, len(values)):
+        yield from _halving(laws[0], transition, values, length, last)
+        return
+    yield from _by_sides(laws, transition, values, last)
+
+
+def _halving(
+    initial: Floats, transition: Floats, values: Ints, length: int, last: int
+) -> Iterator[tuple[int, Blocks]]:
+    size = len(values)
+    triples = [(x, y, z) for x in range(size) for y in range(size) for z in range(size)]
+    # Rows of pairs of states are numbered x * k + y; row (x, y) of a product sums over z.
+    through = _grouped([(x * size + z, z * size + y) for x, y, z in triples], size)
+    leftwards = _grouped([(y * size + z, x * size + z) for x, y, z in triples], size)
+    rightwards = _grouped([(z * size + x, z * size + y) for x, y, z in triples], size)
+
+    @cache
+    def paths(count: int) -> Blocks:
+        """Paths through ``count`` nodes from x to y, by the sum of their values."""
+        if count == 1:
+            return Blocks.units(np.eye(size).ravel(), np.repeat(values, size))
+        half = count // 2
+        second = paths(count - half)
+        return convolved(then(half), second, through, count * int(values.max()) + 1)
+
+    @cache
+    def then(count: int) -> Blocks:
+        """The same with one move after the last node."""
+        return paths(count).mixed(np.kron(np.eye(size), transition.T).astype(np.float64))
+
+    @cache
+    def ahead(count: int) -> Blocks:
+        """The same with one move before the first node."""
+        return paths(count).mixed(np.kron(transition, np.eye(size)).astype(np.float64))
+
+    def descend(first: int, count: int, around: Blocks) -> Iterator[tuple[int, Blocks]]:
+        if first > last:
+            return
+        if count == 1:
+            diagonal = np.arange(size) * (size + 1)
+            yield first, Blocks(around.mantissas[diagonal], around.exponents[diagonal])
+            return
+        half = count // 2
+        # around_left[x, m] = sum over y of around[x, y] * (P right)[m, y]
+        left = convolved(ahead(count - half), around, leftwards, outside(half))
+        yield from descend(first, half, left)
+        # around_right[n, y] = sum over x of around[x, y] * (left P)[x, n]
+        right = convolved(then(half), around, rightwards, outside(count - half))
+        yield from descend(first + half, count - half, right)
+
+    def outside(count: int) -> int:
+        """Numbers in the law of the sum of all nodes but ``count``."""
+        return (length - count) * int(values.max()) + 1
+
+    root = Blocks.units(np.repeat(initial, size), np.zeros(size * size, dtype=np.int64))
+    yield from descend(1, length, root)
+
+
+def _grouped(rows: list[tuple[int, int]], size: int) -> Ints:
+    """Pairs to convolve and add, ``size`` of them for each row of the result."""
+    return np.array(rows, dtype=np.int64).reshape(size * size, size, 2)
+
+
+def _by_sides(
+    laws: Sequence[Floats], transition: Floats, values: Ints, last: int
+) -> Iterator[tuple[int, Blocks]]:
+    size, length = len(values), len(laws)
+    points = Blocks.units(np.ones(size), values)
+    start = Blocks.units(np.ones(size), np.zeros(size, dtype=np.int64))
+    each = np.array([[[x, x]] for x in range(size)])
+
+    def extended(side: Blocks, kernel: Floats) -> Blocks:
+        """Row y is the sum over x of kernel[y, x] times (row x shifted by v(x))."""
+        return convolved(points, side, each, side.length + int(values.max())).mixed(kernel)
+
+    after = [start]
+    for _ in range(length - 1):
+        after.append(extended(after[-1], transition))
+    before = start
+    for node in range(1, last + 1):
+        if node > 1:
+            joint = (laws[node - 2][:, None] * transition).T
+            sums = joint.sum(axis=1, keepdims=True)
+            before = extended(
+                before, np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0)
+            )
+        other = after[length - node]
+        found = convolved(before, other, each, before.length + other.length)
+        yield node, found.mixed(np.diag(laws[node - 1]))

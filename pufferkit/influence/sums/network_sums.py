@@ -1,0 +1,162 @@
+"""Laws of a sum over a Bayesian network, given one node: message passing, exactly.
+
+Tables become whole numbers over a common denominator, a law of a sum becomes a list of whole
+numbers, and variables are summed out one after the other, least connected first. The joint law is
+never listed; every number is exact, so ties between tails are decided as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from fractions import Fraction
+from math import lcm, prod
+from typing import Any
+
+import numpy as np
+
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.errors import NotApplicable
+from pufferkit.rounding import as_fraction
+
+MOST_WORK = 3 * 10**7
+
+Law = dict[int, Fraction]
+_Factor = tuple[tuple[Hashable, ...], Any]
+
+
+def conditional_laws(
+    network: BayesianNetwork, weights: Mapping[Hashable, int]
+) -> Mapping[Hashable, dict[Hashable, Law]]:
+    """{node: {value: law of the sum of weights given the node has the value}}, possible ones only.
+
+    ``weights`` maps values of nodes to whole numbers from 0 up; other values count 0.
+    """
+    factors = [_whole_table(network, node) for node in network.nodes]
+    order = _elimination_order(network)
+    _check_work(network, order, weights)
+    return {node: _laws_given(network, factors, order, weights, node) for node in network.nodes}
+
+
+def _laws_given(
+    network: BayesianNetwork,
+    factors: list[_Factor],
+    order: list[Hashable],
+    weights: Mapping[Hashable, int],
+    node: Hashable,
+) -> dict[Hashable, Law]:
+    found: dict[Hashable, Law] = {}
+    live = list(factors)
+    for variable in [other for other in order if other != node]:
+        used = [factor for factor in live if variable in factor[0]]
+        live = [factor for factor in live if variable not in factor[0]]
+        live.append(_summed_out(network, used, variable, weights))
+    scope, table = _product(live, network)
+    assert scope in ((node,), ())
+    for place, value in enumerate(network.values[node]):
+        numbers = table[place]
+        whole = sum(numbers)
+        if whole:
+            shift = weights.get(value, 0)
+            found[value] = {
+                s + shift: Fraction(int(n), int(whole)) for s, n in enumerate(numbers) if n
+            }
+    return found
+
+
+def _whole_table(network: BayesianNetwork, node: Hashable) -> _Factor:
+    """The table of a node as whole numbers; axes: parents, node, and one for the sum."""
+    array = network.arrays[node]
+    exact = np.array([as_fraction("tables", float(p)) for p in array.ravel()], dtype=object)
+    rows = exact.reshape(-1, array.shape[-1])
+    rows = np.array([row / sum(row) for row in rows], dtype=object)
+    denominator = lcm(*(p.denominator for p in rows.ravel()))
+    whole = np.array([int(p * denominator) for p in rows.ravel()], dtype=object)
+    return (*network.parents[node], node), whole.reshape(*array.shape, 1)
+
+
+def _summed_out(
+    network: BayesianNetwork,
+    used: list[_Factor],
+    variable: Hashable,
+    weights: Mapping[Hashable, int],
+) -> _Factor:
+    scope, table = _product(used, network)
+    axis = scope.index(variable)
+    table = np.moveaxis(table, axis, 0)
+    shifts = [weights.get(value, 0) for value in network.values[variable]]
+    length = table.shape[-1] + max(shifts)
+    total = np.zeros((*table.shape[1:-1], length), dtype=object)
+    for part, shift in zip(table, shifts, strict=True):
+        total[..., shift : shift + part.shape[-1]] += part
+    return scope[:axis] + scope[axis + 1 :], total
+
+
+def _product(factors: list[_Factor], network: BayesianNetwork) -> _Factor:
+    """The product over all variables of the factors; sums add up by convolution."""
+    scope: tuple[Hashable, ...] = ()
+    table = np.ones(1, dtype=object)
+    for own, values in factors:
+        joint = scope + tuple(v for v in own if v not in scope)
+        first = _spread(table, scope, joint)
+        second = _spread(values, own, joint)
+        length = first.shape[-1] + second.shape[-1] - 1
+        shape = tuple(len(network.values[v]) for v in joint)
+        result = np.zeros((*shape, length), dtype=object)
+        for s in range(second.shape[-1]):
+            result[..., s : s + first.shape[-1]] += first * second[..., s : s + 1]
+        scope, table = joint, result
+    return scope, table
+
+
+def _spread(table: Any, scope: tuple[Hashable, ...], joint: tuple[Hashable, ...]) -> Any:
+    """A factor with its axes in the order of ``joint``, length 1 where it does not depend."""
+    order = [scope.index(v) for v in joint if v in scope]
+    moved = np.transpose(table, [*order, table.ndim - 1])
+    index = tuple(slice(None) if v in scope else None for v in joint)
+    return moved[(*index, slice(None))]
+
+
+def _elimination_order(network: BayesianNetwork) -> list[Hashable]:
+    """Least connected first, in the moral graph, joining the neighbours of what goes."""
+    around: dict[Hashable, set[Hashable]] = {node: set() for node in network.nodes}
+    for node in network.nodes:
+        family = {node, *network.parents[node]}
+        for one in family:
+            around[one] |= family - {one}
+    order = []
+    while around:
+        node = min(around, key=lambda n: (len(around[n]), network.nodes.index(n)))
+        for one in around[node]:
+            around[one] |= around[node] - {one}
+            around[one].discard(node)
+        del around[node]
+        order.append(node)
+    return order
+
+
+def _check_work(
+    network: BayesianNetwork, order: list[Hashable], weights: Mapping[Hashable, int]
+) -> None:
+    """Refuse before starting what would take too long."""
+    widest = 1
+    around: dict[Hashable, set[Hashable]] = {node: set() for node in network.nodes}
+    for node in network.nodes:
+        family = {node, *network.parents[node]}
+        for one in family:
+            around[one] |= family - {one}
+    for node in order:
+        # One more for the node that is kept to the end.
+        sizes = [len(network.values[v]) for v in (node, *around[node])]
+        widest = max(widest, prod(sizes))
+        for one in around[node]:
+            around[one] |= around[node] - {one}
+            around[one].discard(node)
+        del around[node]
+    most_values = max(len(network.values[v]) for v in network.nodes)
+    length = len(network.nodes) * max(weights.values(), default=1) + 1
+    work = len(network.nodes) ** 2 * widest * most_values * length**2 // 4
+    if work > MOST_WORK:
+        raise NotApplicable(
+            f"the exact laws of the sum take about {float(min(work, 10**300)):.0e} products of "
+            "whole numbers; use rounder values, markov_quilt, or influence_curve on a tree"
+        )

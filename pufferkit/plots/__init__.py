@@ -1,0 +1,25 @@
+"""Pictures: rows in, figure out. The only importer of matplotlib."""
+
+from pufferkit.plots.charts import experiment_figure
+from pufferkit.plots.figures import (
+    FORMATS,
+    attack_figure,
+    check_picture,
+    constraint_figure,
+    panels,
+    picture,
+    plan_figure,
+    release_figure,
+)
+
+__all__ = [
+    "FORMATS",
+    "attack_figure",
+    "check_picture",
+    "constraint_figure",
+    "experiment_figure",
+    "panels",
+    "picture",
+    "plan_figure",
+    "release_figure",
+]

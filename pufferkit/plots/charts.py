@@ -1,0 +1,138 @@
+"""Pictures of experiments: rows and a `Chart` in, figure out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from pufferkit.experiments.result import Chart, Result
+from pufferkit.plots.figures import panels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Row = Mapping[str, Any]
+Points = list[tuple[Any, float]]
+
+# Okabe and Ito, which stay apart for colour-blind readers; markers and hatches say it again.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
+_MARKERS = "osD^vPX"
+_HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++", "--")
+_FEW = 25
+_ANY = object()
+
+
+def experiment_figure(result: Result) -> Figure:
+    """The picture of an experiment, one panel beside another."""
+    chart = result.chart
+    shown = _values(result.rows, chart.panel)
+    size = 6.4 if len(shown) == 1 else 4.2 * len(shown)
+    figure, every = panels(len(shown), size, 4.6, result.title)
+    lines = _lines(result.rows, chart)
+    draw = _draw_lines if chart.kind == "lines" else _draw_bars
+    for axes, panel in zip(every, shown, strict=True):
+        own = [r for r in result.rows if chart.panel is None or r.get(chart.panel) == panel]
+        draw(axes, own, chart, lines)
+        if panel is not None:
+            axes.set_title(f"{chart.panel} {panel}", fontsize=10, parse_math=False)
+        if "y" in chart.log:
+            axes.set_yscale("log")
+        axes.set_xlabel(chart.x_label, fontsize=9, parse_math=False)
+    every[0].set_ylabel(chart.y_label, parse_math=False)
+    handles: dict[str, Any] = {}
+    for axes in every:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    legend = figure.legend(
+        list(handles.values()),
+        list(handles),
+        loc="outside lower center",
+        ncols=min(4, max(2, round(size / 2.6))),
+        frameon=False,
+        fontsize=9,
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)  # names of files are the user's
+    return figure
+
+
+def _draw_lines(
+    axes: Axes, rows: Sequence[Row], chart: Chart, lines: Mapping[tuple[str, Any], str]
+) -> None:
+    for n, ((column, value), words) in enumerate(lines.items()):
+        points = sorted(_points(rows, chart, column, value))
+        if points:
+            axes.plot(
+                [x for x, _ in points],
+                [y for _, y in points],
+                label=words,
+                color=_COLOURS[n % len(_COLOURS)],
+                marker=_MARKERS[n % len(_MARKERS)] if len(points) < _FEW else None,
+                markersize=5,
+                linestyle=("-", "--", ":", "-.")[n % 4],
+            )
+    for words, place in chart.marks.items():
+        axes.axvline(place, color="#222222", linestyle="--", linewidth=1.1, label=words)
+    for words, height in chart.levels.items():
+        axes.axhline(height, color="#222222", linestyle="--", linewidth=1.1, label=words)
+    if "x" in chart.log:
+        axes.set_xscale("log")
+    axes.grid(color="#E3E3E3", linewidth=0.8)
+
+
+def _draw_bars(
+    axes: Axes, rows: Sequence[Row], chart: Chart, lines: Mapping[tuple[str, Any], str]
+) -> None:
+    names = _values(rows, chart.x)
+    width = 0.8 / len(lines)
+    for n, ((column, value), words) in enumerate(lines.items()):
+        points = _points(rows, chart, column, value)
+        if not points:
+            continue
+        axes.bar(
+            [names.index(x) + (n - (len(lines) - 1) / 2) * width for x, _ in points],
+            [y for _, y in points],
+            width=width,
+            label=words,
+            color=_COLOURS[n % len(_COLOURS)],
+            hatch=_HATCHES[n % len(_HATCHES)],
+            edgecolor="white",
+            linewidth=0.4,
+        )
+    axes.set_xticks(range(len(names)), [str(name) for name in names], parse_math=False)
+    for label in axes.get_xticklabels():
+        label.set_rotation(30)
+        label.set_horizontalalignment("right")
+    axes.grid(axis="y", color="#E3E3E3", linewidth=0.8)
+
+
+def _lines(rows: Sequence[Row], chart: Chart) -> dict[tuple[str, Any], str]:
+    """Each column with each value of ``by`` that has numbers, and its words."""
+    found = {}
+    for value in _values(rows, chart.by):
+        for column in chart.y:
+            if _points(rows, chart, column, value):
+                own = chart.labels.get(column, column)
+                by = "" if value is None else chart.labels.get(str(value), str(value))
+                both = f"{by}, {own}" if len(chart.y) > 1 else by
+                found[column, value] = both if by else own
+    return found | {(column, _ANY): chart.labels.get(column, column) for column in chart.once}
+
+
+def _points(rows: Sequence[Row], chart: Chart, column: str, value: Any) -> Points:
+    low, high = chart.x_range or (-inf, inf)
+    found = [
+        (row[chart.x], row[column])
+        for row in rows
+        if row.get(column) is not None
+        and (chart.by is None or value is _ANY or row.get(chart.by) == value)
+        and (chart.kind == "bars" or low <= row[chart.x] <= high)
+    ]
+    return list(dict(found).items()) if value is _ANY else found
+
+
+def _values(rows: Sequence[Row], column: str | None) -> list[Any]:
+    """Values of a column, each once, in order; one ``None`` if there is no column."""
+    return [None] if column is None else list(dict.fromkeys(row.get(column) for row in rows))

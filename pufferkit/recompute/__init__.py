@@ -1,4 +1,0 @@
-"""The mathematics of `pufferkit.verify`: the theorems once more, plainly, to be read.
-
-It shares the beliefs with the mechanisms, and none of their searches.
-"""

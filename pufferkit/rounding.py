@@ -1,0 +1,71 @@
+"""Rounding that never favours less noise: directed floats, fractions, one bisection.
+
+A search for a scale or an event-level epsilon ends at a point that was checked to be private, never
+at a midpoint. A number that is rounded is rounded to the side that hides more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from math import inf
+from numbers import Rational
+from typing import Any
+
+from pufferkit import checks
+
+EPS = math.ulp(1.0)
+"""Relative spacing of floats: one rounding errs by at most half of it."""
+
+
+def round_up(value: float, ulps: int = 4) -> float:
+    """A float a few units in the last place above ``value``: rounding never favours less noise."""
+    for _ in range(ulps):
+        value = math.nextafter(value, math.inf)
+    return value
+
+
+def as_fraction(name: str, value: Any) -> Fraction:
+    """A number exactly; a float as the decimal it prints as."""
+    if isinstance(value, Rational):
+        return Fraction(value)
+    return Fraction(repr(checks.real(name, value)))
+
+
+def at_least(value: Fraction) -> float:
+    """The least float that is not below a fraction."""
+    number = float(value)
+    return number if Fraction(number) >= value else math.nextafter(number, math.inf)
+
+
+def last_passing(
+    margin: Callable[[float], float], good: float, bad: float, precision: float
+) -> float:
+    """The point nearest to ``bad`` with a margin of at least 0, to a relative precision.
+
+    ``good`` passes, ``bad`` does not. What is returned passed, so rounding and the shape of the
+    function cannot put it on the wrong side. Secant steps, and a bisection whenever one end has
+    stayed put twice.
+    """
+    at_good, at_bad = margin(good), margin(bad)
+    kept = 0
+    while abs(good - bad) > precision * abs(good):
+        middle = (good + bad) / 2
+        guess = middle
+        if abs(kept) < 2 and at_good - at_bad not in (0.0, inf):
+            guess = bad + (good - bad) * (-at_bad) / (at_good - at_bad)
+            # Stay clear of the ends, so that both move.
+            low, high = sorted((good, bad))
+            edge = max(0.2 * precision * abs(good), 1e-4 * (high - low))
+            guess = min(max(guess, low + edge), high - edge)
+        else:
+            kept = 0
+        found = margin(guess)
+        if guess in (good, bad):
+            break
+        if found >= 0:
+            good, at_good, kept = guess, found, max(1, kept + 1)
+        else:
+            bad, at_bad, kept = guess, found, min(-1, kept - 1)
+    return good

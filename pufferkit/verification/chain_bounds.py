@@ -1,0 +1,315 @@
+"""The theorems behind `verify`: plain loops over nodes and blocks, to be read.
+
+One inequality serves every mechanism on chains. With b = L / scale, entry X_i is hidden if for some
+l and m, the distances of an endpoint on either side,
+
+    (l + m - 1) b + max over pairs x, x' of [left(x, x') + right(x, x')]  <=  epsilon.
+
+- Markov quilts, [Q] Theorem 4.3: left + right is the max-influence of X_i on {X_{i-l}, X_{i+m}},
+  and the inequality is card / (epsilon - influence) <= scale / L.
+- Influence curve: left and right are steps from the variation alpha beyond X_{i-l} and
+  beta beyond X_{i+m}. A step from an infinite variation is the influence.
+- A side without an endpoint has all its entries paid for and adds nothing.
+
+Only the longest segment is looked at, and in a long one only the first nodes:
+
+- A choice with a left endpoint serves every later node whose law and reachable states are the same
+  (stationary), or whose prior and reachable states have only shrunk (any start, [Q] C.4). With a
+  start of its own, the law of X_i tends to a limit, or to a cycle of them; nodes after the first
+  such cycle repeat it.
+- Where a choice overhangs the end of the segment, its endpoint is dropped. Fewer entries are paid
+  for and the influence is no larger ([Q] Lemma C.4). So shorter segments are served as well.
+- A choice without a left endpoint pays for i entries, so beyond node epsilon / b there is none.
+"""
+
+from __future__ import annotations
+
+import cmath
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import cos, inf, pi, sqrt
+
+import numpy as np
+
+from pufferkit.beliefs.chain_class import Member
+from pufferkit.verification.pair_tables import Bools, Floats, Side, Work, log_ratios
+
+Blocks = tuple[int, int]
+
+SHORT = 48
+"""Up to this length, the curve is followed by the recursion at every node."""
+
+MEDIUM = 500
+"""Up to this length, also where there is no fixed point."""
+
+_FEW = 10**7
+_PRECISION = 1e-10
+
+
+@dataclass(frozen=True)
+class Task:
+    """Hide every entry of a segment at ``epsilon`` with entry privacy ``b``; try ``hint`` first."""
+
+    length: int
+    b: float
+    epsilon: float
+    hint: Blocks | None
+    work: Work
+
+    @property
+    def reach(self) -> int:
+        """Blocks beyond this cost more than epsilon by themselves, with a little to spare."""
+        return int(1.05 * self.epsilon / self.b) + 1
+
+    def sizes(self, values: int) -> list[int]:
+        """Blocks to try on the curve: all, or a growing selection if entries have many values.
+
+        Any selection gives a valid bound.
+        """
+        if self.reach * values**3 <= _FEW:
+            return list(range(1, self.reach + 1))
+        found = set(self.hint or ())
+        for ratio in (1.25, sqrt(2)):
+            block = 1.0
+            while block <= self.reach:
+                found.add(int(block))
+                block = max(int(block) + 1, ratio * block)
+        return sorted(size for size in found if size <= self.reach)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How one entry is hidden: blocks, their loss, and the scale over L that quilts would ask."""
+
+    blocks: Blocks
+    loss: float
+    score: float
+
+
+def best_choice(
+    task: Task,
+    pairs: Bools,
+    left: Callable[[int], Floats],
+    right: Callable[[int], Floats],
+    whole: Blocks,
+    sizes: Iterable[int],
+    hint: Blocks | None,
+) -> Choice:
+    """The hint if it hides the entry, else the best choice of two ``sizes``.
+
+    ``left`` and ``right`` give the table of a block; a block as long as ``whole`` is that side,
+    paid for. If no choice hides the entry, ``score`` is still what quilts ask at least.
+    """
+    nothing = np.zeros(int(pairs.sum()))
+
+    def table(side: int, block: int) -> Floats:
+        found: Floats = nothing if block >= whole[side] else (left, right)[side](block)[pairs]
+        return found
+
+    if hint is not None:
+        first, second = min(hint[0], whole[0]), min(hint[1], whole[1])
+        influence, card = float((table(0, first) + table(1, second)).max()), first + second - 1
+        loss = card * task.b + influence
+        if loss <= task.epsilon:
+            return Choice(hint, loss, card / (task.epsilon - influence))
+    best = Choice((1, 1), inf, (task.reach + 1) / task.epsilon)  # larger blocks ask more than this
+    before, after = (
+        [n for n in (*(m for m in sizes if m < end), end) if n <= task.reach] for end in whole
+    )
+    if not after:
+        return best
+    rights, paid = np.array([table(1, m) for m in after]), np.array(after)
+    for first in before:
+        task.work.spend(2 * 10**4 + 2 * rights.size)
+        influences = (rights + table(0, first)).max(axis=1)
+        cards = first + paid - 1
+        losses = cards * task.b + influences
+        room = np.maximum(task.epsilon - influences, 0.0)
+        with np.errstate(divide="ignore"):
+            score = min(best.score, float((cards / room).min()))
+        least = int(losses.argmin())
+        if losses[least] < best.loss:
+            best = Choice((first, after[least]), float(losses[least]), score)
+        best = replace(best, score=score)
+    return best
+
+
+def score_by_quilts(side: Side, task: Task) -> float:
+    """Scale over L that is enough by [Q] Theorem 4.3; if above 1 / b, a lower bound on it."""
+    if task.length * task.b <= task.epsilon:
+        return task.length / task.epsilon  # the trivial quilt, for every node
+    worst, hint = 0.0, task.hint
+    nodes = range(1, min(task.length, side.settled + task.reach + side.period) + 1)
+    for node in reversed(nodes):  # away from the start is the hardest, as a rule
+        found = best_choice(
+            task,
+            side.pairs(node),
+            partial(_left_table, side, node, lambda _: inf),
+            partial(_right_table, side, node, lambda _: inf),
+            (node, task.length - node + 1),
+            range(1, task.reach + 1),
+            hint,
+        )
+        worst, hint = max(worst, found.score), found.blocks
+        if found.loss > task.epsilon:
+            return found.score
+    return worst
+
+
+def loss_by_curve(side: Side, task: Task) -> float:
+    """Largest loss of an entry on the curve, or one that is above epsilon."""
+    if task.length * task.b <= task.epsilon:
+        return task.length * task.b
+    loss = _loss(side, task, every_node=task.length <= SHORT)
+    if loss == inf and SHORT < task.length <= MEDIUM:
+        loss = _loss(side, task, every_node=True)
+    return loss
+
+
+def _loss(side: Side, task: Task, *, every_node: bool) -> float:
+    """The first nodes by their own alpha, the others by one bound; beta by one, or every node's."""
+    length, first, sizes = task.length, 0, task.sizes(side.size)
+    if every_node or side.settled:
+        first = length if every_node else side.settled + task.reach + side.period
+        first = min(first, length)
+
+    def to_left(node: int, block: int, variation: float) -> float:
+        return float(side.left(node, block, variation)[side.pairs(node)].max())
+
+    def to_right(place: int, block: int, variation: float) -> float:
+        pairs = side.pairs(length + 1 - place) if every_node else anywhere
+        return float(side.right(block, variation)[pairs].max())
+
+    alpha = _variations(first, task.b, sizes, to_left)
+    if every_node:
+        beta = _variations(length, task.b, sizes, to_right)
+    else:
+        anywhere = np.any([side.pairs(node) for node in range(1, max(1, first) + 1)], axis=0)
+        beta = [_fixed_point(task, sizes, task.b, [partial(to_right, 0)])]
+    # The nodes after the first ones repeat these.
+    last = first or task.reach + 1  # stationary, or any start: one node stands for all
+    others = range(last - side.period + 1, last + 1)
+    rest = task.b
+    if first < length:
+        recent = max(alpha[-task.reach :], default=task.b)
+        rest = _fixed_point(task, sizes, recent, [partial(to_left, node) for node in others])
+    if max(*alpha, *beta, rest) > task.epsilon:
+        return inf  # a loss is never below the variation on one of its sides
+
+    def beyond(node: int) -> float:
+        return beta[length - node] if every_node else beta[0]
+
+    largest, hint = 0.0, task.hint
+    nodes = [(node, True) for node in range(1, first + 1)]
+    nodes += [(node, False) for node in others] if first < length else []
+    for node, own in nodes:
+        found = best_choice(
+            task,
+            side.pairs(node),
+            partial(_left_table, side, node, (lambda n: alpha[n - 1]) if own else (lambda _: rest)),
+            partial(_right_table, side, node, beyond),
+            (node, length - node + 1) if own else (length, length),
+            sizes,
+            hint,
+        )
+        largest, hint = max(largest, found.loss), found.blocks
+        if largest > task.epsilon:
+            break
+    return largest
+
+
+def _left_table(side: Side, node: int, alpha: Callable[[int], float], block: int) -> Floats:
+    return side.left(node, block, alpha(node - block))
+
+
+def _right_table(side: Side, node: int, beta: Callable[[int], float], block: int) -> Floats:
+    return side.right(block, beta(node + block))
+
+
+def _variations(
+    count: int, b: float, sizes: Iterable[int], step: Callable[[int, int, float], float]
+) -> list[float]:
+    """Alpha of the first nodes, or beta of the last: the recursion of docs/theory.md."""
+    found: list[float] = []
+    for node in range(1, count + 1):
+        least = node * b
+        for block in sizes:
+            if block * b >= least:
+                break
+            least = min(least, block * b + step(node, block, found[node - block - 1]))
+        found.append(least)
+    return found
+
+
+def _fixed_point(
+    task: Task, sizes: Iterable[int], low: float, steps: Sequence[Callable[[int, float], float]]
+) -> float:
+    """A v, close to the least from ``low`` up, with F(v) <= v for each; infinite above epsilon.
+
+    F(v) is the least m b + step(m, v). If F(v) <= v and the variations before a stretch are at most
+    v, so are those of the stretch, by induction; blocks that overhang the end cost m b at most.
+    """
+    last = 1
+
+    def holds(v: float) -> bool:
+        nonlocal last
+        for step in steps:
+            for block in (last, *sizes):
+                if block * task.b <= v and block * task.b + step(block, v) <= v:
+                    last = block
+                    break
+            else:
+                return False
+        return True
+
+    high = task.epsilon
+    if low > high or not holds(high):
+        return inf
+    if holds(low):
+        return low
+    while high > low * (1 + _PRECISION):
+        middle = sqrt(low * high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def spread_by_neighbours(member: Member, length: int) -> float:
+    """Ghosh and Kleinberg (2016): twice the largest row sum of (I - Gamma)^-1, or infinite.
+
+    Gamma is T x T with gamma beside the diagonal: half the largest log-ratio of the law of an entry
+    given its neighbours when one of them changes.
+    """
+    if length == 1:
+        return 2.0
+    matrix = member.chain.transition
+    families = [matrix]  # the last entry, given its left neighbour
+    if length > 2:  # entries between, given the other neighbour
+        families += [row * matrix.T for row in matrix]
+        families += [matrix * column for column in matrix.T]
+    largest = 0.0
+    if member.any_start:  # the first entry: the projective diameter
+        columns = log_ratios(matrix.T, matrix.T > 0)
+        with np.errstate(invalid="ignore"):
+            largest = float(np.nan_to_num(columns + columns.T, nan=inf, posinf=inf).max())
+    else:
+        families.append((member.chain.initial[:, None] * matrix).T)
+    for joint in families:
+        rows = joint[joint.sum(axis=1) > 0]
+        laws = rows / rows.sum(axis=1, keepdims=True)
+        largest = max(largest, float(log_ratios(laws, laws > 0).max(initial=0.0)))
+    gamma = largest / 2
+    if gamma == inf or 2 * gamma * cos(pi / (length + 1)) >= 1:
+        return inf
+    if length <= MEDIUM:
+        beside = np.eye(length, k=1) + np.eye(length, k=-1)
+        sums = np.linalg.solve(np.eye(length) - gamma * beside, np.ones(length))
+        return 2 * float(sums.max())
+    # Counted from the middle, x_j = (1 - cosh(j mu) / cosh(c mu)) / (1 - 2 gamma) solves
+    # -gamma x_{j-1} + x_j - gamma x_{j+1} = 1 with cosh(mu) = 1 / (2 gamma), c = (T + 1) / 2.
+    middle, end = (0.0 if length % 2 else 0.5), (length + 1) / 2
+    if gamma == 0.5:
+        return 2 * (end**2 - middle**2)
+    mu = cmath.acosh(1 / (2 * gamma)) if gamma > 0 else inf
+    share = cmath.cosh(middle * mu) / cmath.cosh(end * mu) if (end * mu).real < 700 else 0.0
+    return 2 * (1 - share.real) / (1 - 2 * gamma)

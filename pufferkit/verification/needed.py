@@ -1,0 +1,213 @@
+"""The scale that a recorded release needs, by the theorem of its own mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from pufferkit.beliefs.chain_class import ChainClass, MixingClass
+from pufferkit.beliefs.joint_class import JointClass
+from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict, states_of
+from pufferkit.beliefs.region_class import RegionClass
+from pufferkit.mechanisms.release import Release
+from pufferkit.verification.chain_bounds import (
+    Blocks,
+    Task,
+    loss_by_curve,
+    score_by_quilts,
+    spread_by_neighbours,
+)
+from pufferkit.verification.network_bounds import loss_on_trees, score_of_quilts
+from pufferkit.verification.pair_tables import (
+    KnownChain,
+    NotChecked,
+    Side,
+    Work,
+    members_to_check,
+    mixing_bounds,
+)
+from pufferkit.verification.region_tables import RegionBound
+from pufferkit.verification.sum_distances import (
+    distance_of_chains,
+    distance_of_joints,
+    distance_of_networks,
+)
+
+TOLERANCE = 1e-7
+"""A scale this much too small, relatively, still passes: room for rounding on either side."""
+
+_CHAINS = (None, "markov_chain", "finite", "any_start", "binary", "mixing", "region")
+
+
+class BadBeliefs(Exception):
+    """The recorded beliefs cannot be read, or the mechanism has no theorem for them."""
+
+
+def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Work) -> float:
+    """A scale that is enough and at most the reported one, or what is needed at least."""
+    longest, epsilon = max(record.lengths), record.epsilon
+    if record.mechanism == "entry_dp":
+        checks.append(
+            f"entry_dp: L / epsilon = {lipschitz / epsilon:.9g}; this is NOT Pufferfish privacy, "
+            "it does not hide entries that others predict"
+        )
+        return lipschitz / epsilon
+    if record.mechanism == "group_dp":
+        checks.append(f"group_dp: L times the longest segment, {longest}, over epsilon")
+        return lipschitz * longest / epsilon
+    theta = _beliefs(record)
+    if record.mechanism == "wasserstein":
+        return _wasserstein(record, theta, checks, work)
+    if isinstance(theta, NetworkClass):
+        return _on_network(record, theta, lipschitz, checks, work)
+    if not isinstance(theta, ChainClass):
+        raise BadBeliefs(f"are joint laws, and {record.mechanism} is not for them")
+    return _on_chain(record, theta, lipschitz, checks, work)
+
+
+def _on_chain(
+    record: Release, theta: ChainClass, lipschitz: float, checks: list[str], work: Work
+) -> float:
+    """Quilts, neighbours or the influence curve of chains."""
+    longest, epsilon = max(record.lengths), record.epsilon
+    notes = " ".join(record.evidence.notes)
+    mixing = isinstance(theta, MixingClass) or record.mechanism == "markov_quilt_approx"
+    if isinstance(theta, MixingClass) and record.mechanism in ("gk16", "markov_quilt"):
+        raise BadBeliefs(f"name no matrix, and {record.mechanism} needs one")
+    if record.mechanism == "gk16":
+        checks.append("gk16: laws of an entry given its neighbours, row sums of (I - Gamma)^-1")
+        spreads = [spread_by_neighbours(m, longest) for m in members_to_check(theta)]
+        return lipschitz * max(spreads) / epsilon
+
+    tight = record.mechanism == "influence_curve" or "operator norm" in notes
+    by_quilts = record.mechanism != "influence_curve" or "quilt bound was the better" in notes
+    how = "how fast they mix" if mixing else "their transition matrices"
+    checks.append(
+        f"{record.mechanism}: {'Markov quilts' if by_quilts else 'the influence curve'} for "
+        f"{theta.description}, from {how}, over segments of up to {longest}"
+    )
+
+    def largest(scale: float, work: Work) -> float:
+        """Over the class: score by quilts, or loss on the curve."""
+        task = Task(longest, lipschitz / scale, epsilon, hint_of(record), work)
+        sides: list[Side] = []
+        if mixing:
+            sides += _mixing_bounds(theta, work, tight)
+        elif isinstance(theta, RegionClass) and len(theta.states) != 2:
+            sides.append(RegionBound(theta, work))
+        else:
+            printed = "as printed" in notes
+            sides += [
+                KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)
+            ]
+        return max((score_by_quilts if by_quilts else loss_by_curve)(s, task) for s in sides)
+
+    found = largest(record.scale * (1 + TOLERANCE), work)
+    if by_quilts:
+        return lipschitz * found
+    checks.append(f"influence_curve: the largest loss of an entry is {found:.9g}")
+    if found <= epsilon:
+        return record.scale
+    # How much more is needed, as far as that is quickly said.
+    failed, factor, quick = record.scale * (1 + 2 * TOLERANCE), 1.005, Work(2 * work.spent + 1e9)
+    try:
+        while largest(record.scale * factor, quick) > epsilon:
+            failed, factor = record.scale * factor, factor**2
+    except NotChecked:
+        pass
+    return failed
+
+
+def _wasserstein(record: Release, theta: Beliefs, checks: list[str], work: Work) -> float:
+    """W over epsilon."""
+    workings = record.workings or {}
+    states, weights = states_of(theta), weights_of(record)
+    if isinstance(theta, JointClass):
+        if weights is not None and len(weights) == len(states):
+            # The answers of a sum follow from the weights, whatever the file says they are.
+            added = dict(zip(states, weights, strict=True))
+            answers = [[sum(added[v] for v in row) for row in j.table] for j in theta.joints]
+            workings = {**workings, "answers": answers}
+        distance = distance_of_joints(theta, workings, work)
+    elif weights is None or len(weights) != len(states):
+        raise NotChecked("the file does not hold what each state adds to the answer")
+    elif isinstance(theta, NetworkClass):
+        by_state = dict(zip(states, weights, strict=True))
+        distance = distance_of_networks(theta, by_state, work)
+    else:
+        distance = distance_of_chains(theta, weights, record.lengths, work)
+    checks.append(
+        f"wasserstein: laws of the answer given two values of an entry are at most "
+        f"{float(distance):.9g} apart, over {theta.description}"
+    )
+    return float(distance) / record.epsilon
+
+
+def _on_network(
+    record: Release, theta: NetworkClass, lipschitz: float, checks: list[str], work: Work
+) -> float:
+    """Quilts as recorded, or the influence curve of a tree."""
+    if record.mechanism == "markov_quilt":
+        checks.append(f"markov_quilt: the recorded quilt of every node of a {theta.description}")
+        return lipschitz * score_of_quilts(theta, record.workings or {}, record.epsilon, work)
+    if record.mechanism != "influence_curve":
+        raise BadBeliefs(f"are networks, and {record.mechanism} is not for them")
+    scale = record.scale * (1 + TOLERANCE)
+    try:
+        found = loss_on_trees(theta, lipschitz / scale, work)
+    except ValueError as error:
+        raise BadBeliefs(str(error)) from None
+    checks.append(f"influence_curve: the largest loss of a node is {found:.9g}")
+    if found <= record.epsilon:
+        return record.scale
+    return record.scale * min(found / record.epsilon, 1.0 + 1e-3)
+
+
+def weights_of(record: Release) -> list[Fraction] | None:
+    """What each state of the beliefs adds to a sum, as recorded."""
+    if not isinstance(record.workings, Mapping) or "weights" not in record.workings:
+        return None
+    try:
+        return [Fraction(weight) for weight in record.workings["weights"]] or None
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise ValueError(f"release: weights are not numbers ({error})") from None
+
+
+def on_chains(record: Release) -> bool:
+    """Whether this is about Markov chains, or needs no beliefs."""
+    kind = record.beliefs.get("kind") if isinstance(record.beliefs, Mapping) else None
+    return record.mechanism != "wasserstein" and kind in _CHAINS
+
+
+def _beliefs(record: Release) -> Beliefs:
+    if record.beliefs is None:
+        raise BadBeliefs(f"{record.mechanism} needs them, and none are recorded")
+    try:
+        return beliefs_from_dict(record.beliefs)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadBeliefs(f"cannot be read; {error}") from None
+
+
+def _mixing_bounds(theta: ChainClass, work: Work, tight: bool) -> list[Any]:
+    try:
+        return list(mixing_bounds(theta, work, tight=tight))
+    except ValueError as error:
+        raise BadBeliefs(str(error)) from None
+
+
+def hint_of(record: Release) -> Blocks | None:
+    """The recorded blocks, or the distances of the recorded endpoints."""
+    evidence, whole = record.evidence, max(record.lengths, default=1)
+    if evidence.blocks is not None:
+        left, right = evidence.blocks
+        return max(1, int(left or whole)), max(1, int(right or whole))
+    if not isinstance(evidence.node, int) or evidence.quilt is None:
+        return None
+    below = [int(evidence.node - n) for n in evidence.quilt if n < evidence.node]
+    above = [int(n - evidence.node) for n in evidence.quilt if n > evidence.node]
+    return (
+        min(below, default=max(1, evidence.node)),
+        min(above, default=max(1, whole - evidence.node + 1)),
+    )

@@ -1,0 +1,309 @@
+"""What `pufferkit.verification` computes with: tables over the pairs of values of an entry.
+
+A table holds, for each ordered pair x, x', how much the entries beyond an endpoint can tell the two
+values apart. From a variation a (how far the log-likelihood of the output varies with the endpoint)
+it is the step of docs/theory.md; from an infinite one it is the influence of [Q] Definition 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from math import exp, inf, log1p, sqrt
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.beliefs.chain_class import BinaryClass, ChainClass, Member, MixingClass
+from pufferkit.beliefs.region_class import RegionClass
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+_TINY = 1e-280
+_SETTLED = 1e-11
+_MEMORY = 3 * 10**7
+
+
+class NotChecked(Exception):
+    """There is no recomputation for this, or it would exceed the work allowed."""
+
+
+class Work:
+    """An allowance, in units of about a nanosecond."""
+
+    def __init__(self, most: float) -> None:
+        self.most, self.spent = most, 0.0
+
+    def spend(self, amount: float) -> None:
+        """Take some of it, or give up."""
+        self.spent += amount
+        if self.spent > self.most:
+            raise NotChecked(f"it takes more than the {self.most:.3g} units of work allowed")
+
+
+class Side(Protocol):
+    """Tables over pairs of values of an entry, for one chain or one bound on all chains.
+
+    From node ``settled`` on (0: always) laws repeat with ``period``. ``left`` and ``right`` are the
+    steps from a variation; from an infinite one, the influence that quilts use.
+    """
+
+    @property
+    def size(self) -> int:
+        """How many values an entry has."""
+        ...
+
+    @property
+    def settled(self) -> int:
+        """Node from which laws repeat."""
+        ...
+
+    @property
+    def period(self) -> int:
+        """How many laws repeat."""
+        ...
+
+    def pairs(self, node: int) -> Bools:
+        """Which pairs of values can occur at a node."""
+        ...
+
+    def left(self, node: int, block: int, variation: float) -> Floats:
+        """To X_{node-block}."""
+        ...
+
+    def right(self, block: int, variation: float) -> Floats:
+        """To X_{node+block}."""
+        ...
+
+
+def log_ratios(rows: Floats, possible: Bools) -> Floats:
+    """Entry (x, x') is the largest log of rows(x, y) / rows(x', y); 0/0 is no event."""
+    above = np.where(possible, np.maximum(rows, _TINY), 0.0)
+    below = np.where(rows >= _TINY, rows, 0.0)  # lost to underflow: the ratio counts as infinite
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gaps = np.log(above)[:, None, :] - np.log(below)[None, :, :]
+    gaps[np.isnan(gaps)] = -inf
+    found: Floats = gaps.max(axis=2)
+    np.fill_diagonal(found, 0.0)
+    return found
+
+
+def prefixes(kernel: Floats) -> tuple[Floats, Floats]:
+    """K(x, S) and K(x', S) for all pairs of rows, S the prefixes of states by K(x, y) / K(x', y).
+
+    One of them is the best set of the step.
+    """
+    first, second = np.broadcast_arrays(kernel[:, None, :], kernel[None, :, :])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        order = np.argsort(-np.where(first > 0, first / second, -1.0), axis=2)
+    above = np.take_along_axis(first, order, 2).cumsum(axis=2)
+    below = np.take_along_axis(second, order, 2).cumsum(axis=2)
+    return np.minimum(above, 1.0), np.minimum(below, 1.0)
+
+
+def step(shares: tuple[Floats, Floats], variation: float) -> Floats:
+    """Log (1 + K(x, S) (e^a - 1)) / (1 + K(x', S) (e^a - 1)), the largest over ``prefixes``."""
+    with np.errstate(divide="ignore"):
+        above, below = (np.logaddexp(np.log1p(-s), np.log(s) + variation) for s in shares)
+    largest: Floats = np.maximum((above - below).max(axis=2), 0.0)
+    return largest
+
+
+def projective_step(diameter: Floats, a: float) -> Floats:
+    """The s with tanh(s / 4) = tanh(D / 4) tanh(a / 4)."""
+    finite = np.where(np.isfinite(diameter), diameter, 0.0)
+    s = 2 * (np.logaddexp(0, (finite + a) / 2) - np.logaddexp(finite / 2, a / 2))
+    return np.where(diameter == inf, a, s)
+
+
+class KnownChain:
+    """The tables of one transition matrix with its start, or with any start."""
+
+    def __init__(
+        self, member: Member, length: int, work: Work, *, as_printed: bool = False
+    ) -> None:
+        self.chain, self.any_start, self.work = member.chain, member.any_start, work
+        self.matrix, self.as_printed = member.chain.transition, as_printed
+        self.size = len(self.matrix)
+        self.stationary = not self.any_start and self.chain.is_stationary
+        self.period = 1 if self.stationary or self.any_start else self.chain.period
+        self._laws = [(self.chain.initial, self.chain.initial > 0)]
+        self._memory: dict[Hashable, Any] = {}
+        self.settled = self._settled(length)
+
+    def _settled(self, length: int) -> int:
+        if self.stationary or (self.any_start and (self.matrix > 0).any(axis=0).all()):
+            return 0
+        if self.any_start:
+            return self.size  # reachable states shrink at every node until they stay
+        node = 1
+        while node < length and self.chain.limit_distance(self.law(node)[0], node) > _SETTLED:
+            node += 16
+        return min(node, length)
+
+    def _remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        if key not in self._memory:
+            if len(self._memory) * (self.size**3 + 100) > _MEMORY:
+                self._memory.clear()
+            self.work.spend(10**4 + 40 * self.size**3)
+            self._memory[key] = make()
+        return self._memory[key]
+
+    def power(self, steps: int) -> tuple[Floats, Bools]:
+        """P^steps, and which of its entries are possible."""
+
+        def product() -> tuple[Floats, Bools]:
+            (first, one), (second, other) = self.power(steps // 2), self.power((steps + 1) // 2)
+            return first @ second, one.astype(float) @ other > 0
+
+        if steps < 2:
+            return (
+                (self.matrix, self.matrix > 0)
+                if steps
+                else (np.eye(self.size), np.eye(self.size) > 0)
+            )
+        found: tuple[Floats, Bools] = self._remembered(("power", steps), product)
+        return found
+
+    def law(self, node: int) -> tuple[Floats, Bools]:
+        """The law of X_node and its support; of any start only the support has a meaning."""
+        if self.stationary:
+            return self._laws[0]
+        while len(self._laws) < node:
+            self.work.spend(10**4 + 4 * self.size**2)
+            law, possible = self._laws[-1]
+            more = possible.astype(float) @ (self.matrix > 0)
+            self._laws.append((law @ self.matrix, more > 0))
+        return self._laws[node - 1]
+
+    def pairs(self, node: int) -> Bools:
+        """Which pairs of values can occur at a node."""
+        support = self.law(node)[1]
+        return np.outer(support, support)
+
+    def left(self, node: int, block: int, variation: float) -> Floats:
+        """To X_{node-block}; [Q] (5) if the variation is infinite, else a step."""
+        self.work.spend(2 * 10**4 + self.size**2)
+        sources = self.law(node - block)[1]
+        if not self.any_start and variation < inf:
+            where = 0 if self.stationary else node
+            found = self._remembered(("left", where, block), lambda: self._kernel(node, block))
+            self.work.spend(60 * self.size**3)
+            return step(found, variation)
+        if self.as_printed:  # [Q] (5) lets u run over all states
+            sources = np.ones(self.size, dtype=bool)
+        values, possible = self.power(block)
+        columns: Floats = self._remembered(
+            ("columns", block, sources.tobytes()),
+            lambda: log_ratios(values[sources].T, possible[sources].T),
+        )
+        with np.errstate(invalid="ignore"):
+            if variation == inf:
+                return self._prior(node) + columns
+            return projective_step(columns + columns.T, variation)
+
+    def right(self, block: int, variation: float) -> Floats:
+        """To X_{node+block}, at any node."""
+        if variation == inf:
+            influence: Floats = self._remembered(block, lambda: log_ratios(*self.power(block)))
+            return influence
+        found = self._remembered(("right", block), lambda: prefixes(self.power(block)[0]))
+        self.work.spend(2 * 10**4 + 60 * self.size**3)
+        return step(found, variation)
+
+    def _prior(self, node: int) -> Floats:
+        """(x, x') to log P(X_node = x') / P(X_node = x); its largest over all starts ([Q] C.4)."""
+        if self.any_start:
+            values, possible = self.power(node - 1)
+            made = self._remembered(("prior", node), lambda: log_ratios(values.T, possible.T).T)
+        else:
+            law, possible = self.law(node)
+            made = log_ratios(law[:, None], possible[:, None]).T
+        prior: Floats = made
+        return prior
+
+    def _kernel(self, node: int, block: int) -> tuple[Floats, Floats]:
+        """Prefixes of the kernel P(X_{node-block} = u | X_node = x)."""
+        joint = (self.law(node - block)[0][:, None] * self.power(block)[0]).T
+        sums = joint.sum(axis=1, keepdims=True)
+        return prefixes(np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0))
+
+
+@dataclass(frozen=True)
+class MixingBound:
+    """Entries of P^t are within a factor 1 +- norm^t factor of the stationary law."""
+
+    norm: float
+    factor: float
+    weight: int
+    size: int
+    work: Work
+    settled: int = 0
+    period: int = 1
+
+    def pairs(self, node: int) -> Bools:
+        """Two values stand for all."""
+        return np.ones((min(2, self.size),) * 2, dtype=bool)
+
+    def left(self, node: int, block: int, variation: float) -> Floats:
+        """[Q] Lemma C.3: ``weight`` times the bound on a row, for the prior turns with it."""
+        bound = self.weight * self._row(block)
+        return bound if variation == inf else projective_step(bound, variation)
+
+    def right(self, block: int, variation: float) -> Floats:
+        """Rows with log-ratios at most h: tanh(s / 2) = tanh(h / 2) tanh(a / 2)."""
+        bound = self._row(block)
+        return bound if variation == inf else projective_step(2 * bound, 2 * variation) / 2
+
+    def _row(self, block: int) -> Floats:
+        self.work.spend(2 * 10**4)
+        delta = self.norm**block * self.factor
+        h = log1p(delta) - log1p(-delta) if delta < 1 else inf
+        return np.where(np.eye(min(2, self.size)) > 0, 0.0, h)
+
+
+def mixing_bounds(theta: ChainClass, work: Work, *, tight: bool) -> list[MixingBound]:
+    """[Q] Lemma C.1 with the least pi_min and gap; or, tight, the operator norm of each chain."""
+    states = len(theta.states)
+    if isinstance(theta, MixingClass):
+        norm = 1 - theta.gap / 2 if theta.reversible else sqrt(1 - theta.gap)
+        known = [(theta.pi_min, theta.gap, norm, 2)]
+    else:
+        known = [_mixing(m) for m in members_to_check(theta)]
+    least = min(pi for pi, *_ in known), min(gap for _, gap, *_ in known)
+    if not tight:
+        return [MixingBound(exp(-least[1] / 2), 1 / least[0], 2, states, work)]
+    if isinstance(theta, (BinaryClass, RegionClass)):  # their chains are known only together
+        known = [(*least, max(norm for *_, norm, _ in known), 2)]
+    return [MixingBound(norm, 1 / pi - 1, weight, states, work) for pi, _, norm, weight in known]
+
+
+def _mixing(member: Member) -> tuple[float, float, float, int]:
+    """pi_min, gap by [Q] (14), operator norm, and 1 for a stationary start or 2."""
+    matrix = member.chain.transition
+    size = len(matrix)
+    equations = np.vstack([matrix.T - np.eye(size), np.ones(size)])
+    pi = np.linalg.lstsq(equations, np.append(np.zeros(size), 1.0), rcond=None)[0]
+    if pi.min() <= 0 or not member.chain.is_irreducible or member.chain.period > 1:
+        raise ValueError(f"{member.name} is reducible or periodic, and [Q] Lemma 4.8 needs neither")
+    root, flow = np.sqrt(pi), pi[:, None] * matrix
+    values = np.linalg.svd(matrix * root[:, None] / root, compute_uv=False)
+    norm = float(values[1]) if size > 1 else 0.0
+    reversible = np.allclose(flow, flow.T, rtol=1e-8, atol=1e-15)
+    weight = 1 if not member.any_start and member.chain.is_stationary else 2
+    return float(pi.min()), 2 * (1 - norm) if reversible else 1 - norm**2, norm, weight
+
+
+def members_to_check(theta: ChainClass) -> tuple[Member, ...]:
+    """The chains of a class; of a rectangle of binary chains, corners and some between."""
+    if isinstance(theta, BinaryClass):
+        sides = [(theta.low, theta.high)] * 2
+    elif isinstance(theta, RegionClass) and len(theta.states) == 2:
+        sides = [(float(theta.low[x, x]), float(theta.high[x, x])) for x in (0, 1)]
+    else:
+        return theta.members()
+    first, second = (sorted({low, (low + high) / 2, high}, reverse=True) for low, high in sides)
+    matrices = [[[p, 1 - p], [1 - q, q]] for p in first for q in second]
+    return ChainClass.any_start(*matrices).members()

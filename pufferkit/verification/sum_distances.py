@@ -1,0 +1,244 @@
+"""What the Wasserstein Mechanism asks for, computed again for `pufferkit.verification.verify`.
+
+W is the least w such that for any two values of an entry, with F and G the distribution functions
+of the answer given either, F(t) <= G(t + w) and G(t) <= F(t + w) for all t ([Q] Definition 3.1).
+Joint laws and networks are walked through in fractions. On chains, laws of the sum before and after
+an entry are convolved directly in extended precision; a tail counts as smaller only if it is so by
+more than rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import combinations
+from math import lcm
+from typing import Any
+
+import numpy as np
+
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.joint_class import JointClass
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.verification.pair_tables import NotChecked, Work
+
+Law = dict[Fraction, Fraction]
+
+_ROUNDING = 1e-11
+_LEAST = float(np.finfo(np.longdouble).minexp) + 200  # powers of 2 that extended precision holds
+_MOST_BYTES = 2e9
+
+
+def distance_of_joints(theta: JointClass, workings: Mapping[str, Any], work: Work) -> Fraction:
+    """W from the recorded answer of every row, and the rows of every secret."""
+    answers = workings.get("answers")
+    if answers is None or len(answers) != len(theta.joints):
+        raise NotChecked("the file does not hold what the query answers on each row")
+    worst = Fraction(0)
+    given = workings.get("secrets") or [None] * len(theta.joints)
+    for joint, own, events in zip(theta.joints, answers, given, strict=True):
+        rows = list(joint.table.items())
+        if len(own) != len(rows):
+            raise NotChecked("the file does not hold one answer for each row of the joint law")
+        masses = [Fraction(str(p)) for _, p in rows]
+        values = [None if answer is None else Fraction(answer) for answer in own]
+        for secrets in _secrets([row for row, _ in rows], events):
+            laws = []
+            for event in secrets:
+                work.spend(2000.0 * len(event))
+                law: Law = {}
+                for place in event:
+                    value = values[place]
+                    if masses[place] > 0 and value is not None:
+                        law[value] = law.get(value, Fraction(0)) + masses[place]
+                laws.append(law)
+            worst = max(worst, _largest(laws))
+    return worst
+
+
+def _secrets(
+    rows: Sequence[tuple[Hashable, ...]], given: Sequence[Sequence[Sequence[int]]] | None
+) -> Iterable[Sequence[Sequence[int]]]:
+    """Events that must not be told apart, as places of rows."""
+    if given is not None:
+        yield from given
+        return
+    for variable in range(len(rows[0])):
+        events: dict[Hashable, list[int]] = {}
+        for place, row in enumerate(rows):
+            events.setdefault(row[variable], []).append(place)
+        yield list(events.values())
+
+
+def distance_of_networks(
+    theta: NetworkClass, weights: Mapping[Hashable, Fraction], work: Work
+) -> Fraction:
+    """W of a sum over nodes: the law of the sum with one node, for every node."""
+    worst = Fraction(0)
+    for network in theta.networks:
+        exact = {node: _fractions(network, node) for node in network.nodes}
+        for node in network.nodes:
+            together = law_of(network, (node,), exact, work, weights)
+            laws: dict[Hashable, Law] = {}
+            for ((value,), total), mass in together.items():
+                laws.setdefault(value, {})[total] = mass
+            worst = max(worst, _largest(list(laws.values())))
+    return worst
+
+
+def law_of(
+    network: BayesianNetwork,
+    keep: Sequence[Hashable],
+    tables: Mapping[Hashable, Mapping[tuple[Hashable, ...], Sequence[Any]]],
+    work: Work,
+    weights: Mapping[Hashable, Fraction] | None = None,
+) -> dict[tuple[tuple[Hashable, ...], Any], Any]:
+    """{(values of ``keep``, sum of weights): probability}.
+
+    Nodes join one at a time, parents first, those that leave the fewest open; a node is forgotten
+    once its children are there. Without weights, nodes that ``keep`` does not descend from are left
+    out.
+    """
+    rest = list(network.nodes if weights is not None else network.ancestors(keep))
+    needed = set(rest)
+    children = {n: [c for c in network.children[n] if c in needed] for n in rest}
+    open_: list[Hashable] = []
+    done: set[Hashable] = set()
+    table: dict[tuple[tuple[Hashable, ...], Any], Any] = {((), 0): 1}
+
+    def over(node: Hashable, after: Hashable) -> bool:
+        return node not in keep and all(c in done or c == after for c in children[node])
+
+    while rest:
+        ready = [n for n in rest if all(p in done for p in network.parents[n])]
+        node = min(ready, key=lambda n: 1 - sum(over(p, n) for p in network.parents[n]))
+        rest.remove(node)
+        done.add(node)
+        open_.append(node)
+        places = [open_.index(parent) for parent in network.parents[node]]
+        stays = [j for j, other in enumerate(open_) if not over(other, node)]
+        moved: dict[tuple[tuple[Hashable, ...], Any], Any] = {}
+        work.spend(3000.0 * len(table) * network.sizes[node])
+        for (known, total), mass in table.items():
+            row = tables[node][tuple(known[j] for j in places)]
+            for value, p in zip(network.values[node], row, strict=True):
+                if p > 0:
+                    values = (*known, value)
+                    more = weights.get(value, 0) if weights is not None else 0
+                    key = tuple(values[j] for j in stays), total + more
+                    moved[key] = moved.get(key, 0) + mass * p
+        table, open_ = moved, [open_[j] for j in stays]
+    order = [open_.index(node) for node in keep]
+    return {(tuple(known[j] for j in order), t): mass for (known, t), mass in table.items()}
+
+
+def _fractions(
+    network: BayesianNetwork, node: Hashable
+) -> dict[tuple[Hashable, ...], list[Fraction]]:
+    """The table of a node in fractions, a float as the decimal it prints as."""
+    rows = {}
+    for key, row in network.tables[node].items():
+        exact = [Fraction(repr(float(p))) for p in row]
+        rows[key] = [p / sum(exact) for p in exact]
+    return rows
+
+
+def _largest(laws: Sequence[Law]) -> Fraction:
+    possible = [law for law in laws if law]
+    pairs = combinations([_steps(law) for law in possible], 2)
+    return max((_distance(one, other) for one, other in pairs), default=Fraction(0))
+
+
+def _steps(law: Law) -> list[tuple[Fraction, Fraction]]:
+    """Values with the distribution function there."""
+    whole, reached, found = sum(law.values()), Fraction(0), []
+    for value in sorted(law):
+        reached += law[value]
+        found.append((value, reached / whole))
+    return found
+
+
+def _distance(
+    one: list[tuple[Fraction, Fraction]], other: list[tuple[Fraction, Fraction]]
+) -> Fraction:
+    """The least w with F(t) <= G(t + w) and G(t) <= F(t + w)."""
+    worst = Fraction(0)
+    for first, second in ((one, other), (other, one)):
+        place = 0
+        for value, height in first:
+            while second[place][1] < height:
+                place += 1
+            worst = max(worst, second[place][0] - value)
+    return worst
+
+
+def distance_of_chains(
+    theta: ChainClass, weights: Sequence[Fraction], lengths: Iterable[int], work: Work
+) -> Fraction:
+    """W of a sum over the entries of a chain, for every entry."""
+    denominator = lcm(*(weight.denominator for weight in weights))
+    least = min(weights)
+    steps = [int((weight - least) * denominator) for weight in weights]
+    unit = int(np.gcd.reduce(np.array(steps, dtype=object))) or 1
+    values = [step // unit for step in steps]
+    worst = 0
+    for member in theta.members():
+        for length in set(lengths):
+            worst = max(worst, _of_chain(member.chain, values, length, work))
+    return Fraction(worst * unit, denominator)
+
+
+def _of_chain(chain: MarkovChain, values: list[int], length: int, work: Work) -> int:
+    size, top = len(values), length * max(values) + 1
+    positive = np.concatenate([chain.transition.ravel(), chain.initial])
+    if length * np.log2(positive[positive > 0].min()) < _LEAST:
+        raise NotChecked("its tails are too thin for the numbers of this machine")
+    if 16.0 * length * size * top > _MOST_BYTES:
+        raise NotChecked(
+            f"the laws of the sum need about {16e-9 * length * size * top:,.0f} GB of memory"
+        )
+    work.spend(1.5 * size * float(top) ** 2 * length / 3 + 100.0 * length * size**2 * top)
+    matrix = chain.transition.astype(np.longdouble)
+    after = [np.zeros((size, top), dtype=np.longdouble)]  # sums after an entry, given its value
+    after[0][:, 0] = 1
+    for _ in range(length - 1):
+        with_own = np.array([_moved(row, v) for row, v in zip(after[-1], values, strict=True)])
+        after.append(matrix @ with_own)
+    before = np.zeros((size, top), dtype=np.longdouble)  # sums up to an entry, with its value
+    for x, value in enumerate(values):
+        before[x, value] = chain.initial[x]
+    worst = 0
+    for node in range(1, length + 1):
+        most = node * max(values) + 1, (length - node) * max(values) + 1
+        laws = [
+            np.convolve(before[x, : most[0]], after[length - node][x, : most[1]])
+            for x in range(size)
+            if before[x].any()
+        ]
+        for one, other in combinations(laws, 2):
+            worst = max(worst, _whole_distance(one / one.sum(), other / other.sum()))
+        if node < length:
+            here = matrix.T @ before
+            before = np.array([_moved(row, v) for row, v in zip(here, values, strict=True)])
+    return worst
+
+
+def _moved(row: Any, places: int) -> Any:
+    found = np.zeros_like(row)
+    found[places:] = row[: len(row) - places]
+    return found
+
+
+def _whole_distance(one: Any, other: Any) -> int:
+    """The least whole w, from lower tails below the middle and upper tails above it."""
+    worst = 0
+    for first, second in ((one, other), (other, one)):
+        for f, g in ((first, second), (first[::-1], second[::-1])):
+            lower = np.cumsum(f)
+            low = np.flatnonzero((f > 0) & (lower - f < 0.5))
+            heights = np.minimum(lower[low], 0.5)
+            reached = np.searchsorted(np.cumsum(g) * (1 + _ROUNDING), heights)
+            worst = max(worst, int((reached - low).max(initial=0)))
+    return worst

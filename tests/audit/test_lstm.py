@@ -1,0 +1,104 @@
+"""The attacker that learns."""
+
+import numpy as np
+import pytest
+
+import pufferkit as pk
+from pufferkit.audit import (
+    LSTM,
+    ForwardBackward,
+    SingleBit,
+    Training,
+    cross_validate,
+    success_bound,
+)
+from tests.strategies.stand_ins import symmetric
+
+QUICK = Training(window=9, hidden=8, epochs=6, examples=4000, rate=0.02)
+
+
+@pytest.fixture
+def torch():
+    found = pytest.importorskip("torch", reason="the LSTM attacker needs torch: extra 'attacks'")
+    found.set_num_threads(1)  # networks this small are quicker so
+    return found
+
+
+def flipped(truth, rho, seed):
+    return np.where(np.random.default_rng(seed).random(len(truth)) < rho, 1 - truth, truth)
+
+
+def test_it_learns_what_the_chain_tells(torch):
+    chain, rho = symmetric(0.05), 0.25
+    matrix = [[1 - rho, rho], [rho, 1 - rho]]
+    truth = chain.sample(4000, seed=1)
+    seen = flipped(truth, rho, 2)
+    attacker = LSTM(chain, matrix, training=QUICK)
+    learnt = attacker.success(seen, truth)
+    single, best = (a(chain, matrix).success(seen, truth) for a in (SingleBit, ForwardBackward))
+    assert single + 0.08 < learnt < best + 0.02
+    belief = attacker.posterior(seen)
+    assert belief.shape == (4000, 2)
+    assert np.abs(belief.sum(axis=1) - 1).max() < 1e-6
+
+
+def test_it_stays_below_what_the_promise_allows(torch):
+    """[B] 4.3: noise for the chain, and an attacker that knows more than one."""
+    chain, epsilon = symmetric(0.1), 1.0
+    b = pk.entry_epsilon(chain, 4000, epsilon)
+    truth = chain.sample(4000, seed=3)
+    found = cross_validate(flipped(truth, 1 / (np.exp(b) + 1), 4), truth, folds=3, training=QUICK)
+    assert len(found.accuracies) == 3
+    assert sum(found.sizes) == 4000
+    assert found.accuracy <= success_bound(epsilon)
+
+
+def test_training_can_be_repeated_and_leaves_the_generator_alone(torch):
+    chain = symmetric(0.2)
+    few = Training(window=5, hidden=4, epochs=1, examples=300)
+    seen = chain.sample(50, seed=1)
+    torch.manual_seed(7)
+    before = torch.random.get_rng_state()
+    one, two = (LSTM(chain, np.eye(2), training=few).posterior(seen) for _ in range(2))
+    assert (one == two).all()
+    assert (torch.random.get_rng_state() == before).all()
+
+
+def test_it_stops_early_and_shows_progress(torch, capsys):
+    truth = np.zeros(400, dtype=int)
+    long = Training(window=3, hidden=4, epochs=10_000, patience=1, rate=1.0, progress=True)
+    found = cross_validate(truth, truth, folds=2, training=long)
+    assert found.accuracy == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_labels(torch):
+    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.2, 0.8]], states=["rest", "run"])
+    few = Training(window=5, hidden=4, epochs=1, examples=300)
+    guesses = LSTM(chain, np.eye(2), training=few).guess(["rest", "run", "rest"])
+    assert set(guesses) <= {"rest", "run"}
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: Training(window=4), "odd"),
+        (lambda: Training(epochs=0), "at least 1"),
+        (lambda: Training(rate=0), "above 0"),
+        (lambda: LSTM(pk.MarkovChain.steady(np.full((3, 3), 1 / 3)), np.eye(3)), "two states"),
+        (lambda: cross_validate([0, 1], [0]), "1 entries for 2 outputs"),
+        (lambda: cross_validate([0, 1], [0, 2]), "2 at position 2"),
+        (lambda: cross_validate([0, -1], [0, 1]), "-1 at position 2"),
+        (lambda: cross_validate([0, 1], [0, 1]), "too few"),
+        (lambda: cross_validate([], []), "one row"),
+    ],
+)
+def test_bad_input_needs_no_torch(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()
+
+
+def test_without_torch(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    with pytest.raises(ImportError, match=r"pufferkit\[attacks\]"):
+        LSTM(symmetric(0.2), np.eye(2), training=QUICK).guess([0, 1])

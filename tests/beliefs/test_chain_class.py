@@ -1,0 +1,234 @@
+"""Classes of chains, and the proof that the worst binary chain is at a corner."""
+
+import json
+from math import inf, isinf
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import pufferkit as pk
+from tests.oracles import brute
+from tests.strategies.generators import chains
+
+close = pytest.approx
+PAPER = [[0.9, 0.1], [0.4, 0.6]]
+shares = st.floats(0, 1, allow_subnormal=False).map(lambda p: 0.0 if p < 1e-12 else p)
+
+
+def staying(p0: float, p1: float) -> list[list[float]]:
+    return [[p0, 1 - p0], [1 - p1, p1]]
+
+
+def scale(beliefs, length, epsilon):
+    return pk.markov_quilt(beliefs, pk.count(0, length), epsilon).scale
+
+
+# --- binary: the supremum is at a corner ----------------------------------------------------------
+
+
+@st.composite
+def intervals(draw):
+    low, high = sorted([draw(shares), draw(shares)])
+    inside = st.floats(low, high)
+    return low, high, draw(inside), draw(inside)
+
+
+@given(intervals(), st.integers(1, 9), st.integers(0, 8), st.integers(0, 9))
+@example((0.2, 0.9, 0.2, 0.9), 5, 3, 3)
+@example((0.0, 1.0, 0.5, 1.0), 3, 1, 2)
+@example((0.1, 0.3, 0.1, 0.3), 7, 2, 3)
+@example((0.4, 0.6, 0.4, 0.6), 4, 3, 2)
+@settings(max_examples=300)
+def test_influence_of_a_binary_chain_is_at_most_that_of_a_corner(interval, node, left, right):
+    low, high, p0, p1 = interval
+    left, right = left % node or None, right or None
+
+    def influence(a: float, b: float) -> float:
+        return pk.max_influence(pk.ChainClass.any_start(staying(a, b)), node, left, right)
+
+    corners = max(influence(low, low), influence(high, high))
+    assert influence(p0, p1) <= corners + 1e-10
+    of_class = pk.max_influence(pk.ChainClass.binary(low, high), node, left, right)
+    assert of_class == corners or of_class == close(corners)
+
+
+@given(intervals(), st.integers(1, 5), st.integers(0, 4), st.integers(0, 4))
+def test_corner_bound_by_the_definition(interval, node, left, right):
+    """The same without pufferkit's own influence on the inner side."""
+    low, high, p0, p1 = interval
+    left, right = left % node or None, right or None
+    inner = brute.influence_over_starts(staying(p0, p1), node + (right or 0), node, left, right)
+    outer = pk.max_influence(pk.ChainClass.binary(low, high), node, left, right)
+    assert inner <= outer + 1e-9 or (isinf(inner) and outer > 100)
+
+
+@given(intervals(), st.integers(1, 60), st.sampled_from([0.1, 1.0, 5.0]))
+def test_binary_class_covers_every_chain_inside(interval, length, epsilon):
+    low, high, p0, p1 = interval
+    bound = scale(pk.ChainClass.binary(low, high), length, epsilon)
+    assert bound >= scale(pk.ChainClass.any_start(staying(p0, p1)), length, epsilon) * (1 - 1e-9)
+    corners = [scale(pk.ChainClass.any_start(staying(p, p)), length, epsilon) for p in (low, high)]
+    assert bound == close(max(corners), rel=1e-9)
+
+
+def test_binary_class_covers_a_grid_of_chains():
+    """The issue's certificate, checked the slow way: a fine grid never exceeds the corners."""
+    low, high = 0.15, 0.8
+    bound = scale(pk.ChainClass.binary(low, high), 200, 1)
+    grid = np.linspace(low, high, 8)
+    inner = [scale(pk.ChainClass.any_start(staying(p, q)), 200, 1) for p in grid for q in grid]
+    assert max(inner) == close(bound)
+
+
+def test_binary_class_may_be_one_chain():
+    one = scale(pk.ChainClass.binary(0.7, 0.7), 50, 1)
+    assert one == close(scale(pk.ChainClass.any_start(staying(0.7, 0.7)), 50, 1))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 0.5), (0.5, 1), (0, 1), (1, 1), (0, 0)])
+def test_binary_classes_with_frozen_or_alternating_chains_need_group_privacy(low, high):
+    assert scale(pk.ChainClass.binary(low, high), 500, 1) == close(500)
+    with pytest.raises(pk.NotApplicable, match="never mix"):
+        pk.markov_quilt_approx(pk.ChainClass.binary(low, high), pk.count(0, 500), 1)
+
+
+@given(intervals())
+def test_mixing_bounds_hold_for_every_binary_chain_inside(interval):
+    low, high, p0, p1 = interval
+    theta = pk.ChainClass.binary(low, high)
+    try:
+        (known,) = theta.mixing_bounds()
+    except pk.NotApplicable:
+        assert low < 1e-12 or high > 1 - 1e-12
+        return
+    chain = pk.MarkovChain.steady(staying(p0, p1))
+    assert known.pi_min <= chain.pi_min * (1 + 1e-9)
+    assert known.contraction >= abs(p0 + p1 - 1) - 1e-12
+    assert known.gap <= 2 * (1 - abs(p0 + p1 - 1)) + 1e-12
+
+
+# --- what classes hold ----------------------------------------------------------------------------
+
+
+def test_a_chain_is_a_class_of_one():
+    chain = pk.MarkovChain.steady(PAPER)
+    assert scale(chain, 100, 1) == scale(pk.ChainClass.of(chain), 100, 1)
+
+
+def test_descriptions_tell_the_classes_apart():
+    steady, own = pk.MarkovChain.steady(PAPER), pk.MarkovChain([1, 0], PAPER)
+    kinds = [
+        pk.ChainClass.of(steady),
+        pk.ChainClass.of(own),
+        pk.ChainClass.of(steady, own),
+        pk.ChainClass.any_start(PAPER),
+        pk.ChainClass.any_start(PAPER, PAPER),
+        pk.ChainClass.binary(0.2, 0.8),
+        pk.ChainClass.mixing(2, 0.2, 0.75),
+        pk.ChainClass.mixing(2, 0.2, 0.75, reversible=True),
+    ]
+    assert len({theta.description for theta in kinds}) == len(kinds)
+    assert all(theta.description in repr(theta) for theta in kinds)
+
+
+@given(st.lists(chains(3, least=3), min_size=1, max_size=3))
+def test_finite_class_json_both_ways(members):
+    theta = pk.ChainClass.of(*(chain.believed for chain in members))
+    back = pk.ChainClass.from_json(theta.to_json())
+    assert back.states == theta.states
+    assert back.description == theta.description
+    assert scale(back, 20, 1) == close(scale(theta, 20, 1))
+
+
+@pytest.mark.parametrize(
+    "theta",
+    [
+        pk.ChainClass.of(pk.MarkovChain([0.3, 0.7], PAPER, states=["a", "b"])),
+        pk.ChainClass.any_start(PAPER, [[0.5, 0.5], [0.25, 0.75]], states=["a", "b"]),
+        pk.ChainClass.binary(0.2, 0.7, states=["a", "b"]),
+        pk.ChainClass.mixing(["a", "b", "c"], 0.1, 0.5),
+        pk.ChainClass.mixing(["a", "b"], 0.1, 1.5, reversible=True),
+    ],
+)
+def test_json_both_ways(theta):
+    back = pk.ChainClass.from_json(theta.to_json())
+    assert type(back) is type(theta)
+    assert back.to_dict() == theta.to_dict()
+    assert json.loads(theta.to_json()) == json.loads(back.to_json())
+
+
+def test_json_of_a_chain_is_a_class_of_one():
+    theta = pk.ChainClass.from_json(pk.MarkovChain.steady(PAPER).to_json())
+    assert scale(theta, 100, 1) == close(scale(pk.MarkovChain.steady(PAPER), 100, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not JSON"),
+        ("[1, 2]", "JSON object"),
+        ("7", "JSON object"),
+        ('{"kind": "magic"}', "magic.*known are"),
+        ('{"kind": "binary", "low": 0.2}', "high"),
+        ('{"kind": "finite"}', "chains"),
+        ('{"kind": "finite", "chains": []}', "at least one"),
+        ('{"kind": "any_start"}', "transitions"),
+        ("{}", "transition"),
+        ('{"kind": "finite", "chains": 3}', "finite is malformed"),
+        ('{"kind": "finite", "chains": [3]}', "finite is malformed"),
+        ('{"kind": "any_start", "transitions": 3}', "any_start is malformed"),
+        ('{"kind": "mixing", "states": null, "pi_min": 0.2, "gap": 0.5}', "states"),
+    ],
+)
+def test_json_of_something_else(text, message):
+    with pytest.raises(ValueError, match=message):
+        pk.ChainClass.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (pk.ChainClass.of, "at least one chain"),
+        (lambda: pk.ChainClass.of(PAPER), "MarkovChain"),
+        (
+            lambda: pk.ChainClass.of(
+                pk.MarkovChain.steady(PAPER), pk.MarkovChain.steady(PAPER, states=["a", "b"])
+            ),
+            "same states",
+        ),
+        (pk.ChainClass.any_start, "at least one matrix"),
+        (lambda: pk.ChainClass.any_start(PAPER, np.eye(3)), "sizes"),
+        (lambda: pk.ChainClass.any_start([[0.5, 0.6], [0.5, 0.5]]), "transition 1: row 0 sums"),
+        (lambda: pk.ChainClass.any_start(PAPER, states=["a"]), "labels"),
+        (lambda: pk.ChainClass.binary(0.8, 0.2), "low <= high"),
+        (lambda: pk.ChainClass.binary(-0.1, 0.2), "0 <= low"),
+        (lambda: pk.ChainClass.binary(0.1, 1.2), "high <= 1"),
+        (lambda: pk.ChainClass.binary(float("nan"), 1), "low"),
+        (lambda: pk.ChainClass.binary(0.1, 0.2, states=["a"]), "labels"),
+        (lambda: pk.ChainClass.mixing(0, 0.2, 0.5), "states"),
+        (lambda: pk.ChainClass.mixing(2, 0, 0.5), "pi_min"),
+        (lambda: pk.ChainClass.mixing(2, 0.6, 0.5), "cannot all"),
+        (lambda: pk.ChainClass.mixing(2, 0.2, 0), "gap"),
+        (lambda: pk.ChainClass.mixing(2, 0.2, 1.5), "at most 1"),
+        (lambda: pk.ChainClass.mixing(2, 0.2, 2.5, reversible=True), "at most 2"),
+        (lambda: pk.ChainClass.mixing(2, 0.2, inf), "gap"),
+    ],
+)
+def test_bad_classes(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_classes_cannot_be_changed():
+    theta = pk.ChainClass.binary(0.2, 0.8)
+    with pytest.raises(AttributeError):
+        theta.low = 0.5
+    matrix = np.array(PAPER)
+    some = pk.ChainClass.any_start(matrix)
+    before = scale(some, 50, 1)
+    matrix[:] = 0.5
+    assert scale(some, 50, 1) == before
+    with pytest.raises(ValueError, match="read-only"):
+        some.transitions[0][0, 0] = 0.5

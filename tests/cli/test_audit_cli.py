@@ -1,0 +1,94 @@
+"""``pufferkit audit``."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pufferkit import plots
+from pufferkit.experiments.attack_curve import attack_curve
+from tests.strategies.command_line import folder, good, refusal, run  # noqa: F401
+
+AUDIT = ("audit", "--model", "model.json", "--epsilon", "1", "--length", "4", "--trials", "2000")
+COUNT = ("--query", "count", "--state-value", "run")
+
+
+@pytest.mark.usefixtures("folder")
+def test_promise_attack_verdict():
+    shown = good(*AUDIT, *COUNT)
+    assert "influence_curve: promises epsilon 1" in shown
+    assert "best attack" in shown
+    assert "verdict      passed" in shown
+    assert "exact loss   1.000000" in shown
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_broken_promise_has_exit_code_1():
+    result = run(*AUDIT, *COUNT, "--mechanism", "entry-dp")
+    assert result.exit_code == 1
+    assert "FAILED" in result.stdout
+    assert result.stderr == ""
+
+
+@pytest.mark.usefixtures("folder")
+def test_json_and_picture():
+    record = json.loads(good(*AUDIT, "--json", "--plot", "curve.svg"))
+    assert record["verdict"] == "passed"
+    assert record["exact_loss"] <= 1
+    assert record["trials"] == 2000
+    assert Path("curve.svg").read_bytes().startswith(b"<?xml")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (("--trials", "3"), "trials: must be at least 100"),
+        (("--confidence", "2"), "confidence"),
+        (("--mechanism", "magic"), "'magic' is unknown"),
+        (("--plot", "curve.txt"), "pictures are drawn to"),
+        (("--plot", "model.json"), "another file"),
+        (("--epsilon", "0"), "epsilon: must be above 0"),
+        (("--length", "0"), "at least 1"),
+    ],
+)
+def test_refusals(extra, said):
+    assert said in refusal(*AUDIT, *extra)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_length_is_needed():
+    assert "--length" in refusal("audit", "--model", "model.json", "--epsilon", "1")
+
+
+def test_the_curve_shows_all_four_attacks_and_the_bound():
+    rows = attack_curve(0.5, [0.1, 0.5], trials=200)
+    figure = plots.attack_figure(rows)
+    axes = figure.axes[0]
+    lines = [line for line in axes.get_lines() if len(line.get_xdata()) == 2]
+    named = {line.get_label(): list(line.get_ydata()) for line in lines}
+    assert named["DP noise, attacker knows the chain"] == [
+        row["correlation_aware"] for row in rows if row["noise"] == "dp"
+    ]
+    assert len([name for name in named if "noise" in name]) == 4
+    assert plots.picture(figure, "x.png").startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plots.attack_figure([])
+
+
+@pytest.mark.usefixtures("folder")
+def test_randomised_response():
+    pytest.importorskip("pufferkit.local")
+    shown = good(*AUDIT[:6], "9", *AUDIT[7:], "--mechanism", "randomized-response")
+    assert "9 sanitised entries" in shown
+    assert "passed" in shown
+
+
+@pytest.mark.usefixtures("folder")
+def test_randomised_response_needs_one_chain():
+    pytest.importorskip("pufferkit.local")
+    Path("open.json").write_text(json.dumps({"kind": "binary", "low": 0.2, "high": 0.8}))
+    said = refusal(
+        "audit", "--model", "open.json", *AUDIT[3:], "--mechanism", "randomized_response"
+    )
+    assert "one chain" in said

@@ -1,0 +1,186 @@
+"""``pufferkit release --each``: many subjects on the command line."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import pufferkit as pk
+from pufferkit.cli import terminal
+from tests.strategies.command_line import MODEL, folder, good, refusal, run  # noqa: F401
+
+EACH = (
+    "release", "table.csv", "--model", "model.json", "--epsilon", "1", "--state", "what",
+    "--time", "when", "--each", "who",
+)  # fmt: skip
+
+
+@pytest.fixture
+def table(folder: Path) -> Path:  # noqa: F811
+    chain = pk.MarkovChain.steady(MODEL["transition"])
+    rows = [
+        f"{who},2024-01-{1 + n // 24:02}T{n % 24:02}:00,{MODEL['states'][code]}"
+        for number, who in enumerate(["ann", "bob"])
+        for n, code in enumerate(chain.sample(24 * 14, seed=number))
+    ]
+    (folder / "table.csv").write_text("\n".join(["who,when,what", *rows, ""]))
+    return folder
+
+
+def test_one_row_for_each_subject_to_parquet(table: Path):
+    result = run(*EACH, "--out", "out.parquet")
+    assert result.exit_code == 0, result.output
+    found = pl.read_parquet("out.parquet")
+    assert found.columns == ["subject", "entries", "scale", "rest", "run"]
+    assert found["subject"].to_list() == ["ann", "bob"]
+    assert found["entries"].to_list() == [336, 336]
+    assert "2 subjects, 672 entries" in result.stderr
+    assert "Pufferfish" in result.stdout
+
+
+def test_weeks_to_csv_on_stdout(table: Path):
+    out = good(*EACH, "--window", "7d", "--query", "frequencies", "--proper", "--max-gap", "1h")
+    lines = out.splitlines()
+    assert lines[0] == "subject,window_start,entries,scale,rest,run"
+    assert len(lines) == 5
+    assert lines[1].startswith("ann,2024-01-01T00:00:00")
+    for line in lines[1:]:
+        assert sum(float(cell) for cell in line.split(",")[-2:]) == pytest.approx(1)
+
+
+def test_a_ledger_gives_the_same_again(table: Path):
+    pay = ("--ledger", "l.db", "--budget", "1.2", "--label", "may", "--account", "study/")
+    good(*EACH, *pay, "--out", "one.csv")
+    good(*EACH, *pay, "--out", "two.csv")
+    assert Path("one.csv").read_bytes() == Path("two.csv").read_bytes()
+    shown = good("ledger", "show", "l.db")
+    assert "study/ann" in shown
+    again = run(*EACH, *pay[:-4], "--label", "june", "--account", "study/", "--out", "three.csv")
+    assert again.exit_code == 2
+    assert "short by" in again.stderr
+    assert not Path("three.csv").exists()
+    good("ledger", "verify", "l.db")
+
+
+def test_numbers_cut_into_states(table: Path):
+    numbers = pl.DataFrame(
+        {"who": ["a"] * 9, "when": range(9), "watts": [50.0 * n for n in range(9)]}
+    )
+    numbers.write_parquet("watts.parquet")
+    out = good(
+        "release", "watts.parquet", "--model", "model.json", "--epsilon", "1", "--state", "watts",
+        "--time", "when", "--each", "who", "--cuts", "200", "--window", "5",
+    )  # fmt: skip
+    assert [line.split(",")[:3] for line in out.splitlines()[1:]] == [
+        ["a", "0", "5"],
+        ["a", "5", "4"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("extra", "match"),
+    [
+        (("--window", "soon"), "not a duration"),
+        (("--window", "7"), "timestamps"),
+        (("--out", "x.json"), ".csv or .parquet"),
+        (("--query", "count", "--state-value", "run"), "--state-value"),
+        (("--query", "mean"), "histogram or frequencies"),
+        (("--segment", "who"), "--segment"),
+        (("--ledger", "l.db"), "go together"),
+        (("--account", "x"), "--ledger"),
+        (("--mechanism", "entry-dp"), "entry_dp"),
+        (("--max-gap", "1h", "--every", "1h"), "leave max_gap out"),
+        (("--cuts", "a"), "not a number"),
+        (("--each", "nobody"), "no column 'nobody'"),
+        (("--out", "table.csv"), "another file"),
+    ],
+)
+def test_refusals(table: Path, extra, match):
+    assert match in refusal(*EACH, *extra)
+
+
+def test_refusals_without_each_or_time(table: Path):
+    start = EACH[:-2]
+    assert "--each" in refusal(*start, "--window", "7d")
+    assert "--time" in refusal(*EACH[:8], "--each", "who")
+    assert "--time: with --window" in refusal(*EACH[:8], "--window", "7d")
+    assert "--plot: does not go with --cuts" in refusal(*start, "--cuts", "1", "--plot", "x.png")
+
+
+@pytest.fixture
+def meter(folder: Path) -> Path:  # noqa: F811
+    """One household's readings every hour for a week, with a gap and a missing one."""
+    codes = pk.MarkovChain.steady(MODEL["transition"]).sample(24 * 7, seed=3)
+    rows = [
+        f"2024-01-{1 + n // 24:02}T{n % 24:02}:00,{'' if n == 30 else 100 + 500 * code}"
+        for n, code in enumerate(codes)
+        if not 60 <= n < 65
+    ]
+    (folder / "meter.csv").write_text("\n".join(["when,watts", *rows, ""]))
+    return folder
+
+
+METER = (
+    "release", "meter.csv", "--model", "model.json", "--epsilon", "1", "--state", "watts",
+    "--time", "when", "--cuts", "300", "--max-gap", "1h", "--window", "1d",
+)  # fmt: skip
+
+
+def test_one_subject_needs_no_column_of_subjects(meter: Path):
+    paid = ("--ledger", "l.db", "--budget", "2", "--account", "home", "--label", "spring")
+    first = run(*METER, "--query", "frequencies", *paid, "--out", "days.csv")
+    assert first.exit_code == 0, first.output
+    assert "1 subject, 162 entries, 3 segments" in first.stderr
+    days = pl.read_csv("days.csv")
+    assert days["subject"].to_list() == ["home"] * 7
+    assert days["entries"].to_list() == [24, 23, 19, 24, 24, 24, 24]
+    before = Path("days.csv").read_bytes()
+    assert run(*METER, "--query", "frequencies", *paid, "--out", "days.csv").exit_code == 0
+    assert Path("days.csv").read_bytes() == before
+    assert "home     2.000   1.000  1.000" in good("ledger", "show", "l.db")
+    shown = good("ledger", "show", "l.db", "--account", "home")
+    assert "frequencies influence_curve entries 25 to 47 (spring)" in shown
+
+
+def test_one_subject_is_paid_from_a_named_account(meter: Path):
+    assert "--account" in refusal(*METER, "--ledger", "l.db", "--budget", "2")
+
+
+def test_an_account_of_single_releases_is_not_shared_with_windows(meter: Path):
+    paid = ("--ledger", "l.db", "--budget", "2", "--account", "home")
+    good(
+        "release", "data.csv", "--model", "model.json", "--epsilon", "1", "--state", "state", *paid
+    )
+    spent = good("ledger", "show", "l.db")
+    assert run(*METER, *paid).exit_code == 2
+    assert good("ledger", "show", "l.db") == spent
+
+
+def test_a_model_of_levels_is_counted_from_readings(meter: Path):
+    fit = ("fit", "meter.csv", "--state", "watts", "--time", "when", "--cuts", "300")
+    model = pk.ChainClass.from_json(good(*fit, "--max-gap", "1h", "--around", "0.9"))
+    assert model.states == ("below 300", "300 and more")
+    named = pk.ChainClass.from_json(good(*fit, "--states", "rest,run"))
+    assert named.states == ("rest", "run")
+    Path("own.json").write_text(named.to_json())
+    own = [*METER[:3], "own.json", *METER[4:12]]
+    assert "very series being released" in refusal(*own)
+    assert "--time: with --cuts" in refusal("fit", "meter.csv", "--state", "watts", "--cuts", "3")
+    assert "--order 1" in refusal(*fit, "--order", "2")
+
+
+def test_readings_are_not_taken_for_states(folder: Path):  # noqa: F811
+    Path("many.csv").write_text("\n".join(["watts", *(str(n / 7) for n in range(1500)), ""]))
+    assert "1,500 different values" in refusal("fit", "many.csv", "--state", "watts")
+
+
+def test_duplicates_name_their_rows(table: Path):
+    text = Path("table.csv").read_text().splitlines()
+    Path("table.csv").write_text("\n".join([*text, text[1], ""]))
+    assert "rows 1, 673 have the same time" in refusal(*EACH)
+
+
+def test_no_bar_without_a_terminal(capsys):
+    with terminal.bar("work") as step:
+        assert step is None
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,72 @@
+"""``pufferkit reproduce``."""
+
+import csv
+import sys
+from pathlib import Path
+
+import pytest
+
+from pufferkit import experiments
+from tests.strategies.command_line import folder, good, refusal, run  # noqa: F401
+from tests.strategies.measured import measured  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def test_alone_it_lists_the_names():
+    listing = good("reproduce").splitlines()
+    assert [line.split()[0] for line in listing] == experiments.names()
+    assert "needs --data" in next(line for line in listing if line.startswith("quilt-table-1 "))
+
+
+def test_table_csv_and_picture():
+    result = run("reproduce", "composition-counterexample", "--quick")
+    assert result.exit_code == 0, result.stderr
+    assert "6.2672" in result.stdout
+    assert result.stderr.splitlines() == [
+        f"written: {Path('out') / name}"
+        for name in ("composition-counterexample.csv", "composition-counterexample.png")
+    ]
+    with Path("out/composition-counterexample.csv").open() as stream:
+        assert len(list(csv.DictReader(stream))) == 41
+    assert Path("out/composition-counterexample.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_data_seed_and_folder(measured):  # noqa: F811
+    args = ("reproduce", "quilt-table-1", "--quick", "--data", measured, "--seed", "3")
+    first = good(*args, "--out", "a/b")
+    assert first == good(*args, "--out", "c")
+    assert Path("a/b/quilt-table-1.csv").read_bytes() == Path("c/quilt-table-1.csv").read_bytes()
+
+
+def test_one_file_as_data(measured):  # noqa: F811
+    path = measured / "household_power_consumption.txt"
+    printed = good("reproduce", "quilt-table-3", "--quick", "--data", path)
+    assert "household_power_consumption" in printed
+    assert "10min" not in printed
+
+
+@pytest.mark.parametrize(
+    ("args", "error"),
+    [
+        (["table-9"], "is no experiment; known are"),
+        (["quilt-table-1"], "accelerometry"),
+        (["quilt-table-1", "--data", "nowhere"], "no file or folder nowhere"),
+        (["quilt-table-1", "--data", "data.csv"], "no column seqn"),
+        (["quilt-table-2", "--quick", "--data", "data.csv"], "must be a folder"),
+        (["composition-year", "--data", "data.csv"], "reads none"),
+        (["composition-year", "--seed", "-1"], "seed"),
+        (["composition-year", "--quick", "--out", "data.csv"], "not a directory"),
+        (["composition-year", "--quick", "--out", "data.csv/deeper"], "not a directory"),
+    ],
+)
+def test_refusals(args, error):
+    assert error in refusal("reproduce", *args)
+
+
+def test_without_matplotlib_there_is_no_picture(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = run("reproduce", "composition-counterexample", "--quick")
+    assert result.exit_code == 0
+    assert "warning: no picture" in result.stderr
+    assert [path.name for path in Path("out").iterdir()] == ["composition-counterexample.csv"]

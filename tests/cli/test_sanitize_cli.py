@@ -1,0 +1,113 @@
+"""``pufferkit sanitize``: answers in a file, the mechanism in a record, refusals in one line."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import pufferkit as pk
+from pufferkit.local import RandomizedResponse, cheapest_noise, constraint_planes, estimate
+from tests.strategies.command_line import folder, good, refusal, run
+
+__all__ = ["folder"]
+
+SANITIZE = ("sanitize", "data.csv", "--model", "model.json", "--epsilon", "2", "--state", "state")
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def test_answers_keep_times_and_order():
+    printed = good(*SANITIZE, "--time", "when", "--out", "answers.csv", "--record", "record.json")
+    assert "rho_0" in printed
+    assert "300 answers" in printed
+    table, before = pl.read_csv("answers.csv"), pl.read_csv("data.csv")
+    assert table.columns == ["when", "state"]
+    assert table["when"].to_list() == before["when"].to_list()
+    assert set(table["state"]) <= {"rest", "run"}
+    assert table["state"].to_list() != before["state"].to_list()
+    record = json.loads(Path("record.json").read_text())
+    made = RandomizedResponse.from_dict(record["mechanism"])
+    assert made.loss <= made.epsilon == 2
+    again = estimate(table["state"].to_list(), made)
+    assert record["estimates"]["frequencies"] == pytest.approx(again.frequencies.tolist())
+
+
+def test_parquet_out_and_only_named_columns():
+    pl.read_csv("data.csv").with_columns(
+        name=pl.lit("Anna"), day=pl.col("when") // 100
+    ).write_parquet("data.parquet")
+    good(
+        "sanitize", "data.parquet", "--model", "model.json", "--epsilon", "2", "--state", "state",
+        "--segment", "day", "--out", "answers.parquet",
+    )  # fmt: skip
+    table = pl.read_parquet("answers.parquet")
+    assert table.columns == ["day", "state"]
+    assert table["day"].to_list() == [n // 100 for n in range(300)]
+
+
+def test_more_states_and_whole_numbers():
+    matrix = [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
+    Path("three.json").write_text(json.dumps({"states": [0, 1, 2], "transition": matrix}))
+    Path("three.csv").write_text("level\n" + "0\n1\n2\n" * 50)
+    printed = good(
+        "sanitize", "three.csv", "--model", "three.json", "--epsilon", "3", "--state", "level",
+        "--out", "answers.csv",
+    )  # fmt: skip
+    assert "3-ary" in printed
+    assert set(pl.read_csv("answers.csv")["level"]) <= {0, 1, 2}
+
+
+def test_the_ignorant_adversary_comes_with_a_warning():
+    result = run(*SANITIZE, "--adversary", "ignorant", "--out", "answers.csv")
+    assert result.exit_code == 0
+    assert "may learn more" in result.stderr
+    assert "NOT against one who knows some" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--out", "data.csv"), "name a new file"),
+        (("--out", "answers.txt"), "written to .csv or .parquet"),
+        (("--out", "there/answers.csv"), "no directory"),
+        (("--out", "a.csv", "--adversary", "clever"), "adversary: must be"),
+        (("--out", "a.csv", "--epsilon", "0"), "epsilon: must be above 0"),
+        (("--out", "a.csv", "--epsilon", "nan"), "epsilon: must be finite"),
+        (("--out", "a.csv", "--time", "hour"), "no column 'hour'"),
+        (("--out", "a.csv", "--length", "299"), "longer than the 299 entries"),
+        (("--out", "a.csv", "--length", "0"), "length: must be at least 1"),
+        (("--out", "a.csv", "--model", "nowhere.json"), "nowhere.json"),
+        ((), "--out"),
+    ],
+)
+def test_refusals(options, message):
+    assert message in refusal(*SANITIZE, *options)
+
+
+def test_unknown_states_and_other_beliefs_are_refused():
+    Path("odd.csv").write_text("state\nrest\nfly\n")
+    assert "'fly'" in refusal("sanitize", "odd.csv", *SANITIZE[2:], "--out", "a.csv")
+    wide = pk.ChainClass.binary(0.6, 0.9)
+    Path("class.json").write_text(wide.to_json())
+    assert "one Markov chain" in refusal(*SANITIZE, "--out", "a.csv", "--model", "class.json")
+    mixing = pk.ChainClass.mixing(["rest", "run"], 0.2, 0.5)
+    Path("mixing.json").write_text(mixing.to_json())
+    assert "one Markov chain" in refusal(*SANITIZE, "--out", "a.csv", "--model", "mixing.json")
+    stuck = {"states": ["rest", "run"], "initial": [0.5, 0.5], "transition": [[1, 0], [0, 1]]}
+    Path("stuck.json").write_text(json.dumps(stuck))
+    assert "does not forget" in refusal(*SANITIZE, "--out", "a.csv", "--model", "stuck.json")
+    good(*SANITIZE, "--out", "a.csv", "--model", "stuck.json", "--length", "300")
+
+
+def test_figure_1_is_drawn():
+    plots = pytest.importorskip("pufferkit.plots.figures")
+    pytest.importorskip("matplotlib")
+    chain = pk.MarkovChain.steady([[0.8, 0.2], [0.35, 0.65]], states=["a$b", "c"])
+    rows = constraint_planes(chain, 2)
+    figure = plots.constraint_figure(
+        rows, tuple(cheapest_noise(chain, 2, "ignorant")), chain.states
+    )
+    assert plots.picture(figure, "figure.png").startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="rows: are empty"):
+        plots.constraint_figure([])

@@ -1,0 +1,289 @@
+"""Tables and figures of the papers, at quick settings."""
+
+from functools import cache
+from math import isnan
+
+import numpy as np
+import pytest
+
+from pufferkit import experiments, plots
+from pufferkit.experiments import data as files
+from pufferkit.experiments.quilt_data import TABLE_1, TABLE_3
+from pufferkit.experiments.quilt_synthetic import gk16_line
+from tests.strategies.measured import measured  # noqa: F401
+
+
+@cache
+def run(name, **settings):
+    found = experiments.run(name, quick=True, **settings)
+    assert found.name == name
+    assert found.rows
+    return found
+
+
+def rows_of(found, **wanted):
+    return [row for row in found.rows if all(row[k] == v for k, v in wanted.items())]
+
+
+def one(found, **wanted):
+    (row,) = rows_of(found, **wanted)
+    return row
+
+
+@pytest.fixture
+def data_for(measured):  # noqa: F811
+    """The data setting of an experiment, if it reads any."""
+
+    def settings(name):
+        return {} if experiments.find(name).data == "none" else {"data": measured}
+
+    return settings
+
+
+@pytest.mark.parametrize("name", experiments.names())
+def test_every_experiment_has_rows_words_and_a_picture(name, data_for):
+    found = run(name, **data_for(name))
+    for row in found.rows:
+        for value in row.values():
+            assert value is None or not (isinstance(value, float) and isnan(value))
+    head, *lines = found.to_csv().splitlines()
+    assert head.count(",") >= len(found.columns) - 1
+    assert len(lines) == len(found.rows)
+    assert found.title in str(found)
+    for word in ("Agrees", "Added") if not name.startswith("composition") else ("Added",):
+        assert word in found.note
+    assert plots.picture(plots.experiment_figure(found), "x.png").startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["quilt-figure-4-upper", "quilt-table-1", "local-figure-4"])
+def test_a_seed_repeats_everything(name, data_for):
+    again = experiments.run(name, quick=True, seed=0, **data_for(name)).rows
+    assert again == run(name, **data_for(name)).rows
+    assert again != run(name, seed=6, **data_for(name)).rows
+
+
+def test_progress_is_told_to_the_end():
+    told = []
+    experiments.run("local-figure-3", quick=True, progress=lambda *part: told.append(part))
+    assert told == [("epsilons", n, 3) for n in (1, 2, 3)]
+
+
+def test_figure_4_upper():
+    found = run("quilt-figure-4-upper")
+    for epsilon in (0.2, 1.0, 5.0):
+        for alpha in (0.2, 0.4):
+            own = {
+                r["mechanism"]: r["expected"] for r in rows_of(found, epsilon=epsilon, alpha=alpha)
+            }
+            assert own["influence_curve"] <= own["markov_quilt"] <= own["markov_quilt_approx"]
+            assert own["markov_quilt_approx"] <= own["group_dp"] * (1 + 1e-9)
+            assert (own["gk16"] is None) == (alpha == 0.2)
+        group = one(found, epsilon=epsilon, alpha=0.4, mechanism="group_dp")
+        assert group["expected"] == pytest.approx(group["published"])
+
+
+def test_the_line_of_gk16():
+    line = gk16_line(100)
+    assert 0.3 < line < 0.4
+    assert abs(gk16_line(1000) - line) < 0.01
+
+
+def test_table_1(measured):  # noqa: F811
+    found = run("quilt-table-1", data=measured)
+    for group in ("all minutes", "worn minutes"):
+        for task in ("aggregate", "individual"):
+            own = {r["mechanism"]: r["expected"] for r in rows_of(found, group=group, task=task)}
+            assert own["gk16"] is None
+            assert own["influence_curve"] <= own["markov_quilt"] <= own["markov_quilt_approx"]
+            assert own["markov_quilt"] <= own["group_dp"] * (1 + 1e-9)
+    # Two persons of 600 minutes in three levels; hiding a person moves half of the minutes.
+    person = one(found, group="all minutes", task="aggregate", mechanism="participant_dp")
+    assert person["expected"] == pytest.approx(3 * 2 * 600 / 1200)
+    worn = one(found, group="worn minutes", task="aggregate", mechanism="group_dp")
+    assert worn["expected"] == pytest.approx(3 * 2 * 310 / 1020)
+
+
+def test_published_numbers_stand_beside_ours(measured):  # noqa: F811
+    row = one(
+        run("quilt-table-1", data=measured),
+        group="all minutes",
+        task="individual",
+        mechanism="markov_quilt",
+    )
+    assert row["published, older woman"] == TABLE_1["individual", "markov_quilt"][1] == 0.1742
+    assert TABLE_3["markov_quilt"] == (0.1298, 0.0188, 0.0022)
+
+
+def test_table_3(measured):  # noqa: F811
+    found = run("quilt-table-3", data=measured)
+    assert len({row["household"] for row in found.rows}) == 2
+    for row in found.rows:
+        assert row["levels"] == 3
+        if row["mechanism"] == "group_dp":
+            # The factor 2 that [Q] 5.1 leaves out, and the published numbers have.
+            assert row["at_paper_size"] == pytest.approx(row["published"], rel=0.04)
+        if row["score"] is not None:
+            assert row["expected"] == pytest.approx(3 * 2 * row["score"] / row["entries"])
+
+
+def test_figure_4_lower(measured):  # noqa: F811
+    found = run("quilt-figure-4-lower", data=measured)
+    exact = [r["share"] for r in rows_of(found, group="all minutes", mechanism="exact")]
+    assert sum(exact) == pytest.approx(1)
+    assert all(r["half_width_95"] for r in found.rows if r["mechanism"] != "exact")
+
+
+def test_table_2_without_data_is_synthetic_only():
+    assert {row["problem"] for row in run("quilt-table-2").rows} == {"synthetic"}
+
+
+def test_paper_size_has_the_published_times():
+    found = run("quilt-table-2-size")
+    assert one(found, epsilon=1.0, mechanism="markov_quilt")["published"] == 282.2273
+    assert all(row["seconds"] > 0 for row in found.rows)
+
+
+def test_counterexample_of_theorem_3_4():
+    found = run("composition-counterexample")
+    single = max(row["one"] for row in found.rows)
+    joint = max(row["joint"] for row in found.rows)
+    assert np.exp(2 * single - 2) == pytest.approx(6.2672, abs=5e-5)
+    assert np.exp(joint - 2) == pytest.approx(6.3448, abs=5e-5)
+
+
+def test_distance():
+    found = run("composition-distance")
+    close, middle, far = found.rows
+    assert close["parallel"] == close["adding"] == 1.5
+    assert close["far_apart"] is None
+    assert far["far_apart"] == 1
+    assert far["parallel"] == pytest.approx(1, abs=1e-6)
+    assert all(row["printed"] <= row["parallel"] + 1e-6 for row in found.rows)
+    assert all(row["entry_profile"] < row["curve_profile"] <= 1.01 for row in found.rows)
+    assert middle["parallel"] <= 1.5
+
+
+def test_year():
+    found = run("composition-year")
+    last = rows_of(found, mechanism="influence_curve", weeks=6)[0]
+    assert last["entry_profile"] < 0.51
+    assert last["entry_profile"] <= last["parallel"] <= last["adding"] == 3
+    assert rows_of(found, windows="weeks 1 and 3")[0]["far_apart"] == 0.5
+
+
+def test_figure_1_of_the_local_paper():
+    found = run("local-figure-1")
+    best = {(r["epsilon"], r["adversary"]): r for r in found.rows if r["cheapest"] is not None}
+    assert best[2.0, "ignorant"]["rho_0"] == pytest.approx(0.342902, abs=1e-6)
+    assert best[2.0, "ignorant"]["cheapest"] == pytest.approx(0.255443, abs=1e-6)
+    assert best[0.5, "ignorant"]["rho_0"] == pytest.approx(0.415235, abs=1e-6)
+    assert best[2.0, "ignorant"]["loss_every"] > 2 >= best[2.0, "every"]["loss_every"]
+
+
+def test_figure_2_of_the_local_paper():
+    found = run("local-figure-2")
+    assert one(found, theta=0.02, noise="dp")["correlation_aware"] > 0.8
+    for row in rows_of(found, noise="ours"):
+        assert row["correlation_aware"] <= row["bound"] + 1e-9
+
+
+def test_figure_3_of_the_local_paper():
+    found = run("local-figure-3")
+    row = one(found, epsilon=1.0)
+    assert row["approximate"] == pytest.approx(0.4328, abs=5e-5)
+    assert row["ignorant"] == pytest.approx(0.3649, abs=5e-5)
+    for row in found.rows:
+        assert row["dp"] < row["ignorant"] <= row["every"] < row["approximate"] < row["zhao_6"]
+
+
+def test_figure_4_of_the_local_paper(measured):  # noqa: F811
+    found = run("local-figure-4", data=measured)
+    assert {row["series"] for row in found.rows} == {"synthetic", "N10", "N5"}
+    for row in found.rows:
+        bound = one(found, series=row["series"], epsilon=row["epsilon"], attack="bound")["success"]
+        assert row["success"] <= bound + 0.05
+        if row["noise"] == "every":
+            assert row["loss_every"] <= row["epsilon"]
+
+
+def test_the_learner_joins_the_attackers():
+    pytest.importorskip("torch", reason="the LSTM attacker needs torch")
+    from pufferkit.audit.lstm import Training
+    from pufferkit.experiments.local_attacks import _attacked
+
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2, 300)
+    rows = _attacked(bits, 4.0, "ignorant", rng, Training(window=3, epochs=1))
+    assert "lstm, ignorant" in {row["attack"] for row in rows}
+
+
+@pytest.mark.parametrize("name", ["quilt-table-1", "quilt-table-3", "quilt-figure-4-lower"])
+def test_without_data_the_source_is_named(name, tmp_path):
+    with pytest.raises(ValueError, match=r"reads .*(UCI|accelerometry)"):
+        experiments.run(name)
+    with pytest.raises(ValueError, match="holds no"):
+        experiments.run(name, data=tmp_path)
+    with pytest.raises(ValueError, match="no file or folder"):
+        experiments.run(name, data=tmp_path / "nowhere")
+
+
+def test_data_where_none_is_read(tmp_path):
+    with pytest.raises(ValueError, match="reads none"):
+        experiments.run("composition-year", data=tmp_path)
+
+
+def test_unknown_name_lists_the_known():
+    with pytest.raises(ValueError, match="known are quilt-figure-4-upper"):
+        experiments.run("table-9")
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "a"])
+def test_bad_seed(seed):
+    with pytest.raises(ValueError, match="seed"):
+        experiments.run("composition-year", seed=seed)
+
+
+def test_power_splits_where_measurements_are_missing(measured):  # noqa: F811
+    pieces = files.power(measured / "household_power_consumption.txt")
+    assert [len(piece) for piece in pieces] == [150, 148, 99]
+    assert set(np.concatenate(pieces).round(6)) == {310.0, 550.0, 2300.0}
+    ten = files.power(measured / "powerconsumption_2008_10min.csv")
+    assert [len(piece) for piece in ten] == [100, 199]
+
+
+def test_worn_minutes():
+    counts = np.array([5.0] * 3 + [0.0] * 60 + [7.0] * 2 + [0.0] * 59 + [1.0])
+    assert [len(piece) for piece in files.worn(counts)] == [3, 62]
+    assert files.worn(np.zeros(80)) == []
+    assert [len(piece) for piece in files.worn(np.ones(4))] == [4]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error"),
+    [
+        ("unidata.csv", "a,b\n1,2\n", "no column seqn"),
+        ("unidata.csv", "seqn,paxday,paxinten\n", "has no rows"),
+        ("unidata.csv", "seqn,paxday,paxinten\n1,1,x\n", "line 2 has 'x'"),
+        ("unidata.csv", "seqn,paxday,paxinten\n1,1\n", "line 2 is cut short"),
+        ("household_power_consumption.txt", "Date;Time\n1;2\n", "no column Global_active_power"),
+        (
+            "household_power_consumption.txt",
+            "Date;Time;Global_active_power\nx;17:24:00;1\n",
+            "line 2 has no time",
+        ),
+    ],
+)
+def test_wrong_files_are_named(tmp_path, name, text, error):
+    (tmp_path / name).write_text(text)
+    wanted = "quilt-table-1" if name == "unidata.csv" else "quilt-table-3"
+    with pytest.raises(ValueError, match=error):
+        experiments.run(wanted, data=tmp_path)
+
+
+def test_wrong_heart_rates(tmp_path):
+    (tmp_path / "N10").write_text("1 2 3\n")
+    with pytest.raises(ValueError, match="line 1 needs two numbers"):
+        experiments.run("local-figure-4", data=tmp_path)
+    (tmp_path / "N10").write_text("")
+    with pytest.raises(ValueError, match="has no rows"):
+        experiments.run("local-figure-4", data=tmp_path)

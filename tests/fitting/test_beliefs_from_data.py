@@ -1,0 +1,372 @@
+"""Beliefs from data: where they come from, what noise buys, what data say about them."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pufferkit as pk
+from pufferkit import ChainClass, MarkovChain, OverBudget, Series
+from pufferkit.beliefs.estimation import fit, order_two, pair_states
+from pufferkit.beliefs.protocol import beliefs_from_json
+from pufferkit.beliefs.provenance import PRIVATE_NOTE
+from pufferkit.beliefs.region_class import RegionClass
+from pufferkit.data.queries import transition_counts
+from pufferkit.fitting.private_transitions import laplace_sum, region_of_noisy
+from pufferkit.fitting.ratio_tests import (
+    closest_in_box,
+    coverage_check,
+    order_check,
+    stationarity_check,
+)
+
+TRUTH = MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["rest", "active"])
+
+
+def labels(length, seed):
+    return [TRUTH.states[x] for x in TRUTH.sample(length, seed=seed)]
+
+
+# ------------------------------------------------------------------------- fitted to the released
+
+
+def test_the_series_a_chain_was_fitted_to_is_refused():
+    data = labels(200, 1)
+    query = pk.histogram(TRUTH.states, 200)
+    for beliefs in (
+        MarkovChain.fit(Series.of(data)),
+        MarkovChain.fit(data, smoothing=0.5),
+        ChainClass.of(TRUTH, MarkovChain.fit(Series.of(data, TRUTH.states))),
+        ChainClass.around(Series.of(data, TRUTH.states), 0.9),
+        ChainClass.around(Series.of(data, TRUTH.states).transitions, 0.9, TRUTH.states),
+    ):
+        for again in (beliefs, beliefs_from_json(beliefs.to_json())):
+            noise = pk.influence_curve(again, query, 1)
+            with pytest.raises(ValueError, match=r"private_transitions.*theta_from_private_data"):
+                noise.release(data)
+            other = noise.release(labels(200, 2))
+            assert other.epsilon == 1
+    # Another order of the states, or other labels declared, is still the same series.
+    turned = Series.of(data, ["active", "rest"])
+    with pytest.raises(ValueError, match="fitted to the very series"):
+        pk.influence_curve(MarkovChain.fit(data), query, 1).release(turned)
+
+
+def test_one_telling_segment_of_what_was_fitted_is_refused_too():
+    mine, others = labels(100, 3), [labels(100, n) for n in range(4, 9)]
+    pooled = MarkovChain.fit([*others, mine])
+    noise = pk.influence_curve(pooled, pk.histogram(TRUTH.states, 100), 1)
+    with pytest.raises(ValueError, match="public or historical"):
+        noise.release(mine)
+    assert noise.release(labels(100, 99)).epsilon == 1
+
+
+def test_dull_segments_that_happen_to_be_equal_are_no_reason_to_refuse():
+    """Two people sleep through the same night; that says nothing about where the model is from."""
+    night = ["rest"] * 60
+    public = MarkovChain.fit([night, *(labels(100, n) for n in range(5))])
+    query = pk.histogram(TRUTH.states, [60, 50])
+    mine = [night, labels(50, 77)]
+    assert pk.influence_curve(public, query, 1).release(mine).epsilon == 1
+
+
+def test_a_refusal_comes_before_the_account_is_charged(tmp_path):
+    data = labels(100, 1)
+    with pk.Ledger(str(tmp_path / "book.db")) as book:
+        session = pk.Session(Series.of(data), MarkovChain.fit(data), 1.0, book, name="me")
+        with pytest.raises(ValueError, match="very series"):
+            session.release(pk.histogram(TRUTH.states, 100), 0.5)
+        assert session.remaining == 1.0
+
+
+@pytest.mark.parametrize("kind", ["fit", "around"])
+def test_private_theta_is_said_everywhere(kind):
+    data = Series.of(labels(200, 1), TRUTH.states)
+    beliefs = (
+        MarkovChain.fit(data, theta_from_private_data=True)
+        if kind == "fit"
+        else ChainClass.around(data, 0.9, theta_from_private_data=True)
+    )
+    again = beliefs_from_json(beliefs.to_json())
+    assert "digests" not in json.loads(beliefs.to_json())["fitted_on"]
+    query = pk.histogram(TRUTH.states, 200)
+    noise = pk.influence_curve(again, query, 1)
+    release = noise.release(data)
+    for text in (
+        str(noise.evidence),
+        str(release),
+        release.to_json(),
+        str(pk.plan(again, query, 1)),
+    ):
+        assert PRIVATE_NOTE in text
+    assert "FITTED TO PRIVATE DATA" in again.description
+    assert release.to_dict()["beliefs"]["kind"] in ("finite", "region")
+    assert pk.Release.from_json(release.to_json()) == release
+
+
+def test_smoothing_and_size_are_kept():
+    chain = fit(Series.of(labels(50, 1), [*TRUTH.states, "run"]), smoothing=0.5)
+    assert chain.fitted_on.smoothing == 0.5
+    assert chain.fitted_on.transitions == 49
+    assert dict(chain.fitted_on.rarely_left) == {"run": 0}
+    assert MarkovChain.from_json(chain.to_json()).fitted_on == chain.fitted_on
+    assert TRUTH.fitted_on is None
+    assert "fitted_on" not in TRUTH.to_dict()
+
+
+@pytest.mark.parametrize(
+    "wrong", [3, [1], {"transitions": -1}, {"smoothing": "x"}, {"rarely_left": 1}]
+)
+def test_malformed_provenance(wrong):
+    data = {**TRUTH.to_dict(), "fitted_on": wrong}
+    with pytest.raises(ValueError, match="fitted_on"):
+        MarkovChain.from_dict(data)
+
+
+# ---------------------------------------------------------------------------- private transitions
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1, max_size=3), st.data()
+)
+@settings(deadline=None, max_examples=80)
+def test_one_entry_moves_the_counts_by_at_most_the_constant(segments, data):
+    lengths = [len(s) for s in segments]
+    if max(lengths) < 2:
+        return
+    query = transition_counts(range(3), lengths)
+    n = data.draw(st.integers(0, sum(lengths) - 1))
+    flat = [x for s in segments for x in s]
+    other = [*flat[:n], data.draw(st.integers(0, 2)), *flat[n + 1 :]]
+    before, after = (np.array(query.evaluate(np.array(e))) for e in (flat, other))
+    assert np.abs(before - after).sum() <= query.lipschitz
+    assert before.sum() == query.total
+    assert before.tolist() == Series.of(segments, range(3)).transitions.ravel().tolist()
+
+
+def test_the_constant_of_transition_counts_is_reached():
+    query = transition_counts(["a", "b", "c"], 3)
+    before, after = query.evaluate(np.array(["a", "b", "a"])), query.evaluate(np.array(list("aca")))
+    assert np.abs(before - after).sum() == query.lipschitz == 4
+    assert transition_counts([0, 1], [2, 2, 1]).lipschitz == 2
+    with pytest.raises(ValueError, match="one entry have no transitions"):
+        transition_counts([0, 1], [1, 1])
+
+
+@pytest.mark.parametrize("pair", [("a", "b"), (1, "b"), ((0, 1), (1, 0)), (0.5, 2), (True, False)])
+def test_transition_counts_of_any_labels(pair):
+    first, second = pair
+    series = Series.of([[first, second, second], [second, first]], pair)
+    query = transition_counts(pair, series.lengths)
+    assert [float(v) for v in query.exact(series)] == [0.0, 1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(("size", "scale"), [(2, 15.0), (3, 6.0)])
+def test_the_noisy_region_covers(size, scale):
+    rng = np.random.default_rng(size)
+    truth = MarkovChain.steady(rng.dirichlet(np.ones(size) * 2, size))
+    inside, bare, runs = 0, 0, 200
+    for n in range(runs):
+        path = truth.sample(500, seed=n)
+        counts = Series(path, tuple(range(size)), (500,)).transitions
+        noisy = counts + rng.laplace(0, scale, counts.shape)
+        inside += region_of_noisy(noisy, scale, 0.9).contains(truth.transition)
+        # Without room for the noise the promise would be broken.
+        naive = ChainClass.around(np.maximum(np.round(noisy), 0), 0.9)
+        bare += naive.contains(truth.transition)
+    assert inside >= 0.9 * runs
+    assert bare < 0.9 * runs
+
+
+def test_sums_of_laplace_noise():
+    rng = np.random.default_rng(0)
+    for count in (1, 4, 20):
+        sums = np.abs(rng.laplace(0, 2.0, (20_000, count)).sum(axis=1))
+        assert (sums > laplace_sum(count, 2.0, 0.05)).mean() <= 0.055
+        assert (sums > laplace_sum(count, 2.0, 0.05) / 4).mean() > 0.05
+
+
+def test_private_transitions_end_to_end():
+    data = Series.of(labels(20_000, 5), TRUTH.states)
+    prior = ChainClass.binary(0.1, 0.9, TRUTH.states)
+    found = pk.private_transitions(data, 0.5, prior, confidence=0.9)
+    assert isinstance(found.region, RegionClass)
+    assert found.release.mechanism == "influence_curve"
+    assert np.abs(found.counts - data.transitions).max() < 40 * found.release.scale
+    assert "widened for the noise" in found.region.to_json()
+    query = pk.histogram(TRUTH.states, 20_000)
+    second = found.calibrate(query, 1.0)
+    # The release raised its scale to pay for its grid; that is no rebate on what it spent.
+    assert found.entry_privacy >= 4 / found.release.scale * (1 + 1e-11)
+    spent = found.entry_privacy + second.entry_privacy
+    assert pk.InfluenceCurve(found.region, 20_000).epsilon(spent) <= 1.0 + 1e-9
+    assert second.scale > pk.influence_curve(found.region, query, 1.0).scale
+    assert "together with the transition counts" in str(second.release(data))
+    with pytest.raises(OverBudget, match="leaves nothing"):
+        found.calibrate(query, 1e-3)
+    with pytest.raises(ValueError, match="whose transitions were counted"):
+        found.calibrate(pk.histogram(TRUTH.states, 30), 1.0)
+
+
+def test_with_no_beliefs_it_is_group_privacy():
+    segments = [labels(5, n) for n in range(400)]
+    found = pk.private_transitions(segments, 1.0, states=TRUTH.states)
+    assert found.release.mechanism == "group_dp"
+    assert found.release.scale == pytest.approx(4 * 5)
+    with pytest.raises(ValueError, match="states: name all states"):
+        pk.private_transitions(segments, 1.0)
+    with pytest.raises(ValueError, match="epsilon"):
+        pk.private_transitions(segments, 0, states=TRUTH.states)
+    with pytest.raises(ValueError, match="confidence"):
+        pk.private_transitions(segments, 1, states=TRUTH.states, confidence=2)
+
+
+# --------------------------------------------------------------------------------- checking a model
+
+
+def second_order(length, seed):
+    rng = np.random.default_rng(seed)
+    path = [0, 0]
+    for _ in range(length - 2):
+        stay = 0.9 if path[-1] == path[-2] else 0.3
+        path.append(path[-1] if rng.random() < stay else 1 - path[-1])
+    return path
+
+
+def test_a_good_model_passes_and_the_false_alarm_rate_is_as_stated():
+    chain = MarkovChain.steady([[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.1, 0.3, 0.6]])
+    failed = np.zeros(3)
+    for seed in range(150):
+        series = Series(chain.sample(1500, seed=seed), (0, 1, 2), (1500,))
+        found = [
+            order_check(series, 0.05),
+            stationarity_check(series, 0.05),
+            coverage_check(series.transitions, np.array([0, 0, 0]), ChainClass.of(chain), 0.05),
+        ]
+        assert [check.freedom for check in found] == [12, 6, 6]
+        failed += [not check.passed for check in found]
+    assert (failed <= 18).all()  # 7.5 expected, seeds are fixed
+    assert (failed >= 1).all()
+
+
+def test_a_second_order_series_is_found_out():
+    path = second_order(4000, 1)
+    report = pk.check_model(path, MarkovChain.fit(path))
+    order, stationary, cover = report.checks
+    assert order.passed is False
+    assert "order_two" in order.text
+    assert stationary.passed
+    assert cover.passed
+    assert not report.passed
+    assert report.second_order_factor > 1.2
+    assert "times the noise" in str(report)
+    assert json.loads(report.to_json())["passed"] is False
+
+
+def test_a_change_of_law_is_found_out():
+    slow, fast = (
+        MarkovChain.steady([[0.9, 0.1], [0.1, 0.9]]),
+        MarkovChain.steady(np.full((2, 2), 0.5)),
+    )
+    path = [*slow.sample(1000, seed=1), *fast.sample(1000, seed=2)]
+    _, stationary, cover = pk.check_model(path, slow).checks
+    assert stationary.passed is False
+    assert cover.passed is False
+    assert pk.check_model(path, ChainClass.binary(0.3, 0.9)).checks[2].passed
+
+
+def test_coverage_of_every_kind_of_class():
+    counts = np.array([[900, 100], [80, 120]])
+
+    def covered(beliefs):
+        return pk.check_model(counts, beliefs).checks[2].passed
+
+    matrix = [[0.9, 0.1], [0.4, 0.6]]
+    assert covered(MarkovChain.steady(matrix))
+    assert covered(ChainClass.any_start([[0.5, 0.5], [0.5, 0.5]], matrix))
+    assert not covered(ChainClass.any_start([[0.5, 0.5], [0.5, 0.5]]))
+    assert covered(ChainClass.around(counts, 0.9))
+    assert not covered(ChainClass.around(counts[::-1, ::-1], 0.9))
+    assert covered(ChainClass.binary(0.5, 0.95))
+    assert not covered(ChainClass.binary(0.5, 0.7))
+    assert covered(ChainClass.mixing(2, 0.1, 0.5))
+    assert not covered(ChainClass.mixing(2, 0.4, 0.5))
+    assert not covered(MarkovChain.steady([[1, 0], [0.4, 0.6]]))
+    assert pk.check_model(counts, MarkovChain.steady(matrix)).checks[0].passed is None
+
+
+def test_an_impossible_start_is_found_out():
+    beliefs = MarkovChain([1, 0], [[0.5, 0.5], [0.5, 0.5]])
+    report = pk.check_model([1, 0, 1, 1, 0, 0, 1, 0, 0, 1], beliefs)
+    assert "starts where it cannot" in report.checks[2].text
+
+
+@pytest.mark.parametrize("data", [[0], [[0], [1]], [0, 0, 0, 0], [0, 1]])
+def test_tiny_data_cannot_tell(data):
+    report = pk.check_model(data, MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]]))
+    assert report.checks[0].passed is None
+    assert str(report)
+    assert report.to_json()
+
+
+def test_refusals_of_check_model():
+    chain = MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]])
+    with pytest.raises(ValueError, match="not among the declared states"):
+        pk.check_model([0, 1, 2], chain)
+    with pytest.raises(ValueError, match="level: must lie"):
+        pk.check_model([0, 1], chain, level=1)
+    with pytest.raises(ValueError, match="3 states"):
+        pk.check_model(np.ones((3, 3)), chain)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(deadline=None, max_examples=40)
+def test_the_nearest_law_in_a_box_is_the_most_likely(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 5))
+    counts = rng.integers(0, 20, size).astype(float)
+    law = rng.dirichlet(np.ones(size))
+    low, high = law * rng.random(size), law + (1 - law) * rng.random(size)
+    found = closest_in_box(counts, low, high)
+    assert (found >= low - 1e-12).all()
+    assert (found <= high + 1e-12).all()
+    assert found.sum() <= 1 + 1e-9
+    seen = counts > 0
+    best = np.sum(counts[seen] * np.log(found[seen]))
+    region = RegionClass(np.tile(low, (size, 1)), np.tile(high, (size, 1)))
+    for _ in range(20):
+        row = region.low[0].copy()
+        for y in rng.permutation(size):
+            row[y] += min(region.high[0][y] - row[y], max(0.0, 1 - row.sum()))
+        for t in (1.0, 0.5):
+            mixed = t * row + (1 - t) * law
+            assert np.sum(counts[seen] * np.log(mixed[seen])) <= best + 1e-6
+
+
+# ------------------------------------------------------------------------------------ second order
+
+
+def test_pairs_of_states():
+    pairs = pair_states([["a", "b", "a"], ["b"], ["b", "b"]])
+    assert pairs.as_segments() == [[("a", "b"), ("b", "a")], [("b", "b")]]
+    with pytest.raises(ValueError, match="at least two entries"):
+        pair_states(["a"])
+
+
+def test_a_second_order_chain_is_found_again():
+    path = second_order(60_000, 3)
+    chain = order_two(path)
+    assert chain.states == ((0, 0), (0, 1), (1, 0), (1, 1))
+    assert chain.transition[0] == pytest.approx([0.9, 0.1, 0, 0], abs=0.01)
+    assert chain.transition[2] == pytest.approx([0.3, 0.7, 0, 0], abs=0.02)
+    assert MarkovChain.from_json(chain.to_json()).states == chain.states
+    # A count of a state is a total over pairs.
+    public, mine = path[:30_000], pair_states(path[30_000:])
+    values = {(x, y): float(y) for x, y in mine.states}
+    query = pk.total(values, len(mine))
+    released = pk.influence_curve(order_two(public), query, 1).release(mine)
+    assert released.lipschitz == 1
+    with pytest.raises(ValueError, match="very series"):
+        pk.influence_curve(order_two(path[30_000:]), query, 1).release(mine)

@@ -1,0 +1,419 @@
+"""Quilts and max-influence in Bayesian networks, against listing trails and joint laws."""
+
+from itertools import product
+from math import exp, inf, log
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pufferkit as pk
+from pufferkit.beliefs import contraction
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.graph import Graph
+from pufferkit.influence.quilts import separation
+from pufferkit.influence.quilts.networks import (
+    best_quilt,
+    hardest_node,
+    network_influence,
+    quilt_of,
+    quilts_of,
+    separated,
+)
+from tests.oracles import brute_network as brute
+from tests.strategies.generators import chains
+
+close = pytest.approx
+seeds = st.integers(0, 10**6)
+epsilons = st.sampled_from([0.3, 1.0, 2.5, 6.0])
+
+
+def random_case(seed: int, count: int = 5, most: int = 3):
+    rng = np.random.default_rng(seed)
+    return brute.random_network(rng, int(rng.integers(1, count + 1)), most, rng.random())
+
+
+def chain_network(initial, transition, length: int) -> BayesianNetwork:
+    rows = {(x,): row for x, row in enumerate(transition)}
+    parents = {1: (), **{t: (t - 1,) for t in range(2, length + 1)}}
+    return BayesianNetwork(parents, {1: {(): initial}, **dict.fromkeys(range(2, length + 1), rows)})
+
+
+def floats(chain):
+    return [float(p) for p in chain.initial], [[float(p) for p in r] for r in chain.transition]
+
+
+# --- reference cases ------------------------------------------------------------------------------
+
+REFERENCE = [
+    (
+        {"X0": (), "X1": (), "X2": (), "X3": ()},
+        {
+            "X0": {(): [0.1877, 0.8123]},
+            "X1": {(): [0.3542, 0.6458]},
+            "X2": {(): [0.1546, 0.8454]},
+            "X3": {(): [0.7136, 0.2864]},
+        },
+        2,
+        0.5000000000000001,
+    ),
+    (
+        {"X0": (), "X1": (), "X2": ("X0", "X1"), "X3": (), "X4": ("X1", "X2")},
+        {
+            "X0": {(): [0.1505, 0.8495]},
+            "X1": {(): [0.2663, 0.7337]},
+            "X2": {
+                (0, 0): [0.7705, 0.2295],
+                (0, 1): [0.3639, 0.6361],
+                (1, 0): [0.8234, 0.1766],
+                (1, 1): [0.4994, 0.5006],
+            },
+            "X3": {(): [0.2115, 0.7885]},
+            "X4": {
+                (0, 0): [0.2384, 0.7616],
+                (0, 1): [0.4891, 0.5109],
+                (1, 0): [0.6927, 0.3073],
+                (1, 1): [0.3368, 0.6632],
+            },
+        },
+        3,
+        0.7477560362717358,
+    ),
+    (
+        {"X0": (), "X1": (), "X2": (), "X3": (), "X4": ("X0", "X2")},
+        {
+            "X0": {(): [0.1918, 0.8082]},
+            "X1": {(): [0.3419, 0.6581]},
+            "X2": {(): [0.6945, 0.3055]},
+            "X3": {(): [0.3438, 0.6562]},
+            "X4": {
+                (0, 0): [0.7098, 0.2902],
+                (0, 1): [0.6697, 0.3303],
+                (1, 0): [0.3774, 0.6226],
+                (1, 1): [0.5783, 0.4217],
+            },
+        },
+        1,
+        3.000000000000001,
+    ),
+    (
+        {"X0": (), "X1": ("X0",), "X2": (), "X3": ("X1", "X2"), "X4": ("X0",), "X5": ("X1",)},
+        {
+            "X0": {(): [0.4038, 0.5962]},
+            "X1": {(0,): [0.7771, 0.2229], (1,): [0.8182, 0.1818]},
+            "X2": {(): [0.6308, 0.3692]},
+            "X3": {
+                (0, 0): [0.5128, 0.4872],
+                (0, 1): [0.4578, 0.5422],
+                (1, 0): [0.1785, 0.8215],
+                (1, 1): [0.7927, 0.2073],
+            },
+            "X4": {(0,): [0.5231, 0.4769], (1,): [0.8191, 0.1809]},
+            "X5": {(0,): [0.5557, 0.4443], (1,): [0.2406, 0.7594]},
+        },
+        4,
+        0.5000602947022328,
+    ),
+]
+
+
+@pytest.mark.parametrize(("parents", "tables", "epsilon", "scale"), REFERENCE)
+def test_reference_cases(parents, tables, epsilon, scale):
+    found = hardest_node(BayesianNetwork(parents, tables), epsilon)
+    assert found.score == close(scale, rel=1e-9)
+    assert brute.quilt_scale(parents, [brute.joint(parents, tables)], epsilon) == close(
+        scale, rel=1e-9
+    )
+
+
+def test_example_of_section_4_3():
+    chain = chain_network([0.8, 0.2], [[0.9, 0.1], [0.4, 0.6]], 3)
+    wanted = {(): (1, 3, 0.3), (1,): (6, 2, 0.2437), (3,): (6, 2, 0.2437), (1, 3): (36, 1, 0.1558)}
+    for ends, (ratio, nearby, score) in wanted.items():
+        influence = network_influence(chain, 2, ends)
+        assert exp(influence) == close(ratio)
+        assert len(quilt_of(chain, 2, ends).nearby) == nearby
+        assert nearby / (10 - influence) == close(score, abs=5e-5)
+    found = best_quilt(chain, 2, 10)
+    assert found.quilt == (1, 3)
+    assert found.score == close(1 / (10 - log(36)))
+
+
+# --- d-separation ---------------------------------------------------------------------------------
+
+
+def test_small_graphs_by_name():
+    tables = {
+        1: {(): [0.5, 0.5]},
+        2: {(): [0.5, 0.5]},
+        3: {k: [0.5, 0.5] for k in product((0, 1), repeat=2)},
+    }
+    collider = BayesianNetwork(
+        {1: (), 2: (), 3: (1, 2), 4: (3,)}, {**tables, 4: {(0,): [1, 0], (1,): [0, 1]}}
+    )
+    assert separated(collider, 1) == (2,)
+    assert separated(collider, 1, [3]) == (4,)  # 3 opens the trail to 2
+    assert separated(collider, 1, [4]) == ()  # and so does what follows from it
+    assert separated(collider, 1, [3, 2]) == (4,)
+    quilt = quilt_of(collider, 1, [2])
+    assert (quilt.nodes, quilt.nearby, quilt.remote) == ((2,), (1, 3, 4), ())
+
+
+@given(seeds)
+def test_separation_is_that_of_trails_and_of_networkx(seed):
+    parents, tables = random_case(seed, 6, 2)
+    network = BayesianNetwork(parents, tables)
+    graph = nx.DiGraph()
+    graph.add_nodes_from(parents)
+    graph.add_edges_from((p, node) for node, own in parents.items() for p in own)
+    rng = np.random.default_rng(seed)
+    for node in parents:
+        for given_nodes in brute.subsets([n for n in parents if n != node]):
+            if rng.random() < 0.7:
+                continue
+            found = set(separated(network, node, given_nodes))
+            assert found == brute.separated(parents, node, set(given_nodes))
+            for other in set(parents) - {node} - set(given_nodes):
+                assert (other in found) == nx.is_d_separator(graph, node, other, set(given_nodes))
+
+
+@given(seeds)
+@settings(max_examples=25)
+def test_what_is_remote_is_independent_given_the_quilt(seed):
+    parents, tables = random_case(seed, 4, 2)
+    network, law = BayesianNetwork(parents, tables), brute.joint(parents, tables)
+    for node in parents:
+        for quilt in quilts_of(network, node):
+            assert node in quilt.nearby
+            assert sorted(quilt.nodes + quilt.nearby + quilt.remote) == list(parents)
+            assert brute.dependence(law, node, quilt.remote, quilt.nodes) < 1e-12
+
+
+@given(seeds)
+def test_a_given_node_is_reached_exactly_if_the_others_do_not_separate_it(seed):
+    """The claim by which redundant nodes of a quilt are dropped."""
+    parents, _ = random_case(seed, 7, 2)
+    graph = Graph(parents)
+    rng = np.random.default_rng(seed)
+    for node in range(len(parents)):
+        given_bits = int(rng.integers(1 << len(parents))) & ~(1 << node)
+        near, working = graph.connected(node, given_bits)
+        for q in range(len(parents)):
+            if given_bits >> q & 1:
+                assert working >> q & 1 == graph.connected(node, given_bits ^ 1 << q)[0] >> q & 1
+        assert graph.connected(node, working) == (near, working)
+
+
+def test_quilts_of_a_large_network_are_quilts():
+    rng = np.random.default_rng(5)
+    parents = {
+        n: tuple(sorted(rng.choice(np.arange(max(0, n - 6), n), min(n, 2), replace=False).tolist()))
+        for n in range(40)
+    }
+    tables = {
+        n: {k: [0.5, 0.5] for k in product((0, 1), repeat=len(own))} for n, own in parents.items()
+    }
+    network = BayesianNetwork(parents, tables)
+    graph = nx.DiGraph((p, node) for node, own in parents.items() for p in own)
+    for node in (0, 17, 39):
+        found = quilts_of(network, node)
+        assert () in [quilt.nodes for quilt in found]
+        assert len(found) > 20
+        for quilt in found[:: len(found) // 12]:
+            assert node in quilt.nearby
+            assert len(quilt.nodes) + len(quilt.nearby) + len(quilt.remote) == 40
+            if quilt.remote:
+                assert nx.is_d_separator(graph, node, set(quilt.remote), set(quilt.nodes))
+            for q in quilt.nodes:
+                assert not nx.is_d_separator(graph, node, q, set(quilt.nodes) - {q})
+
+
+# --- influence ------------------------------------------------------------------------------------
+
+
+@given(seeds)
+def test_influence_is_that_of_the_definition(seed):
+    parents, tables = random_case(seed, 5, 3)
+    network, law = BayesianNetwork(parents, tables), brute.joint(parents, tables)
+    for node in parents:
+        for others in brute.subsets([n for n in parents if n != node]):
+            found, truth = (
+                network_influence(network, node, others),
+                brute.influence(law, node, others),
+            )
+            assert found == truth or found == close(truth, abs=1e-9)
+
+
+@given(seeds)
+@settings(max_examples=25)
+def test_influence_is_never_below_the_exact_one(seed):
+    parents, tables = random_case(seed, 4, 3)
+    network = BayesianNetwork(parents, tables)
+    held = {n: {k: row.tolist() for k, row in network.tables[n].items()} for n in parents}
+    law = brute.joint(parents, held, exact=True)
+    for node in parents:
+        for others in brute.subsets([n for n in parents if n != node]):
+            truth = brute.influence(law, node, others)
+            assert (
+                truth <= network_influence(network, node, others) <= truth + 1e-11 or truth == inf
+            )
+
+
+@given(chains(3), st.integers(1, 5), st.data())
+def test_a_chain_written_as_a_network_has_the_chains_influence(chain, length, data):
+    network = chain_network(*floats(chain), length)
+    node = data.draw(st.integers(1, length))
+    left = data.draw(st.none() | st.integers(1, node - 1)) if node > 1 else None
+    right = data.draw(st.none() | st.integers(1, length - node)) if node < length else None
+    ends = [n for n in (node - (left or 0), node + (right or 0)) if n != node]
+    wanted = pk.max_influence(chain.believed, node, left, right)
+    found = network_influence(network, node, ends)
+    assert found == wanted or found == close(wanted, abs=1e-9)
+
+
+def test_a_possible_value_lost_to_underflow_counts_as_impossible_below():
+    """P(X_3 = 1 | X_1 = 0) = 1e-300 and P(X_3 = 1 | X_1 = 1) = 5e-101."""
+    network = BayesianNetwork(
+        {1: (), 2: (1,), 3: (2,)},
+        {
+            1: {(): [0.5, 0.5]},
+            2: {(0,): [1, 1e-200], (1,): [0.5, 0.5]},
+            3: {(0,): [1, 0], (1,): [1, 1e-100]},
+        },
+    )
+    assert network_influence(network, 1, [3]) >= log(5e199)
+
+
+def test_zero_over_zero_is_no_event_and_c_over_zero_is_infinite():
+    copy = {(0,): [1, 0, 0], (1,): [0, 1, 0]}
+    network = BayesianNetwork({1: (), 2: (1,)}, {1: {(): [0.5, 0.5]}, 2: copy})
+    assert network_influence(network, 1, [2]) == inf
+    noisy = {(0,): [0.8, 0.2, 0], (1,): [0.2, 0.8, 0]}
+    network = BayesianNetwork({1: (), 2: (1,)}, {1: {(): [0.5, 0.5]}, 2: noisy})
+    assert network_influence(network, 1, [2]) == close(log(4))
+    sure = BayesianNetwork({1: (), 2: (1,)}, {1: {(): [1, 0]}, 2: copy})
+    assert network_influence(sure, 1, [2]) == 0  # X_1 = 1 has probability zero
+    assert network_influence(sure, 2, [1]) == 0
+
+
+# --- the search -----------------------------------------------------------------------------------
+
+
+@given(seeds, epsilons)
+@settings(max_examples=40)
+def test_the_search_finds_the_best_of_all_quilts(seed, epsilon):
+    parents, tables = random_case(seed, 5, 3)
+    network, law = BayesianNetwork(parents, tables), brute.joint(parents, tables)
+    found = hardest_node(network, epsilon)
+    assert found.score == close(brute.quilt_scale(parents, [law], epsilon), rel=1e-9)
+    assert found.score == close(brute.best_score(parents, [law], found.node, epsilon), rel=1e-9)
+    nearby = len(quilt_of(network, found.node, found.quilt).nearby)
+    influence = network_influence(network, found.node, found.quilt)
+    assert nearby / (epsilon - influence) == close(found.score, rel=1e-9)
+
+
+@given(seeds, epsilons)
+@settings(max_examples=25)
+def test_a_class_needs_the_largest_influence_quilt_by_quilt(seed, epsilon):
+    parents, tables = random_case(seed, 4, 2)
+    rng = np.random.default_rng(seed)
+    sets = [tables]
+    for _ in range(2):
+        sets.append(
+            {
+                n: {k: brute.random_law(rng, len(row), False) for k, row in rows.items()}
+                for n, rows in tables.items()
+            }
+        )
+    networks = [BayesianNetwork(parents, own) for own in sets]
+    laws = [brute.joint(parents, own) for own in sets]
+    found = hardest_node(networks, epsilon)
+    assert found.score == close(brute.quilt_scale(parents, laws, epsilon), rel=1e-9)
+    for network in networks:
+        assert hardest_node(network, epsilon).score <= found.score * (1 + 1e-9)
+    node = next(iter(parents))
+    others = [n for n in parents if n != node]
+    assert network_influence(networks, node, others) == max(
+        network_influence(network, node, others) for network in networks
+    )
+
+
+@given(seeds, epsilons)
+@settings(max_examples=30)
+def test_the_family_for_large_networks_is_never_better_than_all_quilts(seed, epsilon):
+    parents, tables = random_case(seed, 7, 2)
+    network = BayesianNetwork(parents, tables)
+    best = hardest_node(network, epsilon)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(separation, "EXHAUSTIVE", 0)
+        family = hardest_node(network, epsilon)
+    assert best.score * (1 - 1e-9) <= family.score <= len(parents) / epsilon * (1 + 1e-9)
+
+
+@given(chains(3), st.integers(1, 7), epsilons)
+@settings(max_examples=25)
+def test_a_chain_written_as_a_network_needs_the_chains_noise(chain, length, epsilon):
+    found = hardest_node(chain_network(*floats(chain), length), epsilon)
+    scale = pk.markov_quilt(chain.believed, pk.count(0, length), epsilon).scale
+    assert found.score == close(scale, rel=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.7, 1, 4])
+def test_a_longer_chain_as_a_network(epsilon):
+    """Beyond `EXHAUSTIVE`, borders of connected sets are all quilts of [Q] Lemma 4.6."""
+    chain = [1, 0], [[0.9, 0.1], [0.4, 0.6]]
+    found = hardest_node(chain_network(*chain, 25), epsilon)
+    scale = pk.markov_quilt(pk.MarkovChain(*chain), pk.count(1, 25), epsilon).scale
+    assert found.score == close(scale, rel=1e-9)
+
+
+@given(seeds, st.sampled_from([0.5, 2.0]))
+@settings(max_examples=25)
+def test_the_noise_hides_every_node(seed, epsilon):
+    parents, tables = random_case(seed, 5, 3)
+    law = brute.joint(parents, tables)
+    scale = hardest_node(BayesianNetwork(parents, tables), epsilon).score
+    rng = np.random.default_rng(seed)
+    for values in (
+        [np.linspace(0, 1, n) if n > 1 else [0.0] for n in law.shape],
+        [rng.random(n) for n in law.shape],
+        [rng.integers(0, 2, n) for n in law.shape],
+    ):
+        assert brute.real_loss(law, brute.noisy_sums(values, 1 / scale)) <= epsilon + 1e-9
+
+
+def test_progress_is_told():
+    seen = []
+    parents, tables, epsilon, _ = REFERENCE[3]
+    hardest_node(BayesianNetwork(parents, tables), epsilon, lambda *done: seen.append(done))
+    assert seen == [(n, 6) for n in range(1, 7)]
+
+
+def test_quilts_that_do_not_fit_into_memory_are_not_passed_over_in_silence(monkeypatch):
+    parents, tables, epsilon, _ = REFERENCE[3]
+    network = BayesianNetwork(parents, tables)
+    monkeypatch.setattr(contraction, "MOST_ENTRIES", 3)
+    with pytest.raises(
+        pk.NotApplicable, match=r"every quilt is out of reach; .* needs about .* GB"
+    ):
+        hardest_node(network, epsilon)
+    with pytest.raises(pk.NotApplicable, match="GB"):
+        network_influence(network, "X0", ["X1"])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda n: network_influence(n, "Z", []), "node: 'Z' is not in the network"),
+        (lambda n: network_influence(n, "X0", ["Z"]), "node: 'Z' is not in the network"),
+        (lambda n: network_influence(n, "X0", ["X0"]), "others: 'X0' cannot be in its own quilt"),
+        (lambda n: quilts_of(n, "Z"), "node: 'Z' is not in the network"),
+        (lambda n: hardest_node(n, 0), "epsilon: must be above 0"),
+        (lambda n: hardest_node(3, 1), "beliefs: must be a BayesianNetwork"),
+    ],
+)
+def test_bad_arguments(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(BayesianNetwork(*REFERENCE[1][:2]))

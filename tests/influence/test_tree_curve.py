@@ -1,0 +1,375 @@
+"""The influence curve on trees: never below what is really lost, never above the theorem."""
+
+from itertools import product
+from math import expm1, log1p
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pufferkit as pk
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.influence.curve import tree_steps as tree_kernels
+from pufferkit.influence.curve.steps import KernelStep
+from pufferkit.influence.curve.trees import TreeCurve, tree_entry_privacy, tree_loss
+from pufferkit.influence.quilts.networks import hardest_node
+from pufferkit.influence.quilts.powers import Kernel
+from tests.oracles import brute_network as brute
+
+close = pytest.approx
+seeds = st.integers(0, 10**6)
+amounts = st.sampled_from([0.05, 0.3, 1.0, 3.0])
+
+
+def random_tree(seed: int, count: int = 7, most: int = 3):
+    rng = np.random.default_rng(seed)
+    return brute.random_network(rng, int(rng.integers(1, count + 1)), most, tree=True)
+
+
+def profile(seed: int, b: float, parents) -> dict:
+    """The same for all nodes, or different ones with zeros."""
+    rng = np.random.default_rng(seed + 1)
+    if seed % 3 == 0:
+        return dict.fromkeys(parents, b)
+    return {n: float(b * rng.random() * (rng.random() < 0.8)) for n in parents}
+
+
+def path(initial, transition, length: int) -> BayesianNetwork:
+    rows = {(x,): row for x, row in enumerate(transition)}
+    parents = {1: (), **{t: (t - 1,) for t in range(2, length + 1)}}
+    return BayesianNetwork(parents, {1: {(): initial}, **dict.fromkeys(range(2, length + 1), rows)})
+
+
+@pytest.fixture
+def without_blocks(monkeypatch):
+    monkeypatch.setattr(tree_kernels, "MOST_PATHS", 1)
+
+
+# --- steps of kernels that are not square ---------------------------------------------------------
+
+
+@given(seeds, amounts)
+def test_steps_of_rectangular_kernels(seed, a):
+    rng = np.random.default_rng(seed)
+    rows, columns = rng.integers(1, 5, 2)
+    kernel = np.array([brute.random_law(rng, columns, True) for _ in range(rows)])
+    found = KernelStep(Kernel(kernel, kernel > 0), np.ones((rows, rows), dtype=bool), 0.0)
+    truth = brute.step(kernel, a)
+    assert found.pairs(a) == close(truth, abs=1e-12)
+    assert found.largest(a) == close(truth.max(), abs=1e-12)
+
+
+def test_a_large_kernel_gives_the_same_step_without_telling_pairs_apart(monkeypatch):
+    rng = np.random.default_rng(1)
+    kernel = Kernel(rng.dirichlet(np.ones(7), 30), np.ones((30, 7), dtype=bool))
+    every = np.ones((30, 30), dtype=bool)
+    small = KernelStep(kernel, every, 0.0)
+    monkeypatch.setattr("pufferkit.influence.curve.steps.MOST_CANDIDATES", 10)
+    monkeypatch.setattr("pufferkit.influence.curve.steps._CHUNK", 500)
+    large = KernelStep(kernel, every, 0.0)
+    assert large.pairs(1.0) is None
+    for a in (0.1, 2.0, 50.0):
+        assert large.largest(a) == small.largest(a) == close(small.pairs(a).max())
+
+
+# --- the theorem ----------------------------------------------------------------------------------
+
+
+@given(seeds, amounts)
+@settings(suppress_health_check=["function_scoped_fixture", "too_slow"])
+def test_without_blocks_every_loss_is_that_of_the_formula(without_blocks, seed, b):
+    parents, tables = random_tree(seed)
+    bs = profile(seed, b, parents)
+    found = TreeCurve(BayesianNetwork(parents, tables)).losses(bs)
+    truth = brute.tree_losses(parents, tables, bs)
+    as_printed = brute.tree_losses(parents, tables, bs, together=False)
+    for node in parents:
+        assert found[node] == close(truth[node], rel=1e-9, abs=1e-11)
+        assert truth[node] <= as_printed[node] + 1e-12
+
+
+@given(seeds, amounts)
+def test_blocks_only_help(seed, b):
+    parents, tables = random_tree(seed)
+    bs = profile(seed, b, parents)
+    found = TreeCurve(BayesianNetwork(parents, tables)).losses(bs)
+    truth = brute.tree_losses(parents, tables, bs)
+    for node in parents:
+        assert found[node] <= truth[node] * (1 + 1e-9) + 1e-11
+        assert found[node] <= sum(bs.values()) * (1 + 1e-12)
+
+
+@given(seeds, amounts)
+@settings(max_examples=100)
+def test_never_below_what_a_release_really_loses(seed, b):
+    parents, tables = random_tree(seed)
+    law, bs = brute.joint(parents, tables), profile(seed, b, parents)
+    promised = tree_loss(BayesianNetwork(parents, tables), bs)[0] + 1e-12
+    rng = np.random.default_rng(seed)
+    spent = list(bs.values())
+    for _ in range(10):
+        chosen = [rng.random(n) < 0.5 for n in law.shape]
+        assert brute.real_loss(law, brute.products(chosen, spent)) <= promised
+        points = [[int(rng.integers(n)) for n in law.shape] for _ in range(rng.integers(1, 5))]
+        assert brute.real_loss(law, brute.distances(law.shape, points, spent)) <= promised
+    if len(set(spent)) == 1:
+        for values in (
+            [np.linspace(0, 1, n) if n > 1 else [0.0] for n in law.shape],
+            [rng.random(n) for n in law.shape],
+        ):
+            assert brute.real_loss(law, brute.noisy_sums(values, spent[0])) <= promised
+
+
+@pytest.mark.parametrize("kind", ["sums", "products"])
+def test_the_bound_is_reached(kind):
+    """Binary nodes that copy their parent with probability 0.9."""
+    copy = {(0,): [0.9, 0.1], (1,): [0.1, 0.9]}
+    parents = {0: (), 1: (0,), 2: (0,), 3: (1,), 4: (1,), 5: (2,)}
+    tables = {0: {(): [0.5, 0.5]}, **dict.fromkeys(range(1, 6), copy)}
+    law = brute.joint(parents, tables)
+    outputs = (
+        brute.noisy_sums([[0, 1]] * 6, 0.4)
+        if kind == "sums"
+        else brute.products([[False, True]] * 6, [0.4] * 6)
+    )
+    assert tree_loss(BayesianNetwork(parents, tables), 0.4)[0] == close(
+        brute.real_loss(law, outputs)
+    )
+
+
+# --- paths ----------------------------------------------------------------------------------------
+
+
+def test_numbers_of_theory():
+    sticky = path([0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]], 10)
+    assert tree_loss(path([0.8, 0.2], [[0.9, 0.1], [0.4, 0.6]], 10), 1)[0] == close(3.209, abs=5e-4)
+    assert tree_loss(sticky, 0.3)[0] == close(1.7458, abs=5e-5)
+
+
+@given(seeds, amounts)
+def test_a_path_loses_at_most_what_the_chain_does(seed, b):
+    rng = np.random.default_rng(seed)
+    size, length = int(rng.integers(2, 4)), int(rng.integers(1, 9))
+    initial = brute.random_law(rng, size, True)
+    transition = [brute.random_law(rng, size, True) for _ in range(size)]
+    curve = pk.InfluenceCurve(pk.MarkovChain(initial, transition), length)
+    found, _ = tree_loss(path(initial, transition, length), b)
+    assert found <= curve.epsilon(b) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("b", [0.1, 0.5, 2])
+def test_a_path_with_full_support_is_the_chain(b):
+    initial, transition = [0.3, 0.3, 0.4], [[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]]
+    curve = pk.InfluenceCurve(pk.MarkovChain(initial, transition), 12)
+    assert tree_loss(path(initial, transition, 12), b)[0] == close(curve.epsilon(b), rel=1e-3)
+
+
+def test_blocks_matter_where_one_step_does_not_contract(monkeypatch):
+    """A walk on a ring of six: from opposite states it goes to different places."""
+    walk = [[(0.5, 0.25, 0, 0, 0, 0.25)[(y - x) % 6] for y in range(6)] for x in range(6)]
+    network, length, b = path([1 / 6] * 6, walk, 40), 40, 0.02
+    with_blocks = tree_loss(network, b)[0]
+    monkeypatch.setattr(tree_kernels, "MOST_PATHS", 1)
+    assert tree_loss(network, b)[0] == close(length * b)  # no better than group privacy
+    assert with_blocks < 0.7 * length * b
+    chain = pk.InfluenceCurve(pk.MarkovChain([1 / 6] * 6, walk), length)
+    assert with_blocks <= chain.epsilon(b) * (1 + 1e-9)
+
+
+@given(seeds, st.sampled_from([0.3, 1.0, 4.0]))
+@settings(max_examples=25)
+def test_a_path_needs_no_more_noise_than_its_quilts(seed, epsilon):
+    rng = np.random.default_rng(seed)
+    size, length = int(rng.integers(2, 4)), int(rng.integers(1, 7))
+    network = path(
+        brute.random_law(rng, size, True),
+        [brute.random_law(rng, size, True) for _ in range(size)],
+        length,
+    )
+    assert 1 / tree_entry_privacy(network, epsilon) <= hardest_node(network, epsilon).score * (
+        1 + 1e-7
+    )
+
+
+# --- trees ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [3, 10])
+def test_complete_binary_tree_by_hand(depth):
+    """Copies with probability 0.9, so step(a) is one formula and all depths have one lambda."""
+
+    def step(a):
+        return log1p(0.9 * expm1(a)) - log1p(0.1 * expm1(a))
+
+    b, below, above = 0.2, [0.2], [0.0]
+    for _ in range(depth - 1):
+        below.append(b + 2 * step(below[-1]))
+    for level in range(depth - 1):  # from the root down: the other child and what is above
+        above.append(step(b + step(below[depth - 2 - level]) + above[-1]))
+    wanted = [b + 2 * step(below[depth - 2 - n]) + above[n] for n in range(depth - 1)]
+    wanted.append(b + above[-1])
+    count = 2**depth - 1
+    copy = {(0,): [0.9, 0.1], (1,): [0.1, 0.9]}
+    network = BayesianNetwork(
+        {n: ((n - 1) // 2,) if n else () for n in range(count)},
+        {n: copy if n else {(): [0.5, 0.5]} for n in range(count)},
+    )
+    losses = TreeCurve(network).losses(b)
+    for n in range(count):
+        assert losses[n] <= wanted[(n + 1).bit_length() - 1] * (1 + 1e-9)
+    assert max(losses.values()) == close(max(wanted), rel=0.05)
+
+
+def test_independent_trees_do_not_matter_to_each_other():
+    copy = {(0,): [0.9, 0.1], (1,): [0.1, 0.9]}
+    one = BayesianNetwork({1: (), 2: (1,)}, {1: {(): [0.5, 0.5]}, 2: copy})
+    two = BayesianNetwork(
+        {1: (), 3: (), 2: (1,), 4: (3,)},
+        {1: {(): [0.5, 0.5]}, 2: copy, 3: {(): [0.5, 0.5]}, 4: copy},
+    )
+    assert tree_loss(two, 1)[0] == close(tree_loss(one, 1)[0], rel=1e-12)
+    coins = BayesianNetwork(dict.fromkeys(range(9), ()), {n: {(): [0.5, 0.5]} for n in range(9)})
+    assert tree_entry_privacy(coins, 1.0) == close(1, rel=1e-12)
+
+
+def test_a_node_with_one_possible_value_hides_nothing_and_passes_nothing_on():
+    copy = {(0,): [1, 0], (1,): [0, 1]}
+    sure = BayesianNetwork({1: (), 2: (1,), 3: (2,)}, {1: {(): [1, 0]}, 2: copy, 3: copy})
+    assert tree_loss(sure, 1.0)[0] == 0
+    wall = {(0,): [1.0], (1,): [1.0]}
+    split = BayesianNetwork(
+        {1: (), 2: (1,), 3: (2,)}, {1: {(): [0.5, 0.5]}, 2: wall, 3: {(0,): [0.3, 0.7]}}
+    )
+    assert TreeCurve(split).losses(1.0) == close({1: 1, 2: 0, 3: 1})
+
+
+def test_a_hub_with_many_leaves():
+    leaf = {(0,): [0.8, 0.2], (1,): [0.2, 0.8]}
+    parents = {0: (), **dict.fromkeys(range(1, 400), (0,))}
+    network = BayesianNetwork(parents, {0: {(): [0.5, 0.5]}, **dict.fromkeys(range(1, 400), leaf)})
+    one = log1p(0.8 * expm1(0.01)) - log1p(0.2 * expm1(0.01))
+    value, node = tree_loss(network, 0.01)
+    assert (value, node) == (close(0.01 + 399 * one), 0)
+
+
+def test_underflow_costs_noise_never_privacy():
+    """Each node is 1 with probability 1e-40 times that of its parent: 1e-320 after eight."""
+    rare = {(0,): [1, 0], (1,): [1, 1e-40]}
+    parents = {0: (), **{n: (n - 1,) for n in range(1, 9)}}
+    network = BayesianNetwork(parents, {0: {(): [0.5, 0.5]}, **dict.fromkeys(range(1, 9), rare)})
+    losses = TreeCurve(network).losses(0.5)
+    # Given X_8 = 1 every node is 1; given X_8 = 0 the first may be either.
+    assert losses[8] >= 0.5 * 8
+    assert losses[0] >= 0.5
+
+
+def test_thousands_of_nodes():
+    rng = np.random.default_rng(4)
+    count = 3000
+    parents = {0: (), **{n: (int(rng.integers(max(0, n - 40), n)),) for n in range(1, count)}}
+    tables = {0: {(): [0.4, 0.3, 0.3]}}
+    for n in range(1, count):
+        tables[n] = {(x,): rng.dirichlet([2, 2, 2]) for x in range(3)}
+    value, node = tree_loss(BayesianNetwork(parents, tables), 0.1)
+    assert 0.1 < value < 0.1 * count
+    assert node in parents
+
+
+def test_flu_on_a_contact_tree():
+    """Eleven people; a person whose contact has the flu has it with probability 0.3, else 0.05."""
+    contacts = {"Ada": (), "Ben": ("Ada",), "Cy": ("Ada",), "Dee": ("Ben",), "Eva": ("Ben",)}
+    contacts |= {
+        "Flo": ("Cy",),
+        "Gus": ("Flo",),
+        "Hal": ("Flo",),
+        "Ida": ("Eva",),
+        "Jo": ("Eva",),
+        "Kim": ("Jo",),
+    }
+    spread = {("well",): [0.95, 0.05], ("ill",): [0.7, 0.3]}
+    tables = {p: spread if own else {(): [0.93, 0.07]} for p, own in contacts.items()}
+    network = BayesianNetwork(contacts, tables, dict.fromkeys(contacts, ("well", "ill")))
+    assert network.is_tree
+    curve, quilt, group = 1 / tree_entry_privacy(network, 1), hardest_node(network, 1).score, 11
+    assert curve < quilt < group
+    assert curve < 0.25 * group
+
+
+# --- the search for b, classes, arguments ---------------------------------------------------------
+
+
+@given(seeds, st.sampled_from([0.2, 1.0, 5.0]))
+@settings(max_examples=40)
+def test_the_entry_privacy_found_is_private_and_close_to_the_best(seed, epsilon):
+    network = BayesianNetwork(*random_tree(seed, 6))
+    b, binding = TreeCurve(network).solve(epsilon)
+    assert b == tree_entry_privacy(network, epsilon)
+    assert binding.value == tree_loss(network, b)[0] <= epsilon
+    assert b >= epsilon * (1 - 1e-9) or tree_loss(network, b * (1 + 1e-6))[0] > epsilon
+
+
+def test_a_class_takes_its_hardest_network():
+    def pair(p):
+        return BayesianNetwork(
+            {1: (), 2: (1,)}, {1: {(): [0.5, 0.5]}, 2: {(0,): [p, 1 - p], (1,): [1 - p, p]}}
+        )
+
+    easy, hard = pair(0.6), pair(0.95)
+    for networks in ([easy, hard], [hard, easy]):
+        b, binding = TreeCurve(networks).solve(1.0)
+        assert b == close(tree_entry_privacy(hard, 1.0), rel=1e-9)
+        assert networks[binding.network] is hard
+        assert tree_loss(networks, 0.5)[0] == tree_loss(hard, 0.5)[0]
+        assert TreeCurve(networks).losses(0.5) == TreeCurve(hard).losses(0.5)
+
+
+def test_a_class_may_list_its_nodes_in_different_orders():
+    tables = {1: {(): [0.5, 0.5]}, 2: {(): [0.2, 0.8]}}
+    two = [BayesianNetwork({1: (), 2: ()}, tables), BayesianNetwork({2: (), 1: ()}, tables)]
+    assert TreeCurve(two).losses([1.0, 0.25]) == close({1: 1, 2: 0.25})
+
+
+def test_profiles_can_be_written_in_three_ways():
+    network = path([0.8, 0.2], [[0.9, 0.1], [0.4, 0.6]], 3)
+    one = tree_loss(network, 0.5)
+    assert one == tree_loss(network, [0.5] * 3) == tree_loss(network, {3: 0.5, 1: 0.5, 2: 0.5})
+    assert tree_loss(network, 0)[0] == 0
+    assert TreeCurve(network).losses([0, 0, 1.0])[1] == close(
+        TreeCurve(network).losses({1: 0, 2: 0, 3: 1.0})[1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("b", "message"),
+    [
+        (-1, "b: entry privacy cannot be negative"),
+        (float("inf"), "b: .*not a finite number"),
+        ([1, 1], r"b: has shape \(2,\), but the network has 3 nodes"),
+        ({1: 1, 2: 1}, "b: has no entry for node 3"),
+        ({1: 1, 2: 1, 3: 1, 4: 1}, "b: names 4, which is not a node"),
+    ],
+)
+def test_bad_profiles_are_named(b, message):
+    with pytest.raises(ValueError, match=message):
+        tree_loss(path([0.8, 0.2], [[0.9, 0.1], [0.4, 0.6]], 3), b)
+
+
+def test_networks_with_two_parents_are_refused():
+    coin = {(): [0.5, 0.5]}
+    both = {key: [0.5, 0.5] for key in product((0, 1), repeat=2)}
+    network = BayesianNetwork(
+        {"a": (), "b": (), "c": ("a", "b")}, {"a": coin, "b": coin, "c": both}
+    )
+    with pytest.raises(pk.NotApplicable, match="node 'c' has 2 parents"):
+        tree_loss(network, 1)
+    with pytest.raises(ValueError, match="epsilon"):
+        tree_entry_privacy(path([1], [[1]], 2), 0)
+
+
+def test_memory_is_checked_before_it_is_used(monkeypatch):
+    monkeypatch.setattr(tree_kernels, "MOST_GIGABYTES", 1e-8)
+    with pytest.raises(
+        pk.NotApplicable, match=r"the steps of this tree need about .* GB of memory"
+    ):
+        tree_loss(path([0.8, 0.2], [[0.9, 0.1], [0.4, 0.6]], 3), 1)

@@ -1,0 +1,208 @@
+"""Entry DP, group DP and GK16."""
+
+from math import cos, inf, pi
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import pufferkit as pk
+from tests.oracles import brute
+from tests.strategies.generators import chains, epsilons, positive_chains
+
+close = pytest.approx
+
+
+def binary(p: float, q: float) -> pk.MarkovChain:
+    """Stationary, with P(1|0) = p and P(1|1) = q."""
+    return pk.MarkovChain.steady([[1 - p, p], [1 - q, q]])
+
+
+def influence_matrix(gamma: float, length: int) -> np.ndarray:
+    return gamma * (np.eye(length, k=1) + np.eye(length, k=-1))
+
+
+def gk16_or_none(beliefs, length, epsilon):
+    try:
+        return pk.gk16(beliefs, pk.count(0, length), epsilon)
+    except pk.NotApplicable:
+        return None
+
+
+# --- GK16: the numbers of the issue ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("p", "q", "scale"), [(0.5, 0.5, 2), (0.4, 0.6, 3.887), (0.6, 0.4, 3.887)])
+def test_gk16_of_binary_chains(p, q, scale):
+    assert pk.gk16(binary(p, q), pk.count(1, 100), 1).scale == close(scale, abs=5e-4)
+
+
+def test_gk16_does_not_apply_to_stickier_chains():
+    with pytest.raises(pk.NotApplicable, match=r"norm below 1.*1\.17"):
+        pk.gk16(binary(0.3, 0.7), pk.count(1, 100), 1)
+
+
+# --- GK16: by definition --------------------------------------------------------------------------
+
+
+@given(positive_chains(3), st.integers(1, 5), epsilons)
+def test_gk16_is_made_of_its_definitions(chain, length, epsilon):
+    """gamma from conditional laws, norm and Phi from the explicit matrix."""
+    believed = chain.believed
+    gamma = brute.gk16_gamma(believed.initial, believed.transition, length)
+    matrix = influence_matrix(gamma, length)
+    norm = np.linalg.norm(matrix, 2) if gamma < inf else inf
+    assume(abs(norm - 1) > 1e-6)
+    found = gk16_or_none(believed, length, epsilon)
+    if norm >= 1:
+        assert found is None
+        return
+    phi = np.linalg.inv(np.eye(length) - matrix)
+    least = 2 * phi.sum(axis=1).max() / epsilon
+    # A start that cannot be in some state leaves fewer neighbours to condition on than are counted.
+    if (believed.initial > 0).all():
+        assert found.scale == close(least, rel=1e-9)
+        assert found.evidence.influence == close(gamma, abs=1e-9)
+    elif found is not None:
+        assert found.scale >= least * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("gamma_of", [(0.45, 0.55), (0.4, 0.6), (0.5, 0.52)])
+@pytest.mark.parametrize("length", [2, 3, 10, 50, 201])
+def test_gk16_norm_and_phi_against_the_explicit_matrix(gamma_of, length):
+    found = pk.gk16(binary(*gamma_of), pk.count(1, length), 1)
+    matrix = influence_matrix(found.evidence.influence, length)
+    norm = np.linalg.norm(matrix, 2)
+    assert norm == close(2 * found.evidence.influence * cos(pi / (length + 1)))
+    assert f"norm {norm:.6g}" in found.evidence.notes
+    phi = np.linalg.inv(np.eye(length) - matrix)
+    assert found.scale == close(2 * phi.sum(axis=1).max(), rel=1e-9)
+    assert found.scale >= 2 * phi.sum(axis=1).max() * (1 - 1e-13)
+
+
+def test_gk16_close_to_the_edge():
+    """2 gamma above 1 but 2 gamma cos(pi / (T + 1)) below it: Phi exists and is large."""
+    length = 6
+    for p in np.linspace(0.37, 0.39, 30):
+        found = gk16_or_none(binary(p, 1 - p), length, 1)
+        if found is None:
+            continue
+        matrix = influence_matrix(found.evidence.influence, length)
+        assert np.linalg.norm(matrix, 2) < 1
+        phi = np.linalg.inv(np.eye(length) - matrix)
+        assert found.scale == close(2 * phi.sum(axis=1).max(), rel=1e-6)
+
+
+def test_gk16_of_a_long_series_takes_the_limit():
+    chain = binary(0.4, 0.6)
+    middling, long = (pk.gk16(chain, pk.count(1, n), 1).scale for n in (9_999, 10**7))
+    assert long == close(middling, rel=1e-9)
+    assert long >= middling * (1 - 1e-11)
+
+
+@given(chains(3, least=2), st.integers(1, 5), epsilons)
+def test_gk16_is_private_where_it_applies(chain, length, epsilon):
+    believed = chain.believed
+    found = gk16_or_none(believed, length, epsilon)
+    if found is not None:
+        initial, transition = believed.initial, believed.transition
+        loss = brute.privacy_loss(initial, transition, length, brute.count_of(0), found.scale)
+        assert loss <= epsilon * (1 + 1e-9)
+
+
+@given(
+    st.floats(0.38, 0.62), st.floats(0.38, 0.62), st.integers(2, 7), epsilons, st.floats(0.3, 0.7)
+)
+def test_gk16_is_private_where_it_just_applies(p, q, length, epsilon, start):
+    believed = pk.MarkovChain([start, 1 - start], [[p, 1 - p], [q, 1 - q]])
+    found = gk16_or_none(believed, length, epsilon)
+    if found is not None:
+        loss = brute.privacy_loss(
+            believed.initial, believed.transition, length, brute.count_of(0), found.scale
+        )
+        assert loss <= epsilon * (1 + 1e-9)
+
+
+@given(positive_chains(3), st.integers(1, 5))
+def test_gk16_over_all_starts_covers_each_start(chain, length):
+    every = gk16_or_none(pk.ChainClass.any_start(chain.transition), length, 1)
+    one = gk16_or_none(chain.believed, length, 1)
+    if every is not None:
+        assert one is not None
+        assert every.scale >= one.scale * (1 - 1e-9)
+
+
+def test_gk16_of_a_class_takes_its_worst_chain():
+    mild, strong = binary(0.45, 0.55), binary(0.4, 0.6)
+    found = pk.gk16(pk.ChainClass.of(mild, strong), pk.count(1, 50), 1)
+    assert found.scale == close(pk.gk16(strong, pk.count(1, 50), 1).scale)
+    assert found.evidence.belief == "chain 2 of 2"
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        pk.MarkovChain([0.5, 0.5], [[0, 1], [1, 0]]),
+        pk.MarkovChain([0.5, 0.5], np.eye(2)),
+        pk.MarkovChain([1, 0], [[0.5, 0.5], [0, 1]]),
+    ],
+)
+def test_gk16_with_certain_moves_does_not_apply(chain):
+    with pytest.raises(pk.NotApplicable, match="inf"):
+        pk.gk16(chain, pk.count(0, 10), 1)
+
+
+def test_gk16_of_one_entry_is_twice_entry_privacy():
+    assert pk.gk16(binary(0.1, 0.9), pk.count(1, 1), 1).scale == close(2)
+
+
+# --- group and entry ------------------------------------------------------------------------------
+
+
+def test_group_dp_hides_the_longest_segment():
+    assert pk.group_dp(pk.count(0, 100), 0.5).scale == close(200)
+    assert pk.group_dp(pk.count(0, [100, 30, 7]), 0.5).scale == close(200)
+    # [Q] 5.1 with the 2 that its Table 3 has: Lap(2 M / (T epsilon)) for relative frequencies.
+    shares = pk.relative_frequencies(list("abcd"), [100, 30, 70])
+    assert pk.group_dp(shares, 1).scale == close(2 * 100 / 200)
+
+
+@given(chains(3, least=2), st.integers(1, 5), epsilons)
+def test_group_dp_is_private_whatever_the_chain(chain, length, epsilon):
+    noise = pk.group_dp(pk.count(0, length), epsilon).scale
+    believed = chain.believed
+    initial, transition = believed.initial, believed.transition
+    loss = brute.privacy_loss(initial, transition, length, brute.count_of(0), noise)
+    assert loss <= epsilon * (1 + 1e-9)
+
+
+def test_entry_dp_is_only_for_independent_entries():
+    noise = pk.entry_dp(pk.count(0, 6), 1)
+    assert noise.scale == close(1)
+    assert "does not hide" in noise.guarantee
+    alone, together = [[0.3, 0.7]] * 2, [[0.9, 0.1], [0.1, 0.9]]
+    loss = [
+        brute.privacy_loss([0.3, 0.7], matrix, 6, brute.count_of(0), noise.scale)
+        for matrix in (alone, together)
+    ]
+    assert loss[0] <= 1 + 1e-9
+    assert loss[1] > 2
+
+
+@pytest.mark.parametrize("mechanism", [pk.group_dp, pk.entry_dp])
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), inf, "x"])
+def test_bad_epsilon(mechanism, epsilon):
+    with pytest.raises(ValueError, match="epsilon"):
+        mechanism(pk.count(0, 10), epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), inf, None])
+def test_bad_epsilon_for_gk16(epsilon):
+    with pytest.raises(ValueError, match="epsilon"):
+        pk.gk16(binary(0.4, 0.6), pk.count(0, 10), epsilon)
+
+
+def test_gk16_needs_matrices():
+    with pytest.raises(pk.NotApplicable, match="pi_min and gap"):
+        pk.gk16(pk.ChainClass.mixing(2, 0.3, 0.9), pk.count(0, 10), 1)

@@ -1,0 +1,123 @@
+"""Plans: every mechanism side by side."""
+
+from math import inf, nan
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pufferkit as pk
+from tests.strategies.generators import chains, epsilons
+
+STATES = ["rest", "run"]
+CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=STATES)
+QUERY = pk.count("run", 1000)
+close = pytest.approx
+
+
+def named(plan):
+    return {row["mechanism"]: row for row in plan.rows}
+
+
+def test_plan_lists_every_mechanism_with_its_own_scale():
+    rows = named(pk.plan(CHAIN, QUERY, 1))
+    assert rows["markov_quilt"]["scale"] == pk.markov_quilt(CHAIN, QUERY, 1).scale
+    assert rows["markov_quilt_approx"]["scale"] == pk.markov_quilt_approx(CHAIN, QUERY, 1).scale
+    assert rows["group_dp"]["scale"] == close(1000)
+    assert rows["entry_dp"]["scale"] == close(1)
+    assert not rows["entry_dp"]["pufferfish"]
+    assert not rows["gk16"]["applicable"]
+    assert "norm" in rows["gk16"]["why"]
+
+
+@given(chains(3, least=2), st.integers(1, 30), epsilons)
+def test_plan_is_sorted_and_its_best_is_the_least_that_hides_entries(chain, length, epsilon):
+    plan = pk.plan(chain.believed, pk.count(0, length), epsilon)
+    kinds = [(not row["applicable"], not row["pufferfish"]) for row in plan.rows]
+    assert kinds == sorted(kinds)
+    hiding = [row["scale"] for row in plan.rows if row["pufferfish"]]
+    assert hiding == sorted(hiding)
+    assert plan.best.scale == min(hiding)
+    assert plan.best.guarantee != pk.entry_dp(pk.count(0, length), epsilon).guarantee
+    assert plan.best.scale <= pk.markov_quilt(chain.believed, pk.count(0, length), epsilon).scale
+
+
+def test_expected_error_counts_every_coordinate():
+    query = pk.histogram(STATES, 1000)
+    for row in pk.plan(CHAIN, query, 1).rows:
+        if row["applicable"]:
+            assert row["expected_l1_error"] == close(2 * row["scale"])
+            assert row["half_width_95"] == close(-row["scale"] * np.log(0.05))
+
+
+@pytest.mark.parametrize(
+    "beliefs",
+    [
+        pk.MarkovChain([0.5, 0.5], [[0, 1], [1, 0]], states=STATES),
+        pk.MarkovChain([0.5, 0.5], np.eye(2), states=STATES),
+        pk.ChainClass.any_start([[0.9, 0.1], [0.4, 0.6]], states=STATES),
+        pk.ChainClass.binary(0, 1, states=STATES),
+        pk.ChainClass.binary(0.3, 0.6, states=STATES),
+        pk.ChainClass.binary(1 - 2.0**-53, 1 - 2.0**-53, states=STATES),
+        pk.ChainClass.mixing(STATES, 0.2, 0.75),
+        pk.ChainClass.mixing(STATES, 1e-300, 1e-300),
+    ],
+)
+def test_plan_for_every_kind_of_belief(beliefs):
+    plan = pk.plan(beliefs, QUERY, 1)
+    rows = named(plan)
+    assert rows["group_dp"]["applicable"]
+    assert rows["entry_dp"]["applicable"]
+    for row in plan.rows:
+        assert row["why"]
+        if not row["applicable"]:
+            assert row["scale"] is None
+    assert plan.best.scale <= 1000 * (1 + 1e-12)
+
+
+def test_chains_that_hardly_move_need_group_privacy_in_every_plan():
+    """Staying probabilities one unit in the last place below 1."""
+    for stay in (1 - 2.0**-53, 1 - 2.0**-52, 1 - 1e-12):
+        plan = pk.plan(pk.ChainClass.binary(stay, stay, states=STATES), QUERY, 1)
+        assert plan.best.scale == close(1000)
+
+
+def test_lookup_by_name():
+    plan = pk.plan(CHAIN, QUERY, 1)
+    assert plan["markov_quilt"].scale == pk.markov_quilt(CHAIN, QUERY, 1).scale
+    with pytest.raises(pk.NotApplicable, match=r"gk16.*norm"):
+        _ = plan["gk16"]
+    with pytest.raises(ValueError, match=r"known are.*markov_quilt"):
+        _ = plan["magic"]
+
+
+def test_plan_prints_as_a_table():
+    text = str(pk.plan(CHAIN, QUERY, 1))
+    lines = text.splitlines()
+    for name in ("markov_quilt", "gk16", "group_dp", "entry_dp"):
+        assert any(line.startswith(name) for line in lines)
+    assert "not applicable" in text
+    assert "NO" in next(line for line in lines if line.startswith("entry_dp"))
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, nan, inf, None])
+def test_bad_epsilon(epsilon):
+    with pytest.raises(ValueError, match="epsilon"):
+        pk.plan(CHAIN, QUERY, epsilon)
+
+
+def test_query_and_beliefs_must_fit():
+    with pytest.raises(ValueError, match="states"):
+        pk.plan(CHAIN, pk.histogram(["a", "b"], 100), 1)
+    with pytest.raises(ValueError, match="beliefs"):
+        pk.plan([[0.9, 0.1], [0.4, 0.6]], QUERY, 1)
+
+
+@pytest.mark.parametrize("data", [[0, 1, 1, 0], np.zeros(3), None])
+def test_data_in_place_of_a_query_are_refused(data):
+    chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    with pytest.raises(ValueError, match=r"query: must be a question.*histogram\(states"):
+        pk.plan(chain, data, 1)
+    with pytest.raises(ValueError, match="query: must be a question"):
+        pk.influence_curve(chain, data, 1)

@@ -1,0 +1,1 @@
+"""Answers from definitions alone: nothing here imports pufferkit."""

@@ -1,0 +1,1 @@
+"""What tests share: random inputs, generated files, ways to call the command line."""

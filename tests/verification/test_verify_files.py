@@ -1,0 +1,85 @@
+"""Releases are verified from what they record, and lowered scales are caught."""
+
+import json
+
+import pytest
+
+import pufferkit as pk
+from pufferkit.verification.verify import verify, verify_file
+
+CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+START = pk.MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
+QUERY = pk.count(1, 60)
+REGION = pk.ChainClass.around([[14e3, 4e3, 2e3], [4e3, 12e3, 4e3], [2e3, 6e3, 12e3]], 0.95)
+RECTANGLE = pk.ChainClass.around([[800, 200], [300, 700]], 0.95)
+
+CASES = {
+    "quilt": lambda: pk.markov_quilt(CHAIN, QUERY, 1),
+    "quilt of a start": lambda: pk.markov_quilt(START, QUERY, 1),
+    "quilt as printed": lambda: pk.markov_quilt(START, QUERY, 1, influence="formula"),
+    "quilt any start": lambda: pk.markov_quilt(pk.ChainClass.any_start(CHAIN.transition), QUERY, 1),
+    "quilt binary": lambda: pk.markov_quilt(pk.ChainClass.binary(0.3, 0.8), QUERY, 1),
+    "approx": lambda: pk.markov_quilt_approx(CHAIN, QUERY, 1),
+    "approx tight": lambda: pk.markov_quilt_approx(CHAIN, QUERY, 1, bound="tight"),
+    "approx mixing": lambda: pk.markov_quilt_approx(pk.ChainClass.mixing(2, 0.2, 0.75), QUERY, 1),
+    "curve": lambda: pk.influence_curve(CHAIN, QUERY, 1),
+    "curve histogram": lambda: pk.influence_curve(CHAIN, pk.histogram([0, 1], 60), 1),
+    "curve binary": lambda: pk.influence_curve(pk.ChainClass.binary(0.3, 0.8), QUERY, 1),
+    "curve of a region": lambda: pk.influence_curve(REGION, pk.count(2, 60), 1),
+    "quilt of a region": lambda: pk.markov_quilt(REGION, pk.count(2, 60), 1),
+    "curve of a rectangle": lambda: pk.influence_curve(RECTANGLE, QUERY, 1),
+    "approx of a rectangle": lambda: pk.markov_quilt_approx(RECTANGLE, QUERY, 1),
+    "gk16": lambda: pk.gk16(pk.MarkovChain.steady([[0.6, 0.4], [0.4, 0.6]]), QUERY, 1),
+    "group": lambda: pk.group_dp(QUERY, 1),
+    "entry": lambda: pk.entry_dp(QUERY, 1),
+}
+
+
+@pytest.fixture(params=CASES, scope="module")
+def record(request):
+    return CASES[request.param]().release([0, 1] * 30).to_dict()
+
+
+def test_an_honest_release_passes(record):
+    verdict = verify(record)
+    assert verdict.ok, str(verdict)
+
+
+def test_a_scale_lowered_by_one_percent_is_caught(record):
+    assert not verify({**record, "scale": record["scale"] * 0.99}).ok
+
+
+def test_an_epsilon_lowered_by_one_percent_is_caught(record):
+    assert not verify({**record, "epsilon": record["epsilon"] * 0.99}).ok
+
+
+def test_files(tmp_path):
+    path = tmp_path / "release.json"
+    path.write_text(pk.markov_quilt(CHAIN, QUERY, 1).release([0, 1] * 30).to_json())
+    assert verify_file(path).ok
+    data = json.loads(path.read_text())
+    data["scale"] *= 0.99
+    path.write_text(json.dumps(data))
+    assert not verify_file(path).ok
+    path.write_text("[]")
+    with pytest.raises(ValueError, match="release"):
+        verify_file(path)
+
+
+def test_long_stationary_chains_are_checked_by_certificate():
+    chain = pk.MarkovChain.steady([[0.99, 0.01], [0.02, 0.98]])
+    for mechanism in (pk.markov_quilt, pk.influence_curve):
+        data = mechanism(chain, pk.count(1, 100_000), 1).release([0] * 100_000).to_dict()
+        assert verify(data).ok
+        assert not verify({**data, "scale": data["scale"] * 0.99}).ok
+
+
+def test_files_that_are_no_release_say_what_checks_them(tmp_path):
+    table = tmp_path / "days.csv"
+    table.write_text("subject,entries\nhome,24\n")
+    with pytest.raises(ValueError, match="ledger verify"):
+        verify_file(table)
+    record = tmp_path / "coin.json"
+    record.write_text('{"mechanism": {}, "estimates": {}}')
+    with pytest.raises(ValueError, match="audit --mechanism randomized_response"):
+        verify_file(record)

@@ -1,0 +1,221 @@
+"""The engine of the pairwise curve: how far a log-likelihood varies between pairs of states.
+
+Setting. W_1 ... W_T is a Markov chain on finitely many states. Its forward kernels lie in the hull of
+K^1 ... K^J at every time, its backward kernels in the hull of L^1 ... L^J'. The likelihood f of an
+output is a function of the path, and replacing W_t = w by w' moves log f by at most cost_t(w, w').
+The secret S_i depends on the path through W_i only, with Pi(s, .) the distribution of W_i given
+S_i = s, in the hull of Pi^1 ... Pi^L. With step* the largest step over the vertices
+(`pufferkit.influence.curve.transport_programme`) and cl the triangle closure, let
+
+    B_T = cost_T,    B_t = cl(cost_t + step*(K; B_{t+1})),
+    A_1 = cost_1,    A_t = cl(cost_t + step*(L; A_{t-1})),
+    M_i = cl(step*(K; B_{i+1}) + step*(L; A_{i-1})).
+
+Theorem. For every output o, every pair of secrets and every such chain
+
+    log P(o | S_i = s) / P(o | S_i = s')  <=  max over l of step(Pi^l(s, .), Pi^l(s', .); cost_i + M_i).
+
+Proof. Let U_t(w; past) = log E[f(past, w, W_{t+1}, ...) | W_t = w] for any past. Claim: its variation
+from w to w' is at most B_t(w, w'). For t = T that is the assumption. For t < T replace w by w' inside
+f, at the price of cost_t(w, w'). What remains is the mean of e^g, g(v) = U_{t+1}(v; past, w'), under
+K_t(w, .) and under K_t(w', .); g varies by at most B_{t+1}, so their ratio is at most
+e^{step(K_t(w, .), K_t(w', .); B_{t+1})}. A mixture of kernels has a ratio of sums, which is at most
+the largest ratio of its terms, hence step*. The closure does not change which g are allowed. The
+mirror image gives A. Now let G(w) = E[f | W_i = w]. Exchange entry i (cost_i), then for each left part
+the right part (step*(K; B_{i+1})); the result, averaged over the right, is a function of the left part
+whose entries still cost cost_t, so exchanging the left part costs step*(L; A_{i-1}). One pair w, w'
+throughout, so log G varies by at most cost_i + M_i. The mean of G given S_i = s is Pi(s, .) G: one more
+step. QED
+
+Where the secret is the entry itself, Pi is the identity and the last step is cost_i + M_i.
+
+Long series. If cost + step*(C) <= C entry by entry, then every B_t <= C, by induction: step* is
+monotone. Such a C is a *certificate*: checking it takes one plan for each pair and no optimisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.checks import Floats
+from pufferkit.influence.curve.transport_programme import all_steps
+from pufferkit.rounding import EPS
+
+SLACK = 1e-6
+"""Added to the cost of every pair, relative to the largest, so that a certificate can be reached."""
+
+_MOST_ROUNDS = 60
+_SWEEPS = 4
+_DENSE = 24
+_MOST_PIVOTS = 20_000
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """The plans of all pairs of rows: mass ``plan`` goes from state ``source`` to ``target``.
+
+    ``flow`` is the derivative of the pair's step in the variation between source and target.
+    """
+
+    pair: NDArray[np.int64]
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    plan: Floats
+    flow: Floats
+
+
+class PairSteps:
+    """Largest steps over the vertices of a hull, for every ordered pair of rows.
+
+    Parameters
+    ----------
+    kernels
+        The vertices; all of one shape, rows are distributions.
+    error
+        Bound on the error of the logarithm of a positive entry. A step is off by at most twice that.
+    """
+
+    def __init__(self, kernels: Sequence[Floats], error: float = 0.0) -> None:
+        self.kernels = [np.ascontiguousarray(kernel, dtype=np.float64) for kernel in kernels]
+        self.rows, self.states = self.kernels[0].shape
+        self.error = 2.0 * error
+        self.arcs: list[Arcs] = []
+        self._best: NDArray[np.intp] = np.zeros((self.rows, self.rows), dtype=np.intp)
+        shape = (self.rows, self.rows)
+        self._warm = [np.zeros((*shape, self.states)) for _ in self.kernels]
+        self._trees = [np.zeros((*shape, 2 * self.states, 2), dtype=np.int64) for _ in self.kernels]
+        self._known = [np.zeros(shape, dtype=np.bool_) for _ in self.kernels]
+
+    def __call__(self, limit: Floats) -> Floats:
+        """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
+        room = 2 * self.rows * self.rows * self.states
+        values, self.arcs = [], []
+        for kernel, warm, trees, known in zip(
+            self.kernels, self._warm, self._trees, self._known, strict=True
+        ):
+            places = [np.empty(room, dtype=np.int64) for _ in range(3)]
+            masses = [np.empty(room) for _ in range(2)]
+            steps, written, _ = all_steps(
+                kernel, limit, warm, trees, known, _MOST_PIVOTS, *places, *masses
+            )
+            self.arcs.append(Arcs(*(array[:written] for array in (*places, *masses))))
+            values.append(steps)
+        stacked = np.array(values)
+        self._best = stacked.argmax(axis=0)
+        largest: Floats = stacked.max(axis=0)
+        return largest + self.error * off_diagonal(self.rows)
+
+    def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+        """d steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
+        rows, columns, values = [], [], []
+        for vertex, arcs in enumerate(self.arcs):
+            kept = (arcs.source != arcs.target) & (arcs.flow > 0)
+            if len(self.arcs) > 1:
+                kept &= self._best.ravel()[arcs.pair] == vertex
+            rows.append(arcs.pair[kept])
+            columns.append(arcs.source[kept] * self.states + arcs.target[kept])
+            values.append(arcs.flow[kept])
+        return np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
+
+
+def off_diagonal(size: int) -> Floats:
+    """One off the diagonal, zero on it."""
+    return 1.0 - np.eye(size)
+
+
+def closure(variation: Floats) -> Floats:
+    """The triangle closure: shortest paths. The functions that are allowed stay the same."""
+    closed = variation.copy()
+    for middle in range(len(closed)):
+        np.minimum(closed, closed[:, middle, None] + closed[None, middle, :], out=closed)
+    return closed
+
+
+def certificate(
+    steps: PairSteps, cost: Floats, most: float, start: Floats | None = None
+) -> Floats | None:
+    """A matrix C with cost + steps(C) <= C, close to the least; ``None`` if none was reached.
+
+    Newton's method on the fixed point of a slightly larger cost, with plain sweeps where it does not
+    help. The inequality was computed, with rounding upwards, for what is returned.
+
+    Parameters
+    ----------
+    steps, cost
+        Of one side, the same at every entry.
+    most
+        No C above this is of use.
+    start
+        Where to begin; any matrix.
+    """
+    outside = off_diagonal(len(cost))
+    slack = SLACK * float(cost.max())
+    raised = cost + slack * outside
+    point = raised if start is None else np.maximum(start, raised) * outside
+    point = closure(point)
+    least, kept, by_newton = inf, point, False
+    for _ in range(_MOST_ROUNDS):
+        own = steps(point)
+        image = closure((raised + own) * outside)
+        residual = float(np.abs(image - point).max())
+        if residual <= 0.9 * slack and bool(np.all((cost + own) * (1 + 4 * EPS) <= point)):
+            return point
+        if by_newton and not residual < least:
+            point, by_newton, least = _swept(steps, raised, kept), False, inf
+        else:
+            least, kept = residual, point
+            if float(image.max()) > most and not by_newton:
+                return None
+            guess = _newton(steps, point, image)
+            if guess is None:
+                point, by_newton = image, False
+            else:
+                point, by_newton = closure(np.maximum(guess, raised) * outside), True
+        if float(point.max()) > 4 * most:
+            point, by_newton = _swept(steps, raised, kept), False
+            if float(point.max()) > most:
+                return None
+    return None
+
+
+def _swept(steps: PairSteps, raised: Floats, point: Floats) -> Floats:
+    outside = off_diagonal(len(point))
+    for _ in range(_SWEEPS):
+        point = closure((raised + steps(point)) * outside)
+    return point
+
+
+def _newton(steps: PairSteps, point: Floats, image: Floats) -> Floats | None:
+    """The solution of (I - J) dx = image - point, with J the derivative of the steps."""
+    size = len(point)
+    rows, columns, values = steps.derivative()
+    target = (image - point).ravel()
+    if size <= _DENSE:
+        matrix = np.eye(size * size)
+        np.subtract.at(matrix, (rows, columns), values)
+        try:
+            change = np.linalg.solve(matrix, target)
+        except np.linalg.LinAlgError:
+            return None
+    else:
+        change = _sparse_solution(rows, columns, values, target)
+    guess: Floats = point + change.reshape(size, size)
+    sensible = np.isfinite(guess).all() and guess.min() > -image.max()
+    return guess if sensible and guess.max() < 8 * image.max() else None
+
+
+def _sparse_solution(
+    rows: NDArray[np.int64], columns: NDArray[np.int64], values: Floats, target: Floats
+) -> Floats:
+    from scipy.sparse import coo_matrix, identity  # noqa: PLC0415  (only large problems need it)
+    from scipy.sparse.linalg import gmres  # noqa: PLC0415
+
+    size = len(target)
+    jacobian = coo_matrix((values, (rows, columns)), shape=(size, size)).tocsr()
+    solution, _ = gmres(identity(size, format="csr") - jacobian, target, rtol=1e-4, restart=120)
+    return np.asarray(solution)

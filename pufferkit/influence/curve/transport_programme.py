@@ -1,0 +1,372 @@
+"""One step of the pairwise curve: a transport programme, compiled.
+
+For distributions p, q on the states and a matrix B of allowed variation (B >= 0, zero diagonal,
+triangle inequality), PAIRS Theorem 1 says
+
+    sup { log sum_y p_y e^{g_y} - log sum_y q_y e^{g_y} :  g_y - g_z <= B(y, z) }
+        = log min over plans x >= 0 with sum_z x_yz = p_y of  max_z sum_y x_yz e^{B(y,z)} / q_z.
+
+*Every* plan gives an upper bound. So the search below may be as quick as it likes: what it returns
+is a plan, and the value of that plan is computed with positive sums and rounded up.
+
+How the search works. Let alpha_y, beta_z be the logarithms of the dual variables of the right-hand
+side, alpha_y <= B(y, z) + beta_z. In the *tilted* masses
+
+    P_y = p_y e^{alpha_y} / sum,    Q_z = q_z e^{beta_z} / sum,    f_yz = x_yz e^{alpha_y} / sum
+
+the gains e^B disappear: f is an ordinary transport plan from P to Q on the arcs that are tight. A
+basis is a spanning tree of tight arcs, the flow on an arc is the net mass of the subtree behind it,
+and an arc with negative flow leaves: its subtree is shifted, all together, in the direction in which
+the objective grows, until another arc becomes tight. That is the dual simplex method, on trees
+only, with no matrix to invert: a pivot costs one look at all arcs. It starts from the beta of the
+last time, so that near a fixed point most programmes need no pivot at all.
+
+The flow is also the derivative of the step: d step / d B(y, z) = f_yz.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+_TIGHT = 1e-12
+_NEGATIVE = -1e-13
+
+
+@njit(cache=True)
+def _first_potentials(p, q, cost, beta):  # type: ignore[no-untyped-def]
+    """Potentials of the best single column: alpha_y = B(y, z0)."""
+    rows, columns = cost.shape
+    trial = np.empty(columns)
+    best = -np.inf
+    for start in range(columns):
+        top = 0.0
+        for y in range(rows):
+            top = max(top, cost[y, start])
+        above = 0.0
+        for y in range(rows):
+            above += p[y] * np.exp(cost[y, start] - top)
+        below = 0.0
+        for z in range(columns):
+            least = -np.inf
+            for y in range(rows):
+                least = max(least, cost[y, start] - cost[y, z])
+            trial[z] = least
+            below += q[z] * np.exp(least - top)
+        value = np.log(above) - np.log(below)
+        if value > best:
+            best = value
+            beta[:] = trial
+
+
+@njit(cache=True)
+def _feasible(cost, alpha, beta):  # type: ignore[no-untyped-def]
+    """Make any beta feasible and tight: every row and every column gets a tight arc."""
+    rows, columns = cost.shape
+    for y in range(rows):
+        least = np.inf
+        for z in range(columns):
+            least = min(least, cost[y, z] + beta[z])
+        alpha[y] = least
+    for z in range(columns):
+        most = -np.inf
+        for y in range(rows):
+            most = max(most, alpha[y] - cost[y, z])
+        beta[z] = most
+
+
+@njit(cache=True)
+def _masses(weights, potentials, masses):  # type: ignore[no-untyped-def]
+    """Tilted masses, scaled to sum to one."""
+    top = potentials.max()
+    total = 0.0
+    for n in range(len(weights)):
+        masses[n] = weights[n] * np.exp(potentials[n] - top)
+        total += masses[n]
+    for n in range(len(weights)):
+        masses[n] /= total
+
+
+@njit(cache=True)
+def _join(label, one, other):  # type: ignore[no-untyped-def]
+    """Give two parts of a forest one label; False if they had one already."""
+    keep, gone = label[one], label[other]
+    if keep == gone:
+        return False
+    for node in range(len(label)):
+        if label[node] == gone:
+            label[node] = keep
+    return True
+
+
+@njit(cache=True)
+def _spanning_tree(p, q, cost, alpha, beta, arc_y, arc_z, kept):  # type: ignore[no-untyped-def]
+    """A spanning tree of tight arcs, the first ``kept`` given arcs preferred.
+
+    Where tight arcs do not connect everything, a part is shifted until one more is tight.
+    """
+    rows, columns = cost.shape
+    label = np.arange(rows + columns)
+    supply, demand = np.empty(rows), np.empty(columns)
+    arcs = 0
+    for arc in range(kept):
+        y, z = arc_y[arc], arc_z[arc]
+        slack = cost[y, z] + beta[z] - alpha[y]
+        if slack <= _TIGHT * (1.0 + cost[y, z]) and _join(label, y, rows + z):
+            arc_y[arcs], arc_z[arcs] = y, z
+            arcs += 1
+    if arcs < rows + columns - 1:
+        for y in range(rows):
+            for z in range(columns):
+                if label[y] == label[rows + z]:
+                    continue
+                slack = cost[y, z] + beta[z] - alpha[y]
+                if slack <= _TIGHT * (1.0 + cost[y, z]) and _join(label, y, rows + z):
+                    arc_y[arcs], arc_z[arcs] = y, z
+                    arcs += 1
+    while arcs < rows + columns - 1:
+        _masses(p, alpha, supply)
+        _masses(q, beta, demand)
+        part, net = label[0], 0.0
+        for y in range(rows):
+            if label[y] == part:
+                net += supply[y]
+        for z in range(columns):
+            if label[rows + z] == part:
+                net -= demand[z]
+        up = net >= 0.0
+        shift, enter_y, enter_z = np.inf, -1, -1
+        for y in range(rows):
+            if (label[y] == part) == up:
+                for z in range(columns):
+                    if (label[rows + z] == part) != up:
+                        slack = cost[y, z] + beta[z] - alpha[y]
+                        if slack < shift:
+                            shift, enter_y, enter_z = slack, y, z
+        move = max(shift, 0.0) if up else -max(shift, 0.0)
+        for y in range(rows):
+            if label[y] == part:
+                alpha[y] += move
+        for z in range(columns):
+            if label[rows + z] == part:
+                beta[z] += move
+        _join(label, enter_y, rows + enter_z)
+        arc_y[arcs], arc_z[arcs] = enter_y, enter_z
+        arcs += 1
+
+
+@njit(cache=True)
+def _hang(rows, columns, arc_y, arc_z, parent, through, order):  # type: ignore[no-untyped-def]
+    """Hang the tree from node 0: the parent of every node, the arc to it, and an order of visits."""
+    size = rows + columns
+    first = np.full(size, -1, np.int64)
+    following = np.empty(2 * (size - 1), np.int64)
+    for arc in range(size - 1):
+        y, z = arc_y[arc], rows + arc_z[arc]
+        following[2 * arc] = first[y]
+        first[y] = 2 * arc
+        following[2 * arc + 1] = first[z]
+        first[z] = 2 * arc + 1
+    parent[:] = -1
+    order[0] = 0
+    seen = 1
+    head = 0
+    while head < seen:
+        node = order[head]
+        head += 1
+        link = first[node]
+        while link >= 0:
+            arc = link // 2
+            other = rows + arc_z[arc] if link % 2 == 0 else arc_y[arc]
+            if other != parent[node]:
+                parent[other] = node
+                through[other] = arc
+                order[seen] = other
+                seen += 1
+            link = following[link]
+
+
+@njit(cache=True)
+def optimal_flow(p, q, cost, alpha, beta, arc_y, arc_z, kept, flow, pivots):  # type: ignore[no-untyped-def]
+    """Dual simplex on spanning trees, from any beta; the flow on every arc of the last tree.
+
+    Returns the number of pivots. If it stops early, negative flows are cut off: still a plan.
+    """
+    rows, columns = cost.shape
+    size = rows + columns
+    _feasible(cost, alpha, beta)
+    _spanning_tree(p, q, cost, alpha, beta, arc_y, arc_z, kept)
+    parent, through = np.empty(size, np.int64), np.empty(size, np.int64)
+    order = np.empty(size, np.int64)
+    net = np.empty(size)
+    inside = np.empty(size, np.bool_)
+    supply, demand = np.empty(rows), np.empty(columns)
+    done = 0
+    while True:
+        _hang(rows, columns, arc_y, arc_z, parent, through, order)
+        _masses(p, alpha, supply)
+        _masses(q, beta, demand)
+        for y in range(rows):
+            net[y] = supply[y]
+        for z in range(columns):
+            net[rows + z] = -demand[z]
+        worst, leaving = _NEGATIVE, -1
+        for place in range(size - 1, 0, -1):
+            node = order[place]
+            value = net[node] if node < rows else -net[node]
+            flow[through[node]] = value
+            if value < worst:
+                worst, leaving = value, node
+            net[parent[node]] += net[node]
+        if leaving < 0 or done >= pivots:
+            break
+        done += 1
+        # The subtree below the leaving arc moves; parents come before children in the order.
+        for place in range(size):
+            node = order[place]
+            inside[node] = node == leaving or (place > 0 and inside[parent[node]])
+        up = leaving >= rows
+        shift, enter_y, enter_z = np.inf, -1, -1
+        for y in range(rows):
+            if inside[y] == up:
+                for z in range(columns):
+                    if inside[rows + z] != up:
+                        slack = cost[y, z] + beta[z] - alpha[y]
+                        if slack < shift:
+                            shift, enter_y, enter_z = slack, y, z
+        if enter_y < 0:
+            break
+        move = max(shift, 0.0) if up else -max(shift, 0.0)
+        for y in range(rows):
+            if inside[y]:
+                alpha[y] += move
+        for z in range(columns):
+            if inside[rows + z]:
+                beta[z] += move
+        arc = through[leaving]
+        arc_y[arc], arc_z[arc] = enter_y, enter_z
+    for arc in range(size - 1):
+        flow[arc] = max(flow[arc], 0.0)
+    return done
+
+
+@njit(cache=True)
+def plan_value(p, q, cost, alpha, arc_y, arc_z, flow, plan):  # type: ignore[no-untyped-def]
+    """The plan behind a flow, with row sums p, and the logarithm of its largest load.
+
+    The value is rounded up: sums of at most n + m positive terms, each of a few roundings.
+    """
+    rows, columns = cost.shape
+    arcs = rows + columns - 1
+    sums = np.zeros(rows)
+    for arc in range(arcs):
+        sums[arc_y[arc]] += flow[arc]
+    lone = np.full(rows, -1, np.int64)
+    for arc in range(arcs):
+        y = arc_y[arc]
+        if sums[y] > 0.0:
+            plan[arc] = p[y] * (flow[arc] / sums[y])
+        else:
+            # Nothing flows from here (its tilted mass is below a rounding): use the first arc.
+            plan[arc] = p[y] if lone[y] < 0 else 0.0
+            lone[y] = arc
+    loads = np.zeros(columns)
+    for arc in range(arcs):
+        loads[arc_z[arc]] += plan[arc] * np.exp(cost[arc_y[arc], arc_z[arc]])
+    worst = 0.0
+    for z in range(columns):
+        worst = max(worst, loads[z] / q[z])
+    value = np.log(worst)
+    slack = (rows + columns + 16) * 2.3e-16
+    return max(value + slack * (1.0 + abs(value)), 0.0)
+
+
+@njit(cache=True)
+def all_steps(kernel, limit, warm, trees, known, pivots, pairs, ys, zs, plans, flows):  # type: ignore[no-untyped-def]
+    """Steps of every ordered pair of rows of a kernel at the variation ``limit``.
+
+    Parameters
+    ----------
+    kernel
+        Rows are distributions on the columns.
+    limit
+        The matrix B on the columns.
+    warm, trees, known
+        beta and the tree of every pair from the last time, and whether there is one; updated.
+    pivots
+        Most pivots of one programme.
+    pairs, ys, zs, plans, flows
+        Arcs of all plans, one pair after another: number of the pair, source, target, mass of the
+        plan, flow.
+
+    Returns
+    -------
+    tuple
+        The matrix of steps, how many arcs were written, and how many pivots were made.
+    """
+    size, columns = kernel.shape
+    steps = np.zeros((size, size))
+    support = np.empty((size, columns), np.int64)
+    counts = np.zeros(size, np.int64)
+    for x in range(size):
+        for y in range(columns):
+            if kernel[x, y] > 0.0:
+                support[x, counts[x]] = y
+                counts[x] += 1
+    written, made = 0, 0
+    for x in range(size):
+        rows = counts[x]
+        p = np.empty(rows)
+        for n in range(rows):
+            p[n] = kernel[x, support[x, n]]
+        for other in range(size):
+            if other == x:
+                continue
+            same = True
+            for y in range(columns):
+                if kernel[x, y] != kernel[other, y]:
+                    same = False
+                    break
+            if same:
+                for n in range(rows):
+                    y = support[x, n]
+                    pairs[written], ys[written], zs[written] = x * size + other, y, y
+                    plans[written], flows[written] = p[n], p[n]
+                    written += 1
+                continue
+            width = counts[other]
+            q = np.empty(width)
+            cost = np.empty((rows, width))
+            for m in range(width):
+                z = support[other, m]
+                q[m] = kernel[other, z]
+                for n in range(rows):
+                    cost[n, m] = limit[support[x, n], z]
+            alpha, beta = np.empty(rows), np.empty(width)
+            arcs = rows + width - 1
+            arc_y, arc_z = np.empty(arcs, np.int64), np.empty(arcs, np.int64)
+            kept = 0
+            if known[x, other]:
+                for m in range(width):
+                    beta[m] = warm[x, other, support[other, m]]
+                for arc in range(arcs):
+                    arc_y[arc], arc_z[arc] = trees[x, other, arc, 0], trees[x, other, arc, 1]
+                kept = arcs
+            else:
+                _first_potentials(p, q, cost, beta)
+            flow, plan = np.empty(arcs), np.empty(arcs)
+            made += optimal_flow(p, q, cost, alpha, beta, arc_y, arc_z, kept, flow, pivots)
+            steps[x, other] = plan_value(p, q, cost, alpha, arc_y, arc_z, flow, plan)
+            top = beta.max()
+            for m in range(width):
+                warm[x, other, support[other, m]] = beta[m] - top
+            known[x, other] = True
+            for arc in range(arcs):
+                trees[x, other, arc, 0], trees[x, other, arc, 1] = arc_y[arc], arc_z[arc]
+                if plan[arc] > 0.0:
+                    pairs[written] = x * size + other
+                    ys[written] = support[x, arc_y[arc]]
+                    zs[written] = support[other, arc_z[arc]]
+                    plans[written], flows[written] = plan[arc], flow[arc]
+                    written += 1
+    return steps, written, made

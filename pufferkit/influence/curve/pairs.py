@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +70,18 @@ class Arcs:
     flow: Floats
 
 
+class Steps(Protocol):
+    """What one entry further away adds, for every ordered pair of states of this one."""
+
+    def __call__(self, limit: Floats) -> Floats:
+        """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
+        ...
+
+    def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+        """d steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
+        ...
+
+
 class PairSteps:
     """Largest steps over the vertices of a hull, for every ordered pair of rows.
 
@@ -77,13 +90,13 @@ class PairSteps:
     kernels
         The vertices; all of one shape, rows are distributions.
     error
-        Bound on the error of the logarithm of a positive entry. A step is off by at most twice that.
+        Bound on the error of the logarithm of a ratio of two entries, and so on that of a step.
     """
 
     def __init__(self, kernels: Sequence[Floats], error: float = 0.0) -> None:
         self.kernels = [np.ascontiguousarray(kernel, dtype=np.float64) for kernel in kernels]
         self.rows, self.states = self.kernels[0].shape
-        self.error = 2.0 * error
+        self.error = error
         self.arcs: list[Arcs] = []
         self._best: NDArray[np.intp] = np.zeros((self.rows, self.rows), dtype=np.intp)
         shape = (self.rows, self.rows)
@@ -137,7 +150,7 @@ def closure(variation: Floats) -> Floats:
 
 
 def certificate(
-    steps: PairSteps, cost: Floats, most: float, start: Floats | None = None
+    steps: Steps, cost: Floats, most: float, slack: float, start: Floats | None = None
 ) -> Floats | None:
     """A matrix C with cost + steps(C) <= C, close to the least; ``None`` if none was reached.
 
@@ -150,11 +163,12 @@ def certificate(
         Of one side, the same at every entry.
     most
         No C above this is of use.
+    slack
+        How much larger than ``cost`` the cost is for which the fixed point is sought.
     start
         Where to begin; any matrix.
     """
     outside = off_diagonal(len(cost))
-    slack = SLACK * float(cost.max())
     raised = cost + slack * outside
     point = raised if start is None else np.maximum(start, raised) * outside
     point = closure(point)
@@ -183,14 +197,14 @@ def certificate(
     return None
 
 
-def _swept(steps: PairSteps, raised: Floats, point: Floats) -> Floats:
+def _swept(steps: Steps, raised: Floats, point: Floats) -> Floats:
     outside = off_diagonal(len(point))
     for _ in range(_SWEEPS):
         point = closure((raised + steps(point)) * outside)
     return point
 
 
-def _newton(steps: PairSteps, point: Floats, image: Floats) -> Floats | None:
+def _newton(steps: Steps, point: Floats, image: Floats) -> Floats | None:
     """The solution of (I - J) dx = image - point, with J the derivative of the steps."""
     size = len(point)
     rows, columns, values = steps.derivative()

@@ -1,10 +1,10 @@
 """The engine of the pairwise curve: how far a log-likelihood varies between pairs of states.
 
-Setting. W_1 ... W_T is a Markov chain on finitely many states. Its forward kernels lie in the hull of
-K^1 ... K^J at every time, its backward kernels in the hull of L^1 ... L^J'. The likelihood f of an
-output is a function of the path, and replacing W_t = w by w' moves log f by at most cost_t(w, w').
-The secret S_i depends on the path through W_i only, with Pi(s, .) the distribution of W_i given
-S_i = s, in the hull of Pi^1 ... Pi^L. With step* the largest step over the vertices
+Setting. W_1 ... W_T is a Markov chain on finitely many states. Its forward kernels lie in the hull
+of K^1 ... K^J at every time, its backward kernels in the hull of L^1 ... L^J'. The likelihood f of
+an output is a function of the path, and replacing W_t = w by w' moves log f by at most cost_t(w,
+w'). The secret S_i depends on the path through W_i only, with Pi(s, .) the distribution of W_i
+given S_i = s, in the hull of Pi^1 ... Pi^L. With step* the largest step over the vertices
 (`pufferkit.influence.curve.transport_programme`) and cl the triangle closure, let
 
     B_T = cost_T,    B_t = cl(cost_t + step*(K; B_{t+1})),
@@ -13,19 +13,20 @@ S_i = s, in the hull of Pi^1 ... Pi^L. With step* the largest step over the vert
 
 Theorem. For every output o, every pair of secrets and every such chain
 
-    log P(o | S_i = s) / P(o | S_i = s')  <=  max over l of step(Pi^l(s, .), Pi^l(s', .); cost_i + M_i).
+    log P(o | S_i = s) / P(o | S_i = s')
+        <=  max over l of step(Pi^l(s, .), Pi^l(s', .); cost_i + M_i).
 
-Proof. Let U_t(w; past) = log E[f(past, w, W_{t+1}, ...) | W_t = w] for any past. Claim: its variation
-from w to w' is at most B_t(w, w'). For t = T that is the assumption. For t < T replace w by w' inside
-f, at the price of cost_t(w, w'). What remains is the mean of e^g, g(v) = U_{t+1}(v; past, w'), under
-K_t(w, .) and under K_t(w', .); g varies by at most B_{t+1}, so their ratio is at most
-e^{step(K_t(w, .), K_t(w', .); B_{t+1})}. A mixture of kernels has a ratio of sums, which is at most
-the largest ratio of its terms, hence step*. The closure does not change which g are allowed. The
-mirror image gives A. Now let G(w) = E[f | W_i = w]. Exchange entry i (cost_i), then for each left part
-the right part (step*(K; B_{i+1})); the result, averaged over the right, is a function of the left part
-whose entries still cost cost_t, so exchanging the left part costs step*(L; A_{i-1}). One pair w, w'
-throughout, so log G varies by at most cost_i + M_i. The mean of G given S_i = s is Pi(s, .) G: one more
-step. QED
+Proof. Let U_t(w; past) = log E[f(past, w, W_{t+1}, ...) | W_t = w] for any past. Claim: its
+variation from w to w' is at most B_t(w, w'). For t = T that is the assumption. For t < T replace w
+by w' inside f, at the price of cost_t(w, w'). What remains is the mean of e^g, g(v) = U_{t+1}(v;
+past, w'), under K_t(w, .) and under K_t(w', .); g varies by at most B_{t+1}, so their ratio is at
+most e^{step(K_t(w, .), K_t(w', .); B_{t+1})}. A mixture of kernels has a ratio of sums, which is at
+most the largest ratio of its terms, hence step*. The closure does not change which g are allowed.
+The mirror image gives A. Now let G(w) = E[f | W_i = w]. Exchange entry i (cost_i), then for each
+left part the right part (step*(K; B_{i+1})); the result, averaged over the right, is a function of
+the left part whose entries still cost cost_t, so exchanging the left part costs step*(L; A_{i-1}).
+One pair w, w' throughout, so log G varies by at most cost_i + M_i. The mean of G given S_i = s is
+Pi(s, .) G: one more step. QED
 
 Where the secret is the entry itself, Pi is the identity and the last step is cost_i + M_i.
 
@@ -48,7 +49,7 @@ from pufferkit.influence.curve.transport_programme import all_steps
 from pufferkit.rounding import EPS
 
 SLACK = 1e-6
-"""Added to the cost of every pair, relative to the largest, so that a certificate can be reached."""
+"""Added to the cost of every pair, relative to the largest, to reach a certificate."""
 
 _MOST_ROUNDS = 60
 _SWEEPS = 4
@@ -78,7 +79,7 @@ class Steps(Protocol):
         ...
 
     def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-        """d steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
+        """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
         ...
 
 
@@ -124,7 +125,7 @@ class PairSteps:
         return largest + self.error * off_diagonal(self.rows)
 
     def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-        """d steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
+        """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
         rows, columns, values = [], [], []
         for vertex, arcs in enumerate(self.arcs):
             kept = (arcs.source != arcs.target) & (arcs.flow > 0)
@@ -154,8 +155,8 @@ def certificate(
 ) -> Floats | None:
     """A matrix C with cost + steps(C) <= C, close to the least; ``None`` if none was reached.
 
-    Newton's method on the fixed point of a slightly larger cost, with plain sweeps where it does not
-    help. The inequality was computed, with rounding upwards, for what is returned.
+    Newton's method on the fixed point of a slightly larger cost, with plain sweeps where it does
+    not help. The inequality was computed, with rounding upwards, for what is returned.
 
     Parameters
     ----------

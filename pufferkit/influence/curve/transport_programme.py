@@ -16,13 +16,16 @@ side, alpha_y <= B(y, z) + beta_z. In the *tilted* masses
 
 the gains e^B disappear: f is an ordinary transport plan from P to Q on the arcs that are tight. A
 basis is a spanning tree of tight arcs, the flow on an arc is the net mass of the subtree behind it,
-and an arc with negative flow leaves: its subtree is shifted, all together, in the direction in which
-the objective grows, until another arc becomes tight. That is the dual simplex method, on trees
-only, with no matrix to invert: a pivot costs one look at all arcs. It starts from the beta of the
-last time, so that near a fixed point most programmes need no pivot at all.
+and an arc with negative flow leaves: its subtree is shifted, all together, in the direction in
+which the objective grows, until another arc becomes tight. That is the dual simplex method, on
+trees only, with no matrix to invert: a pivot costs one look at all arcs. It starts from the beta of
+the last time, so that near a fixed point most programmes need no pivot at all.
 
 The flow is also the derivative of the step: d step / d B(y, z) = f_yz.
 """
+
+# mypy: disable-error-code="no-untyped-def"
+# ruff: noqa: PLR0912, PLR0915  (compiled loops are long)
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ _NEGATIVE = -1e-13
 
 
 @njit(cache=True)
-def _first_potentials(p, q, cost, beta):  # type: ignore[no-untyped-def]
+def _first_potentials(p, q, cost, beta):
     """Potentials of the best single column: alpha_y = B(y, z0)."""
     rows, columns = cost.shape
     trial = np.empty(columns)
@@ -60,7 +63,7 @@ def _first_potentials(p, q, cost, beta):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _feasible(cost, alpha, beta):  # type: ignore[no-untyped-def]
+def _feasible(cost, alpha, beta):
     """Make any beta feasible and tight: every row and every column gets a tight arc."""
     rows, columns = cost.shape
     for y in range(rows):
@@ -76,7 +79,7 @@ def _feasible(cost, alpha, beta):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _masses(weights, potentials, masses):  # type: ignore[no-untyped-def]
+def _masses(weights, potentials, masses):
     """Tilted masses, scaled to sum to one."""
     top = potentials.max()
     total = 0.0
@@ -88,7 +91,7 @@ def _masses(weights, potentials, masses):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _join(label, one, other):  # type: ignore[no-untyped-def]
+def _join(label, one, other):
     """Give two parts of a forest one label; False if they had one already."""
     keep, gone = label[one], label[other]
     if keep == gone:
@@ -100,7 +103,7 @@ def _join(label, one, other):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _spanning_tree(p, q, cost, alpha, beta, arc_y, arc_z, kept):  # type: ignore[no-untyped-def]
+def _spanning_tree(p, q, cost, alpha, beta, arc_y, arc_z, kept):
     """A spanning tree of tight arcs, the first ``kept`` given arcs preferred.
 
     Where tight arcs do not connect everything, a part is shifted until one more is tight.
@@ -156,8 +159,8 @@ def _spanning_tree(p, q, cost, alpha, beta, arc_y, arc_z, kept):  # type: ignore
 
 
 @njit(cache=True)
-def _hang(rows, columns, arc_y, arc_z, parent, through, order):  # type: ignore[no-untyped-def]
-    """Hang the tree from node 0: the parent of every node, the arc to it, and an order of visits."""
+def _hang(rows, columns, arc_y, arc_z, parent, through, order):
+    """Hang the tree from node 0: parent of every node, the arc to it, an order of visits."""
     size = rows + columns
     first = np.full(size, -1, np.int64)
     following = np.empty(2 * (size - 1), np.int64)
@@ -187,7 +190,7 @@ def _hang(rows, columns, arc_y, arc_z, parent, through, order):  # type: ignore[
 
 
 @njit(cache=True)
-def optimal_flow(p, q, cost, alpha, beta, arc_y, arc_z, kept, flow, pivots):  # type: ignore[no-untyped-def]
+def optimal_flow(p, q, cost, alpha, beta, arc_y, arc_z, kept, flow, pivots):
     """Dual simplex on spanning trees, from any beta; the flow on every arc of the last tree.
 
     Returns the number of pivots. If it stops early, negative flows are cut off: still a plan.
@@ -251,7 +254,7 @@ def optimal_flow(p, q, cost, alpha, beta, arc_y, arc_z, kept, flow, pivots):  # 
 
 
 @njit(cache=True)
-def plan_value(p, q, cost, alpha, arc_y, arc_z, flow, plan):  # type: ignore[no-untyped-def]
+def plan_value(p, q, cost, alpha, arc_y, arc_z, flow, plan):
     """The plan behind a flow, with row sums p, and the logarithm of its largest load.
 
     The value is rounded up: sums of at most n + m positive terms, each of a few roundings.
@@ -282,7 +285,7 @@ def plan_value(p, q, cost, alpha, arc_y, arc_z, flow, plan):  # type: ignore[no-
 
 
 @njit(cache=True)
-def all_steps(kernel, limit, warm, trees, known, pivots, pairs, ys, zs, plans, flows):  # type: ignore[no-untyped-def]
+def all_steps(kernel, limit, warm, trees, known, pivots, pairs, ys, zs, plans, flows):
     """Steps of every ordered pair of rows of a kernel at the variation ``limit``.
 
     Parameters

@@ -1,12 +1,14 @@
 """Outer outputs: what a release gives away at outputs beyond all exact answers.
 
 A sum of contributions V(X_1) + ... + V(X_T) with Laplace noise of scale s on each coordinate. At an
-output that lies above every possible answer in some coordinates (sign +1) and below it in the others
-(sign -1) the likelihood is a constant times e^{sum_j sign_j N_j / s}: a product over the entries. So
-the loss there follows from products of the matrices P(x, y) g(y), g(y) = e^{sum_j sign_j V_j(y) / s}.
+output that lies above every possible answer in some coordinates (sign +1) and below it in the
+others (sign -1) the likelihood is a constant times e^{sum_j sign_j N_j / s}: a product over the
+entries. So the loss there follows from products of the matrices P(x, y) g(y), g(y) = e^{sum_j
+sign_j V_j(y) / s}.
 
-This is an attack, not a bound: the true loss is at least what it gives. It says how near to the least
-noise a mechanism is, for any number of states and any length, and it never calibrates anything.
+This is an attack, not a bound: the true loss is at least what it gives. It says how near to the
+least noise a mechanism is, for any number of states and any length, and it never calibrates
+anything.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ def _climbed(chain: MarkovChain, contributions: Floats, scale: float, length: in
 
 
 def _loss_at(chain: MarkovChain, exponents: Floats, length: int) -> float:
-    """Largest loss of the first, a middle and the last entry, where each entry weighs e^exponent."""
+    """Largest loss of the first, a middle and the last entry; an entry weighs e^exponent."""
     weights = np.exp(exponents - exponents.max())
     middle = (length + 1) // 2
     worst = 0.0
@@ -106,9 +108,9 @@ def _followed(transition: Floats, weights: Floats, steps: int) -> Floats:
 
 def _before(chain: MarkovChain, weights: Floats, entry: int) -> Floats:
     """P(X_entry = x) E[product of the weights of the entries before it | x], up to a factor."""
-    values = chain.initial
+    values: Floats = chain.initial
     for _ in range(min(entry - 1, _MOST_STEPS)):
-        following = (values * weights) @ chain.transition
+        following: Floats = (values * weights) @ chain.transition
         following = following / following.max()
         if np.abs(following - values).max() < _CONVERGED:
             return following
@@ -117,9 +119,9 @@ def _before(chain: MarkovChain, weights: Floats, entry: int) -> Floats:
 
 
 def _marginal(chain: MarkovChain, entry: int) -> Floats:
-    values = chain.initial
+    values: Floats = chain.initial
     for _ in range(min(entry - 1, _MOST_STEPS)):
-        following = values @ chain.transition
+        following: Floats = values @ chain.transition
         if np.abs(following - values).max() < _CONVERGED:
             return following
         values = following

@@ -1,26 +1,28 @@
 """The exact loss of Laplace noise on one sum over a chain, by windows around an entry.
 
-The sum is N = v(X_1) + ... + v(X_T) with whole non-negative values v, the noise is Laplace of scale s.
+The sum is N = v(X_1) + ... + v(X_T) with whole non-negative values v, the noise is Laplace of scale
+s.
 
-Theorem (PAIRS 3). Let D_x(w) = sum_n P(N = n | X_i = x) e^{-|w - n| / s}. The loss of entry i is the
-largest log D_x(w) / D_x'(w), and w need only run over the values of N: between two of them D_x is
-A e^{-w/s} + C e^{w/s} with A, C >= 0, so a ratio of two is monotone there, and outside it is constant.
-The loss never grows with s, because Laplace noise of a larger scale is noise of a smaller one plus
-independent noise.
+Theorem (PAIRS 3). Let D_x(w) = sum_n P(N = n | X_i = x) e^{-|w - n| / s}. The loss of entry i is
+the largest log D_x(w) / D_x'(w), and w need only run over the values of N: between two of them D_x
+is A e^{-w/s} + C e^{w/s} with A, C >= 0, so a ratio of two is monotone there, and outside it is
+constant. The loss never grows with s, because Laplace noise of a larger scale is noise of a smaller
+one plus independent noise.
 
-Theorem (PAIRS 4). Let S be the sum over the entries strictly between i - l and i + m. For every T the
-loss of entry i is at most that of publishing X_{i-l}, X_{i+m} and S with the same noise: given these
-two, the inside and the outside are independent, so the likelihood of an output is a mean over the
-outside of the likelihoods of the inside, with the same weights for x and x'. A side may also be
-exhausted: no end is given away, and all its entries are in S. With both sides exhausted it is exact.
+Theorem (PAIRS 4). Let S be the sum over the entries strictly between i - l and i + m. For every T
+the loss of entry i is at most that of publishing X_{i-l}, X_{i+m} and S with the same noise: given
+these two, the inside and the outside are independent, so the likelihood of an output is a mean over
+the outside of the likelihoods of the inside, with the same weights for x and x'. A side may also be
+exhausted: no end is given away, and all its entries are in S. With both sides exhausted it is
+exact.
 
-Secrets: every pair of possible values of every entry. Beliefs: one known chain; a finite class by the
-largest over its members. Releases: this sum and nothing else. The loss of two such releases is not
-bounded by the sum of the two.
+Secrets: every pair of possible values of every entry. Beliefs: one known chain; a finite class by
+the largest over its members. Releases: this sum and nothing else. The loss of two such releases is
+not bounded by the sum of the two.
 
-Only non-negative numbers are added and multiplied, so relative errors stay small and are added to the
-loss. What is lost to underflow is below 1e-299 in all, so a likelihood is trusted from 1e-280 on; a
-smaller one counts as infinite loss. Which ends are possible at all is kept apart, exactly.
+Only non-negative numbers are added and multiplied, so relative errors stay small and are added to
+the loss. What is lost to underflow is below 1e-299 in all, so a likelihood is trusted from 1e-280
+on; a smaller one counts as infinite loss. Which ends are possible at all is kept apart, exactly.
 """
 
 from __future__ import annotations
@@ -60,8 +62,8 @@ class Window:
     """One entry with what is summed around it.
 
     ``parts`` has for each value x of the entry and each pair of ends (u, y) the distribution of the
-    sum inside, together with the probability of these ends, given X_i = x. ``possible`` are the values
-    of the entry, ``ends`` the pairs of ends that some value of it allows.
+    sum inside, together with the probability of these ends, given X_i = x. ``possible`` are the
+    values of the entry, ``ends`` the pairs of ends that some value of it allows.
     """
 
     entry: int
@@ -74,11 +76,11 @@ class Window:
 
     def loss(self, scale: float) -> float:
         """The loss of this entry at a scale, rounded up; in the unit of the values."""
-        ratio = _largest_ratio(self._seen, float(np.exp(-1.0 / scale)), _TRUSTED)
+        ratio = float(_largest_ratio(self._seen, float(np.exp(-1.0 / scale)), _TRUSTED))
         if ratio == inf:
             return inf
         largest = float(np.log(ratio))
-        return largest + self.error + 8 * EPS * (self.parts.shape[2] + 4 + largest)
+        return float(largest + self.error + 8 * EPS * (self.parts.shape[2] + 4 + largest))
 
     @cached_property
     def _seen(self) -> Floats:
@@ -153,7 +155,9 @@ class SumWindows:
     def _tabled(self) -> int:
         """Entries whose backward kernels are their own."""
         source = self.source
-        return min(self.length, source.settled + 1) if isinstance(source, GivenStartInfluence) else 0
+        return (
+            min(self.length, source.settled + 1) if isinstance(source, GivenStartInfluence) else 0
+        )
 
     @cached_property
     def _right(self) -> tuple[list[Floats], list[Floats]]:
@@ -178,7 +182,8 @@ class SumWindows:
         before = source.law(entry - 1)  # type: ignore[attr-defined]
         joint = (before[:, None] * self.transition).T
         sums = joint.sum(axis=1, keepdims=True)
-        return np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0)
+        kernel: Floats = np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0)
+        return kernel
 
     def _patterns(self, entry: int, left_open: bool, right_open: bool) -> tuple[Bools, Bools]:
         """Which ends each value of the entry allows, exactly."""
@@ -244,8 +249,8 @@ def side_sums(
     Returns
     -------
     tuple
-        ``ends[m - 1][x, y, a]``: the entry m steps away is y, and the entries strictly between sum to
-        a, given x. ``whole[r][x, a]``: all r entries of the side sum to a, given x.
+        ``ends[m - 1][x, y, a]``: the entry m steps away is y, and the entries strictly between sum
+        to a, given x. ``whole[r][x, a]``: all r entries of the side sum to a, given x.
     """
     size, largest = len(values), int(values.max())
     ends: list[Floats] = []

@@ -1,0 +1,210 @@
+"""The pairwise curve of one chain: from the cost of entries to the loss of pairs of values.
+
+A *cost* is a matrix over pairs of states: replacing an entry x by x' moves the log-likelihood of
+the output by at most cost(x, x'). Laplace noise of scale s on a sum of contributions V costs sum_j
+|V_j(x) - V_j(x')| / s; several releases add up, entry by entry. The theorem and its proof are in
+`pufferkit.influence.curve.pairs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from pufferkit.beliefs.chain_class import Member
+from pufferkit.beliefs.structure import Bools
+from pufferkit.checks import Floats
+from pufferkit.influence.curve.pair_sides import EXPLICIT_WORK, PairSide, pair_sides
+from pufferkit.influence.curve.pairs import SLACK, certificate, closure, off_diagonal
+from pufferkit.rounding import EPS
+
+Runs = Sequence[tuple[int, Floats]]
+"""How many entries in a row, and the cost of each of them."""
+
+MOST = 600.0
+"""Variations above this are of no use: e to that power is near the largest float."""
+
+_NEAR = 1e-5
+_TOLERANCE = 2e-5
+_MOST_TRIALS = 40
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Entries ``first`` ... ``last`` to which a side adds at most ``steps``.
+
+    ``limit`` is the variation beyond, from which the steps follow.
+    """
+
+    first: int
+    last: int
+    steps: Floats
+    limit: Floats | None
+
+
+def swept(side: PairSide, runs: Runs, most: float) -> list[Stretch] | None:
+    """What a side adds to every entry, counted from its end; ``None`` if no bound was found.
+
+    Entries are followed one by one while that is little work or the variation is still on its way;
+    the rest of a run is settled at once by a certificate.
+
+    Parameters
+    ----------
+    side
+        The kernels.
+    runs
+        How many entries in a row, and the cost of each pair of states there.
+    most
+        Bounds above this are of no use.
+    """
+    size = len(runs[0][1])
+    outside = off_diagonal(size)
+    slack = SLACK * max(float(cost.max()) for _, cost in runs)
+    nothing = np.zeros((size, size))
+    stretches: list[Stretch] = []
+    variation, done, followed = nothing, 0, 0
+    for count, cost in runs:
+        end, limit, looked = done + count, None, False
+        while done < end:
+            here = done + 1
+            if here == 1:
+                stretches.append(Stretch(1, 1, nothing, None))
+                variation, done = closure(cost), 1
+                continue
+            steps = side.at(here)
+            if steps is None:
+                return None
+            left = end - done
+            if here - 2 >= len(side.first) and left > 2:
+                if not looked:
+                    limit, looked = certificate(steps, cost, most, slack, variation), True
+                cheap = left * size**2 <= EXPLICIT_WORK
+                if limit is not None and _may_settle(variation, limit, cheap):
+                    stretches.append(Stretch(here, end, steps(limit), limit))
+                    variation, done = limit, end
+                    continue
+            own = steps(variation)
+            stretches.append(Stretch(here, here, own, variation))
+            variation, done = closure((cost + own) * outside), here
+            followed += 1
+            if float(variation.max()) > most or followed * size**2 > 20 * EXPLICIT_WORK:
+                return None
+    return stretches
+
+
+def _may_settle(variation: Floats, limit: Floats, cheap: bool) -> bool:
+    """Whether later entries may take the limit: it bounds this one, and little is lost."""
+    if not bool(np.all(variation <= limit)):
+        return False
+    return not cheap or bool(np.all(variation >= limit * (1 - _NEAR)))
+
+
+@dataclass(frozen=True)
+class PairLoss:
+    """The largest loss of an entry: its place, its pair of states, and the loss of every pair."""
+
+    value: float
+    entry: int
+    pair: tuple[int, int]
+    losses: Floats
+
+
+def pair_losses(
+    left: Sequence[Stretch],
+    right: Sequence[Stretch],
+    runs: Runs,
+    supports: Sequence[Bools],
+) -> list[tuple[int, int, Floats]]:
+    """First and last entry of every stretch, and the loss of every pair of states there.
+
+    Pairs of which one cannot occur lose nothing. ``right`` counts entries from the right end.
+    """
+    length = sum(count for count, _ in runs)
+    marks = {stretch.first for stretch in left}
+    marks |= {length + 1 - stretch.last for stretch in right}
+    marks |= set(range(1, min(len(supports), length) + 1))
+    done = 1
+    for count, _ in runs:
+        marks.add(done)
+        done += count
+    ordered = [*sorted(marks), length + 1]
+    rows = []
+    for first, after in pairwise(ordered):
+        ours = next(s for s in left if s.first <= first <= s.last)
+        theirs = next(s for s in right if s.first <= length + 1 - first <= s.last)
+        here = supports[min(first, len(supports)) - 1]
+        loss = (_cost_at(runs, first) + ours.steps + theirs.steps) * (1 + 8 * EPS)
+        rows.append((first, after - 1, np.where(here[:, None] & here[None, :], loss, 0.0)))
+    return rows
+
+
+def _cost_at(runs: Runs, entry: int) -> Floats:
+    for count, cost in runs:
+        if entry <= count:
+            return cost
+        entry -= count
+    raise AssertionError("an entry beyond the runs")
+
+
+class PairCurve:
+    """The pairwise curve of one chain of a class."""
+
+    def __init__(self, member: Member, length: int) -> None:
+        self.length = length
+        self._sides = pair_sides(member, length)
+
+    @property
+    def serves(self) -> bool:
+        """Whether there are kernels to compute with."""
+        return self._sides is not None
+
+    def losses(self, runs: Runs, most: float = MOST) -> list[tuple[int, int, Floats]] | None:
+        """The loss of every pair of states at every stretch of entries; ``None`` if no bound."""
+        if self._sides is None:
+            return None
+        left, right, supports = self._sides
+        ours = swept(left, runs, most)
+        if ours is None:
+            return None
+        theirs = swept(right, runs[::-1], most)
+        return None if theirs is None else pair_losses(ours, theirs, runs, supports)
+
+    def loss(self, runs: Runs, most: float = MOST) -> PairLoss | None:
+        """The largest loss, where it is, and the losses of all pairs there."""
+        rows = self.losses(runs, most)
+        if rows is None:
+            return None
+        first, last, losses = max(rows, key=lambda row: float(row[2].max()))
+        one, other = divmod(int(losses.argmax()), len(losses))
+        return PairLoss(float(losses.max()), (first + last) // 2, (one, other), losses)
+
+    def solve(self, metric: Floats, epsilon: float, start: float) -> tuple[float, PairLoss] | None:
+        """The largest b found such that the cost ``b metric`` at every entry loses at most epsilon.
+
+        The loss was computed for what is returned, and is at most epsilon. ``None`` if none was
+        found.
+        """
+        good: tuple[float, PairLoss] | None = None
+        high, b = np.inf, start
+        for _ in range(_MOST_TRIALS):
+            loss = self.loss([(self.length, b * metric)], epsilon)
+            if loss is not None and loss.value <= epsilon:
+                good = b, loss
+                if loss.value >= epsilon * (1 - _TOLERANCE):
+                    break
+            else:
+                high = b
+            low = 0.0 if good is None else good[0]
+            if loss is None:
+                guess = b / 3
+            else:
+                guess = b * epsilon * (1 - _TOLERANCE / 2) / loss.value if loss.value > 0 else 2 * b
+            if not low < guess < high:
+                guess = (low + high) / 2 if np.isfinite(high) else 2 * low
+            if high - low <= _TOLERANCE * low:
+                break
+            b = guess
+        return good

@@ -86,6 +86,8 @@ def swept(side: PairSide, runs: Runs, most: float) -> list[Stretch] | None:
                     stretches.append(Stretch(here, end, steps(limit), limit))
                     variation, done = limit, end
                     continue
+                if limit is None and not cheap:
+                    return None
             own = steps(variation)
             stretches.append(Stretch(here, here, own, variation))
             variation, done = closure((cost + own) * outside), here

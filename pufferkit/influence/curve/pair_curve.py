@@ -62,7 +62,7 @@ def swept(side: PairSide, runs: Runs, most: float) -> list[Stretch] | None:
     """
     size = len(runs[0][1])
     outside = off_diagonal(size)
-    slack = SLACK * max(float(cost.max()) for _, cost in runs)
+    slack = SLACK * max(float(cost.max()) for _, cost in runs) or SLACK
     nothing = np.zeros((size, size))
     stretches: list[Stretch] = []
     variation, done, followed = nothing, 0, 0

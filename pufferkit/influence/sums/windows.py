@@ -305,8 +305,8 @@ def least_scale(
 ) -> LeastScale:
     """The least Laplace scale, in units of the values, at which every entry loses at most epsilon.
 
-    Windows grow, around an inner entry, until that gains next to nothing, or until all entries are
-    inside. The search ends at a scale that was checked for every window.
+    Windows grow, around an inner entry and the first one, until that gains next to nothing, or
+    until all entries are inside. The search ends at a scale that was checked for every window.
 
     Raises
     ------
@@ -314,7 +314,7 @@ def least_scale(
         If no window that is small enough to compute with gives a finite loss.
     """
     chosen: tuple[SumWindows, LeastScale] | None = None
-    reach = _FIRST_REACH
+    reach, at_end = _FIRST_REACH, 0.0
     while True:
         try:
             windows = SumWindows(member, values, length, min(reach, length))
@@ -328,9 +328,12 @@ def least_scale(
             break
         start = chosen[1].scale if chosen is not None else 0.0
         scale = _scale_for(windows.window(inner), epsilon, start)
-        if scale is not None:
-            settled = chosen is not None and scale > start * (1 - _GOOD)
+        end = _scale_for(windows.window(1), epsilon, at_end)
+        if scale is not None and end is not None:
+            settled = min(scale - start * (1 - _GOOD), end - at_end * (1 - _GOOD)) > 0
+            settled = settled and chosen is not None
             chosen = windows, LeastScale(scale, inner, windows.reach, windows.reach)
+            at_end = end
             if settled:
                 break
         reach += reach // 2

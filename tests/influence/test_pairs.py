@@ -1,0 +1,266 @@
+"""The pairwise curve: steps against another solver, losses against every path, known numbers."""
+
+import numpy as np
+import pytest
+from tests.oracles import pairs as oracle
+
+import pufferkit as pk
+from pufferkit.beliefs.chain_class import as_chain_class
+from pufferkit.influence.curve.pair_curve import PairCurve
+from pufferkit.influence.curve.pairs import PairSteps, certificate, closure, off_diagonal
+from pufferkit.influence.sums.outer import outer_loss
+from pufferkit.influence.sums.windows import least_scale
+
+
+def chains(seed, size, zeros=0.0):
+    rng = np.random.default_rng(seed)
+    matrix = rng.dirichlet(np.full(size, rng.choice([0.3, 1.0, 3.0])), size)
+    matrix[rng.random((size, size)) < zeros] = 0
+    for row in matrix:
+        if row.sum() == 0:
+            row[rng.integers(size)] = 1
+    return matrix / matrix.sum(axis=1, keepdims=True)
+
+
+def metrics(seed, size, largest):
+    rng = np.random.default_rng(seed)
+    limit = rng.random((size, size)) * largest
+    if seed % 3 == 0:
+        limit[rng.random((size, size)) < 0.4] = 0  # pairs that are not told apart
+    if seed % 4 == 0:
+        limit[:] = largest
+    return closure(limit * off_diagonal(size))
+
+
+def member(chain):
+    return as_chain_class(chain).members()[0]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_steps_are_the_optimum_of_the_programme(seed):
+    size = 2 + seed % 6
+    kernel = chains(seed, size, zeros=[0, 0.3, 0.6][seed % 3])
+    limit = metrics(seed, size, [0.01, 1, 5, 20][seed % 4])
+    steps = PairSteps([kernel])
+    first = steps(limit)
+    again = steps(limit)  # from where it ended
+    assert np.all(np.abs(first - again) <= 1e-12 * (1 + first))
+    for x in range(size):
+        for y in range(size):
+            if x != y:
+                assert first[x, y] == pytest.approx(oracle.step(kernel[x], kernel[y], limit), abs=2e-5)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_allowed_function_has_a_larger_ratio(seed):
+    size = 2 + seed % 5
+    kernel, limit = chains(seed, size, 0.3), metrics(seed, size, [0.1, 1, 10][seed % 3])
+    steps, rng = PairSteps([kernel])(limit), np.random.default_rng(seed)
+    for _ in range(50):
+        raw = rng.normal(size=size) * limit.max()
+        g = np.min(limit + raw[None, :], axis=1)  # the largest allowed function below raw
+        means = np.log(kernel @ np.exp(g))
+        assert np.all(means[:, None] - means[None, :] <= steps + 1e-12)
+
+
+def test_constant_variation_is_the_scalar_step():
+    kernel = chains(3, 4)
+    steps = PairSteps([kernel])(0.7 * off_diagonal(4))
+    gain = np.exp(0.7) - 1
+    subsets = np.array([[n >> j & 1 for j in range(4)] for n in range(16)], dtype=float)
+    shares = kernel @ subsets.T
+    scalar = np.log((1 + shares[:, None] * gain) / (1 + shares[None] * gain)).max(axis=2)
+    assert steps == pytest.approx(scalar, abs=1e-13)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_certificate_holds_under_another_solver(seed):
+    size = 2 + seed % 4
+    kernel = chains(seed, size, 0.2) * 0.8 + 0.2 / size
+    cost = metrics(seed + 50, size, 0.1) + 0.01 * off_diagonal(size)
+    limit = certificate(PairSteps([kernel]), cost, most=50.0, slack=1e-4 * cost.max())
+    assert limit is not None
+    for x in range(size):
+        for y in range(size):
+            if x != y:
+                own = oracle.step(kernel[x], kernel[y], limit)
+                assert cost[x, y] + own <= limit[x, y] + 1e-6
+
+
+def test_no_certificate_where_nothing_is_forgotten():
+    steps = PairSteps([np.eye(3)])
+    assert certificate(steps, 0.1 * off_diagonal(3), most=20.0, slack=1e-6) is None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_losses_cover_every_path(seed):
+    rng = np.random.default_rng(seed)
+    size, length = 2 + seed % 2, 1 + seed % 5
+    kernel = chains(seed, size, [0, 0.35][seed % 2])
+    chain = (
+        pk.MarkovChain.steady(kernel)
+        if seed % 3 and pk.MarkovChain(np.eye(size)[0], kernel).is_irreducible
+        else pk.MarkovChain(rng.dirichlet(np.ones(size)), kernel)
+    )
+    contributions = np.eye(size) if seed % 4 == 0 else rng.integers(0, 3, (size, 1)).astype(float)
+    scale = float(np.exp(rng.uniform(-1.5, 1.5)))
+    cost = np.abs(contributions[:, None] - contributions[None]).sum(axis=2) / scale
+    rows = PairCurve(member(chain), length).losses([(length, cost)])
+    assert rows is not None
+    for entry in range(length):
+        true = oracle.sum_losses(
+            chain.initial, [kernel] * (length - 1), contributions, scale, entry
+        )
+        bound = next(losses for first, last, losses in rows if first <= entry + 1 <= last)
+        assert np.all(true <= bound + 1e-10)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_profile_covers_every_path(seed):
+    """Two windows with a gap: what is told about entries that nothing was released about, too."""
+    rng = np.random.default_rng(seed)
+    size, spans = 2, (1 + seed % 2, seed % 3, 2)
+    length = sum(spans)
+    kernel = chains(seed, size)
+    chain = pk.MarkovChain.steady(kernel)
+    scales = np.exp(rng.uniform(-1, 1, 2))
+    unit = off_diagonal(size)
+    zero = np.zeros((size, size))
+    runs = [
+        (n, cost)
+        for n, cost in zip(spans, (unit / scales[0], zero, unit / scales[1]), strict=True)
+        if n
+    ]
+    rows = PairCurve(member(chain), length).losses(runs)
+    paths, weights = oracle.paths_of(chain.initial, [kernel] * (length - 1))
+    values = np.array([[0.0], [1.0]])
+    first = oracle.laplace_likelihoods(paths[:, : spans[0]], values, scales[0])
+    last = oracle.laplace_likelihoods(paths[:, length - spans[2] :], values, scales[1])
+    joint = (first[:, None, :] * last[None, :, :]).reshape(-1, len(paths))
+    for entry in range(length):
+        true = oracle.losses_of_likelihoods(paths, weights, joint, paths[:, entry])
+        bound = next(losses for a, b, losses in rows if a <= entry + 1 <= b)
+        assert np.all(true <= bound + 1e-10)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_hull_covers_kernels_that_change(seed):
+    """Kernels mixed anew at every step; the left side from the true backward kernels."""
+    rng = np.random.default_rng(seed)
+    size, length = 2 + seed % 2, 5
+    vertices = [chains(10 * seed + n, size) for n in range(3)]
+    mixed = [np.tensordot(rng.dirichlet(np.ones(3)), vertices, 1) for _ in range(length - 1)]
+    initial = rng.dirichlet(np.ones(size))
+    cost = off_diagonal(size) / 1.3
+    marginals = [initial]
+    for kernel in mixed:
+        marginals.append(marginals[-1] @ kernel)
+    right, variation = [np.zeros((size, size))], cost
+    for _ in range(length - 1):
+        own = PairSteps(vertices)(variation)
+        right.insert(0, own)
+        variation = closure(cost + own)
+    left, variation = [np.zeros((size, size))], cost
+    for t in range(1, length):
+        joint = (marginals[t - 1][:, None] * mixed[t - 1]).T
+        own = PairSteps([joint / joint.sum(axis=1, keepdims=True)])(variation)
+        left.append(own)
+        variation = closure(cost + own)
+    contributions = np.arange(size, dtype=float)[:, None] / (size - 1)
+    for entry in range(length):
+        true = oracle.sum_losses(initial, mixed, contributions, 1.3, entry)
+        assert np.all(true <= cost + left[entry] + right[entry] + 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("stay", "epsilon", "scale"),
+    [
+        ((0.9, 0.6), 0.2, 15.390),
+        ((0.9, 0.6), 1, 3.336),
+        ((0.9, 0.6), 5, 0.532),
+        ((0.9, 0.9), 1, 8.640),
+        ((0.99, 0.99), 1, 94.99),
+    ],
+)
+def test_long_binary_chains(stay, epsilon, scale):
+    chain = pk.MarkovChain.steady([[stay[0], 1 - stay[0]], [1 - stay[1], stay[1]]])
+    b, loss = PairCurve(member(chain), 10**6).solve(off_diagonal(2), epsilon, epsilon / 10)
+    assert 1 / b == pytest.approx(scale, rel=1e-3)
+    assert epsilon * (1 - 1e-4) <= loss.value <= epsilon
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_longer_series_lose_no_less(seed):
+    chain = pk.MarkovChain.steady(chains(seed, 3) * 0.9 + 0.1 / 3)
+    cost = metrics(seed + 7, 3, 0.5)
+    values = [PairCurve(member(chain), n).loss([(n, cost)]).value for n in (1, 2, 5, 20, 10**5)]
+    assert all(one <= other + 1e-9 for one, other in zip(values, values[1:], strict=False))
+
+
+EXACT = [
+    ((0.9, 0.6), 1, 3.336),
+    ((0.3, 0.3), 1, 0.728),
+    ((0.1, 0.1), 1, 0.563),
+    ((0.1, 0.1), 5, 0.140),
+    ((0.05, 0.6), 0.2, 3.757),
+]
+
+
+@pytest.mark.parametrize(("stay", "epsilon", "scale"), EXACT)
+def test_the_least_scale_of_a_count(stay, epsilon, scale):
+    chain = pk.MarkovChain.steady([[stay[0], 1 - stay[0]], [1 - stay[1], stay[1]]])
+    least = least_scale(member(chain), np.array([0, 1]), 300, epsilon)
+    assert least.scale == pytest.approx(scale, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_the_least_scale_against_every_path(seed):
+    rng = np.random.default_rng(seed)
+    size, length = 2 + seed % 2, 1 + seed % 6
+    kernel = chains(seed, size, [0, 0.3][seed % 2])
+    chain = pk.MarkovChain(rng.dirichlet(np.ones(size)), kernel)
+    values = rng.integers(0, 3, size)
+    values[0], values[-1] = 0, max(1, values[-1])
+    epsilon = [0.3, 1, 4][seed % 3]
+    least = least_scale(member(chain), values, length, epsilon)
+
+    def loss(scale):
+        return max(
+            oracle.sum_losses(
+                chain.initial, [kernel] * (length - 1), values[:, None], scale, entry
+            ).max()
+            for entry in range(length)
+        )
+
+    assert loss(least.scale) <= epsilon + 1e-9
+    assert least.scale * 0.999 < 1e-3 / epsilon or loss(least.scale * 0.999) > epsilon
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_windows_cover_a_series_that_is_longer(seed):
+    """Windows shorter than the series: valid, and not far from the truth."""
+    from pufferkit.influence.sums.windows import SumWindows
+
+    chain = pk.MarkovChain.steady(chains(seed, 2) * 0.9 + 0.05)
+    length, reach, scale = 7, 2 + seed % 2, float(np.exp(seed % 5 - 2))
+    windows = SumWindows(member(chain), np.array([0, 1]), length, reach)
+    bounds = {window.entry: window.loss(scale) for window in windows.windows()}
+    values = np.array([[0.0], [1.0]])
+    for entry in range(length):
+        true = oracle.sum_losses(
+            chain.initial, [chain.transition] * (length - 1), values, scale, entry
+        ).max()
+        shown = bounds.get(entry + 1, max(bounds.values()))
+        assert true <= shown + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_outer_outputs_never_pass_the_curve(seed):
+    size = 2 + seed % 4
+    chain = pk.MarkovChain.steady(chains(seed, size) * 0.9 + 0.1 / size)
+    contributions = np.eye(size) if seed % 2 else np.arange(size, dtype=float)[:, None]
+    length, scale = [1, 3, 10, 10**5][seed % 4], float(np.exp(seed % 5 - 1))
+    cost = np.abs(contributions[:, None] - contributions[None]).sum(axis=2) / scale
+    bound = PairCurve(member(chain), length).loss([(length, cost)])
+    assert bound is not None
+    assert outer_loss(chain, contributions, scale, length) <= bound.value

@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from pufferkit.fleet import release_each as release_each
     from pufferkit.frames import read_series as read_series
     from pufferkit.frames import read_table as read_table
+    from pufferkit.influence.curve.profile import InfluenceCurve as InfluenceCurve
     from pufferkit.influence.quilts.chains import max_influence as max_influence
     from pufferkit.influence.sums.transport import w_infinity as w_infinity
     from pufferkit.mechanisms.baselines import entry_dp as entry_dp
     from pufferkit.mechanisms.baselines import gk16 as gk16
     from pufferkit.mechanisms.baselines import group_dp as group_dp
     from pufferkit.mechanisms.calibration import Calibration as Calibration
-    from pufferkit.mechanisms.influence_curve import InfluenceCurve as InfluenceCurve
     from pufferkit.mechanisms.influence_curve import entry_epsilon as entry_epsilon
     from pufferkit.mechanisms.influence_curve import influence_curve as influence_curve
     from pufferkit.mechanisms.markov_quilt import markov_quilt as markov_quilt
@@ -78,7 +78,8 @@ _HOMES = {
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],
     "fitting.check_model": ["check_model"],
-    "mechanisms.influence_curve": ["InfluenceCurve", "entry_epsilon", "influence_curve"],
+    "influence.curve.profile": ["InfluenceCurve"],
+    "mechanisms.influence_curve": ["entry_epsilon", "influence_curve"],
     "mechanisms.markov_quilt": ["markov_quilt", "markov_quilt_approx"],
     "mechanisms.plan": ["Plan", "plan"],
     "fitting.private_transitions": ["private_transitions"],

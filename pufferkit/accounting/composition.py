@@ -33,13 +33,13 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.errors import NoTheorem
+from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.curve.regions import region_influence
 from pufferkit.influence.curve.sweep import Run
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.quilts.chains import max_influence
 from pufferkit.influence.quilts.mixing import MixingInfluence
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.influence_curve import InfluenceCurve
 from pufferkit.rounding import round_up
 
 QUILTS = frozenset({"markov_quilt", "markov_quilt_approx"})

@@ -36,9 +36,10 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import Query, transition_counts
 from pufferkit.data.series import Series
 from pufferkit.errors import OverBudget
+from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.baselines import group_dp
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.influence_curve import InfluenceCurve, entry_epsilon, influence_curve
+from pufferkit.mechanisms.influence_curve import entry_epsilon, influence_curve
 from pufferkit.mechanisms.release import Evidence, Release, half_width
 from pufferkit.rounding import round_up
 

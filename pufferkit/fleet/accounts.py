@@ -18,8 +18,8 @@ from pufferkit.accounting.database import Account, Entry
 from pufferkit.accounting.ledger import Ledger, over_budget
 from pufferkit.errors import OverBudget
 from pufferkit.fleet.plan import LIPSCHITZ, Run, digest
+from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.influence_curve import InfluenceCurve
 
 _LISTED = 8
 _MOST_PROFILES = 200

@@ -19,8 +19,8 @@ def paths_of(initial, kernels):
 def losses_of_likelihoods(paths, weights, likelihoods, secret):
     """Largest log-ratio over outputs for each pair of values; impossible values lose nothing.
 
-    ``likelihoods`` has a row for each output and a column for each path, ``secret`` the value of the
-    secret on each path.
+    ``likelihoods`` has a row for each output and a column for each path, ``secret`` the value of
+    the secret on each path.
     """
     values = range(int(secret.max()) + 1)
     means = []

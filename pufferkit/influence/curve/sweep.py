@@ -76,15 +76,19 @@ class Side:
 class Loss:
     """The privacy loss of one entry, and the blocks around it that show it.
 
-    ``left`` and ``right`` are block sizes; ``None`` means that side was exhausted.
+    ``left`` and ``right`` are block sizes; ``None`` means that side was exhausted. ``pairs`` is the
+    loss of every pair of states, where the pairwise curve gave the bound.
     """
 
     value: float
     node: int
     left: int | None
     right: int | None
+    pairs: Floats | None = None
 
     def __str__(self) -> str:
+        if self.pairs is not None:
+            return "pair by pair of values"
         sides = [
             "left side exhausted" if self.left is None else f"left block {self.left}",
             "right side exhausted" if self.right is None else f"right block {self.right}",

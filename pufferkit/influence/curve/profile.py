@@ -1,0 +1,362 @@
+"""From a profile of event-level epsilons to Pufferfish epsilon: the influence curve of a class.
+
+Two bounds hold for every chain of a class, and the better one is taken:
+
+- the *scalar* curve (`pufferkit.influence.curve.sweep`), which may jump over blocks of entries and
+  knows bounds for any start, regions and mixing classes;
+- the *pairwise* curve (`pufferkit.influence.curve.pair_curve`), for chains with a known start,
+  which follows the variation between each pair of states: close values tell less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import ChainClass, Member, MixingClass, as_chain_class
+from pufferkit.beliefs.region_class import RegionClass
+from pufferkit.checks import Floats
+from pufferkit.influence.curve.pair_curve import PairCurve
+from pufferkit.influence.curve.pairs import off_diagonal
+from pufferkit.influence.curve.regions import region_influence
+from pufferkit.influence.curve.starts import SHORT, mixing_sides, sides_of
+from pufferkit.influence.curve.sweep import (
+    Loss,
+    Run,
+    Side,
+    Sweep,
+    entry_loss,
+    largest_loss,
+    quick_loss,
+)
+from pufferkit.rounding import EPS, last_passing, round_up
+
+Profile = float | Sequence[float] | Sequence[Run]
+
+_PRECISION = 1e-8
+_ROUGH = 0.02
+_GROWTH = 1.1
+_MOST_OPTIONS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """How far apart a release holds two states, relative to the two that are furthest apart.
+
+    An entry of event-level epsilon b moves the log-likelihood by at most ``b distance(x, x')`` when
+    x is replaced by x'.
+    """
+
+    distance: Floats
+
+    @classmethod
+    def discrete(cls, size: int) -> Metric:
+        """All states equally far apart: true of everything with event-level epsilon b."""
+        return cls(off_diagonal(size))
+
+    @classmethod
+    def of(cls, contributions: Floats) -> Metric:
+        """The metric of a noisy sum: L1 distances of what the states contribute, largest 1."""
+        distance = np.abs(contributions[:, None, :] - contributions[None, :, :]).sum(axis=2)
+        largest = float(distance.max())
+        if largest == 0:
+            return cls.discrete(len(contributions))
+        return cls(np.minimum(distance / largest * (1 + 16 * EPS), 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Spent:
+    """``count`` entries in a row, and what replacing a state by another costs there."""
+
+    count: int
+    cost: Floats
+
+    @property
+    def scalar(self) -> Run:
+        """The same with one number for all pairs."""
+        return Run(self.count, float(self.cost.max()))
+
+
+@dataclass(frozen=True, eq=False)
+class _MemberCurve:
+    """The curves of the entries under one chain of the class, or under all of a mixing class."""
+
+    name: str
+    left: Side
+    right: Side
+    pairs: PairCurve | None = None
+
+    def loss(self, spent: Sequence[Spent]) -> Loss:
+        scalar = self.scalar([run.scalar for run in spent])
+        if self.pairs is None:
+            return scalar
+        pairwise = self.pairs.loss([(run.count, run.cost) for run in spent])
+        if pairwise is None or pairwise.value >= scalar.value:
+            return scalar
+        return Loss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
+
+    def scalar(self, runs: Sequence[Run]) -> Loss:
+        left, right = self._sweeps(runs)
+        loss = largest_loss(left, right, _options(left.length))
+        whole = _everything(runs)
+        return loss if loss.value <= whole else Loss(whole, loss.node, None, None)
+
+    def quick(self, runs: Sequence[Run]) -> float:
+        """An upper bound on the scalar loss, for less work."""
+        return min(quick_loss(*self._sweeps(runs)), _everything(runs))
+
+    def entry_losses(self, spent: Sequence[Spent]) -> Floats:
+        runs = [run.scalar for run in spent]
+        left, right = self._sweeps(runs)
+        most = _options(left.length)
+        each = [entry_loss(left, right, node, most).value for node in range(1, left.length + 1)]
+        losses: Floats = np.minimum(each, _everything(runs))
+        rows = self._pair_rows(spent)
+        for first, last, pairs in rows:
+            own = losses[first - 1 : last]
+            losses[first - 1 : last] = np.minimum(own, float(pairs.max()))
+        return losses
+
+    def losses(self, spent: Sequence[Spent]) -> Floats:
+        """The loss of every pair of states, the largest over the entries."""
+        scalar = self.scalar([run.scalar for run in spent]).value
+        size = len(spent[0].cost)
+        rows = self._pair_rows(spent)
+        if not rows:
+            return scalar * off_diagonal(size)
+        largest: Floats = np.max([pairs for _, _, pairs in rows], axis=0)
+        return np.minimum(largest, scalar)
+
+    def _pair_rows(self, spent: Sequence[Spent]) -> list[tuple[int, int, Floats]]:
+        if self.pairs is None:
+            return []
+        return self.pairs.losses([(run.count, run.cost) for run in spent]) or []
+
+    def _sweeps(self, runs: Sequence[Run]) -> tuple[Sweep, Sweep]:
+        return Sweep(self.left, runs), Sweep(self.right, runs[::-1])
+
+    def solve(self, metric: Metric, epsilon: float, most: float, length: int) -> tuple[float, Loss]:
+        """The largest b up to ``most`` found with a loss of at most epsilon, and that loss."""
+        b, loss = self._solve_scalar(epsilon, most, length)
+        if self.pairs is None or b >= most:
+            return b, loss
+        better = self.pairs.solve(metric.distance, epsilon, b)
+        if better is None or better[0] <= b:
+            return b, loss
+        b, pairwise = better
+        if b > most:
+            at_most = self.loss([Spent(length, most * metric.distance)])
+            if at_most.value <= epsilon:
+                return most, at_most
+        return b, Loss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
+
+    def _solve_scalar(self, epsilon: float, most: float, length: int) -> tuple[float, Loss]:
+        @cache
+        def loss(b: float) -> Loss:
+            return self.scalar([Run(length, b)])
+
+        def quick(b: float) -> float:
+            return epsilon - self.quick([Run(length, b)])
+
+        low = epsilon / length * (1 - 1e-12)
+        if low >= most or loss(most).value <= epsilon:
+            return most, loss(most)
+        # The quick bound says where to look, from below; then the loss itself decides.
+        start = high = low
+        while high < most and quick(high := min(most, 4 * high)) >= 0:
+            start = high
+        if start < high:
+            start = last_passing(quick, start, high, _ROUGH) if quick(start) >= 0 else start
+        if loss(start).value > epsilon:
+            start = low
+        nudged = start * (1 + 2 * _PRECISION)
+        if nudged >= most or loss(nudged).value > epsilon:
+            return start, loss(start)
+        low, high, factor = start, start, _GROWTH
+        while high < most:
+            high, factor = min(most, factor * high), factor**2
+            if loss(high).value > epsilon:
+                break
+            low = high
+        b = last_passing(lambda b: epsilon - loss(b).value, low, high, _PRECISION)
+        return b, loss(b)
+
+
+class InfluenceCurve:
+    """Event-level epsilon b against Pufferfish epsilon, for a class of chains and one length.
+
+    Anything of event-level epsilon b (changing one entry moves the log-likelihood of every output
+    by at most b) is ``epsilon(b)``-Pufferfish private for each entry. That holds for Laplace noise,
+    for randomised response, and for the result of any event-level b-DP pipeline.
+
+    Parameters
+    ----------
+    beliefs
+        A `MarkovChain` or a `ChainClass`.
+    lengths
+        Length of the series, or of its independent segments; the longest is the hardest.
+    metric
+        Matrix of distances between states, for releases that hold some states closer together than
+        others: replacing x by x' moves the log-likelihood by at most b metric(x, x'). By default
+        all states are equally far apart. It is scaled to a largest entry of 1.
+
+    Examples
+    --------
+    >>> from pufferkit import InfluenceCurve, MarkovChain
+    >>> curve = InfluenceCurve(MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), 1000)
+    >>> round(curve.entry_privacy(1.0), 4), round(curve.epsilon(0.2997), 3)
+    (0.2997, 1.0)
+    """
+
+    def __init__(
+        self, beliefs: Any, lengths: int | Iterable[int], metric: Metric | Floats | None = None
+    ) -> None:
+        self.beliefs: ChainClass = as_chain_class(beliefs)
+        self.length = max(checks.segment_lengths(lengths))
+        self.metric = _metric(metric, len(self.beliefs.states))
+
+    def __repr__(self) -> str:
+        return f"InfluenceCurve({self.beliefs.description}, length {self.length})"
+
+    @cached_property
+    def _members(self) -> list[_MemberCurve]:
+        theta = self.beliefs
+        if isinstance(theta, MixingClass):
+            (mixing,) = theta.mixing_bounds()
+            sides = mixing_sides(mixing, len(theta.states), self.length)
+            return [_MemberCurve(theta.description, *sides)]
+        if isinstance(theta, RegionClass):
+            corners = theta.corners()
+            if corners is None:
+                sides = region_influence(theta).sides(self.length)
+                return [_MemberCurve("all chains of the region", *sides)]
+            return [self._member(member) for member in corners]
+        return [self._member(member) for member in theta.members()]
+
+    def _member(self, member: Member) -> _MemberCurve:
+        pairs = PairCurve(member, self.length)
+        sides = sides_of(member, self.length)
+        return _MemberCurve(member.name, *sides, pairs if pairs.serves else None)
+
+    def epsilon(self, b: Profile) -> float:
+        """Pufferfish epsilon when the entries have event-level epsilon ``b``.
+
+        Parameters
+        ----------
+        b
+            One number for all entries, one for each entry, or runs of entries; a run may have a
+            matrix of costs of its own in place of a number.
+        """
+        return self.binding(b)[1].value
+
+    def binding(self, b: Profile) -> tuple[str, Loss]:
+        """The chain and the entry that lose most under ``b``, and how much."""
+        spent = self._spent(b)
+        if all(not run.cost.any() for run in spent):
+            return self._members[0].name, Loss(0.0, 1, None, None)
+        losses = [(member.name, member.loss(spent)) for member in self._members]
+        return max(losses, key=lambda pair: pair[1].value)
+
+    def losses(self, b: Profile) -> Floats:
+        """The loss of every pair of states, the largest over entries and chains of the class."""
+        spent = self._spent(b)
+        largest: Floats = np.max([member.losses(spent) for member in self._members], axis=0)
+        return largest
+
+    def entry_losses(self, b: Profile) -> dict[str, Floats]:
+        """The loss of every entry, for each chain of the class."""
+        spent = self._spent(b)
+        return {member.name: member.entry_losses(spent) for member in self._members}
+
+    def entry_privacy(self, epsilon: float) -> float:
+        """The largest event-level epsilon found whose Pufferfish epsilon is at most ``epsilon``.
+
+        The search ends on the private side: for what is returned, the loss was computed and is at
+        most epsilon.
+        """
+        return self.solve(checks.privacy(epsilon))[0]
+
+    def rows(self, bs: Iterable[float]) -> list[dict[str, Any]]:
+        """Points of the curve, for tables and plots."""
+        table = []
+        for b in bs:
+            spent = self._spent(checks.positive("b", b))
+            for member in self._members:
+                loss = member.loss(spent)
+                table.append({"belief": member.name, "b": float(b), "epsilon": loss.value})
+        return table
+
+    def _spent(self, b: Profile) -> list[Spent]:
+        if isinstance(b, (int, float, np.floating, np.integer)):
+            return [Spent(self.length, _nonnegative(b) * self.metric.distance)]
+        runs: list[Spent] = []
+        for item in b:
+            run = item if isinstance(item, Run) else Run(1, item)
+            count, cost = checks.whole("profile", run.count, 1), self._cost(run.b)
+            if runs and np.array_equal(runs[-1].cost, cost):
+                runs[-1] = Spent(runs[-1].count + count, cost)
+            else:
+                runs.append(Spent(count, cost))
+        covered = sum(run.count for run in runs)
+        if covered != self.length:
+            raise ValueError(
+                f"profile: covers {covered} entries, but the curve is for {self.length}"
+            )
+        return runs
+
+    def _cost(self, b: Any) -> Floats:
+        if isinstance(b, np.ndarray) and b.ndim == 2:
+            return b
+        return _nonnegative(b) * self.metric.distance
+
+    def solve(self, epsilon: float) -> tuple[float, str, Loss]:
+        """The largest b found, the chain that decides it, and its binding entry.
+
+        The hardest chain is solved; the others are only checked at its b.
+        """
+        b, name, binding = inf, "", Loss(0.0, 1, None, None)
+        for member in self._members:
+            if b < inf:
+                at_most = member.loss([Spent(self.length, b * self.metric.distance)])
+                if at_most.value <= epsilon:
+                    continue
+            b, binding = member.solve(self.metric, epsilon, min(b, epsilon), self.length)
+            name = member.name
+        return b, name, binding
+
+
+def _metric(metric: Metric | Floats | None, size: int) -> Metric:
+    if metric is None:
+        return Metric.discrete(size)
+    distance = metric.distance if isinstance(metric, Metric) else checks.numbers("metric", metric)
+    if distance.shape != (size, size):
+        raise ValueError(
+            f"metric: must have a row and a column for each of {size} states, got shape "
+            f"{distance.shape}"
+        )
+    if distance.min() < 0 or distance.diagonal().any() or distance.max() <= 0:
+        raise ValueError("metric: needs zeros on the diagonal, no negative and some positive entry")
+    return Metric(distance / distance.max())
+
+
+def _everything(runs: Sequence[Run]) -> float:
+    """What all entries spend together, rounded up: exchanging all of them costs no more."""
+    return round_up(sum(run.count * run.b for run in runs), len(runs) + 2)
+
+
+def _options(length: int) -> int:
+    """How many blocks of each side to combine: all in short segments."""
+    return length if length <= SHORT else _MOST_OPTIONS
+
+
+def _nonnegative(b: Any) -> float:
+    value = checks.real("b", b)
+    if value < 0:
+        raise ValueError(f"b: event-level epsilon cannot be negative, got {value:g}")
+    return value

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pufferkit.data.table import Bins as Bins
     from pufferkit.data.table import Table as Table
     from pufferkit.errors import NotApplicable as NotApplicable
+    from pufferkit.errors import LedgerError as LedgerError
     from pufferkit.errors import NoTheorem as NoTheorem
     from pufferkit.errors import OverBudget as OverBudget
     from pufferkit.fitting.check_model import check_model as check_model
@@ -71,7 +72,7 @@ _HOMES = {
     "beliefs.bayesian_network": ["BayesianNetwork"],
     "beliefs.finite_joint": ["FiniteJoint"],
     "beliefs.markov_chain": ["MarkovChain"],
-    "errors": ["NoTheorem", "NotApplicable", "OverBudget"],
+    "errors": ["LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
     "fleet": ["Releases", "release_all", "release_each"],
     "frames": ["read_series", "read_table"],
     "influence.quilts.chains": ["max_influence"],

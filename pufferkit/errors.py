@@ -11,3 +11,7 @@ class NoTheorem(ValueError):
 
 class OverBudget(ValueError):
     """The account cannot pay for this; nothing was spent."""
+
+
+class LedgerError(ValueError):
+    """The ledger cannot be read or written, or was tampered with; nothing was handed over."""

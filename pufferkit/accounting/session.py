@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.accounting.amounts import PICO, allowed_micro, in_epsilon, show, spent_pico
+from pufferkit.accounting.amounts import (
+    PICO,
+    allowed_micro,
+    in_epsilon,
+    show,
+    spent_micro,
+    spent_pico,
+)
 from pufferkit.accounting.composition import (
     ANY_START,
     Composition,
@@ -23,7 +30,9 @@ from pufferkit.accounting.composition import (
     check_start,
     compose,
 )
-from pufferkit.accounting.database import Account, Entry, canonical
+from pufferkit.accounting.database import canonical
+from pufferkit.accounting.entries import Account, Charge, Entry, Terms
+from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger, over_budget
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of, states_of
 from pufferkit.data.queries import Query
@@ -72,7 +81,11 @@ class Session:
     ledger
         A `Ledger`, or a path or URL to open one.
     name
-        The account: which data this is. Sessions with the same name share the budget.
+        The account: which data this is. Sessions with the same name share the budget. It comes
+        into being with its first release.
+    data_meant
+        The same data under a second name, and data that changed since they were released about,
+        are refused; ``True`` says that they are meant.
 
     Examples
     --------
@@ -96,6 +109,7 @@ class Session:
         ledger: Ledger | str,
         *,
         name: str = "data",
+        data_meant: bool = False,
     ) -> None:
         self.beliefs: Beliefs = as_beliefs(beliefs)
         states, names = states_of(self.beliefs), entries_of(self.beliefs)
@@ -112,8 +126,9 @@ class Session:
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.name = name
         about = {"lengths": _lengths(self.data), "beliefs": _digest(self.beliefs.to_dict())}
-        self.ledger.open_account(name, budget, rule="composed", about=about)
-        self._budget = allowed_micro(budget)
+        self._terms = Terms(allowed_micro(budget), "composed", about)
+        self._recognised, self._meant = SeriesData(self.data), data_meant
+        self.ledger.check_terms({name: (self._terms, self._recognised)}, data_meant=data_meant)
 
     def __repr__(self) -> str:
         return (
@@ -157,8 +172,8 @@ class Session:
         bounds = self._window(window)
         check_start(bounds, self.beliefs, self.data.lengths)
         table = plan(self.beliefs, query, epsilon)
-        account = self._account
-        total = self._joint(self._charges(), _best(table), bounds).micro
+        account, charges = self._standing()
+        total = self._joint(charges, _best(table), bounds).micro
         cost = max(0, total - account.total)
         return SessionPlan(table, in_epsilon(cost), in_epsilon(account.remaining))
 
@@ -208,32 +223,42 @@ class Session:
         if stored is not None:
             return Release.from_dict(stored.body)
         calibration = self._calibrate(query, epsilon, mechanism)
-        part = calibration.checked(part)
-        self._pay(calibration, bounds, key)
-        release = calibration.release(part)
-        # The first value stored is the one that counts, if two processes ask at once.
-        return Release.from_dict(self.ledger.store(self.name, key, release.to_dict()).body)
+        return self._paid(calibration, calibration.checked(part), bounds, key)
 
-    def _pay(self, calibration: Calibration, window: tuple[int, int], key: str) -> Entry:
+    def _paid(
+        self, calibration: Calibration, part: Series, window: tuple[int, int], key: str
+    ) -> Release:
+        """Draw, then write charge and value in one transaction; nothing is shown before that."""
         while True:
-            account = self._account
-            charges = self._charges()
-            if any(entry.key == key for entry in charges):
-                return next(entry for entry in charges if entry.key == key)
-            joint = self._joint(charges, calibration, window)
-            if joint.micro > account.budget:
-                fits = self._what_fits(charges, calibration, window)
-                raise over_budget(joint.micro - account.total, account.remaining, fits)
-            entry = self.ledger.charge(
+            account, charges = self._standing()
+            charged = next((entry for entry in charges if entry.key == key), None)
+            if charged is None:
+                joint = self._joint(charges, calibration, window)
+                if joint.micro > account.budget:
+                    fits = self._what_fits(charges, calibration, window)
+                    raise over_budget(joint.micro - account.total, account.remaining, fits)
+                total, body = joint.micro, self._body(calibration, window, joint)
+            else:
+                # Charged and not drawn, by an earlier version: never with less noise than that.
+                total, body = account.total, dict(charged.body)
+                calibration = replace(calibration, scale=max(calibration.scale, body["scale"]))
+            drawn = calibration.release(part).to_dict()
+            charge = Charge(
                 self.name,
                 key,
-                calibration.epsilon,
-                joint.micro,
-                self._body(calibration, window, joint),
+                spent_micro(calibration.epsilon),
+                total,
+                body,
                 after=account.entries,
+                terms=self._terms,
+                value=drawn,
+                data=self._recognised,
             )
-            if entry is not None:
-                return entry
+            self.ledger.charge_many([charge], data_meant=self._meant)
+            # What counts is what is stored, if two processes ask at once.
+            stored = self.ledger.find(self.name, key)
+            if stored is not None:
+                return Release.from_dict(stored.body)
 
     def _joint(
         self, charges: list[Entry], calibration: Calibration, window: tuple[int, int]
@@ -261,12 +286,22 @@ class Session:
             return _best(plan(self.beliefs, query, epsilon))
         return calibrate(mechanism, self.beliefs, query, epsilon)
 
+    def _standing(self) -> tuple[Account, list[Entry]]:
+        """Where the account stands and all its charges, as of one moment."""
+        known, charges = self.ledger.charges_of([self.name])
+        unopened = Account(self.name, self._terms.rule, self._terms.budget, 0, 0)
+        return known.get(self.name, unopened), charges
+
+    @property
+    def _budget(self) -> int:
+        return self._account.budget
+
     @property
     def _account(self) -> Account:
-        return self.ledger.account(self.name)
+        return self._standing()[0]
 
     def _charges(self) -> list[Entry]:
-        return [entry for entry in self.ledger.entries(self.name) if entry.kind == "charge"]
+        return self._standing()[1]
 
     def _spendings(self, charges: list[Entry]) -> list[Spending]:
         found = []

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pufferkit.data.series import Series as Series
     from pufferkit.data.table import Bins as Bins
     from pufferkit.data.table import Table as Table
-    from pufferkit.errors import NotApplicable as NotApplicable
     from pufferkit.errors import LedgerError as LedgerError
+    from pufferkit.errors import NotApplicable as NotApplicable
     from pufferkit.errors import NoTheorem as NoTheorem
     from pufferkit.errors import OverBudget as OverBudget
     from pufferkit.fitting.check_model import check_model as check_model

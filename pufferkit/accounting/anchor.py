@@ -22,9 +22,10 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from pufferkit.accounting.database import ENTRIES, GENESIS, canonical, private_file
+from pufferkit.accounting.database import ENTRIES, GENESIS, canonical
 from pufferkit.accounting.entries import head_of
 from pufferkit.accounting.fingerprints import make_key, read_key
+from pufferkit.accounting.private import private_file
 from pufferkit.errors import LedgerError
 
 FORMAT = "pufferkit-anchor/1"
@@ -65,7 +66,9 @@ class Anchor:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise LedgerError(f"anchor: {self.path} cannot be read ({type(error).__name__})") from None
+            raise LedgerError(
+                f"anchor: {self.path} cannot be read ({type(error).__name__})"
+            ) from None
         try:
             data = json.loads(text)
             head = Head(int(data["seq"]), str(data["digest"]))

@@ -19,13 +19,14 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
 
+from pufferkit.accounting.private import name_once, private_file
 from pufferkit.errors import LedgerError
 
 SCHEMA_VERSION = 2
@@ -78,7 +79,7 @@ MARKS = sa.Table(
 GENESIS = "0" * 64
 
 # Steps from schema version n to n + 1, by n. Version 2 has the table of marks.
-_MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: lambda c: MARKS.create(c)}
+_MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: MARKS.create}
 
 _TRIES = 6
 _AGAIN = frozenset({"40001", "40P01"})  # serialisation failure, deadlock
@@ -106,6 +107,8 @@ def canonical(data: Any) -> str:
 
 class SQLiteFile:
     """A ledger in a file."""
+
+    current = False  # whether its tables are known to be of this version
 
     def __init__(self, path: str) -> None:
         self.path = Path(path).absolute()
@@ -172,6 +175,8 @@ class SQLiteFile:
 class Server:
     """A ledger in a PostgreSQL database."""
 
+    current = False
+
     def __init__(self, url: str) -> None:
         try:
             address = sa.make_url(url.replace("postgresql://", "postgresql+psycopg://", 1))
@@ -233,27 +238,6 @@ def empty_engine() -> sa.Engine:
     return engine
 
 
-def private_file(path: Path, content: bytes) -> None:
-    """A new file that its owner alone can read, whatever the umask; an error if there is one."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as stream:
-        os.fchmod(handle, 0o600)
-        stream.write(content)
-        stream.flush()
-        os.fsync(handle)
-
-
-def name_once(part: Path, path: Path) -> None:
-    """Give a complete file its name, unless there is one of that name."""
-    with suppress(FileExistsError):
-        try:
-            os.link(part, path)
-        except OSError as error:
-            if isinstance(error, FileExistsError) or path.exists():
-                return
-            part.rename(path)  # a file system without links
-
-
 def _sqlite_engine(creator: Any, pool: Any = sa.pool.NullPool) -> sa.Engine:
     """An engine whose write transactions take the write lock first."""
     engine = sa.create_engine("sqlite://", creator=creator, poolclass=pool, hide_parameters=True)
@@ -301,8 +285,11 @@ def write(place: Place, act: Callable[[sa.Connection], Result]) -> Result:
         with place.engine.execution_options(pufferkit_writes=True).begin() as connection:
             if connection.dialect.name != "sqlite":
                 connection.execute(sa.select(HEAD.c.id).with_for_update())
-            migrate(connection)
-            return act(connection)
+            if not place.current:
+                _migrate(connection)
+            found = act(connection)
+        place.current = True
+        return found
 
     told = "nothing was handed over, and asking again is safe: what was stored is given as it is"
     return _guarded(place, locked, "write", told)
@@ -357,7 +344,7 @@ def make(place: Place) -> None:
         ) from None
 
 
-def migrate(connection: sa.Connection) -> None:
+def _migrate(connection: sa.Connection) -> None:
     """Bring the tables to this version; the caller holds the write lock."""
     version = _version(connection)
     while version is not None and version < SCHEMA_VERSION:

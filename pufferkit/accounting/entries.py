@@ -233,7 +233,7 @@ def _save(connection: sa.Connection, accounts: Sequence[Account], *, new: bool) 
         return
     columns = ("rule", "budget", "total", "entries")
     rows = [{c: getattr(a, c) for c in columns} | {"_name": a.account} for a in accounts]
-    values = {c: sa.bindparam(c) for c in columns}
+    values: dict[str, Any] = {c: sa.bindparam(c) for c in columns}
     if new:
         statement: Any = ACCOUNTS.insert().values(account=sa.bindparam("_name"), **values)
     else:

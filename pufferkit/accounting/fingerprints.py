@@ -22,14 +22,14 @@ import hashlib
 import math
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.accounting.database import name_once, private_file
+from pufferkit.accounting.private import name_once, private_file
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError
 
@@ -60,6 +60,11 @@ class Data(Protocol):
         ...
 
     @property
+    def fellows(self) -> Collection[str]:
+        """Accounts that the same table declares to be about others."""
+        ...
+
+    @property
     def places(self) -> Sequence[int]:
         """Numbers of entries after which a digest is noted; the last is the length."""
         ...
@@ -81,6 +86,7 @@ class SeriesData:
     """The entries of one series."""
 
     exact = True
+    fellows: Collection[str] = ()
 
     def __init__(self, series: Series) -> None:
         self.length = len(series)
@@ -188,6 +194,8 @@ def _hidden(digests: Sequence[bytes], pad: bytes) -> str:
 
 def same_data(key: bytes, new: Mapping[str, Data], known: Sequence[Marks]) -> str | None:
     """Why new accounts seem to be second names for data of known ones; ``None`` if they do not."""
+    fellows = next(iter(new.values())).fellows  # of one table, or of one series
+    known = [marks for marks in known if marks.account not in fellows]
     at: dict[tuple[int, bytes], str] = {}
     stretches: dict[int, str] = {}
     ends: Counter[tuple[int, bytes]] = Counter()

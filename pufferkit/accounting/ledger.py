@@ -23,6 +23,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -123,6 +124,11 @@ class Ledger:
     @property
     def _engine(self) -> sa.Engine:
         return self._place.engine
+
+    @property
+    def exists(self) -> bool:
+        """Whether it was made; it is by its first entry."""
+        return self._exists()
 
     @property
     def recognises_data(self) -> bool:
@@ -423,13 +429,10 @@ class Ledger:
             stored = last.first()
             accounts = {row[0]: Account(*row) for row in connection.execute(ACCOUNTS.select())}
             has_marks = sa.inspect(connection).has_table(MARKS.name)
-            return examine(
-                _rows(connection, None),
-                None if stored is None else (stored.seq, stored.digest),
-                accounts,
-                marks_named(connection) if has_marks else {},
-                head,
-            )
+            marks = marks_named(connection) if has_marks else {}
+            end = None if stored is None else (stored.seq, stored.digest)
+            with closing(_rows(connection, None)) as rows:
+                return examine(rows, end, accounts, marks, head)
 
         return self._read(act)
 
@@ -561,7 +564,8 @@ def _rows(connection: sa.Connection, account: str | None) -> Generator[Any, None
     query = ENTRIES.select().order_by(ENTRIES.c.seq)
     if account is not None:
         query = query.where(ENTRIES.c.account == account)
-    yield from connection.execution_options(yield_per=1000).execute(query)
+    with connection.execution_options(yield_per=1000).execute(query) as rows:
+        yield from rows
 
 
 def _required(connection: sa.Connection, account: str) -> Account:

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from pufferkit.accounting import database
-from pufferkit.accounting.database import MARKS, META
+from pufferkit.accounting.database import META
 from pufferkit.accounting.entries import DATA_MARKS, marks_named
 from pufferkit.accounting.fingerprints import (
     Data,
@@ -66,7 +66,7 @@ class Recognition:
 
         An account that was opened before it had marks gets them now.
         """
-        if not data or not sa.inspect(connection).has_table(MARKS.name):
+        if not data:
             return {}
         key = self._key(connection, meant)
         if key is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import pufferkit as pk
+from pufferkit.cli import book as books
 from pufferkit.cli import inputs, outputs, terminal
 
 if TYPE_CHECKING:
@@ -78,8 +79,7 @@ class Asked:
     mechanism: str | None
     proper: bool
     out: Path | None
-    ledger: str | None
-    budget: float | None
+    book: books.Book
     account: str | None
     label: str
 
@@ -92,11 +92,12 @@ def release_table(file: Path, model: Path, table: TableOptions, asked: Asked) ->
         raise ValueError(f"--time: with {table.option}, name the column that holds the times")
     if asked.query not in (inputs.QueryName.HISTOGRAM, inputs.QueryName.FREQUENCIES):
         raise ValueError(f"--query: with {table.option} it is histogram or frequencies")
-    if (asked.ledger is None) != (asked.budget is None):
+    book = asked.book
+    if (book.ledger is None) != (book.budget is None):
         raise ValueError("--ledger and --budget: go together; give both or none")
-    if asked.account is not None and asked.ledger is None:
+    if asked.account is not None and book.ledger is None:
         raise ValueError("--account: goes before each subject's name in a ledger; give --ledger")
-    if table.each is None and (asked.account is None) != (asked.ledger is None):
+    if table.each is None and (asked.account is None) != (book.ledger is None):
         raise ValueError("--ledger, --budget and --account: go together; give all three or none")
     if asked.mechanism == "entry_dp":
         raise ValueError("--mechanism: entry_dp does not hide entries that others predict")
@@ -118,15 +119,16 @@ def release_table(file: Path, model: Path, table: TableOptions, asked: Asked) ->
     prefix = asked.account or ""
     if table.each is None and asked.account is not None:
         data, prefix = replace(data, subjects=(asked.account,)), ""
-    with terminal.bar("releasing") as progress:
+    with book.opened() as opened, terminal.bar("releasing") as progress:
         found: Releases = pk.release_each(
             data,
             beliefs,
             asked.epsilon,
             query=asked.query.value,
             mechanism=asked.mechanism or "influence_curve",
-            ledger=asked.ledger,
-            budget=asked.budget,
+            ledger=opened,
+            budget=book.budget,
+            data_meant=book.data_meant,
             label=asked.label,
             prefix=prefix,
             progress=progress,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import pufferkit as pk
+from pufferkit.cli import book as books
 from pufferkit.cli import each as tables
 from pufferkit.cli import inputs, outputs, terminal
 
@@ -60,6 +61,10 @@ def release(
     label: Annotated[
         str, typer.Option("--label", help="With --ledger: tells equal releases apart.")
     ] = "",
+    anchor: books.Anchor = None,
+    anchor_key: books.AnchorKey = None,
+    ledger_key: books.LedgerKey = None,
+    data_meant: books.DataMeant = False,
     each: tables.Each = None,
     window: tables.Window = None,
     max_gap: tables.MaxGap = None,
@@ -69,7 +74,8 @@ def release(
     """Answer a query with noise.
 
     Without a ledger every run draws anew and spends epsilon. With one, the release is paid for
-    before it is drawn, and asking again gives the same answer at no cost.
+    before it is shown, and asking again gives the same answer at no cost. The ledger is made by its
+    first release; what is refused writes nothing.
 
     With --each COL the file is a table of many subjects, --out is a CSV or Parquet file with a row
     for each, every subject has an account of its own, and a run that was stopped goes on when it is
@@ -77,6 +83,7 @@ def release(
     --cuts read the file as a table of one subject, and --account names its account.
     """
     options = tables.TableOptions(each, window, max_gap, every, cuts)
+    book = books.Book(ledger, budget, anchor, anchor_key, ledger_key, data_meant)
     if options.given:
         tables.refuse_others(
             options,
@@ -97,8 +104,7 @@ def release(
             mechanism=known_mechanism(mechanism),
             proper=proper,
             out=out,
-            ledger=ledger,
-            budget=budget,
+            book=book,
             account=account,
             label=label,
         )
@@ -125,13 +131,15 @@ def release(
     if show_exact:
         terminal.warn(f"{plot} shows the exact answer, which has no privacy; do not share it")
 
-    if ledger is not None and budget is not None and account is not None:
-        with pk.Ledger(ledger) as book:
-            session = pk.Session(series, beliefs, budget, book, name=account)
+    with book.opened() as opened:
+        if opened is not None and budget is not None and account is not None:
+            session = pk.Session(
+                series, beliefs, budget, opened, name=account, data_meant=data_meant
+            )
             found = session.release(question, epsilon, mechanism=mechanism or "best", label=label)
             typer.echo(f"{account}: {session.remaining:g} of {budget:g} remain", err=True)
-    else:
-        found = calibrated(mechanism, beliefs, question, epsilon).release(series)
+        else:
+            found = calibrated(mechanism, beliefs, question, epsilon).release(series)
     found = found.as_histogram() if proper else found
     record = found.to_json() + "\n"
     written = {} if out is None else {out: record.encode()}

@@ -52,7 +52,7 @@ def release_on_cluster(
     if accounts is None:
         return table.write_noisy(path, states, labels, noise, note)
     record = f"{prefix}{ON_CLUSTER}"
-    accounts.open([*account_names(sizes, prefix), record])
+    account_names(sizes, prefix)  # they must tell subjects apart
     rows = np.arange(len(asked.owner))
     dues = dues_of(sizes, asked, rows, used, calibrations, prefix)
     body = {

@@ -463,7 +463,7 @@ class Ledger:
         def checked(connection: sa.Connection) -> tuple[Result, Head | None]:
             if anchor is None:
                 return act(connection), None
-            if held is not None:
+            if held is not None or settle:
                 anchor.check(connection, held)
             return act(connection), Head(*head_of(connection))
 
@@ -474,7 +474,7 @@ class Ledger:
                 self._empty = database.empty_engine()
             with self._empty.begin() as connection:
                 found, head = checked(connection)
-        if settle and anchor is not None and head not in (None, START):
+        if settle and anchor is not None and head is not None and head != START:
             anchor.advance(head)
         return found
 
@@ -494,6 +494,8 @@ class Ledger:
                 with engine.begin() as connection:
                     checked(connection)
                 engine.dispose()
+            if anchor is not None and anchor.read() is None:
+                anchor.advance(START)
             database.make(self._place)
         self._recognition.prepare(self._place)
         found, head = database.write(self._place, checked)

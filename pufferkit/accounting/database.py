@@ -378,7 +378,7 @@ def _guarded(place: Place, act: Callable[[], Result], doing: str, told: str = ""
         try:
             return act()
         except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
-            words = _words(place, error)
+            words = _words(place, error, doing)
             again = _worth_another_try(error)
         if not again:
             break
@@ -393,7 +393,7 @@ def _worth_another_try(error: Exception) -> bool:
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _AGAIN
 
 
-def _words(place: Place, error: Exception) -> str:
+def _words(place: Place, error: Exception, doing: str) -> str:
     """What is wrong; never what was being written, nor a password."""
     origin = getattr(error, "orig", None) or error
     name = getattr(origin, "sqlite_errorname", None)
@@ -406,7 +406,9 @@ def _words(place: Place, error: Exception) -> str:
     if isinstance(origin, sqlite3.Error):
         return f"SQLite answers {type(origin).__name__}"
     if isinstance(error, sa.exc.OperationalError) and isinstance(place, Server):
-        # No connection: nothing was sent, and the text names host and reason only.
+        if doing != "open":
+            return "the connection to the server was lost"
+        # Nothing was sent yet, and the text names host and reason only.
         text = " ".join(str(origin).split())[:200]
         return text.replace(place.password, "***") if place.password else text
     return f"{type(origin).__name__}"

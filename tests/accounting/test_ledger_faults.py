@@ -180,7 +180,7 @@ def test_a_lost_connection_at_commit_gives_what_is_stored(url, monkeypatch):  # 
             real(connection)
             commits.append(1)
             if len(commits) == 1:
-                connection.close()
+                _driver([connection]).close()
                 raise psycopg.OperationalError("server closed the connection unexpectedly")
 
         ledger.spend("alice", 0.1)
@@ -202,19 +202,11 @@ def test_serialisation_failures_and_deadlocks_are_tried_again(url, monkeypatch):
         for times, works in ((database._TRIES - 1, True), (database._TRIES, False)):
             with Ledger(url) as ledger:
                 ledger.open_account("alice", 1)
-                dialect, failures = ledger._engine.dialect, []
-                real = dialect.do_executemany
-
-                def refused(*arguments, kind=kind, failures=failures, times=times, real=real, **o):
-                    if len(failures) < times:
-                        failures.append(1)
-                        raise kind(SECRET)
-                    return real(*arguments, **o)
-
-                before = ledger.account("alice").total
+                before, dialect = ledger.account("alice").total, ledger._engine.dialect
                 with monkeypatch.context() as patch:
-                    patch.setattr(dialect, "do_executemany", refused)
-                    patch.setattr(dialect, "do_execute", _only_inserts(refused, dialect.do_execute))
+                    failures = [kind(SECRET)] * times
+                    for door in ("do_execute", "do_executemany"):
+                        patch.setattr(dialect, door, _refused(getattr(dialect, door), failures))
                     if works:
                         ledger.spend("alice", 0.1)
                     else:
@@ -224,10 +216,11 @@ def test_serialisation_failures_and_deadlocks_are_tried_again(url, monkeypatch):
                 assert ledger.account("alice").total == before + 100_000 * works
 
 
-def _only_inserts(refused, real):
+def _refused(real, failures):
     def called(cursor, statement, *arguments, **options):
-        door = refused if statement.startswith("INSERT") else real
-        return door(cursor, statement, *arguments, **options)
+        if statement.startswith("INSERT") and failures:
+            raise failures.pop()
+        return real(cursor, statement, *arguments, **options)
 
     return called
 

@@ -94,8 +94,15 @@ def test_parallel_uses_the_pairing_of_the_proof(gap):
     t2, t3 = 10, 10 + gap
     history = [Spending("gk16", 0.3, (1, t2)), Spending("gk16", 1.1, (t3, t3 + 9))]
     forward, backward = max_influence(chain, t2, right=gap), max_influence(chain, t3, left=gap)
-    expected = max(0.3 + min(1.1, forward), 1.1 + min(0.3, backward))
-    assert rules.parallel(history, chain, 60) == pytest.approx(expected)
+    expected = [0.3 + min(1.1, forward), 1.1 + min(0.3, backward)]
+    # An entry between the windows loses to both.
+    for d in range(1, gap):
+        sides = max_influence(chain, t2 + d, left=d), max_influence(chain, t2 + d, right=gap - d)
+        both = max_influence(chain, t2 + d, left=d, right=gap - d)
+        expected.append(min(min(0.3, sides[0]) + min(1.1, sides[1]), both))
+    value = rules.parallel(history, chain, 60)
+    assert value == pytest.approx(max(expected), abs=0.01 if gap > 8 else 1e-9)
+    assert value >= max(expected) - 1e-9
 
 
 def test_the_printed_pairing_of_theorem_3_1_can_be_too_small():

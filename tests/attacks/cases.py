@@ -110,7 +110,7 @@ def random_case(target: Target, rng: np.random.Generator) -> Case:
         values = None if rng.random() < 0.25 else _values(states, rng)
         mechanism = str(rng.choice(target.mechanisms))
         epsilon = round(float(np.exp(rng.uniform(-1, 1.5))), 3)
-        asked.append(Asked(mechanism, values, first, last, epsilon))
+        asked.append(Asked(mechanism, values, first, last, epsilon, str(rng.choice(["", "b"]))))
     return Case(
         kind,
         tuple(tuple(tuple(row) for row in table) for table in weights.tolist()),

@@ -22,7 +22,7 @@ MECHANISMS: dict[str, Callable[..., pk.Calibration]] = {
     "group_dp": lambda _, query, epsilon: pk.group_dp(query, epsilon),
     "entry_dp": lambda _, query, epsilon: pk.entry_dp(query, epsilon),
 }
-LARGEST_GRID = 4000
+LARGEST_GRID = 800
 
 
 def beliefs_of(case: Case) -> pk.ChainClass:

@@ -1,5 +1,6 @@
 """Coordinate ascent towards the largest ratio of loss to charge."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
@@ -38,10 +39,11 @@ def climb(
     rng: np.random.Generator,
     evaluations: int,
     enough: float = inf,
+    end: float = inf,
 ) -> Summit:
     """From a random case uphill, until nothing next to it is higher or the evaluations are used.
 
-    Ends early once a ratio above ``enough`` was seen, at whatever entry.
+    Ends early once a ratio above ``enough`` was seen, at whatever entry, or at a time ``end``.
     """
     top = Summit(random_case(target, rng), 1, 0.0, 0.0, 0)
 
@@ -59,7 +61,8 @@ def climb(
         return float(losses[case.entry - 1] / paid)
 
     def done() -> bool:
-        return top.evaluations >= evaluations or top.ratio > enough
+        late = end < inf and time.monotonic() > end
+        return late or top.evaluations >= evaluations or top.ratio > enough
 
     best, highest, tried = top.case, -inf, 0
     while (highest == -inf or tried < STARTS) and not done():

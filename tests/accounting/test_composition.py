@@ -341,7 +341,7 @@ def test_stretches_are_never_below_entry_by_entry(kind, gap, monkeypatch):
 
 
 def test_far_windows_are_checked_for_every_chain_of_the_class():
-    """In windows of this length the fast chain has a quilt with two endpoints, the slow one none."""
+    """In windows this long the fast chain has a quilt with two endpoints, the slow one none."""
     fast = MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]])
     slow = MarkovChain.steady([[0.95, 0.05], [0.05, 0.95]])
     theta = ChainClass.of(fast, slow)

@@ -7,6 +7,7 @@ import numpy as np
 
 import pufferkit as pk
 from pufferkit.accounting.composition import rules_for
+from pufferkit.beliefs.chain_class import BinaryClass
 from pufferkit.beliefs.region_class import RegionClass
 from tests.attacks.cases import Asked, Case
 from tests.oracles.joint_loss import NoisySum, any_start_losses, dependence, losses
@@ -65,8 +66,29 @@ def losses_of(case: Case, theta: pk.ChainClass, history: list[NoisySum]) -> np.n
         chains = theta.chains  # type: ignore[attr-defined]
         worst = [losses(c.initial, c.transition, history, case.lengths) for c in chains]
     else:
-        worst = [any_start_losses(matrix, history, case.length) for matrix in case.matrices()]
+        matrices = case.matrices() + _corners(theta)
+        worst = [any_start_losses(matrix, history, case.length) for matrix in matrices]
     return np.max(worst, axis=0)
+
+
+def _corners(theta: pk.ChainClass) -> list[np.ndarray]:
+    """Some extreme chains of a region or an interval: sticky ones, restless ones, and in between."""
+    if isinstance(theta, RegionClass):
+        low, high, found = theta.low, theta.high, []
+        size = len(low)
+        for orders in ([[x] for x in range(size)], [[] for _ in range(size)], [[0]] * size):
+            matrix = low.copy()
+            for x, first in enumerate(orders):
+                # What is left of a row goes to the first states in order, its own one last if open.
+                rest = [y for y in range(size) if y not in first and y != x]
+                for y in [*first, *rest, *({x} - set(first))]:
+                    matrix[x, y] += min(high[x, y] - low[x, y], 1 - matrix[x].sum())
+            found.append(matrix / matrix.sum(axis=1, keepdims=True))
+        return found
+    if isinstance(theta, BinaryClass):
+        ends = (theta.low, theta.high)
+        return [np.array([[a, 1 - a], [1 - b, b]]) for a in ends for b in ends]
+    return []
 
 
 def _support(case: Case, told: NoisySum) -> int:

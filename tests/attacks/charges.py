@@ -72,7 +72,7 @@ def losses_of(case: Case, theta: pk.ChainClass, history: list[NoisySum]) -> np.n
 
 
 def _corners(theta: pk.ChainClass) -> list[np.ndarray]:
-    """Some extreme chains of a region or an interval: sticky ones, restless ones, and in between."""
+    """Some extreme chains of a region or an interval: sticky ones, restless ones, and others."""
     if isinstance(theta, RegionClass):
         low, high, found = theta.low, theta.high, []
         size = len(low)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
 import numpy as np
@@ -222,11 +223,16 @@ class Session:
         stored = self.ledger.find(self.name, key)
         if stored is not None:
             return Release.from_dict(stored.body)
-        calibration = self._calibrate(query, epsilon, mechanism)
-        return self._paid(calibration, calibration.checked(part), bounds, key)
+        name, calibration = self._calibrate(query, epsilon, mechanism)
+        return self._paid(calibration, calibration.checked(part), bounds, key, name)
 
     def _paid(
-        self, calibration: Calibration, part: Series, window: tuple[int, int], key: str
+        self,
+        calibration: Calibration,
+        part: Series,
+        window: tuple[int, int],
+        key: str,
+        name: str,
     ) -> Release:
         """Draw, then write charge and value in one transaction; nothing is shown before that."""
         while True:
@@ -235,7 +241,7 @@ class Session:
             if charged is None:
                 joint = self._joint(charges, calibration, window)
                 if joint.micro > account.budget:
-                    fits = self._what_fits(charges, calibration, window)
+                    fits = self._what_fits(charges, calibration, window, name)
                     raise over_budget(joint.micro - account.total, account.remaining, fits)
                 total, body = joint.micro, self._body(calibration, window, joint)
             else:
@@ -267,24 +273,25 @@ class Session:
         return compose(history, self.beliefs, self.data.lengths)
 
     def _what_fits(
-        self, charges: list[Entry], calibration: Calibration, window: tuple[int, int]
+        self, charges: list[Entry], refused: Calibration, window: tuple[int, int], name: str
     ) -> str:
-        """The largest epsilon, to three digits, that the budget still allows."""
-        low, high = 0.0, calibration.epsilon
+        """The largest epsilon, to three digits, that the same mechanism would be granted."""
+        low, high = 0.0, refused.epsilon
         for _ in range(10):
-            guess = (low + high) / 2
-            smaller = self._calibrate(calibration.query, guess, calibration.mechanism)
+            guess = _three_digits((low + high) / 2)
+            smaller = calibrate(name, self.beliefs, refused.query, guess)
             try:
                 fits = self._joint(charges, smaller, window).micro <= self._budget
             except NoTheorem:
                 break
             low, high = (guess, high) if fits else (low, guess)
-        return f"epsilon {low:.3g} would fit" if low > 0 else "nothing of this kind fits"
+        return f"epsilon {low:g} would fit ({name})" if low > 0 else "nothing of this kind fits"
 
-    def _calibrate(self, query: Query, epsilon: float, mechanism: str) -> Calibration:
+    def _calibrate(self, query: Query, epsilon: float, mechanism: str) -> tuple[str, Calibration]:
+        """The calibration, and the name by which `calibrate` makes it again."""
         if mechanism == BEST:
-            return _best(plan(self.beliefs, query, epsilon))
-        return calibrate(mechanism, self.beliefs, query, epsilon)
+            return _best_row(plan(self.beliefs, query, epsilon))
+        return mechanism, calibrate(mechanism, self.beliefs, query, epsilon)
 
     def _standing(self) -> tuple[Account, list[Entry]]:
         """Where the account stands and all its charges, as of one moment."""
@@ -382,11 +389,21 @@ class Session:
 
 def _best(table: Plan) -> Calibration:
     """The least noise of those that vouch for single entries, so that they compose."""
+    return _best_row(table)[1]
+
+
+def _best_row(table: Plan) -> tuple[str, Calibration]:
     return next(
-        row.calibration
+        (row.mechanism, row.calibration)
         for row in table.entries
         if row.pufferfish and row.calibration is not None and row.mechanism != "wasserstein"
     )
+
+
+def _three_digits(epsilon: float) -> float:
+    """Rounded down to three significant digits, so that what is printed is what was tried."""
+    digits = Decimal(repr(epsilon))
+    return float(digits.quantize(Decimal((0, (1,), digits.adjusted() - 2)), ROUND_FLOOR))
 
 
 def _rounded(spending: Spending) -> Spending:

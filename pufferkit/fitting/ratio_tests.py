@@ -84,7 +84,8 @@ def stationarity_check(series: Series, level: float) -> Check:
         "the law of the moves does not change over time",
         table,
         level,
-        "the two halves differ: split the data, or widen the class",
+        "the two halves differ: a chain that changes over time is in none of these classes; only "
+        "group_dp covers it",
     )
 
 

@@ -102,6 +102,18 @@ def test_over_budget_changes_nothing_and_says_what_would_fit(session):
     assert session.remaining < 0.05
 
 
+@pytest.mark.parametrize("mechanism", ["markov_quilt_approx", "markov_quilt_approx_tight", "best"])
+def test_what_would_fit_is_of_the_same_variant(path, mechanism):
+    session = Session(DATA, CHAIN, 1.0, path)
+    session.release(count(1, 120), 0.9)
+    with pytest.raises(OverBudget) as refusal:
+        session.release(count(0, 120), 5, mechanism=mechanism)
+    fits = float(str(refusal.value).partition("epsilon ")[2].partition(" would fit")[0])
+    with pytest.raises(OverBudget):
+        session.release(count(0, 120), 1.1 * fits, mechanism=mechanism)
+    session.release(count(0, 120), fits, mechanism=mechanism)
+
+
 def test_a_plan_shows_the_cost_and_spends_nothing(session):
     shown = session.plan(count(1, 120), 0.4)
     assert shown.fits

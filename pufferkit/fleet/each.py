@@ -115,9 +115,13 @@ def release_each(
             if progress is not None:
                 progress(int(rows[-1]) + 1, len(asked.owner))
     subjects = tuple(table.subjects[number] for number in asked.owner)
-    guarantee = next(iter(calibrations.values())).guarantee
-    all_rows = _releases(run, subjects, asked.window, values, scales, asked.counts, guarantee)
-    return replace(all_rows, epsilon=max(together), notes=run.notes(table))
+    all_rows = _releases(run, subjects, asked.window, values, scales, asked.counts, calibrations)
+    return replace(
+        all_rows,
+        epsilon=max(together),
+        notes=run.notes(table),
+        lengths=used[asked.owner],
+    )
 
 
 def release_all(
@@ -168,8 +172,8 @@ def release_all(
             accounts.open([*account_names(found, prefix), record])
             dues = dues_of(found, asked, rows, used, calibrations, prefix)
             values, scales = _recorded(accounts, run, record, dues, windows, sums, calibration)
-    answer = _releases(run, None, windows, values, scales, sums, calibration.guarantee)
-    return replace(answer, notes=run.notes(found))
+    answer = _releases(run, None, windows, values, scales, sums, calibrations)
+    return replace(answer, notes=run.notes(found), lengths=np.full(len(windows), longest))
 
 
 def _recorded(
@@ -260,7 +264,7 @@ def _releases(
     values: Floats,
     scales: Floats,
     counts: Counts,
-    guarantee: str,
+    calibrations: dict[int, Calibration],
 ) -> Releases:
     entries = counts.sum(axis=1)
     if run.query == "frequencies":
@@ -280,8 +284,9 @@ def _releases(
         query=run.query,
         mechanism=run.mechanism,
         epsilon=run.epsilon,
-        guarantee=guarantee,
+        guarantee=next(iter(calibrations.values())).guarantee,
         cut=run.windows,
+        calibrations=calibrations,
     )
 
 

@@ -118,9 +118,9 @@ def test_evidence_of_the_wrong_type_is_refused(field, wrong):
 
 
 def test_a_promise_shared_with_bought_transitions_is_checked_as_such():
-    path = CHAIN.sample(4000, seed=1).tolist()
-    counts = pk.private_transitions(path, 1, pk.ChainClass.binary(0.3, 0.95))
-    release = counts.calibrate(pk.count(1, 4000), 8).release(path)
+    path = CHAIN.sample(40_000, seed=1).tolist()
+    counts = pk.private_transitions(path, 1, pk.ChainClass.binary(0.35, 0.95))
+    release = counts.calibrate(pk.count(1, 40_000), 3).release(path)
     assert pk.verify(release).ok
     assert not pk.verify(replace(release, scale=0.99 * release.scale)).ok
     # Taken alone it would need less, and pass with less.

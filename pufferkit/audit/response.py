@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.audit.conditioned import Conditioned, conditioned, running
-from pufferkit.audit.exact import known_codes
+from pufferkit.audit.exact_local import known_codes
 from pufferkit.audit.limits import proven_epsilon
 from pufferkit.audit.mechanisms import LocalMechanism, checked_local, local_beliefs, name_of
 from pufferkit.audit.result import Audit

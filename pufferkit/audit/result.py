@@ -13,6 +13,33 @@ FORMAT = "pufferkit-audit/1"
 
 
 @dataclass(frozen=True)
+class WorstCase:
+    """The output that tells most about a secret.
+
+    Attributes
+    ----------
+    loss
+        Log of the odds it moves.
+    belief, entry
+        Where: the law, and the entry, counted from 1 or by name.
+    likelier, other
+        The two values: the output is e^loss times likelier under the first.
+    output
+        The output itself: numbers for a release, symbols for a sanitised series.
+    complete
+        Whether every belief, entry and output was tried. If not, the loss may be larger.
+    """
+
+    loss: float
+    belief: str
+    entry: Hashable
+    likelier: Hashable
+    other: Hashable
+    output: tuple[Any, ...]
+    complete: bool = True
+
+
+@dataclass(frozen=True)
 class Audit:
     """A promise, and what the best attack found against it.
 

@@ -35,7 +35,9 @@ def group_dp(query: Query, epsilon: float) -> Calibration:
         epsilon,
         round_up(query.lipschitz * query.longest / epsilon),
         query,
-        evidence=Evidence(length=query.longest, notes=("every entry of a segment changes",), bound="group"),
+        evidence=Evidence(
+            length=query.longest, notes=("every entry of a segment changes",), bound="group"
+        ),
         guarantee=Guarantee.GROUP,
     )
 
@@ -81,7 +83,13 @@ def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
         round_up(query.lipschitz * spread / epsilon),
         query,
         theta,
-        Evidence(name, length=query.longest, influence=gamma, notes=(f"norm {norm:.6g}",), bound="neighbours"),
+        Evidence(
+            name,
+            length=query.longest,
+            influence=gamma,
+            notes=(f"norm {norm:.6g}",),
+            bound="neighbours",
+        ),
     )
 
 

@@ -25,7 +25,6 @@ from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Evidence, Guarantee, Release, Variant, half_width
 
 
-
 @dataclass(frozen=True)
 class Calibration:
     """The noise one mechanism adds to one query.

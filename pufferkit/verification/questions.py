@@ -56,17 +56,15 @@ def not_such_a_query(record: Release, states: Sequence[Hashable] | None) -> Iter
     weights, kind, size = weights_of(record), record.kind, len(record.labels)
     if kind in _SIZES and size != 1:
         yield f"labels: a {kind} is one number, not {size}"
-    if kind == "count" and weights is not None:
-        # States that a count does not name add nothing, so it may count one that never occurs.
-        if sorted(weights) not in ([Fraction(0)] * (len(weights) - 1) + [Fraction(1)],):
-            shown = ", ".join(str(weight) for weight in weights)
-            yield f"weights: one state adds 1 to a count and the others 0, not {shown}"
+    if kind == "count" and weights is not None and sorted(weights) != [0] * (len(weights) - 1) + [1]:
+        shown = ", ".join(str(weight) for weight in weights)
+        yield f"weights: one state adds 1 to a count and the others 0, not {shown}"
     if states is not None and weights is not None and len(weights) != len(states):
         yield f"weights: there are {len(weights)}, for {len(states)} states"
     names = None if states is None else [str(state) for state in states]
-    if kind in ("histogram", "relative frequencies"):
-        if size < 2 or (names is not None and sorted(names) != sorted(record.labels)):
-            yield f"labels: {list(record.labels)} are not the states of the beliefs"
+    strange = size < 2 or (names is not None and sorted(names) != sorted(record.labels))
+    if strange and kind in ("histogram", "relative frequencies"):
+        yield f"labels: {list(record.labels)} are not the states of the beliefs"
     if kind == "transition counts":
         moves = None if names is None else [f"{one} to {two}" for one in names for two in names]
         if moves is not None and sorted(moves) != sorted(record.labels):

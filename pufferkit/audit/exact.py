@@ -54,8 +54,9 @@ MOST_POINTS = 200_000
 _LEAST_ROW = 1e-290
 _MOST_GRID = 250_000
 _MOST_IN_LOGS = 30_000
-_MOST_STATES = 5
+_MOST_STATES = 4
 _MOST_PAIRS = 15
+_MOST_LAWS = 1_000
 _LOG_ROOM = 650.0
 
 
@@ -130,7 +131,7 @@ def worst_release(
     one_segment = len(query.lengths) == 1
     laws = believed(theta)
     members = theta.members() if isinstance(theta, ChainClass) and one_segment else ()
-    opened = [own for own in members if own.any_start and len(own.chain) <= _MOST_STATES]
+    opened = [own for own in members if own.any_start]
     for member in opened:
         best = _worse(best, _over_starts(member, query, scale, only))
         complete = complete and isinstance(theta, AnyStartClass) and len(member.chain) == 2
@@ -169,12 +170,14 @@ def _given(
 ) -> WorstCase | None:
     """One law, every entry (or only some) and output."""
     place = world(own.law, query)
+    sets = _columns(query, own.law)
     best: WorstCase | None = None
-    for entry in range(len(place.entries)) if only is None else only:
+    some = _entries(query, only, len(sets) ** 2)
+    for entry in some or range(len(place.entries)):
         values = place.values(entry)
         if len(values) < 2:
             continue
-        for columns in _columns(query, own.law):
+        for columns in sets:
             laws = [_law(place, own.law, query, entry, code, columns) for code, _ in values]
             axes = [np.unique(column) for column in np.vstack([law.points for law in laws]).T]
             logs = np.stack([log_densities(law, axes, scale) for law in laws])
@@ -187,7 +190,7 @@ def _given(
                 values[int(logs[:, at].argmax())][1],
                 values[int(logs[:, at].argmin())][1],
                 _output(axes, at),
-                complete=len(columns) == query.size,
+                complete=len(columns) == query.size and some is None,
             )
             best = _worse(best, found)
     return best
@@ -209,11 +212,21 @@ def _law(
     return sums
 
 
-def _columns(query: Query, law: Any) -> list[tuple[int, ...]]:
+def _entries(query: Query, only: Sequence[int] | None, work: int) -> Sequence[int] | None:
+    """All entries (``None``), or if that is too much work those near the ends and the middle."""
+    length = sum(query.lengths)
+    if only is not None or length * work <= _MOST_LAWS:
+        return only
+    begin = sum(query.lengths[: query.lengths.index(max(query.lengths))])
+    end, middle = begin + query.longest - 1, begin + (query.longest - 1) // 2
+    return sorted({begin, min(begin + 1, end), middle, max(begin, end - 1), end})
+
+
+def _columns(query: Query, law: Any, most: int = _MOST_GRID) -> list[tuple[int, ...]]:
     """The coordinates to look at together: all, or pairs where the grid would be too large."""
     if query.weights is None or query.size <= 2 or not isinstance(law, MarkovChain):
         return [tuple(range(query.size))]
-    if (sum(query.lengths) + 1.0) ** query.size <= _MOST_GRID and len(law) <= _MOST_STATES - 1:
+    if (sum(query.lengths) + 1.0) ** query.size <= most and len(law) <= _MOST_STATES:
         return [tuple(range(query.size))]
     return list(combinations(range(query.size), 2))[:_MOST_PAIRS]
 
@@ -232,18 +245,18 @@ def _over_starts(
     sure = [MarkovChain(np.eye(size)[x], chain.transition, states) for x in range(size)]
     check_floats(sure[0], length)
     places = [world(own, query) for own in sure]
+    sets = _columns(query, chain, _MOST_IN_LOGS if size <= 3 else 0)
     best: WorstCase | None = None
-    for entry in range(length) if only is None else only:
+    some = _entries(query, only, len(sets) * size * size)
+    for entry in some or range(length):
         # Rows: start; columns: value of the entry.
         mass = np.array([marginals(own, entry + 1)[entry] for own in sure])
-        for columns in _columns(query, chain):
+        for columns in sets:
             laws = {
                 (x, code): _law(places[x], sure[x], query, entry, code, columns)
                 for x, code in np.argwhere(mass > 0).tolist()
             }
-            axes = [
-                np.unique(column) for column in np.vstack([w.points for w in laws.values()]).T
-            ]
+            axes = [np.unique(column) for column in np.vstack([w.points for w in laws.values()]).T]
             logs = np.full((size, size, prod(len(axis) for axis in axes)), -np.inf)
             for (x, code), law in laws.items():
                 logs[x, code] = log_densities(law, axes, scale) + np.log(mass[x, code])
@@ -263,7 +276,7 @@ def _over_starts(
                             states[a],
                             states[b],
                             _output(axes, at),
-                            complete=len(columns) == query.size,
+                            complete=len(columns) == query.size and some is None,
                         )
     return best if best is not None and np.isfinite(best.loss) else None
 

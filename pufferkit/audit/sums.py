@@ -63,28 +63,25 @@ def law_of_answers(
     if query.weights is None:
         return None
     length, size = sum(query.lengths), len(chain)
+    zero = (Fraction(0),) * query.size
+    rows = [query.weights.get(state, zero) for state in chain.states]
+    scaled = [whole_values(row[column] for row in rows) for column in columns]
+    by_value = prod(length * max(steps) + 1 for steps, _ in scaled)
+    by_count = (length + 1) ** (size - 1)
+    if not _affordable(min(by_value, by_count), length, size):
+        return None
     parts = list(_parts(chain, query, entry, code))
-    if _affordable((length + 1) ** (size - 1), length, size):
+    if by_count <= by_value:
         law = law_of_sums(parts, np.eye(size, dtype=np.int64)[:, 1:])
         places = np.argwhere(law > 0)
         counts = np.hstack([length - places.sum(axis=1, keepdims=True), places])
         answers = by_counts(counts, chain.states, query)
         weights = np.bincount(answers.which, law[law > 0], len(answers.distinct))
         return Law(answers.points[:, list(columns)], weights / weights.sum())
-    zero = (Fraction(0),) * query.size
-    rows = [query.weights.get(state, zero) for state in chain.states]
-    whole, units, least = [], [], []
-    for column in columns:
-        own = [row[column] for row in rows]
-        steps, unit = whole_values(own)
-        whole.append(steps)
-        units.append(float(unit))
-        least.append(length * float(min(own)))
-    if not _affordable(prod(length * max(steps) + 1 for steps in whole), length, size):
-        return None
-    law = law_of_sums(parts, np.array(whole, dtype=np.int64).T)
-    places = np.argwhere(law > 0)
-    return Law(np.array(least) + places * np.array(units), law[law > 0] / law.sum())
+    law = law_of_sums(parts, np.array([steps for steps, _ in scaled], dtype=np.int64).T)
+    least = [length * float(min(row[column] for row in rows)) for column in columns]
+    points = np.array(least) + np.argwhere(law > 0) * np.array([float(unit) for _, unit in scaled])
+    return Law(points, law[law > 0] / law.sum())
 
 
 def _affordable(cells: int, length: int, size: int) -> bool:

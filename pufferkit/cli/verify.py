@@ -11,9 +11,12 @@ import pufferkit as pk
 
 
 def verify(
-    file: Annotated[Path, typer.Argument(
+    file: Annotated[
+        Path,
+        typer.Argument(
             metavar="RELEASE", help="A release as JSON, or a table that release --each wrote."
-        )],
+        ),
+    ],
 ) -> None:
     """Recompute, from the recorded beliefs, that the reported scale is enough.
 

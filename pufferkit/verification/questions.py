@@ -56,7 +56,11 @@ def not_such_a_query(record: Release, states: Sequence[Hashable] | None) -> Iter
     weights, kind, size = weights_of(record), record.kind, len(record.labels)
     if kind in _SIZES and size != 1:
         yield f"labels: a {kind} is one number, not {size}"
-    if kind == "count" and weights is not None and sorted(weights) != [0] * (len(weights) - 1) + [1]:
+    if (
+        kind == "count"
+        and weights is not None
+        and sorted(weights) != [0] * (len(weights) - 1) + [1]
+    ):
         shown = ", ".join(str(weight) for weight in weights)
         yield f"weights: one state adds 1 to a count and the others 0, not {shown}"
     if states is not None and weights is not None and len(weights) != len(states):

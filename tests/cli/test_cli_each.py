@@ -195,7 +195,9 @@ def test_verify_checks_every_row_and_that_the_table_says_the_same(table: Path):
     good("verify", "weeks.json")
     lines = Path("weeks.csv").read_text().splitlines()
     cells = lines[2].split(",")
-    Path("weeks.csv").write_text("\n".join([*lines[:2], ",".join([*cells[:-1], "3.5"]), *lines[3:]]))
+    Path("weeks.csv").write_text(
+        "\n".join([*lines[:2], ",".join([*cells[:-1], "3.5"]), *lines[3:]])
+    )
     result = run("verify", "weeks.csv")
     assert result.exit_code == 1
     assert "weeks.csv: row 2 ann" in result.stdout

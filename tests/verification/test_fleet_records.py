@@ -27,13 +27,13 @@ CASES = {
     "windows": lambda: pk.release_each(table(window=10), CHAIN, 1),
     "shares": lambda: pk.release_each(table(window=10), CHAIN, 1, query="frequencies"),
     "proper": lambda: pk.release_each(table(), CHAIN, 1).as_histogram(),
-    "proper shares": lambda: pk.release_each(
-        table(), CHAIN, 1, query="frequencies"
-    ).as_histogram(),
+    "proper shares": lambda: pk.release_each(table(), CHAIN, 1, query="frequencies").as_histogram(),
     "quilt": lambda: pk.release_each(table(), CHAIN, 1, mechanism="markov_quilt"),
     "tight": lambda: pk.release_each(table(), CHAIN, 1, mechanism="markov_quilt_approx_tight"),
     "group": lambda: pk.release_each(table(), CHAIN, 1, mechanism="group_dp"),
-    "class": lambda: pk.release_each(table(), pk.ChainClass.any_start(CHAIN.transition, states=CHAIN.states), 1),
+    "class": lambda: pk.release_each(
+        table(), pk.ChainClass.any_start(CHAIN.transition, states=CHAIN.states), 1
+    ),
     "all": lambda: pk.release_all(table(), CHAIN, 1),
     "all windows": lambda: pk.release_all(table(window=10), CHAIN, 1),
 }

@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.release import Guarantee as Guarantee
     from pufferkit.mechanisms.release import Release as Release
     from pufferkit.mechanisms.wasserstein import wasserstein as wasserstein
-    from pufferkit.verification import Verdict as Verdict
-    from pufferkit.verification import verify as verify
+    from pufferkit.verification.verify import Verdict as Verdict
+    from pufferkit.verification.verify import verify as verify
 
 __version__ = "0.1.0"
 
@@ -91,7 +91,7 @@ _HOMES = {
     "data.series": ["Series"],
     "data.table": ["Bins", "Table"],
     "influence.sums.transport": ["w_infinity"],
-    "verification": ["Verdict", "verify"],
+    "verification.verify": ["Verdict", "verify"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

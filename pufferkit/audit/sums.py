@@ -25,7 +25,7 @@ from pufferkit.mechanisms.wasserstein import whole_values
 MOST_CELLS = 20_000
 """Most values of the sums in a table."""
 
-MOST_STEPS = 4e7
+MOST_STEPS = 3.2e6
 """Most products for one distribution."""
 
 
@@ -47,7 +47,7 @@ def law_of_sums(parts: Sequence[Conditioned], values: NDArray[np.int64]) -> Floa
                 place = tuple(
                     slice(v, v + n) for v, n in zip(values[x], table.shape[1:], strict=True)
                 )
-                grown[(x, *place)] = table[x]
+                grown[x][place] = table[x]
             table = grown
         total = table.sum(axis=0)
     return total

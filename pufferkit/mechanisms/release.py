@@ -292,7 +292,7 @@ class Release:
 
 def check_format(what: str, data: Mapping[str, Any]) -> None:
     """Refuse what pufferkit did not write, and what only a later pufferkit understands."""
-    written = data.get("format")
+    written: Any = data.get("format")
     if _is_whole(written) and written > FORMAT:
         raise ValueError(
             f"{what}: is of format {written}, and this pufferkit reads formats up to {FORMAT}; "

@@ -2,7 +2,3 @@
 
 It shares the beliefs with the mechanisms, and none of their searches.
 """
-
-from pufferkit.verification.verify import Verdict, verify
-
-__all__ = ["Verdict", "verify"]

@@ -49,7 +49,8 @@ class Fleet:
 
     def spare(self, row: int) -> float:
         """The noise of a row, for a query that one entry moves by 2."""
-        return float(self.columns["scale"][row]) * self.columns["entries"][row] / self.total(row)
+        scale, entries = self.columns["scale"][row], self.columns["entries"][row]
+        return float(scale) * float(entries) / self.total(row)
 
     def problems(self) -> Iterator[str]:
         """What is wrong with rows beside their noise."""

@@ -28,21 +28,19 @@ def random_case(number):
     rng = np.random.default_rng(number)
     size = int(rng.integers(2, 4))
     matrix = rng.dirichlet([0.7] * size, size) * 0.98 + 0.02 / size
-    chain = pk.MarkovChain.steady(matrix)
-    length = int(rng.integers(2, 21))
-    values = [0, 1, 3][:size]
     names = [name for name in MECHANISMS if name != "entry_dp"]
-    return chain, values, length, float(rng.choice([0.2, 1, 4])), names[number % len(names)]
+    name = names[number % len(names)]
+    if name == "gk16":  # applies where entries hardly matter to one another
+        matrix = 0.1 * matrix + 0.9 / size
+    values, length = [0, 1, 3][:size], int(rng.integers(2, 21))
+    return pk.MarkovChain.steady(matrix), values, length, float(rng.choice([0.2, 1, 4])), name
 
 
-@pytest.mark.parametrize("number", range(28))
+@pytest.mark.parametrize("number", range(21))
 def test_halved_noise_fails_wherever_brute_force_says_that_it_is_too_little(number):
     chain, values, length, epsilon, name = random_case(number)
     query = pk.total(values, length)
-    try:
-        real = MECHANISMS[name](chain, query, epsilon)
-    except pk.NotApplicable:
-        pytest.skip(f"{name} does not apply")
+    real = MECHANISMS[name](chain, query, epsilon)
 
     def by_hand(scale):
         return loss_of_sum(chain.initial, chain.transition, values, length, scale)
@@ -137,7 +135,7 @@ def test_a_sampler_that_draws_as_claimed_passes(monkeypatch):
         (lambda rows: 0.9 * rows, "its scale is at most"),
         (lambda rows: 1.25 * rows, "its scale is at least"),
         (lambda rows: np.sign(rows) * np.abs(rows).mean(), "not Laplace noise"),
-        (lambda rows: np.abs(rows), "not Laplace noise"),
+        (np.abs, "not Laplace noise"),
         (lambda rows: rows[:, [0, 0]], "not independent"),
         (lambda rows: np.repeat(rows[::2], 2, axis=0), "not independent"),
     ],
@@ -177,9 +175,9 @@ def test_the_epsilon_that_is_called_detectable_is_detected():
     trials, rate, promise = 20_000, 0.3, 1.0
     least = detectable_epsilon(int(rate * trials), trials, 0.999999, promise)
     assert promise < least < 1.3
-    hits = rng.binomial(trials, rate, 400), rng.binomial(trials, rate * np.exp(-least), 400)
+    hits = rng.binomial(trials, rate, 100), rng.binomial(trials, rate * np.exp(-least), 100)
     proven = [proven_epsilon(int(a), int(b), trials, 0.999999) for a, b in zip(*hits, strict=True)]
-    assert np.mean(np.array(proven) > promise) > 0.9
+    assert np.mean(np.array(proven) > promise) > 0.85
     assert detectable_epsilon(3, 100, 0.999999, promise) == np.inf
 
 
@@ -210,8 +208,8 @@ def test_local_mechanisms_are_computed_too():
 
 @pytest.mark.usefixtures("folder")
 def test_at_the_command_line(monkeypatch):
-    asked = ("audit", "--model", "model.json", "--epsilon", "1", "--length", "20", "--query", "count",
-             "--state-value", "run")  # fmt: skip
+    model = ("audit", "--model", "model.json", "--epsilon", "1", "--length", "20")
+    asked = (*model, "--query", "count", "--state-value", "run")
     said = good(*asked)
     assert "exact loss" in said
     assert "noise drawn" in said

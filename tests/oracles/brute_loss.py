@@ -1,4 +1,4 @@
-"""The loss of a noisy sum over a chain by the definition: every output, entry and pair of values."""
+"""The loss of a noisy sum over a chain, by the definition: every output, entry and pair."""
 
 import math
 

@@ -228,7 +228,8 @@ def _columns(query: Query, law: Any, most: int = _MOST_GRID) -> list[tuple[int, 
         return [tuple(range(query.size))]
     if (sum(query.lengths) + 1.0) ** query.size <= most and len(law) <= _MOST_STATES:
         return [tuple(range(query.size))]
-    return [(i, j) for i, j in combinations(range(query.size), 2)][:_MOST_PAIRS]
+    pairs: list[tuple[int, ...]] = list(combinations(range(query.size), 2))
+    return pairs[:_MOST_PAIRS]
 
 
 def _output(axes: list[Floats], place: int) -> tuple[float, ...]:

@@ -103,7 +103,8 @@ def release_table(file: Path, model: Path, table: TableOptions, asked: Asked) ->
         raise ValueError("--mechanism: entry_dp does not hide entries that others predict")
     if asked.out is not None and asked.out.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"--out: {asked.out} must end in .csv or .parquet")
-    outputs.check_outputs([asked.out], [file, model])
+    record = None if asked.out is None else asked.out.with_suffix(".json")
+    outputs.check_outputs([asked.out, record], [file, model])
     beliefs = inputs.chains(model)
     data: Any = read_table(
         file,
@@ -138,12 +139,12 @@ def release_table(file: Path, model: Path, table: TableOptions, asked: Asked) ->
     content = write_columns(asked.out or Path("stdout.csv"), found.columns())
     for note in found.notes:
         typer.echo(f"note: {note}", err=True)
-    if asked.out is None:
+    if asked.out is None or record is None:
         typer.echo(content.decode(), nl=False)
         return
-    outputs.write_all({asked.out: content})
+    outputs.write_all({asked.out: content, record: found.to_json().encode() + b"\n"})
     typer.echo(f"{found.guarantee}: epsilon {found.epsilon:g} for all rows of a subject")
-    typer.echo(f"written: {asked.out}", err=True)
+    typer.echo(f"written: {asked.out}, and {record} for pufferkit verify", err=True)
 
 
 def counted(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,11 @@ from pufferkit.data.series import Series
 from pufferkit.rounding import as_fraction, round_up
 
 Weights = Mapping[Hashable, tuple[Fraction, ...]]
+
+Kind = Literal[
+    "count", "histogram", "relative frequencies", "total", "mean", "transition counts", "own"
+]
+"""What a query is. How far one entry moves it is known of all but one's own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +52,8 @@ class Query:
     weights
         For sums over entries: the contribution of each state, exactly. States not listed
         contribute nothing.
+    kind
+        What it is; set by `count` and the others below, ``"own"`` for yours.
     """
 
     name: str
@@ -57,6 +64,7 @@ class Query:
     states: tuple[Hashable, ...] | None = None
     total: float | None = None
     weights: Weights | None = field(default=None, repr=False)
+    kind: Kind = "own"
 
     def __init__(
         self,
@@ -69,6 +77,7 @@ class Query:
         states: Iterable[Hashable] | None = None,
         total: float | None = None,
         weights: Weights | None = None,
+        kind: Kind = "own",
     ) -> None:
         known = None if states is None else checks.distinct_states(states)
         for field_name, value in {
@@ -80,6 +89,7 @@ class Query:
             "states": known,
             "total": total,
             "weights": weights,
+            "kind": kind,
         }.items():
             object.__setattr__(self, field_name, value)
         if not callable(evaluate):
@@ -182,6 +192,7 @@ def transition_counts(states: Iterable[Hashable], lengths: int | Iterable[int]) 
         labels=[f"{before} to {after}" for before in labels for after in labels],
         states=labels,
         total=float(sum(sizes) - len(sizes)),
+        kind="transition counts",
     )
 
 
@@ -215,7 +226,7 @@ def _scaled(values: Mapping[Hashable, float] | Sequence[float], share: Fraction)
 
 
 def _additive(
-    name: str,
+    name: Kind,
     weights: Weights,
     lengths: int | Iterable[int],
     labels: Iterable[Hashable],
@@ -255,4 +266,5 @@ def _additive(
         states=None if open_ else tuple(weights),
         total=total,
         weights=weights,
+        kind=name,
     )

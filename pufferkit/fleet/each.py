@@ -121,9 +121,13 @@ def release_each(
             if progress is not None:
                 progress(int(rows[-1]) + 1, len(asked.owner))
     subjects = tuple(table.subjects[number] for number in asked.owner)
-    guarantee = next(iter(calibrations.values())).guarantee
-    all_rows = _releases(run, subjects, asked.window, values, scales, asked.counts, guarantee)
-    return replace(all_rows, epsilon=max(together), notes=run.notes(table))
+    all_rows = _releases(run, subjects, asked.window, values, scales, asked.counts, calibrations)
+    return replace(
+        all_rows,
+        epsilon=max(together),
+        notes=run.notes(table),
+        lengths=used[asked.owner],
+    )
 
 
 def release_all(
@@ -175,8 +179,8 @@ def release_all(
             record = f"{prefix}{EVERYBODY}"
             dues = dues_of(found, asked, rows, used, calibrations, prefix)
             values, scales = _recorded(accounts, run, record, dues, windows, sums, calibration)
-    answer = _releases(run, None, windows, values, scales, sums, calibration.guarantee)
-    return replace(answer, notes=run.notes(found))
+    answer = _releases(run, None, windows, values, scales, sums, calibrations)
+    return replace(answer, notes=run.notes(found), lengths=np.full(len(windows), longest))
 
 
 def _recorded(
@@ -245,7 +249,7 @@ def _releases(
     values: Floats,
     scales: Floats,
     counts: Counts,
-    guarantee: str,
+    calibrations: dict[int, Calibration],
 ) -> Releases:
     entries = counts.sum(axis=1)
     if run.query == "frequencies":
@@ -265,8 +269,9 @@ def _releases(
         query=run.query,
         mechanism=run.mechanism,
         epsilon=run.epsilon,
-        guarantee=guarantee,
+        guarantee=next(iter(calibrations.values())).guarantee,
         cut=run.windows,
+        calibrations=calibrations,
     )
 
 

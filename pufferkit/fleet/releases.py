@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import pufferkit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.checks import Floats
 from pufferkit.data.table import Windows
-from pufferkit.mechanisms.release import half_width, project_to_simplex
+from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.release import (
+    FORMAT,
+    Guarantee,
+    Presentation,
+    half_width,
+    project_to_simplex,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +50,11 @@ class Releases:
         How windows were cut.
     notes
         What else a reader must know about the beliefs.
+    lengths, calibrations
+        The length of segments that each row was calibrated for, and the calibration of each such
+        length, for the record (`to_dict`).
+    presentation
+        Whether ``value`` is ``raw`` as drawn, or the nearest histogram to it.
     """
 
     subjects: tuple[Hashable, ...] | None
@@ -53,9 +67,12 @@ class Releases:
     query: str
     mechanism: str
     epsilon: float
-    guarantee: str
+    guarantee: Guarantee
     cut: Windows | None = None
     notes: tuple[str, ...] = ()
+    lengths: NDArray[np.int64] | None = None
+    calibrations: Mapping[int, Calibration] = field(default_factory=dict)
+    presentation: Presentation = "as drawn"
 
     def __len__(self) -> int:
         return len(self.value)
@@ -80,7 +97,7 @@ class Releases:
             project_to_simplex(row, float(total))
             for row, total in zip(self.raw, totals, strict=True)
         ]
-        return replace(self, value=np.array(nearest))
+        return replace(self, value=np.array(nearest), presentation="nearest histogram")
 
     @property
     def starts(self) -> list[Any]:
@@ -111,6 +128,48 @@ class Releases:
         for number, label in enumerate(self.labels):
             found[prefix + label] = self.value[:, number].tolist()
         return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record of the table, ready for JSON: what `verify` needs to check every row."""
+        if self.lengths is None or not self.calibrations:
+            raise ValueError("releases: came without their calibrations, so there is no record")
+        used = [self.calibrations[int(n)] for n in np.unique(self.lengths)]
+        beliefs = used[0].beliefs
+        rows: dict[str, Any] = {} if self.subjects is None else {"subject": list(self.subjects)}
+        if self.windows is not None:
+            rows["window"] = self.windows.tolist()
+        drawn = self.presentation == "as drawn"
+        return {
+            "format": FORMAT,
+            "kind": "histogram" if self.query == "histogram" else "relative frequencies",
+            "mechanism": used[0].mechanism,
+            "epsilon": self.epsilon,
+            "guarantee": self.guarantee.code,
+            "promise": str(self.guarantee),
+            "labels": list(self.labels),
+            "beliefs": None if beliefs is None else beliefs.to_dict(),
+            "calibrations": [
+                {"length": own.query.longest, "scale": own.scale, "evidence": asdict(own.evidence)}
+                for own in used
+            ],
+            "windows": None if self.cut is None else self.cut.to_dict(),
+            "presentation": self.presentation,
+            "notes": list(self.notes),
+            "released_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "version": pufferkit.__version__,
+            "rows": {
+                **rows,
+                "entries": self.entries.tolist(),
+                "length": self.lengths.tolist(),
+                "scale": self.scale.tolist(),
+                "raw": self.raw.tolist(),
+                "value": None if drawn else self.value.tolist(),
+            },
+        }
+
+    def to_json(self) -> str:
+        """The record as JSON text; floats keep every digit."""
+        return json.dumps(self.to_dict(), default=str)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The rows one by one."""

@@ -22,12 +22,7 @@ from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
-from pufferkit.mechanisms.release import Evidence, Release, half_width
-
-PUFFERFISH = "Pufferfish for each entry"
-GROUP = "Pufferfish for each entry, whatever the correlation within a segment"
-SECRETS = "Pufferfish for the pairs of secrets that were given, and for no others"
-ENTRY = "entry DP only: does not hide entries that others predict"
+from pufferkit.mechanisms.release import Evidence, Guarantee, Release, Variant, half_width
 
 
 @dataclass(frozen=True)
@@ -49,7 +44,7 @@ class Calibration:
     evidence
         What binds.
     guarantee
-        What is promised, in words.
+        What is promised.
     workings
         What a check of the scale needs besides; see `Release`.
     """
@@ -60,7 +55,7 @@ class Calibration:
     query: Query
     beliefs: Beliefs | None = None
     evidence: Evidence = field(default_factory=Evidence)
-    guarantee: str = PUFFERFISH
+    guarantee: Guarantee = Guarantee.PUFFERFISH
     workings: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -72,6 +67,11 @@ class Calibration:
             told = self.evidence.notes
             more = tuple(note for note in self.beliefs.caveats if note not in told)
             object.__setattr__(self, "evidence", replace(self.evidence, notes=told + more))
+
+    @property
+    def variant(self) -> Variant | None:
+        """Which reading of its theorem the mechanism used; see `Evidence`."""
+        return self.evidence.variant
 
     @property
     def entry_privacy(self) -> float:
@@ -126,17 +126,22 @@ class Calibration:
             released_at=datetime.now(UTC).isoformat(timespec="seconds"),
             version=pufferkit.__version__,
             workings=self._workings(),
+            kind=self.query.kind,
         )
 
     def _workings(self) -> dict[str, Any] | None:
-        found = dict(self.workings or {})
+        record = dict(self.workings or {})
         weights = self.query.weights
-        if weights is not None and self.query.size == 1 and self.beliefs is not None:
+        if weights is not None and self.query.size == 1:
             # In the order of the states of the beliefs, as fractions.
             nothing = (Fraction(0),)
-            own = [weights.get(state, nothing)[0] for state in states_of(self.beliefs)]
-            found["weights"] = [str(weight) for weight in own]
-        return found or None
+            if self.beliefs is not None:
+                own = [weights.get(state, nothing)[0] for state in states_of(self.beliefs)]
+            else:
+                others = [nothing] if self.query.states is None else []
+                own = [row[0] for row in (*weights.values(), *others)]
+            record["weights"] = [str(weight) for weight in own]
+        return record or None
 
     def checked(self, series: Any) -> Series:
         """The data as this calibration expects them: known states, the right lengths.

@@ -22,8 +22,8 @@ from pufferkit.errors import NotApplicable
 from pufferkit.influence.sums.network_sums import conditional_laws
 from pufferkit.influence.sums.transport import w_infinity
 from pufferkit.influence.sums.work import Progress, sum_work
-from pufferkit.mechanisms.calibration import PUFFERFISH, SECRETS, Calibration, check_states
-from pufferkit.mechanisms.release import Evidence
+from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.mechanisms.release import Evidence, Guarantee
 from pufferkit.rounding import as_fraction, at_least, round_up
 
 Event = Callable[[Row], bool]
@@ -104,8 +104,8 @@ def wasserstein(
         round_up(distance / epsilon),
         query,
         theta,
-        Evidence(name, worst.node, length, influence=distance, notes=worst.notes),
-        guarantee=PUFFERFISH if secrets is None else SECRETS,
+        Evidence(name, worst.node, length, influence=distance, notes=worst.notes, bound="distance"),
+        guarantee=Guarantee.PUFFERFISH if secrets is None else Guarantee.SECRETS,
         workings=workings,
     )
 

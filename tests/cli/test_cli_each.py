@@ -1,5 +1,6 @@
 """``pufferkit release --each``: many subjects on the command line."""
 
+import json
 from pathlib import Path
 
 import polars as pl
@@ -184,3 +185,34 @@ def test_no_bar_without_a_terminal(capsys):
     with terminal.bar("work") as step:
         assert step is None
     assert capsys.readouterr().err == ""
+
+
+def test_verify_checks_every_row_and_that_the_table_says_the_same(table: Path):
+    good(*EACH, "--window", "7d", "--proper", "--out", "weeks.csv")
+    said = good("verify", "weeks.csv")
+    assert "4 releases" in said
+    assert "not vouched for" in said
+    good("verify", "weeks.json")
+    lines = Path("weeks.csv").read_text().splitlines()
+    cells = lines[2].split(",")
+    Path("weeks.csv").write_text(
+        "\n".join([*lines[:2], ",".join([*cells[:-1], "3.5"]), *lines[3:]])
+    )
+    result = run("verify", "weeks.csv")
+    assert result.exit_code == 1
+    assert "weeks.csv: row 2 ann" in result.stdout
+    record = json.loads(Path("weeks.json").read_text())
+    record["rows"]["scale"][3] *= 0.9
+    Path("weeks.json").write_text(json.dumps(record))
+    result = run("verify", "weeks.json")
+    assert result.exit_code == 1
+    assert "row 4 bob" in result.stdout
+
+
+def test_a_table_without_its_record_is_not_verified(table: Path):
+    good(*EACH, "--out", "days.csv")
+    Path("days.json").unlink()
+    assert "record days.json is not beside it" in refusal("verify", "days.csv")
+    good(*EACH, "--out", "days.parquet")
+    assert "verify the record days.json" in refusal("verify", "days.parquet")
+    good("verify", "days.json")

@@ -22,6 +22,17 @@ def frozen(values: Floats) -> Floats:
     return values
 
 
+class Frozen:
+    """A value whose arrays stay read-only when it is copied or pickled; numpy forgets that."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for value in state.values():
+            for part in value if isinstance(value, tuple) else (value,):
+                if isinstance(part, np.ndarray):
+                    part.setflags(write=False)
+        self.__dict__.update(state)
+
+
 def numbers(name: str, values: ArrayLike) -> Floats:
     """A float array of finite numbers, or an error."""
     try:

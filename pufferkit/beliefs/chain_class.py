@@ -64,7 +64,7 @@ class Mixing:
     stationary: bool
 
 
-class ChainClass(ABC):
+class ChainClass(checks.Frozen, ABC):
     """A class Theta of Markov chains over the same states."""
 
     states: tuple[Hashable, ...]

@@ -35,7 +35,7 @@ _LARGE = 1e150
 
 
 @dataclass(frozen=True, eq=False)
-class MarkovChain:
+class MarkovChain(checks.Frozen):
     """A chain over ``states``, started from ``initial``.
 
     Parameters

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
-from pufferkit.checks import Floats
+from pufferkit.checks import Floats, Frozen
 from pufferkit.data.table import Windows
 from pufferkit.mechanisms.release import half_width, project_to_simplex
 
 
 @dataclass(frozen=True, eq=False)
-class Releases:
+class Releases(Frozen):
     """One row for each release.
 
     Attributes

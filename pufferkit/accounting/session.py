@@ -25,7 +25,9 @@ from pufferkit.accounting.composition import (
 )
 from pufferkit.accounting.database import Account, Entry, canonical
 from pufferkit.accounting.ledger import Ledger, over_budget
+from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of, states_of
+from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import NoTheorem
@@ -109,6 +111,9 @@ class Session:
                 f"data: must have one value for each of the {len(names)} entries of the beliefs, "
                 f"got {len(self.data)}"
             )
+        if isinstance(self.beliefs, ChainClass):
+            # The whole series, so that no window of it is too short to be recognised.
+            check_not_fitted_on(self.beliefs.sources, self.data)
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.name = name
         about = {"lengths": _lengths(self.data), "beliefs": _digest(self.beliefs.to_dict())}

@@ -181,5 +181,9 @@ def order_two(
     private = bool(theta_from_private_data)
     own = Provenance.of_series(data, added, private)
     paired = Provenance.of_series(pairs, added, private)
-    source = replace(paired, digests=(*own.digests, *paired.digests))
+    source = replace(
+        paired,
+        digests=(*own.digests, *paired.digests),
+        passages=(*own.passages, *paired.passages),
+    )
     return MarkovChain.steady(counts / counts.sum(axis=1, keepdims=True), pairs.states, source)

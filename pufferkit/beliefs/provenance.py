@@ -127,7 +127,8 @@ class Provenance:
         if not isinstance(data, Mapping):
             raise ValueError(f"model: fitted_on must be an object, got {data!r:.40}")
         added = checks.real("fitted_on: smoothing", data.get("smoothing", 0.0))
-        if data.get("theta_from_private_data"):
+        owned = data.get("theta_from_private_data", False)
+        if checks.flag("fitted_on: theta_from_private_data", owned):
             return cls(smoothing=added, private=True)
         moves = checks.whole("fitted_on: transitions", data.get("transitions", 0), 0)
         rare = data.get("rarely_left", {})

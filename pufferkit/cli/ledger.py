@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import outputs
+from pufferkit.cli import outputs, terminal
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
+from pufferkit.errors import printable
 
 app = typer.Typer(cls=OneLineErrors, rich_markup_mode=None, help="Show, verify or export a ledger.")
 
@@ -54,10 +55,11 @@ def show(
                         _what(entry.body),
                     )
                 )
+    rows = [tuple(printable(cell) for cell in row) for row in rows]
     widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
     for row in rows:
         cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
+        terminal.say("  ".join(cells).rstrip())
 
 
 @app.command()
@@ -73,10 +75,10 @@ def verify(
         problems = book.verify(head)
         last, count = book.head, len(book.entries())
     for problem in problems:
-        typer.echo(f"problem: {problem}")
+        terminal.say(f"problem: {problem}")
     if problems:
         raise typer.Exit(1)
-    typer.echo(f"{count} entries, nothing wrong; head {last}")
+    terminal.say(f"{count} entries, nothing wrong; head {last}")
 
 
 @app.command()
@@ -91,7 +93,7 @@ def export(
     with _opened(ledger) as book:
         text = "".join(f"{line}\n" for line in book.export())
     if out is None:
-        typer.echo(text, nl=False)
+        terminal.give(text)
     else:
         outputs.write_all({out: text.encode()})
 

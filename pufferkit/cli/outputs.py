@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+_OWNER_ONLY = 0o600
+
 
 def check_outputs(targets: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:
     """Every target can be written and is none of the inputs, or an error."""
@@ -28,14 +30,18 @@ def check_outputs(targets: Iterable[Path | None], inputs: Iterable[Path | None] 
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:
-    """Write all files or, if one fails, none: each under another name first, then renamed."""
+    """Write all files or, if one fails, none: each under another name first, then renamed.
+
+    Only their owner can read them; who shares a release decides so.
+    """
     parts: dict[Path, Path] = {}
     try:
         for target, content in contents.items():
             real = target.resolve()
             part = real.with_name(f".{real.name}.{os.getpid()}.part")
             parts[part] = real
-            with part.open("xb") as stream:
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
+            with os.fdopen(descriptor, "wb") as stream:
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())

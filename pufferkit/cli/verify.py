@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pufferkit.cli import terminal
+
 
 def verify(
     file: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release, as JSON.")],
@@ -18,6 +20,6 @@ def verify(
     from pufferkit.verification.verify import verify_file  # noqa: PLC0415
 
     verdict = verify_file(file)
-    typer.echo(str(verdict))
+    terminal.say(str(verdict))
     if not verdict.ok:
         raise typer.Exit(1)

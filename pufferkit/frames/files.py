@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pufferkit.data.series import Series
+from pufferkit.frames.harmless import csv_bytes
 
 _SUFFIXES = (".csv", ".parquet")
 _PARQUET_MAGIC = b"PAR1"
@@ -375,9 +376,8 @@ def answer_table(
     else:
         table = pl.read_parquet(file, columns=columns, glob=False)
     table = table.with_columns(pl.Series(state, list(answers))).select(columns)
-    stream = io.BytesIO()
     if Path(target).suffix.lower() == ".csv":
-        table.write_csv(stream)
-    else:
-        table.write_parquet(stream)
+        return csv_bytes(table)
+    stream = io.BytesIO()
+    table.write_parquet(stream)
     return stream.getvalue()

@@ -1,0 +1,189 @@
+"""One call after another, and what each must leave behind."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from pufferkit.cli import app
+from tests.fuzz import mutations, seeds
+
+SECONDS = 60
+VERDICTS = ("verify", "audit", "ledger")
+"""Commands whose exit code 1 is a verdict."""
+
+
+class Hang(BaseException):
+    """A call took too long."""
+
+
+@dataclass
+class Report:
+    """How calls ended, and those that ended wrongly."""
+
+    codes: Counter[Any] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        ends = ", ".join(f"exit code {code}: {n:,}" for code, n in sorted(self.codes.items()))
+        return f"{self.codes.total():,} calls; {ends}; {len(self.failures)} failures"
+
+
+def fuzz(calls: int, seed: int, first: int = 0, every: int = 0) -> Report:
+    """Spoil and call, ``calls`` times; the same seed and number give the same call."""
+    report, commands = Report(), seeds.commands()
+    with _folder() as home, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        good = Path(home, "good")
+        good.mkdir()
+        seeds.write(good)
+        originals = {path.name: path.read_bytes() for path in good.iterdir()}
+        for number in range(first, first + calls):
+            rng = Random(f"{seed}:{number}")
+            args = list(rng.choice(commands))
+            scratch = Path(home, "scratch")
+            spoiled = _spoil(rng, args, originals)
+            if rng.random() < 0.5 or not spoiled:
+                for _ in range(rng.choice([0, 1, 1, 2])):
+                    args = mutations.option(rng, args) or args
+            named = {name: originals[name] for name in originals if name in " ".join(args)}
+            _refill(scratch, {**named, **spoiled})
+            problem, code = _called(scratch, args)
+            report.codes[code] += 1
+            if problem is not None:
+                report.failures.append(f"call {number}: {problem}\n  {args}")
+            if every and (number - first + 1) % every == 0:
+                print(report, flush=True)
+    return report
+
+
+def _spoil(rng: Random, args: list[str], originals: dict[str, bytes]) -> dict[str, bytes]:
+    """Other content for some of the files that a command names."""
+    spoiled = {}
+    for name in [arg for arg in args if arg in originals]:
+        if rng.random() < 0.4:
+            continue
+        content = originals[name]
+        try:
+            if name.endswith(".json"):
+                text = mutations.json_text(rng, content.decode())
+                content = text.encode("utf-8", "surrogatepass")
+            elif name.endswith(".csv"):
+                text = mutations.csv_text(rng, content.decode())
+                content = text.encode("utf-8", "surrogatepass")
+            else:
+                content = mutations.raw(rng, content)
+        except RecursionError:
+            continue
+        spoiled[name] = content
+    return spoiled
+
+
+def _called(scratch: Path, args: list[str]) -> tuple[str | None, Any]:
+    """Call in the scratch directory; what is wrong, if anything, and the exit code."""
+    before = _snapshot(scratch)
+    here = Path.cwd()
+    os.chdir(scratch)
+    try:
+        with _alarm():
+            result = CliRunner().invoke(app, args)
+    except Hang:
+        return f"no answer within {SECONDS} s", "hang"
+    finally:
+        os.chdir(here)
+    return _problem(args, result, before, _snapshot(scratch)), result.exit_code
+
+
+def _problem(args: list[str], result: Result, before: Any, after: Any) -> str | None:
+    error = result.exception
+    if error is not None and not isinstance(error, SystemExit):
+        return f"{type(error).__name__}: {error!s:.300}"
+    if isinstance(error, SystemExit) and result.exit_code == 1 and args[0] not in VERDICTS:
+        return "exit code 1 is for verdicts"
+    if result.exit_code not in (0, 1, 2):
+        return f"exit code {result.exit_code}"
+    if "Traceback" in result.output:
+        return "a traceback is shown"
+    lines = result.stderr.split("\n")
+    if not all(line.isprintable() for line in lines):
+        return f"control characters are shown: {result.stderr!r:.300}"
+    if result.exit_code == 2:
+        if sum(line.startswith("error: ") for line in lines) != 1:
+            return f"not one line of error: {result.stderr!r:.300}"
+        if "secret" in result.stderr and "***" not in result.stderr:
+            return f"a password is shown: {result.stderr:.300}"
+        if after != before:
+            changed = {name for name in after.keys() | before.keys() if before.get(name) != after.get(name)}
+            return f"failed, but changed {sorted(changed)}: {result.stderr:.200}"
+    open_to_others = [n for n, (mode, _) in after.items() if n not in before and mode & 0o077]
+    if open_to_others:
+        return f"others may read {open_to_others}"
+    if any(name.endswith(".part") for name in after):
+        return "a partial file is left"
+    return None
+
+
+def _snapshot(folder: Path) -> dict[str, tuple[int, Any]]:
+    """Mode and content of every file; of ledgers, what they say."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.name.endswith(("-wal", "-shm", "-journal")):
+            content = _ledger(path) if path.suffix == ".db" else path.read_bytes()
+            found[str(path.relative_to(folder))] = (path.stat().st_mode & 0o777, content)
+    return found
+
+
+def _ledger(path: Path) -> Any:
+    content = path.read_bytes()
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent.parent) as folder:
+            for name in (path.name, f"{path.name}-wal"):
+                if path.with_name(name).is_file():
+                    shutil.copy(path.with_name(name), folder)
+            connection = sqlite3.connect(Path(folder, path.name))
+            try:
+                return "\n".join(connection.iterdump())
+            finally:
+                connection.close()
+    except (sqlite3.Error, UnicodeDecodeError):
+        return content
+
+
+def _refill(folder: Path, contents: dict[str, bytes]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+
+
+@contextmanager
+def _folder() -> Iterator[str]:
+    """In memory where that can be had: databases wait for disks."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield folder
+
+
+@contextmanager
+def _alarm() -> Iterator[None]:
+    def stop(*_: Any) -> None:
+        raise Hang
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 BAD_INPUT = 2
 _INTERRUPTED = 130
+_PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
 
 
 class OneLineErrors(TyperGroup):
@@ -60,7 +61,7 @@ def _explained(error: Exception) -> str | None:
         text = str(error)
     else:
         return None
-    return " ".join(str(text).split())
+    return _PASSWORD.sub(r"\1***@", " ".join(str(text).split()))
 
 
 def say(text: object = "", *, err: bool = False) -> None:

@@ -78,7 +78,9 @@ def json_text(rng: Random, text: str) -> str:
             holder[key] = "RAW"
             return json.dumps(data).replace('"RAW"', rng.choice(RAW_JSON), 1)
         case 4 if isinstance(holder[key], (int, float)) and not isinstance(holder[key], bool):
-            holder[key] = rng.choice([str(holder[key]), -holder[key], holder[key] * 2, holder[key] / 3])
+            holder[key] = rng.choice(
+                [str(holder[key]), -holder[key], holder[key] * 2, holder[key] / 3]
+            )
         case _:
             holder[key] = rng.choice(HOSTILE_JSON)
     return json.dumps(data)

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from pufferkit.cli import app
@@ -22,6 +24,9 @@ from tests.fuzz import mutations, seeds
 SECONDS = 60
 VERDICTS = ("verify", "audit", "ledger")
 """Commands whose exit code 1 is a verdict."""
+
+
+COMMAND = get_command(app)
 
 
 class Hang(BaseException):
@@ -96,7 +101,8 @@ def _called(scratch: Path, args: list[str]) -> tuple[str | None, Any]:
     here = Path.cwd()
     os.chdir(scratch)
     try:
-        with _alarm():
+        # The runner would build the whole command again for every call.
+        with _alarm(), patch("typer.testing._get_command", lambda _: COMMAND):
             result = CliRunner().invoke(app, args)
     except Hang:
         return f"no answer within {SECONDS} s", "hang"
@@ -124,7 +130,9 @@ def _problem(args: list[str], result: Result, before: Any, after: Any) -> str | 
         if "secret" in result.stderr and "***" not in result.stderr:
             return f"a password is shown: {result.stderr:.300}"
         if after != before:
-            changed = {name for name in after.keys() | before.keys() if before.get(name) != after.get(name)}
+            changed = {
+                name for name in after.keys() | before.keys() if before.get(name) != after.get(name)
+            }
             return f"failed, but changed {sorted(changed)}: {result.stderr:.200}"
     open_to_others = [n for n, (mode, _) in after.items() if n not in before and mode & 0o077]
     if open_to_others:

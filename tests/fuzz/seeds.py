@@ -49,7 +49,8 @@ def table() -> str:
 def people() -> str:
     """A table of three subjects, with numbers as well as states."""
     rows = [
-        f"p{n % 3},{n // 3},{state},{17 * n % 90}" for n, state in enumerate(PRIVATE + PRIVATE[::-1])
+        f"p{n % 3},{n // 3},{state},{17 * n % 90}"
+        for n, state in enumerate(PRIVATE + PRIVATE[::-1])
     ]
     return "\n".join(["who,when,state,load", *rows, ""])
 

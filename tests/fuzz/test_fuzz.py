@@ -1,8 +1,9 @@
 """A slice of the fuzzing that ``make fuzz`` does at length."""
 
-from tests.fuzz.run import _called, _folder, fuzz
-from tests.fuzz import seeds
 from pathlib import Path
+
+from tests.fuzz import seeds
+from tests.fuzz.run import _called, _folder, fuzz
 
 
 def test_good_commands_succeed():

@@ -65,8 +65,9 @@ def _explained(error: Exception) -> str | None:
 
 
 def say(text: object = "", *, err: bool = False) -> None:
-    """Lines on stdout or stderr; what a name could tell a terminal to do is shown, not done."""
-    typer.echo("\n".join(printable(line) for line in str(text).split("\n")), err=err)
+    """Lines on stdout, or one on stderr; what a name tells a terminal to do is shown, not done."""
+    lines = [str(text)] if err else str(text).split("\n")
+    typer.echo("\n".join(printable(line) for line in lines), err=err)
 
 
 def give(content: str) -> None:

@@ -48,7 +48,7 @@ class Report:
 def fuzz(calls: int, seed: int, first: int = 0, every: int = 0) -> Report:
     """Spoil and call, ``calls`` times; the same seed and number give the same call."""
     report, commands = Report(), seeds.commands()
-    with _folder() as home, warnings.catch_warnings():
+    with folder() as home, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         good = Path(home, "good")
         good.mkdir()
@@ -64,10 +64,11 @@ def fuzz(calls: int, seed: int, first: int = 0, every: int = 0) -> Report:
                     args = mutations.option(rng, args) or args
             named = {name: originals[name] for name in originals if name in " ".join(args)}
             _refill(scratch, {**named, **spoiled})
-            problem, code = _called(scratch, args)
+            problem, code = called(scratch, args)
             report.codes[code] += 1
             if problem is not None:
                 report.failures.append(f"call {number}: {problem}\n  {args}")
+                print(report.failures[-1], flush=True)
             if every and (number - first + 1) % every == 0:
                 print(report, flush=True)
     return report
@@ -95,7 +96,7 @@ def _spoil(rng: Random, args: list[str], originals: dict[str, bytes]) -> dict[st
     return spoiled
 
 
-def _called(scratch: Path, args: list[str]) -> tuple[str | None, Any]:
+def called(scratch: Path, args: list[str]) -> tuple[str | None, Any]:
     """Call in the scratch directory; what is wrong, if anything, and the exit code."""
     before = _snapshot(scratch)
     here = Path.cwd()
@@ -112,34 +113,24 @@ def _called(scratch: Path, args: list[str]) -> tuple[str | None, Any]:
 
 
 def _problem(args: list[str], result: Result, before: Any, after: Any) -> str | None:
-    error = result.exception
-    if error is not None and not isinstance(error, SystemExit):
-        return f"{type(error).__name__}: {error!s:.300}"
-    if isinstance(error, SystemExit) and result.exit_code == 1 and args[0] not in VERDICTS:
-        return "exit code 1 is for verdicts"
-    if result.exit_code not in (0, 1, 2):
-        return f"exit code {result.exit_code}"
-    if "Traceback" in result.output:
-        return "a traceback is shown"
-    lines = result.stderr.split("\n")
-    if not all(line.isprintable() for line in lines):
-        return f"control characters are shown: {result.stderr!r:.300}"
-    if result.exit_code == 2:
-        if sum(line.startswith("error: ") for line in lines) != 1:
-            return f"not one line of error: {result.stderr!r:.300}"
-        if "secret" in result.stderr and "***" not in result.stderr:
-            return f"a password is shown: {result.stderr:.300}"
-        if after != before:
-            changed = {
-                name for name in after.keys() | before.keys() if before.get(name) != after.get(name)
-            }
-            return f"failed, but changed {sorted(changed)}: {result.stderr:.200}"
+    """The first rule that a call broke."""
+    error, code, words = result.exception, result.exit_code, result.stderr
+    lines = words.split("\n")
+    changed = [n for n in after.keys() | before.keys() if before.get(n) != after.get(n)]
     open_to_others = [n for n, (mode, _) in after.items() if n not in before and mode & 0o077]
-    if open_to_others:
-        return f"others may read {open_to_others}"
-    if any(name.endswith(".part") for name in after):
-        return "a partial file is left"
-    return None
+    broken = {
+        f"{type(error).__name__}: {error!s:.300}": not isinstance(error, (SystemExit, type(None))),
+        f"exit code {code}": code not in (0, 1, 2) or (code == 1 and args[0] not in VERDICTS),
+        "a traceback is shown": "Traceback" in result.output,
+        f"control characters are shown: {words!r:.300}": not all(map(str.isprintable, lines)),
+        f"not one line of error: {words!r:.300}": code == 2
+        and sum(line.startswith("error: ") for line in lines) != 1,
+        f"a password is shown: {words:.300}": "secret" in words,
+        f"failed, but changed {sorted(changed)}: {words:.200}": code == 2 and bool(changed),
+        f"others may read {open_to_others}": bool(open_to_others),
+        "a partial file is left": any(name.endswith(".part") for name in after),
+    }
+    return next((rule for rule, holds in broken.items() if holds), None)
 
 
 def _snapshot(folder: Path) -> dict[str, tuple[int, Any]]:
@@ -176,7 +167,7 @@ def _refill(folder: Path, contents: dict[str, bytes]) -> None:
 
 
 @contextmanager
-def _folder() -> Iterator[str]:
+def folder() -> Iterator[str]:
     """In memory where that can be had: databases wait for disks."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:

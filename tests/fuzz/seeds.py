@@ -76,54 +76,52 @@ def write(folder: Path) -> None:
         session.release(query, 0.5)
 
 
+RELEASE = "release data.csv --model chain.json --epsilon 1 --state state"
+EACH = "release people.csv --model chain.json --epsilon 1 --state state --time when --each who"
+SANITIZE = "sanitize data.csv --model chain.json --epsilon 1 --state state --out out.csv"
+ANNA = "--ledger book.db --budget 3 --account anna"
+PLANS = ("chain", "finite", "any_start", "mixing", "binary", "fitted", "region")
+
+COMMANDS = f"""
+plan --model network.json --epsilon 1 --query count --state-value 1
+plan --model joint.json --epsilon 1 --query mean --values 0=0,1=2.5
+plan --model chain.json --epsilon 1 --data data.csv --state state --json
+{RELEASE}
+{RELEASE} --out out.json --proper
+{RELEASE} --query count --state-value run --mechanism markov_quilt
+{RELEASE} --time when --segment part --query total --values rest=0,run=1.5
+{RELEASE} {ANNA}
+{RELEASE} {ANNA} --label again --out out.json
+release data.parquet --model chain.json --epsilon 1 --state state --out out.json
+release entries.csv --model network.json --epsilon 1 --state state --entry who --query count \
+    --state-value 1
+{EACH} --out out.csv
+{EACH} --window 4 --out out.parquet
+{EACH} --ledger new.db --budget 2 --out out.csv
+{SANITIZE}
+{SANITIZE} --record out.json --time when --adversary ignorant --length 12
+fit data.csv --state state --smoothing 0.5 --out out.json
+fit data.csv --state state --around 0.9 --states rest,run
+fit data.csv --state state --order 2 --start stationary
+fit people.csv --state load --time when --segment who --cuts 30,60 --max-gap 2 --smoothing 1
+check chain.json --data data.csv --state state --level 0.01
+check network.json
+model show finite.json --all
+model show region.json
+model show network.json
+verify release.json
+verify quilt.json
+ledger show book.db
+ledger show book.db --account anna
+ledger verify book.db
+ledger export book.db --out out.jsonl
+audit --model chain.json --epsilon 1 --length 4 --trials 500 --json
+reproduce
+--version
+"""
+
+
 def commands() -> list[list[str]]:
     """Good commands over these files; each ends with exit code 0."""
-    model, eps = ["--model", "chain.json"], ["--epsilon", "1"]
-    release = ["release", "data.csv", *model, *eps, "--state", "state"]
-    each = ["release", "people.csv", *model, *eps, "--state", "state", "--time", "when"]
-    ledger = ["--ledger", "book.db", "--budget", "3", "--account", "anna"]
-    plans = [
-        ["plan", "--model", f"{kind}.json", *eps, "--length", "12"]
-        for kind in ("chain", "finite", "any_start", "mixing", "binary", "fitted", "region")
-    ]
-    return [
-        *plans,
-        ["plan", "--model", "network.json", *eps, "--query", "count", "--state-value", "1"],
-        ["plan", "--model", "joint.json", *eps, "--query", "mean", "--values", "0=0,1=2.5"],
-        ["plan", *model, *eps, "--data", "data.csv", "--state", "state", "--json"],
-        release,
-        [*release, "--out", "out.json", "--proper"],
-        [*release, "--query", "count", "--state-value", "run", "--mechanism", "markov_quilt"],
-        [*release, "--time", "when", "--segment", "part", "--query", "total"]
-        + ["--values", "rest=0,run=1.5"],
-        [*release, *ledger],
-        [*release, *ledger, "--label", "again", "--out", "out.json"],
-        ["release", "data.parquet", *model, *eps, "--state", "state", "--out", "out.json"],
-        ["release", "entries.csv", "--model", "network.json", *eps, "--state", "state"]
-        + ["--entry", "who", "--query", "count", "--state-value", "1"],
-        [*each, "--each", "who", "--out", "out.csv"],
-        [*each, "--each", "who", "--window", "4", "--out", "out.parquet"],
-        [*each, "--each", "who", "--ledger", "new.db", "--budget", "2", "--out", "out.csv"],
-        ["sanitize", "data.csv", *model, *eps, "--state", "state", "--out", "out.csv"],
-        ["sanitize", "data.csv", *model, *eps, "--state", "state", "--out", "out.csv"]
-        + ["--record", "out.json", "--time", "when", "--adversary", "ignorant", "--length", "12"],
-        ["fit", "data.csv", "--state", "state", "--smoothing", "0.5", "--out", "out.json"],
-        ["fit", "data.csv", "--state", "state", "--around", "0.9", "--states", "rest,run"],
-        ["fit", "data.csv", "--state", "state", "--order", "2", "--start", "stationary"],
-        ["fit", "people.csv", "--state", "load", "--time", "when", "--segment", "who"]
-        + ["--cuts", "30,60", "--max-gap", "2", "--smoothing", "1"],
-        ["check", "chain.json", "--data", "data.csv", "--state", "state", "--level", "0.01"],
-        ["check", "network.json"],
-        ["model", "show", "finite.json", "--all"],
-        ["model", "show", "region.json"],
-        ["model", "show", "network.json"],
-        ["verify", "release.json"],
-        ["verify", "quilt.json"],
-        ["ledger", "show", "book.db"],
-        ["ledger", "show", "book.db", "--account", "anna"],
-        ["ledger", "verify", "book.db"],
-        ["ledger", "export", "book.db", "--out", "out.jsonl"],
-        ["audit", *model, *eps, "--length", "4", "--trials", "500", "--json"],
-        ["reproduce"],
-        ["--version"],
-    ]
+    plans = [f"plan --model {kind}.json --epsilon 1 --length 12" for kind in PLANS]
+    return [line.split() for line in [*plans, *COMMANDS.strip().split("\n")]]

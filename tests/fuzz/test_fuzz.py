@@ -3,18 +3,18 @@
 from pathlib import Path
 
 from tests.fuzz import seeds
-from tests.fuzz.run import _called, _folder, fuzz
+from tests.fuzz.run import called, folder, fuzz
 
 
 def test_good_commands_succeed():
-    with _folder() as home:
+    with folder() as home:
         for args in seeds.commands():
             scratch = Path(home, "scratch")
             scratch.mkdir(exist_ok=True)
             for old in scratch.iterdir():
                 old.unlink()
             seeds.write(scratch)
-            assert _called(scratch, args) == (None, 0), args
+            assert called(scratch, args) == (None, 0), args
 
 
 def test_spoiled_commands_end_as_documented():

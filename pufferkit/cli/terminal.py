@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BAD_INPUT = 2
 _INTERRUPTED = 130
-_PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
+_PASSWORD = re.compile(r"(:/{1,2}[^:/@\s]*:)[^@\s]*@")  # a path has one slash
 
 
 class OneLineErrors(TyperGroup):

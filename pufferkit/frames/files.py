@@ -375,7 +375,9 @@ def answer_table(
         table = pl.read_csv(file, columns=columns, infer_schema=False, glob=False)
     else:
         table = pl.read_parquet(file, columns=columns, glob=False)
-    table = table.with_columns(pl.Series(state, list(answers))).select(columns)
+    mixed = len({type(answer) for answer in answers}) > 1
+    cells = [str(answer) for answer in answers] if mixed else list(answers)
+    table = table.with_columns(pl.Series(state, cells)).select(columns)
     if Path(target).suffix.lower() == ".csv":
         return csv_bytes(table)
     stream = io.BytesIO()

@@ -220,3 +220,18 @@ def test_the_model_fitted_on_the_data_is_noticed_by_every_command(folder: Path):
             ("sanitize", file, *own, "--out", "a.csv"),
         ):
             assert "very series being released" in refusal(*command)
+
+
+def test_states_of_several_types_are_written_as_text(folder: Path):
+    model = {"states": ["rest", 0.5], "transition": MODEL["transition"]}
+    Path("model.json").write_text(json.dumps(model))
+    Path("data.csv").write_text("state\n" + "rest\n" * 30)
+    good("sanitize", "data.csv", "--model", "model.json", "--epsilon", "2", "--state", "state",
+         "--out", "a.csv")  # fmt: skip
+    assert set(Path("a.csv").read_text().split()[1:]) <= {"rest", "0.5"}
+
+
+def test_a_password_is_not_repeated(folder: Path):
+    address = "postgresql://u:secret@127.0.0.1:1/x"
+    for args in ((address,), (*RELEASE, "--out", address), ("fit", address, "--state", "state")):
+        assert "secret" not in refusal(*args)

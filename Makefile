@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test attack lint docs bench clean
+.PHONY: help demo test attack lint docs bench fuzz clean
 
 help:
 	@echo "make demo    release a generated week of activity; pictures in out/"
@@ -12,6 +12,7 @@ help:
 	@echo "make lint    ruff, mypy and the order of rooms"
 	@echo "make docs    the documentation, into site/; open site/index.html"
 	@echo "make bench   speed, as ratios within one run"
+	@echo "make fuzz    20,000 spoiled calls of the command line; half an hour"
 	@echo "make clean   remove .venv, out/, site/ and caches"
 
 demo: $(VENV)/.demo
@@ -35,6 +36,9 @@ docs: $(VENV)/.docs
 
 bench: $(VENV)/.dev
 	@for script in $(sort $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.fuzz --calls 20000 --seed 1
 
 clean:
 	rm -rf $(VENV) out site .mypy_cache .pytest_cache .ruff_cache .hypothesis

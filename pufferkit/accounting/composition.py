@@ -48,8 +48,9 @@ from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of
 from pufferkit.errors import NoTheorem
 from pufferkit.influence.curve.sweep import Run
 from pufferkit.influence.curve.trees import TreeCurve
-from pufferkit.mechanisms.calibration import SECRETS, Calibration
+from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import InfluenceCurve
+from pufferkit.mechanisms.release import Guarantee
 from pufferkit.rounding import round_up
 
 __all__ = [
@@ -116,7 +117,7 @@ class Spending:
     @classmethod
     def of(cls, calibration: Calibration, window: tuple[int, int] | None = None) -> Spending:
         """The spending of a release by this calibration; over the whole series if no window."""
-        if calibration.guarantee == SECRETS:
+        if calibration.guarantee == Guarantee.SECRETS:
             raise NoTheorem(
                 "an account is for every entry, and this release hides only the pairs of secrets "
                 "it was given; calibrate it without secrets="

@@ -35,7 +35,9 @@ from pufferkit.accounting.database import canonical
 from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger, over_budget
+from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of, states_of
+from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import NoTheorem
@@ -124,6 +126,9 @@ class Session:
                 f"data: must have one value for each of the {len(names)} entries of the beliefs, "
                 f"got {len(self.data)}"
             )
+        if isinstance(self.beliefs, ChainClass):
+            # The whole series, so that no window of it is too short to be recognised.
+            check_not_fitted_on(self.beliefs.sources, self.data)
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.name = name
         about = {"lengths": _lengths(self.data), "beliefs": _digest(self.beliefs.to_dict())}

@@ -60,7 +60,7 @@ def fit(
         raise ValueError(f"smoothing: must be 0 or more, got {added:g}")
     if start not in get_args(Start):
         raise ValueError(f"start: must be 'stationary' or 'first', got {start!r}")
-    private = bool(theta_from_private_data)
+    private = checks.flag("theta_from_private_data", theta_from_private_data)
     if isinstance(series, Table):
         counted = Provenance.of_counts(series.transitions, series.states, private)
         source = replace(counted, smoothing=added)
@@ -99,7 +99,7 @@ def around(
     theta_from_private_data: bool = False,
 ) -> RegionClass:
     """The region of `ChainClass.around`."""
-    private = bool(theta_from_private_data)
+    private = checks.flag("theta_from_private_data", theta_from_private_data)
     if isinstance(counts, (Series, Table)):
         if states is not None and tuple(states) != counts.states:
             kind = "series" if isinstance(counts, Series) else "table"
@@ -178,8 +178,12 @@ def order_two(
     ends, begins = np.arange(size * size) % size, np.arange(size * size) // size
     possible = ends[:, None] == begins[None, :]
     counts = pairs.transitions + np.where(possible, added, 0.0)
-    private = bool(theta_from_private_data)
+    private = checks.flag("theta_from_private_data", theta_from_private_data)
     own = Provenance.of_series(data, added, private)
     paired = Provenance.of_series(pairs, added, private)
-    source = replace(paired, digests=(*own.digests, *paired.digests))
+    source = replace(
+        paired,
+        digests=(*own.digests, *paired.digests),
+        passages=(*own.passages, *paired.passages),
+    )
     return MarkovChain.steady(counts / counts.sum(axis=1, keepdims=True), pairs.states, source)

@@ -63,7 +63,7 @@ class Book:
             self.ledger, key=self.key, anchor=self.anchor, anchor_key=self.anchor_key
         ) as found:
             if not found.recognises_data:
-                typer.echo(
+                terminal.say(
                     "note: without a key (--ledger-key, or PUFFERKIT_LEDGER_KEY) the same data "
                     "under two names are not noticed",
                     err=True,

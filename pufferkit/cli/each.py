@@ -134,17 +134,17 @@ def release_table(file: Path, model: Path, table: TableOptions, asked: Asked) ->
             prefix=prefix,
             progress=progress,
         )
-    typer.echo(data.report(), err=True)
+    terminal.say(data.report(), err=True)
     found = found.as_histogram() if asked.proper else found
     content = write_columns(asked.out or Path("stdout.csv"), found.columns())
     for note in found.notes:
-        typer.echo(f"note: {note}", err=True)
+        terminal.say(f"note: {note}", err=True)
     if asked.out is None or record is None:
-        typer.echo(content.decode(), nl=False)
+        terminal.give(content.decode())
         return
     outputs.write_all({asked.out: content, record: found.to_json().encode() + b"\n"})
-    typer.echo(f"{found.guarantee}: epsilon {found.epsilon:g} for all rows of a subject")
-    typer.echo(f"written: {asked.out}, and {record} for pufferkit verify", err=True)
+    terminal.say(f"{found.guarantee}: epsilon {found.epsilon:g} for all rows of a subject")
+    terminal.say(f"written: {asked.out}, and {record} for pufferkit verify", err=True)
 
 
 def counted(
@@ -183,8 +183,8 @@ def duration(text: str | None) -> Any:
     if text is None:
         return None
     try:
-        return float(text)
-    except ValueError:
+        return terminal.number(text)
+    except typer.BadParameter:
         return text
 
 
@@ -195,7 +195,7 @@ def cut_points(text: str | None) -> list[float] | None:
     found = []
     for cut in text.split(","):
         try:
-            found.append(float(cut))
-        except ValueError:
+            found.append(terminal.number(cut.strip()))
+        except typer.BadParameter:
             raise ValueError(f"--cuts: {cut!r} is not a number") from None
     return found

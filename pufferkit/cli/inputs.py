@@ -29,7 +29,12 @@ class QueryName(StrEnum):
 
 
 Model = Annotated[Path, typer.Option("--model", help="Beliefs: a JSON file, see 'model'.")]
-Epsilon = Annotated[float, typer.Option("--epsilon", help="Privacy; smaller hides more.")]
+Epsilon = Annotated[
+    float,
+    typer.Option(
+        "--epsilon", parser=terminal.number, metavar="X", help="Privacy; smaller hides more."
+    ),
+]
 Asked = Annotated[QueryName, typer.Option("--query", help="What is asked.")]
 StateValue = Annotated[
     str | None, typer.Option("--state-value", metavar="NAME", help="For count: the state to count.")
@@ -172,8 +177,8 @@ def _values(text: str, states: Sequence[Hashable]) -> dict[Hashable, float]:
         if label in found:
             raise ValueError(f"--values: {name.strip()!r} is given twice")
         try:
-            found[label] = float(number)
-        except ValueError:
+            found[label] = terminal.number(number.strip())
+        except typer.BadParameter:
             raise ValueError(f"--values: {number!r} is not a number, in {part!r}") from None
     missing = [str(label) for label in states if label not in found]
     if missing:

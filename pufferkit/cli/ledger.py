@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import outputs
+from pufferkit.cli import outputs, terminal
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
+from pufferkit.errors import printable
 
 app = typer.Typer(
     cls=OneLineErrors,
@@ -66,10 +67,11 @@ def show(
                         _what(entry.body),
                     )
                 )
+    rows = [tuple(printable(cell) for cell in row) for row in rows]
     widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
     for row in rows:
         cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
+        terminal.say("  ".join(cells).rstrip())
 
 
 @app.command()
@@ -93,10 +95,10 @@ def verify(
     except pk.LedgerError as error:
         problems = [str(error)]
     for problem in problems:
-        typer.echo(f"problem: {problem}")
+        terminal.say(f"problem: {problem}")
     if problems:
         raise typer.Exit(1)
-    typer.echo(f"{seen.entries} entries, nothing wrong; head {seen.head}")
+    terminal.say(f"{seen.entries} entries, nothing wrong; head {seen.head}")
 
 
 @app.command()
@@ -121,7 +123,7 @@ def budget(
     with _opened(ledger, by=by, anchor=anchor, anchor_key=anchor_key) as book:
         before = book.account(account)
         after = book.change_budget(account, new, why=why)
-    typer.echo(
+    terminal.say(
         f"{account}: budget {amount(before.budget)} is now {amount(after.budget)}; "
         f"{amount(after.total)} spent, {amount(after.remaining)} remain"
     )
@@ -140,7 +142,7 @@ def anchor(
     """
     with _opened(ledger, anchor=file, anchor_key=anchor_key) as book:
         book.make_anchor()
-    typer.echo(f"written: {file}", err=True)
+    terminal.say(f"written: {file}", err=True)
 
 
 @app.command()
@@ -155,7 +157,7 @@ def export(
     with _opened(ledger) as book:
         text = "".join(f"{line}\n" for line in book.export())
     if out is None:
-        typer.echo(text, nl=False)
+        terminal.give(text)
     else:
         outputs.write_all({out: text.encode()})
 

@@ -19,7 +19,12 @@ def plan(
     query: inputs.Asked = inputs.QueryName.HISTOGRAM,
     length: Annotated[
         list[int] | None,
-        typer.Option("--length", metavar="N", help="Entries in the series; once a segment."),
+        typer.Option(
+            "--length",
+            parser=terminal.integer,
+            metavar="N",
+            help="Entries in the series; once a segment.",
+        ),
     ] = None,
     data: inputs.Data = None,
     state: inputs.MaybeState = None,
@@ -59,6 +64,6 @@ def plan(
             "beliefs": found.beliefs,
             "rows": found.rows,
         }
-        typer.echo(json.dumps(record, indent=2))
+        terminal.say(json.dumps(record, indent=2))
     else:
         terminal.show_plan(found)

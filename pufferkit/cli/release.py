@@ -52,7 +52,10 @@ def release(
         typer.Option("--ledger", metavar="FILE|URL", help="Pay from an account kept here."),
     ] = None,
     budget: Annotated[
-        float | None, typer.Option("--budget", help="With --ledger: epsilon for everything.")
+        float | None,
+        typer.Option(
+            "--budget", parser=terminal.number, help="With --ledger: epsilon for everything."
+        ),
     ] = None,
     account: Annotated[
         str | None,
@@ -137,7 +140,7 @@ def release(
                 series, beliefs, budget, opened, name=account, data_meant=data_meant
             )
             found = session.release(question, epsilon, mechanism=mechanism or "best", label=label)
-            typer.echo(f"{account}: {session.remaining:g} of {budget:g} remain", err=True)
+            terminal.say(f"{account}: {session.remaining:g} of {budget:g} remain", err=True)
         else:
             found = calibrated(mechanism, beliefs, question, epsilon).release(series)
     found = found.as_histogram() if proper else found
@@ -147,9 +150,9 @@ def release(
         exact = [float(value) for value in question.exact(series)] if show_exact else None
         written[plot] = plots.picture(plots.release_figure(found, exact), plot)
     outputs.write_all(written)
-    typer.echo(record.rstrip() if out is None else str(found))
+    terminal.say(record.rstrip() if out is None else str(found))
     for path in written:
-        typer.echo(f"written: {path}", err=True)
+        terminal.say(f"written: {path}", err=True)
 
 
 def calibrated(

@@ -176,17 +176,9 @@ def transition_counts(states: Iterable[Hashable], lengths: int | Iterable[int]) 
     sizes = checks.segment_lengths(lengths)
     if max(sizes) < 2:
         raise ValueError("lengths: segments of one entry have no transitions")
-    place: dict[Any, int] = {str(label): x for x, label in enumerate(labels)}
-    place |= {label: x for x, label in enumerate(labels)}
-
-    def evaluate(entries: NDArray[Any]) -> Floats:
-        plain = [tuple(e) if isinstance(e, list) else e for e in entries.tolist()]
-        codes = np.array([place[e] if e in place else place[str(e)] for e in plain])
-        return Series(codes, labels, sizes).transitions.ravel().astype(float)
-
     return Query(
         "transition counts",
-        evaluate,
+        _TransitionCounts(labels, sizes),
         4 if max(sizes) > 2 else 2,
         sizes,
         labels=[f"{before} to {after}" for before in labels for after in labels],
@@ -194,6 +186,34 @@ def transition_counts(states: Iterable[Hashable], lengths: int | Iterable[int]) 
         total=float(sum(sizes) - len(sizes)),
         kind="transition counts",
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _WeightedCounts:
+    """The sum over entries of the weights of their states; an object, so that it pickles."""
+
+    weights: Weights
+
+    def __call__(self, entries: NDArray[Any]) -> Floats | float:
+        answer = np.zeros(len(next(iter(self.weights.values()))))
+        for state, row in self.weights.items():
+            answer += int(np.sum(entries == state)) * np.array([float(w) for w in row])
+        return answer if len(answer) > 1 else float(answer[0])
+
+
+@dataclass(frozen=True, eq=False)
+class _TransitionCounts:
+    """How often each state is followed by each within segments; an object, so that it pickles."""
+
+    states: tuple[Hashable, ...]
+    lengths: tuple[int, ...]
+
+    def __call__(self, entries: NDArray[Any]) -> Floats:
+        place: dict[Any, int] = {str(label): x for x, label in enumerate(self.states)}
+        place |= {label: x for x, label in enumerate(self.states)}
+        plain = [tuple(e) if isinstance(e, list) else e for e in entries.tolist()]
+        codes = np.array([place[e] if e in place else place[str(e)] for e in plain])
+        return Series(codes, self.states, self.lengths).transitions.ravel().astype(float)
 
 
 def _several(states: Iterable[Hashable]) -> tuple[Hashable, ...]:
@@ -250,16 +270,9 @@ def _additive(
         ) from None
     if Fraction(constant) < furthest:
         constant = round_up(constant, 1)
-
-    def evaluate(entries: NDArray[Any]) -> Floats | float:
-        answer = np.zeros(len(next(iter(rows))))
-        for state, row in weights.items():
-            answer += int(np.sum(entries == state)) * np.array([float(w) for w in row])
-        return answer if len(answer) > 1 else float(answer[0])
-
     return Query(
         name,
-        evaluate,
+        _WeightedCounts(weights),
         constant,
         lengths,
         labels=[str(label) for label in labels],

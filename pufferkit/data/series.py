@@ -19,7 +19,7 @@ from pufferkit import checks
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class Series(checks.Frozen):
     """Coded entries of one subject.
 
     Attributes

@@ -95,7 +95,7 @@ class Windows:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class Table(checks.Frozen):
     """Aggregates of many subjects: what their releases need, and nothing more.
 
     Attributes

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import pufferkit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
-from pufferkit.checks import Floats
+from pufferkit.checks import Floats, Frozen
 from pufferkit.data.table import Windows
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.release import (
@@ -26,7 +26,7 @@ from pufferkit.mechanisms.release import (
 
 
 @dataclass(frozen=True, eq=False)
-class Releases:
+class Releases(Frozen):
     """One row for each release.
 
     Attributes

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pufferkit.data.series import Series
+from pufferkit.frames.harmless import csv_bytes
 
 _SUFFIXES = (".csv", ".parquet")
 _PARQUET_MAGIC = b"PAR1"
@@ -374,10 +375,11 @@ def answer_table(
         table = pl.read_csv(file, columns=columns, infer_schema=False, glob=False)
     else:
         table = pl.read_parquet(file, columns=columns, glob=False)
-    table = table.with_columns(pl.Series(state, list(answers))).select(columns)
-    stream = io.BytesIO()
+    mixed = len({type(answer) for answer in answers}) > 1
+    cells = [str(answer) for answer in answers] if mixed else list(answers)
+    table = table.with_columns(pl.Series(state, cells)).select(columns)
     if Path(target).suffix.lower() == ".csv":
-        table.write_csv(stream)
-    else:
-        table.write_parquet(stream)
+        return csv_bytes(table)
+    stream = io.BytesIO()
+    table.write_parquet(stream)
     return stream.getvalue()

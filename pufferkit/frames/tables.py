@@ -13,6 +13,7 @@ from pufferkit.frames import aggregate, sources
 from pufferkit.frames.aggregate import BASE, FRESH, SEGMENT, STATE, SUBJECT, TIME, Rules
 from pufferkit.frames.assemble import assembled
 from pufferkit.frames.files import state_labels
+from pufferkit.frames.harmless import csv_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -110,14 +111,14 @@ def write_columns(path: Path | str, columns: Mapping[str, Any]) -> bytes:
     """The bytes of a ``.csv`` or ``.parquet`` file with these columns."""
     import polars as pl  # noqa: PLC0415
 
-    suffix, stream = Path(path).suffix.lower(), io.BytesIO()
+    suffix = Path(path).suffix.lower()
     if suffix not in (".csv", ".parquet"):
         raise ValueError(f"{path}: cannot write {suffix or 'such'} files; name a .csv or .parquet")
     table = pl.DataFrame(dict(columns), strict=False)
     if suffix == ".csv":
-        table.write_csv(stream)
-    else:
-        table.write_parquet(stream)
+        return csv_bytes(table)
+    stream = io.BytesIO()
+    table.write_parquet(stream)
     return stream.getvalue()
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Kind
+from pufferkit.errors import printable
 from pufferkit.mechanisms.version_1 import VERSION_1, from_version_1
 
 FORMAT = 2
@@ -281,10 +282,11 @@ class Release:
 
     def __str__(self) -> str:
         intervals = self.interval()
-        wide = max(len(label) for label in self.labels)
+        labels = [printable(label) for label in self.labels]
+        wide = max(len(label) for label in labels)
         rows = [
             f"  {label:<{wide}}  {value:>12.6g}   95%: {low:.6g} to {high:.6g}"
-            for label, value, (low, high) in zip(self.labels, self.value, intervals, strict=True)
+            for label, value, (low, high) in zip(labels, self.value, intervals, strict=True)
         ]
         head = f"{self.query}: {self.mechanism}, epsilon {self.epsilon:g}, scale {self.scale:.6g}"
         return "\n".join([head, *rows, f"  {self.guarantee}", f"  binds: {self.evidence}"])

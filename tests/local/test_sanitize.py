@@ -96,7 +96,7 @@ def test_single_and_many_answers_use_words_alike(monkeypatch):
     for code in range(4):
         monkeypatch.setattr(noise.os, "urandom", Words(words))
         many = noise.responses(np.full(len(words), code), [limit] * 4).tolist()
-        monkeypatch.setattr(noise, "_random_words", lambda: iter(words))
+        monkeypatch.setattr(noise.os, "urandom", Words(words))
         assert many == list(noise.response_stream(iter([code] * len(words)), [limit] * 4))
         assert many == [(code + s) % 4 for s in (1, 1, 2, 3, 3, 0, 0)]
     limits = [noise.flip_threshold(rho, 2) for rho in (0.2, 0.3)]
@@ -104,7 +104,7 @@ def test_single_and_many_answers_use_words_alike(monkeypatch):
     for code in (0, 1):
         monkeypatch.setattr(noise.os, "urandom", Words(words))
         many = noise.responses(np.full(len(words), code), limits).tolist()
-        monkeypatch.setattr(noise, "_random_words", lambda words=words: iter(words))
+        monkeypatch.setattr(noise.os, "urandom", Words(words))
         assert many == list(noise.response_stream(iter([code] * len(words)), limits))
 
 

@@ -8,7 +8,7 @@ account had paid for before is added entry by entry (the entry-profile rule of `
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pufferkit.accounting.amounts import MICRO, PICO, spent_micro, spent_pico
@@ -132,6 +132,35 @@ class Accounts:
         # Another process may have charged the same label for other entries in the meantime.
         self._same_entries(record, key, used)
         return key
+
+    def pay_part(
+        self, dues: Sequence[Due], record: str, body: Mapping[str, Any]
+    ) -> dict[tuple[str, str], Entry]:
+        """Charge what is new of a run whose values are kept in files, in one transaction.
+
+        What is charged together is a *part* of the run, drawn and written as a whole. Every charge
+        names its part, and so does one to the account ``record``, under which the files are noted.
+        Returns the charges of all these rows, new and old, by account and key.
+        """
+        names = list(dict.fromkeys(due.account for due in dues))
+        while True:
+            known, entries = self.ledger.charges_of([*names, record])
+            entries = [entry for entry in entries if entry.account != record]
+            charges = self._charges(dues, known, entries)
+            if not charges:
+                break
+            part = digest({"run": self.run.identity, "rows": [[c.account, c.key] for c in charges]})
+            facts = {**body, "label": self.run.label, "run": self.run.identity}
+            facts |= {"rows": len(charges), **self._notes}
+            bodies = {id(charge.body): {**charge.body, "part": part} for charge in charges}
+            charges = [replace(charge, body=bodies[id(charge.body)]) for charge in charges]
+            account = known[record]
+            total = max([account.total, *(charge.total for charge in charges)])
+            amount = spent_micro(self.run.epsilon)
+            charges.append(Charge(record, part, amount, total, facts, account.entries))
+            self.ledger.charge_many(charges)
+        run = self.run.identity
+        return {(e.account, e.key): e for e in entries if e.body["run"] == run}
 
     def _same_entries(self, record: str, key: str, used: str) -> None:
         charged = self.ledger.find(record, key, "charge")

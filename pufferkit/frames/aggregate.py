@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SUBJECT, TIME, STATE, SLOT, WINDOW = "_subject", "_time", "_state", "_slot", "_window"
 SEGMENT, FRESH, BASE, BREAK, STEP = "_segment", "_fresh", "_base", "_break", "_step"
-BEFORE, FIRST = "_before", "_first"
+BEFORE, FIRST, TICKS = "_before", "_first", "_ticks"
 KEYS = (SUBJECT, TIME, STATE)
 
 

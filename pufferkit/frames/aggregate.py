@@ -51,7 +51,7 @@ def entries(frame: Any, rules: Rules) -> Any:
             level = level + one
         state = nw.when(~(number.is_null() | number.is_nan())).then(level)
     elif kinds[STATE].is_float():
-        state = nw.when(~state.is_nan()).then(state)
+        state = nw.when(~state.is_nan()).then(state + 0.0)  # one zero, not -0.0 beside 0.0
     elif isinstance(kinds[STATE], (nw.Categorical, nw.Enum)):
         state = state.cast(nw.String)
     time = nw.col(TIME)

@@ -14,6 +14,7 @@ import numpy as np
 import pufferkit
 from pufferkit import noise
 
+_PYTHON_ERROR = re.compile(r"(?!org\.|java\.|scala\.|py4j\.)[A-Za-z_.]+(Error|Exception): ")
 _NEVER_WRITTEN = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 
 
@@ -117,9 +118,10 @@ def full_path(session: Any, path: str) -> str:
 def in_words(error: Exception) -> str:
     """What went wrong in a job, without its stack traces."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    python = [line for line in lines if re.match(r"[A-Za-z_.]+(Error|Exception): ", line)]
+    python = [line for line in lines if _PYTHON_ERROR.match(line)]
     java = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    chosen = (java or python or lines or [type(error).__name__])[-1]
+    last = python[-1:] or list(dict.fromkeys(java[-2:])) or lines[:1] or [type(error).__name__]
+    chosen = "; ".join(last)
     return chosen if len(chosen) <= 300 else chosen[:300] + "..."
 
 

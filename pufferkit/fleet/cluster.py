@@ -93,9 +93,7 @@ class _Draw:
     def write(self, path: str, scales: dict[int, float], only: Any = None) -> None:
         """Draw and write; errors in words."""
         run = self.run
-        noise = Noise(
-            scales, LIPSCHITZ, float(self.sizes.totals.max()), run.query == "frequencies"
-        )
+        noise = Noise(scales, LIPSCHITZ, float(self.sizes.totals.max()), run.query == "frequencies")
         note = PRIVATE_NOTE if run.beliefs.is_private else None
         try:
             self.counted.write_noisy(path, run.beliefs.states, noise, note, only)

@@ -311,4 +311,3 @@ def _check_read(table: Any, far: type) -> None:
             f"table: must come from read_table, got {type(table).__name__}; for example "
             'read_table(frame, subject="person", time="time", state="activity", max_gap="10m")'
         )
-

@@ -92,8 +92,8 @@ def read(session: Any, paths: Sequence[str]) -> Any:
         more = session.read.parquet(path)
         if more.dtypes != frame.dtypes:
             raise ValueError(
-                f"storage: {path} has columns {more.dtypes}, other parts of the run {frame.dtypes}; "
-                "read the table with times of the same kind as before"
+                f"storage: {path} has columns {more.dtypes}, other parts of the run "
+                f"{frame.dtypes}; read the table with times of the same kind as before"
             )
         frame = frame.unionByName(more)
     return frame

@@ -20,7 +20,11 @@ CELLS = {
     "whole": ([3, -1, 10, 2], pl.Int64, "bigint"),
     "small": ([3, -1, 10, 2], pl.Int8, "tinyint"),
     "float": ([0.5, -0.0, 0.0, 2.0, float("nan")], pl.Float64, "double"),
-    "decimal": ([Decimal("1.50"), Decimal("2.00"), Decimal("-0.25")], pl.Decimal(6, 2), "decimal(6,2)"),
+    "decimal": (
+        [Decimal("1.50"), Decimal("2.00"), Decimal("-0.25")],
+        pl.Decimal(6, 2),
+        "decimal(6,2)",
+    ),
     "truth": ([True, False], pl.Boolean, "boolean"),
 }
 START = datetime(1969, 12, 28, 22)
@@ -33,7 +37,12 @@ CLOCKS = {
         "timestamp_ntz",
         {"gap": "40m", "every": "1h", "window": "1d"},
     ),
-    "whole": (lambda n: 20 * n - 3000, pl.Int64, "bigint", {"gap": 40, "every": 60, "window": 1440}),
+    "whole": (
+        lambda n: 20 * n - 3000,
+        pl.Int64,
+        "bigint",
+        {"gap": 40, "every": 60, "window": 1440},
+    ),
     "small": (lambda n: n - 100, pl.Int16, "smallint", {"gap": 2, "every": 3, "window": 72}),
     "nano": (
         lambda n: NANO + 86_399_999_999_999 * (n // 9) + n,
@@ -86,10 +95,10 @@ def _rules(clock):
         yield {"every": units["every"], "window": units["window"]}
 
 
-def _facts(read):
+def _facts(source, rules):
     """Everything a table says, or the first words of the refusal."""
     try:
-        table = read()
+        table = pk.read_table(source, **COLUMNS, **rules)
         table = table.collect() if hasattr(table, "collect") else table
     except ValueError as error:
         return str(error).partition(":")[2].partition(",")[0]
@@ -106,7 +115,7 @@ def test_local_engines_agree(state, clock):
         base = duckdb.connect()
         base.register("arrow", frame.to_arrow())
         for rules in _rules(clock):
-            expected = _facts(lambda: pk.read_table(frame, **COLUMNS, **rules))
+            expected = _facts(frame, rules)
             others = {
                 "lazy": frame.lazy(),
                 "arrow": frame.to_arrow(),
@@ -115,8 +124,7 @@ def test_local_engines_agree(state, clock):
             if clock != "decimal":  # which pandas holds as objects, and objects are no times
                 others["pandas"] = frame.to_pandas()
             for name, source in others.items():
-                facts = _facts(lambda source=source: pk.read_table(source, **COLUMNS, **rules))
-                assert facts == expected, (name, rules)
+                assert _facts(source, rules) == expected, (name, rules)
 
 
 @pytest.mark.slow
@@ -130,6 +138,5 @@ def test_spark_agrees():
             kinds = f"who string, when {CLOCKS[clock][2]}, what {CELLS[state][2]}"
             frame, far = _frame(state, clock, rows), spark.createDataFrame(rows, kinds)
             for rules in _rules(clock):
-                expected = _facts(lambda: pk.read_table(frame, **COLUMNS, **rules))
-                facts = _facts(lambda: pk.read_table(far, **COLUMNS, **rules))
-                assert facts == expected, (state, clock, rules)
+                expected = _facts(frame, rules)
+                assert _facts(far, rules) == expected, (state, clock, rules)

@@ -31,7 +31,9 @@ def _hours(zone=None):
 
 
 def _instants():
-    start = {who: change.replace(tzinfo=ZoneInfo("America/New_York")) for who, change in CHANGES.items()}
+    start = {
+        who: change.replace(tzinfo=ZoneInfo("America/New_York")) for who, change in CHANGES.items()
+    }
     return [
         (who, start[who].astimezone(UTC) + timedelta(hours=n - 312), STATES[n % 3])
         for who in start
@@ -77,7 +79,9 @@ def _facts(table):
 
 
 def _expected(rows, options):
-    table = pk.read_table(pl.DataFrame(rows, schema=list(COLUMNS.values()), orient="row"), **options)
+    table = pk.read_table(
+        pl.DataFrame(rows, schema=list(COLUMNS.values()), orient="row"), **options
+    )
     # No hour is lost and none comes twice: one segment for each subject.
     assert table.segment_lengths.tolist() == [len(rows) // 2] * 2
     return _facts(table)

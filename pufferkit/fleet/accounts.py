@@ -162,6 +162,22 @@ class Accounts:
         run = self.run.identity
         return {(e.account, e.key): e for e in entries if e.body["run"] == run}
 
+    def name_folder(self, record: str, part: str, path: str) -> None:
+        """Record where an attempt at a part will be written, before anything is. Costs nothing."""
+        body = {"query": "a folder to be written", "attempt at": part, "path": path}
+        body |= {"run": self.run.identity, "label": self.run.label}
+        key = digest({"path": path})
+        while True:
+            account = self.ledger.charges_of([record])[0][record]
+            attempt = Charge(record, key, 0, account.total, body, account.entries)
+            if self.ledger.charge_many([attempt]):
+                return
+
+    def folders(self, record: str, part: str) -> list[str]:
+        """The folders of all attempts at a part, the first one first."""
+        _, entries = self.ledger.charges_of([record])
+        return [entry.body["path"] for entry in entries if entry.body.get("attempt at") == part]
+
     def _same_entries(self, record: str, key: str, used: str) -> None:
         charged = self.ledger.find(record, key, "charge")
         if charged is not None and charged.body["entries used"] != used:

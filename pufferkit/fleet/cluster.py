@@ -24,11 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.accounting.bulk import Charge
 from pufferkit.beliefs.provenance import PRIVATE_NOTE, check_not_counted_from
 from pufferkit.data.table import Table
 from pufferkit.fleet.accounts import Accounts, Due
-from pufferkit.fleet.plan import LIPSCHITZ, Run, digest
+from pufferkit.fleet.plan import LIPSCHITZ, Run
 from pufferkit.fleet.rows import ON_CLUSTER, Asked, account_names, dues_of
 from pufferkit.frames import spark_storage
 from pufferkit.frames.spark import ClusterTable, Counted, Noise
@@ -180,12 +179,13 @@ def _drawn(
             f"label: the run {draw.run.label!r} was charged for more rows than these and broke off "
             "before they were written; finish it first, with the table it was made for"
         )
-    folders = _folders(accounts, record, part)
+    folders = accounts.folders(record, part)
     for path in folders:
         if spark_storage.written(draw.session, path, rows):
             break
     else:
-        path = _claimed(draw, accounts, record, part)
+        path = draw.new_folder(part)
+        accounts.name_folder(record, part, path)
         folders.append(path)
         try:
             draw.write(path, _by_longest(draw.sizes, scales), only)
@@ -203,27 +203,6 @@ def _drawn(
         if folder != stored.body["path"]:  # nobody was given it, and nobody will be
             spark_storage.delete(draw.session, folder)
     return stored
-
-
-def _folders(accounts: Accounts, record: str, part: str) -> list[str]:
-    """The folders that attempts at a part said they would write, the first one first."""
-    _, entries = accounts.ledger.charges_of([record])
-    return [entry.body["path"] for entry in entries if entry.body.get("attempt at") == part]
-
-
-def _claimed(draw: _Draw, accounts: Accounts, record: str, part: str) -> str:
-    """A folder for this attempt, in the ledger before anything is in it. Costs nothing."""
-    path = draw.new_folder(part)
-    body = {"query": "a folder to be written", "attempt at": part, "path": path}
-    body |= {"run": draw.run.identity, "label": draw.run.label}
-    while True:
-        known, _ = accounts.ledger.charges_of([record])
-        account = known[record]
-        key = digest({"path": path})
-        if accounts.ledger.charge_many(
-            [Charge(record, key, 0, account.total, body, account.entries)]
-        ):
-            return path
 
 
 def _handed_over(draw: _Draw, notes: Sequence[Any], asked: Asked) -> Any:

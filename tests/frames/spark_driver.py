@@ -43,7 +43,7 @@ def die(*_args, **_options):
 def arrange(point):
     """Put death where it is asked for."""
     if point == "charged":
-        cluster._claimed = die
+        cluster.Accounts.name_folder = die
     elif point == "drawing":
         draw, group = frames._draw_batches, os.getpgid(0)
 

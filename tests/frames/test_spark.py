@@ -3,12 +3,15 @@
 import os
 import shutil
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
 import pufferkit as pk
+from pufferkit.fleet import cluster as cluster_room
+from pufferkit.frames import spark as frames
 from tests.conftest import require
 from tests.frames.spark_sessions import small_spark
 
@@ -246,3 +249,33 @@ def test_next_week_under_the_same_label(rows, cluster, tmp_path):
     for where in ledgers:
         with pytest.raises(ValueError, match="another label"):
             until(where, datetime(2024, 1, 15))
+
+
+def test_a_job_that_fails_and_two_drivers_at_once(cluster, tmp_path, monkeypatch):
+    table = pk.read_table(cluster, **COLUMNS, states=STATES)
+    place, call = tmp_path / "values", {"budget": 10.0, "label": "spring"}
+    call |= {"ledger": str(tmp_path / "ledger.db"), "storage": str(place)}
+
+    def fail(batches, **_options):
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(frames, "_draw_batches", fail)
+        with pytest.raises(RuntimeError, match=r"disk is full.*under the same charge"):
+            pk.release_each(table, BELIEF, 10, **call)
+    write, others = cluster_room._Draw.write, []
+
+    def write_after_another(draw, *job):
+        if not others:
+            others.append(None)
+            others.extend(sorted(pk.release_each(table, BELIEF, 10, **call).collect()))
+        write(draw, *job)
+
+    monkeypatch.setattr(cluster_room._Draw, "write", write_after_another)
+    found = pk.release_each(table, BELIEF, 10, **call)
+    assert [None, *sorted(found.collect())] == others
+    with pk.Ledger(call["ledger"]) as book:
+        assert book.remaining("s00") == 0
+        assert sum(entry.epsilon > 0 for entry in book.entries()) == 13
+    # What was not noted is gone.
+    assert [folder.name for folder in place.iterdir()] == [Path(found.inputFiles()[0]).parent.name]

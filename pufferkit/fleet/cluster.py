@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from pufferkit.beliefs.provenance import PRIVATE_NOTE, check_not_counted_from
-from pufferkit.data.table import Table
+from pufferkit.checks import Floats
+from pufferkit.data.table import Counts, Table
 from pufferkit.fleet.accounts import Accounts, Due
 from pufferkit.fleet.plan import LIPSCHITZ, Run
 from pufferkit.fleet.rows import ON_CLUSTER, Asked, account_names, dues_of
@@ -57,15 +58,15 @@ def release_on_cluster(
         asked = Asked.of(sizes, sizes.pieces)
         used, calibrations = run.calibrations(sizes.longest)
         wanted = np.array([LIPSCHITZ * calibrations[int(length)].scale for length in used])
-        draw = _Draw(counted, run, sizes, wanted, folder)
+        draw = _Draw(counted, run, sizes, asked, wanted[asked.owner], folder)
+        everything = np.arange(len(asked.owner))
         if accounts is None:
             path = draw.new_folder("unpaid")
-            draw.write(path, _by_longest(sizes, wanted))
+            draw.write(path, everything, draw.wanted)
             found = spark_storage.read(table.session, [path])
         else:
-            rows = np.arange(len(asked.owner))
-            dues = dues_of(sizes, asked, rows, used, calibrations, prefix)
-            found = _paid(draw, accounts, asked, dues, f"{prefix}{ON_CLUSTER}", prefix)
+            dues = dues_of(sizes, asked, everything, used, calibrations, prefix)
+            found = _paid(draw, accounts, dues, f"{prefix}{ON_CLUSTER}", prefix)
     if progress is not None:
         progress(len(asked.owner), len(asked.owner))
     return found
@@ -73,12 +74,13 @@ def release_on_cluster(
 
 @dataclass(frozen=True)
 class _Draw:
-    """What the executors are to draw, and where to."""
+    """What the executors are to draw, and where to; ``wanted`` is the scale of each row."""
 
     counted: Counted
     run: Run
     sizes: Table
-    wanted: np.ndarray
+    asked: Asked
+    wanted: Floats
     folder: str
 
     @property
@@ -89,13 +91,19 @@ class _Draw:
         """A name that no other attempt has."""
         return f"{self.folder}/{self.run.identity[:16]}-{part[:16]}-{uuid.uuid4().hex[:16]}"
 
-    def write(self, path: str, scales: dict[int, float], only: Any = None) -> None:
+    def rows(self, numbers: Counts) -> list[tuple[Any, int]]:
+        """Subject and window of these rows."""
+        owners, windows = self.asked.owner[numbers].tolist(), self.asked.window[numbers].tolist()
+        return [(self.sizes.subjects[n], window) for n, window in zip(owners, windows, strict=True)]
+
+    def write(self, path: str, numbers: Counts, scales: Floats) -> None:
         """Draw and write; errors in words."""
         run = self.run
-        noise = Noise(scales, LIPSCHITZ, float(self.sizes.totals.max()), run.query == "frequencies")
+        noise = Noise(LIPSCHITZ, float(self.sizes.totals.max()), run.query == "frequencies")
         note = PRIVATE_NOTE if run.beliefs.is_private else None
+        rows = self.rows(numbers)
         try:
-            self.counted.write_noisy(path, run.beliefs.states, noise, note, only)
+            self.counted.write_noisy(path, run.beliefs.states, noise, rows, scales, note)
         except Exception as error:
             raise RuntimeError(
                 f"executors: the noisy rows could not be written to {path} "
@@ -104,17 +112,7 @@ class _Draw:
             ) from None
 
 
-def _by_longest(sizes: Table, scales: np.ndarray) -> dict[int, float]:
-    """The scale for each length of a longest segment; where subjects differ, the largest."""
-    found: dict[int, float] = {}
-    for longest, scale in zip(sizes.longest.tolist(), scales.tolist(), strict=True):
-        found[longest] = max(scale, found.get(longest, 0.0))
-    return found
-
-
-def _paid(
-    draw: _Draw, accounts: Accounts, asked: Asked, dues: Sequence[Due], record: str, prefix: str
-) -> Any:
+def _paid(draw: _Draw, accounts: Accounts, dues: Sequence[Due], record: str, prefix: str) -> Any:
     """Charge what is new, draw what has no folder, and give the rows of all parts."""
     names = account_names(draw.sizes, prefix)
     key_of = {window: draw.run.key(window) for window in {due.window for due in dues}}
@@ -135,15 +133,13 @@ def _paid(
     for part, numbers in members.items():
         stored = accounts.ledger.find(record, part)
         if stored is None:
-            scales = draw.wanted.copy()
-            for number in numbers:
-                # Noise must not be less than what was charged for, among other lengths perhaps.
-                owner = asked.owner[number]
-                scales[owner] = max(scales[owner], charges[keys[number]].body["scale"])
-            only = None if len(numbers) == len(keys) else _rows(draw.sizes, asked, numbers)
-            stored = _drawn(draw, accounts, record, part, len(numbers), scales, only)
+            # Noise must not be less than what was charged for, among other lengths perhaps.
+            charged = [charges[keys[number]].body["scale"] for number in numbers]
+            rows = np.array(numbers)
+            scales = np.maximum(draw.wanted[rows], charged)
+            stored = _drawn(draw, accounts, record, part, rows, scales)
         notes.append(stored.body)
-    return _handed_over(draw, notes, asked)
+    return _handed_over(draw, notes)
 
 
 def _all_noted(
@@ -158,21 +154,11 @@ def _all_noted(
     return len(accounts.ledger.find_many([record], list(parts))) == len(parts)
 
 
-def _rows(sizes: Table, asked: Asked, numbers: Sequence[int]) -> list[tuple[Any, int]]:
-    return [(sizes.subjects[asked.owner[n]], int(asked.window[n])) for n in numbers]
-
-
 def _drawn(
-    draw: _Draw,
-    accounts: Accounts,
-    record: str,
-    part: str,
-    rows: int,
-    scales: np.ndarray,
-    only: Sequence[tuple[Any, int]] | None,
+    draw: _Draw, accounts: Accounts, record: str, part: str, numbers: Counts, scales: Floats
 ) -> Any:
     """The note of a part that had none: of rows that are written already, or of new ones."""
-    ledger = accounts.ledger
+    ledger, rows = accounts.ledger, len(numbers)
     charge = ledger.find(record, part, "charge")
     if charge is None or charge.body["rows"] != rows:
         raise ValueError(
@@ -188,16 +174,15 @@ def _drawn(
         accounts.name_folder(record, part, path)
         folders.append(path)
         try:
-            draw.write(path, _by_longest(draw.sizes, scales), only)
-        except RuntimeError:
-            if ledger.find(record, part) is None:
-                raise
-        else:
+            draw.write(path, numbers, scales)
             if not spark_storage.written(draw.session, path, rows):
                 raise RuntimeError(
                     f"storage: {path} does not hold the {rows} rows that were written to it; the "
                     "same call with the same label tries again under the same charge"
                 )
+        except RuntimeError:
+            if ledger.find(record, part) is None:  # otherwise another driver was first
+                raise
     stored = ledger.store(record, part, {"path": path, "rows": rows})
     for folder in folders:
         if folder != stored.body["path"]:  # nobody was given it, and nobody will be
@@ -205,7 +190,7 @@ def _drawn(
     return stored
 
 
-def _handed_over(draw: _Draw, notes: Sequence[Any], asked: Asked) -> Any:
+def _handed_over(draw: _Draw, notes: Sequence[Any]) -> Any:
     """The rows that were asked for, from the files that hold them."""
     for note in notes:
         try:
@@ -220,7 +205,6 @@ def _handed_over(draw: _Draw, notes: Sequence[Any], asked: Asked) -> Any:
                 f"storage: {note['path']} has {rows} rows instead of {note['rows']}; it was changed"
             )
     found = spark_storage.read(draw.session, [note["path"] for note in notes])
-    if sum(note["rows"] for note in notes) == len(asked.owner):
+    if sum(note["rows"] for note in notes) == len(draw.wanted):
         return found
-    wanted = _rows(draw.sizes, asked, range(len(asked.owner)))
-    return draw.counted.only(found, wanted)
+    return draw.counted.only(found, draw.rows(np.arange(len(draw.wanted))))

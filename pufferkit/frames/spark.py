@@ -27,7 +27,10 @@ from pufferkit.frames.files import state_labels
 from pufferkit.frames.spark_source import moment, quoted
 from pufferkit.rounding import round_up
 
-LONGEST, ENTRIES = "_longest", "_entries"
+ENTRIES, SCALE = "_entries", "_wanted"
+
+Rows = Sequence[tuple[Hashable, int]]
+"""Rows of a release by subject and window, 0 where there are no windows."""
 
 
 @dataclass(frozen=True)
@@ -36,22 +39,18 @@ class Noise:
 
     Attributes
     ----------
-    scales
-        Scale that a subject needs, by the length of its longest segment.
     lipschitz, largest
         Of one row; see `noise.laplace_rows`.
     shares
         Whether to divide by the number of entries, which is public, afterwards.
     """
 
-    scales: dict[int, float]
     lipschitz: float
     largest: float
     shares: bool
 
-    def draw(self, counts: Counts, longest: Counts, entries: Counts) -> tuple[Floats, Floats]:
-        """Safe noise on the rows of one batch; runs in an executor."""
-        wanted = np.array([self.scales[int(n)] for n in longest])
+    def draw(self, counts: Counts, wanted: Floats, entries: Counts) -> tuple[Floats, Floats]:
+        """Noise of at least the wanted scales on the rows of one batch; runs in an executor."""
         values, scales = noise.laplace_rows(counts, wanted, self.lipschitz, self.largest)
         if self.shares:
             values = values / entries[:, None]
@@ -182,40 +181,36 @@ class Counted:
         path: str,
         states: Sequence[Hashable],
         by: Noise,
+        rows: Rows,
+        scales: Floats,
         note: str | None = None,
-        only: Sequence[tuple[Hashable, int]] | None = None,
     ) -> None:
-        """Draw noise in the executors and write the rows to ``path``.
+        """Draw noise in the executors and write these rows to ``path``.
 
-        A note becomes a column of its own. ``only`` names the rows by subject and window.
+        Each row has the scale that the driver charged for. A note becomes a column of its own.
         """
         from pyspark.sql import functions as f  # noqa: PLC0415
 
-        pieces, windows = self.pieces, self.table.windows
-        segments = pieces.groupBy(SUBJECT, SEGMENT).agg(f.sum("n").alias("n"))
-        longest = segments.groupBy(SUBJECT).agg(f.max("n").alias(LONGEST))
-        keys = [SUBJECT] + ([WINDOW] if windows is not None else [])
+        keys = self._keys
         sums = []
         for number, state in enumerate(states):
             labels = zip(self.cells, self._labels(states), strict=True)
             cells = [cell for cell, label in labels if label == state]
             counted = f.when(f.col(STATE).isin(cells), f.col("n")).otherwise(f.lit(0))
             sums.append(f.sum(counted if cells else f.lit(0)).cast("long").alias(f"_{number}"))
-        rows = pieces.groupBy(*keys).agg(f.sum("n").cast("long").alias(ENTRIES), *sums)
-        rows = rows.join(longest, SUBJECT)
-        if only is not None:
-            rows = rows.join(self.rows_frame(only), keys, "left_semi")
-        schema = rows.select(*keys, ENTRIES).schema
+        counts = self.pieces.groupBy(*keys).agg(f.sum("n").cast("long").alias(ENTRIES), *sums)
+        counts = counts.join(self._frame(rows, scales), keys)
+        schema = counts.select(*keys, ENTRIES).schema
         named = ", ".join(
             f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema
         )
         numbers = ", ".join(f"`_{n}` double" for n in range(len(states)))
-        noisy = rows.mapInArrow(
+        noisy = counts.mapInArrow(
             partial(_draw_batches, by=by, keys=keys, size=len(states)),
             f"{named}, `_scale` double, {numbers}",
         )
         out = [f.col(SUBJECT).alias("subject")]
-        if windows is not None:
+        if self.table.windows is not None:
             out.append(self._start().alias("window_start"))
         out += [f.col(ENTRIES).alias("entries"), f.col("_scale").alias("scale")]
         taken = {"subject", "window_start", "entries", "scale"}
@@ -227,21 +222,32 @@ class Counted:
         out += [f.col(f"_{n}").alias(prefix + name) for n, name in enumerate(names)]
         noisy.select(*out).write.mode("errorifexists").parquet(path)
 
-    def rows_frame(self, rows: Sequence[tuple[Hashable, int]]) -> Any:
-        """Subjects and windows as a frame on the cluster."""
-        keys = [SUBJECT] + ([WINDOW] if self.table.windows is not None else [])
-        schema = self.pieces.select(*keys).schema
-        return self.table.session.createDataFrame([row[: len(keys)] for row in rows], schema)
-
-    def only(self, written: Any, rows: Sequence[tuple[Hashable, int]]) -> Any:
+    def only(self, written: Any, rows: Rows) -> Any:
         """These rows of a frame that `write_noisy` wrote."""
         from pyspark.sql import functions as f  # noqa: PLC0415
 
         keys = [f.col(SUBJECT).alias("subject")]
         if self.table.windows is not None:
             keys.append(self._start().alias("window_start"))
-        wanted = self.rows_frame(rows).select(*keys)
+        wanted = self._frame(rows).select(*keys)
         return written.join(wanted, wanted.columns, "left_semi")
+
+    @property
+    def _keys(self) -> list[str]:
+        return [SUBJECT] + ([WINDOW] if self.table.windows is not None else [])
+
+    def _frame(self, rows: Rows, scales: Floats | None = None) -> Any:
+        """Rows, by subject and window, as a frame on the cluster; with their scales."""
+        import pyarrow as pa  # noqa: PLC0415
+        from pyspark.sql import types as t  # noqa: PLC0415
+
+        schema = t.StructType(self.pieces.select(*self._keys).schema.fields)
+        columns = dict(zip(self._keys, zip(*rows, strict=True), strict=False))
+        if scales is not None:
+            schema = schema.add(SCALE, t.DoubleType())
+            columns[SCALE] = scales.tolist()
+        arrays = {name: pa.array(cells) for name, cells in columns.items()}
+        return self.table.session.createDataFrame(pa.table(arrays), schema)
 
     def _start(self) -> Any:
         """When the window of a row starts, a time of the kind that the table has."""
@@ -268,7 +274,7 @@ def _draw_batches(batches: Iterator[Any], *, by: Noise, keys: list[str], size: i
             continue
         counts = np.column_stack([batch.column(f"_{n}").to_numpy() for n in range(size)])
         entries = batch.column(ENTRIES).to_numpy()
-        values, scales = by.draw(counts, batch.column(LONGEST).to_numpy(), entries)
+        values, scales = by.draw(counts, batch.column(SCALE).to_numpy(), entries)
         columns = {key: batch.column(key) for key in [*keys, ENTRIES]}
         columns["_scale"] = pa.array(scales)
         columns |= {f"_{n}": pa.array(values[:, n]) for n in range(size)}

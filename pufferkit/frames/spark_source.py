@@ -35,6 +35,18 @@ def with_ticks(native: Any, time: str) -> Any:
     return native.withColumn(TICKS, f.expr(ticks))
 
 
+def with_quotient(native: Any, time: str, origin: int, width: int, name: str) -> Any:
+    """The frame with the column (time - origin) // width, in whole numbers throughout.
+
+    Spark's division goes through floats, which do not hold every whole number beyond 2**53: times
+    in nanoseconds would fall into the window next to theirs.
+    """
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    since = f"({quoted(time)} - {origin}L)"
+    return native.withColumn(name, f.expr(f"({since} - pmod({since}, {width}L)) div {width}L"))
+
+
 def moment(ticks: Any, *, zoned: bool) -> Any:
     """Back again: a column of microseconds as timestamps with or without a zone."""
     from pyspark.sql import functions as f  # noqa: PLC0415

@@ -45,10 +45,10 @@ CLOCKS = {
     ),
     "small": (lambda n: n - 100, pl.Int16, "smallint", {"gap": 2, "every": 3, "window": 72}),
     "nano": (
-        lambda n: NANO + 86_399_999_999_999 * (n // 9) + n,
+        lambda n: NANO + 86_400_000_000_000 * (n // 9) + n % 9 - 4,  # around midnights
         pl.Int64,
         "bigint",
-        {"gap": 2, "every": 1000, "window": 86_400_000_000_000},
+        {"gap": 2, "every": 5, "window": 86_400_000_000_000},
     ),
     "float": (lambda n: 0.1 * n - 5, pl.Float64, "double", {"gap": 0.2, "every": 0.3, "window": 3}),
     "decimal": (
@@ -91,8 +91,7 @@ def _rules(clock):
     yield {}
     yield {"max_gap": units["gap"]}
     yield {"window": units["window"]}
-    if clock != "nano":
-        yield {"every": units["every"], "window": units["window"]}
+    yield {"every": units["every"], "window": units["window"]}
 
 
 def _facts(source, rules):

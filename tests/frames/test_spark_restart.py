@@ -73,7 +73,8 @@ def test_the_restart_of_every_death(dead):
             assert {row[:2]: {row[2:]} for row in map(tuple, given)} == shown
             if point in ("written", "noted"):
                 assert shown == left[point][1]
-            assert sorted(release(spark, folder).collect()) == given
+            if point == "drawing":
+                assert sorted(release(spark, folder).collect()) == given
             with pk.Ledger(folder / "ledger.db") as book:
                 charges = [e for e in book.entries() if e.kind == "charge" and e.epsilon > 0]
                 assert len(charges) == 7  # six rows, and the account of the run

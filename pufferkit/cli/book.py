@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 import pufferkit as pk
+from pufferkit.cli import terminal
 
 Anchor = Annotated[
     str | None,

@@ -152,14 +152,13 @@ class Accounts:
         dues: Sequence[Due],
         record: str,
         body: Mapping[str, Any],
-        draw: Callable[[], Mapping[str, Any]] | None = None,
+        draw: Callable[[], Mapping[str, Any]],
     ) -> str:
         """Charge a release whose values are kept in one place, the account ``record``.
 
         That account is charged in the same transaction, with the largest total. A run is drawn as a
-        whole, so its label is for exactly these entries. With ``draw`` the values are stored in the
-        same transaction too; without, the caller stores later where they are. Returns the key of
-        the values.
+        whole, so its label is for exactly these entries. The values are stored in the same
+        transaction. Returns their key.
         """
         used = digest([[due.account, due.window, due.first, due.last] for due in dues])
         key = digest({"run": self.run.identity, "record": True})
@@ -174,8 +173,7 @@ class Accounts:
             charges = self._charges(dues, known, entries)
             account = known[record]
             total = max([account.total, *(charge.total for charge in charges)])
-            stored = draw is not None and self.ledger.find(record, key) is not None
-            value = None if draw is None or stored else draw()
+            value = None if self.ledger.find(record, key) is not None else draw()
             charges.append(
                 Charge(record, key, amount, total, facts, account.entries, self.terms, value)
             )
@@ -190,6 +188,51 @@ class Accounts:
         known, entries = self.ledger.charges_of(names)
         rule, budget = self.terms.rule, self.terms.budget
         return {n: known.get(n) or Account(n, rule, budget, 0, 0) for n in names}, entries
+
+    def pay_part(
+        self, dues: Sequence[Due], record: str, body: Mapping[str, Any]
+    ) -> dict[tuple[str, str], Entry]:
+        """Charge what is new of a run whose values are kept in files, in one transaction.
+
+        What is charged together is a *part* of the run, drawn and written as a whole. Every charge
+        names its part, and so does one to the account ``record``, under which the files are noted.
+        Returns the charges of all these rows, new and old, by account and key.
+        """
+        names = list(dict.fromkeys(due.account for due in dues))
+        while True:
+            known, entries = self._standing([*names, record])
+            entries = [entry for entry in entries if entry.account != record]
+            charges = self._charges(dues, known, entries)
+            if not charges:
+                break
+            part = digest({"run": self.run.identity, "rows": [[c.account, c.key] for c in charges]})
+            facts = {**body, "label": self.run.label, "run": self.run.identity}
+            facts |= {"rows": len(charges), **self._notes}
+            bodies = {id(charge.body): {**charge.body, "part": part} for charge in charges}
+            charges = [replace(charge, body=bodies[id(charge.body)]) for charge in charges]
+            account = known[record]
+            total = max([account.total, *(charge.total for charge in charges)])
+            amount = spent_micro(self.run.epsilon)
+            charges.append(Charge(record, part, amount, total, facts, account.entries, self.terms))
+            self.ledger.charge_many(charges, data_meant=self._meant)
+        run = self.run.identity
+        return {(e.account, e.key): e for e in entries if e.body["run"] == run}
+
+    def name_folder(self, record: str, part: str, path: str) -> None:
+        """Record where an attempt at a part will be written, before anything is. Costs nothing."""
+        body = {"query": "a folder to be written", "attempt at": part, "path": path}
+        body |= {"run": self.run.identity, "label": self.run.label}
+        key = digest({"path": path})
+        while True:
+            account = self._standing([record])[0][record]
+            attempt = Charge(record, key, 0, account.total, body, account.entries, self.terms)
+            if self.ledger.charge_many([attempt]):
+                return
+
+    def folders(self, record: str, part: str) -> list[str]:
+        """The folders of all attempts at a part, the first one first."""
+        _, entries = self.ledger.charges_of([record])
+        return [entry.body["path"] for entry in entries if entry.body.get("attempt at") == part]
 
     def _same_entries(self, record: str, key: str, used: str) -> None:
         charged = self.ledger.find(record, key, "charge")

@@ -74,7 +74,8 @@ def release_each(
     progress
         Called with the number of rows done and the number of all rows.
     storage
-        For PySpark only, and needed there: a new folder that driver and executors can reach.
+        A folder that driver and executors can reach; a PySpark table needs it, and its rows are
+        kept there. Elsewhere the ledger keeps them, and nothing is written to the folder.
     data_meant
         A table that is known under other names, and data that changed since they were released
         about, are refused where their counts show it; ``True`` says that they are meant.
@@ -99,8 +100,7 @@ def release_each(
         from pufferkit.fleet.cluster import release_on_cluster  # noqa: PLC0415
 
         with _accounts(run, ledger, budget) as accounts:
-            return release_on_cluster(table, run, accounts, prefix, storage)
-    _local_only(storage)
+            return release_on_cluster(table, run, accounts, prefix, storage, progress)
     asked = Asked.of(table, aligned(table, run.beliefs))
     used, calibrations = run.calibrations(table.longest)
     values = np.empty(asked.counts.shape)
@@ -142,6 +142,8 @@ def release_all(
     label: str = "",
     prefix: str = "",
     data_meant: bool = False,
+    progress: Progress | None = None,
+    storage: str | None = None,
 ) -> Releases:
     """One noisy histogram over all subjects together, or one for each window ([Q] 5.3.1).
 
@@ -154,9 +156,11 @@ def release_all(
 
     Parameters
     ----------
-    table, beliefs, epsilon, query, mechanism, ledger, budget, label, prefix, data_meant
+    table, beliefs, epsilon, query, mechanism, ledger, budget, label, prefix, data_meant, progress,
+    storage
         As for `release_each`. A `ClusterTable` is counted on the cluster; the sums, which are the
-        only thing needed, come to the driver.
+        only thing needed, come to the driver and noise is drawn there, so that nothing is written
+        to the storage on any engine.
     """
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
@@ -179,6 +183,8 @@ def release_all(
             record = f"{prefix}{EVERYBODY}"
             dues = dues_of(found, asked, rows, used, calibrations, prefix)
             values, scales = _recorded(accounts, run, record, dues, windows, sums, calibration)
+    if progress is not None:
+        progress(len(windows), len(windows))
     answer = _releases(run, None, windows, values, scales, sums, calibrations)
     return replace(answer, notes=run.notes(found), lengths=np.full(len(windows), longest))
 
@@ -302,8 +308,3 @@ def _check_read(table: Any, far: type) -> None:
             f"table: must come from read_table, got {type(table).__name__}; for example "
             'read_table(frame, subject="person", time="time", state="activity", max_gap="10m")'
         )
-
-
-def _local_only(storage: str | None) -> None:
-    if storage is not None:
-        raise ValueError("storage: is for PySpark tables; here the ledger keeps the values")

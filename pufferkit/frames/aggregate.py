@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SUBJECT, TIME, STATE, SLOT, WINDOW = "_subject", "_time", "_state", "_slot", "_window"
 SEGMENT, FRESH, BASE, BREAK, STEP = "_segment", "_fresh", "_base", "_break", "_step"
-BEFORE, FIRST = "_before", "_first"
+BEFORE, FIRST, TICKS = "_before", "_first", "_ticks"
 KEYS = (SUBJECT, TIME, STATE)
 
 
@@ -51,24 +51,36 @@ def entries(frame: Any, rules: Rules) -> Any:
             level = level + one
         state = nw.when(~(number.is_null() | number.is_nan())).then(level)
     elif kinds[STATE].is_float():
-        state = nw.when(~state.is_nan()).then(state)
+        state = nw.when(~state.is_nan()).then(state + 0.0)  # one zero, not -0.0 beside 0.0
     elif isinstance(kinds[STATE], (nw.Categorical, nw.Enum)):
         state = state.cast(nw.String)
     time = nw.col(TIME)
     found = frame.with_columns(state.alias(STATE))
     if rules.every is not None:
-        slot = (time - rules.origin) // rules.every
+        found = _with_place(found, rules.origin, rules.every, SLOT)
         if kinds[TIME].is_float() or isinstance(rules.every * rules.origin, float):
             # 0.3 / 0.1 is below 3 in floats: a reading that is late by rounding alone is in time.
             number, unit = time.cast(nw.Float64), _rounding(kinds[TIME]) / rules.every
             places = (number - rules.origin) / rules.every
             slack = (number.abs() + abs(rules.origin)) * unit
-            slot = (places + slack) // 1
-        found = found.with_columns(slot.cast(nw.Int64).alias(SLOT))
+            found = found.with_columns(((places + slack) // 1).cast(nw.Int64).alias(SLOT))
     if rules.windows is not None:
-        place = (time - rules.windows.origin) // rules.windows.width
-        found = found.with_columns(place.cast(nw.Int64).alias(WINDOW))
+        found = _with_place(found, rules.windows.origin, rules.windows.width, WINDOW)
     return found
+
+
+def _with_place(frame: Any, origin: int | float, width: int | float, name: str) -> Any:
+    """The frame with the number of the slot or window of each row."""
+    import narwhals as nw  # noqa: PLC0415
+
+    whole = frame.collect_schema()[TIME].is_integer() and isinstance(origin + width, int)
+    if whole and frame.implementation.is_spark_like():
+        from pufferkit.frames.spark_source import with_quotient  # noqa: PLC0415
+
+        native = with_quotient(frame.to_native(), TIME, int(origin), int(width), name)
+        return nw.from_native(native)
+    place = (nw.col(TIME) - origin) // width
+    return frame.with_columns(place.cast(nw.Int64).alias(name))
 
 
 def _rounding(kind: Any) -> float:

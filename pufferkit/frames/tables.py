@@ -50,6 +50,7 @@ def read_table(
         others are sorted in memory. PySpark gives a `ClusterTable`, which stays on the cluster.
     time
         Column with times: numbers, dates or timestamps; in a CSV also text like 2024-03-04T08:15.
+        Those without a zone are taken as they stand, on every engine; those with one are instants.
     state
         Column with states, or with numbers if ``bins`` are given. A row without a state splits the
         series there.

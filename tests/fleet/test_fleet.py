@@ -351,7 +351,6 @@ def test_names_of_accounts_that_keep_records_are_taken(book):
         ({"mechanism": "entry_dp"}, "mechanism"),
         ({"epsilon": 0}, "epsilon"),
         ({"budget": 1}, "go together"),
-        ({"storage": "x"}, "PySpark"),
     ],
 )
 def test_refusals(options, match):

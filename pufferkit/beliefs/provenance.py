@@ -143,8 +143,7 @@ def counts_digest(counts: NDArray[Any], states: Sequence[Hashable]) -> str:
 def series_digests(series: Series) -> tuple[str, ...]:
     """The digest of all transitions, then those of the entries of telling segments."""
     found = [counts_digest(series.transitions, series.states)]
-    segments = series.segments
-    for segment in segments[:_MOST]:
+    for segment in series.stretches[:_MOST]:
         if _information(segment, len(series.states)) >= TELLING:
             found.append(_entries_digest(segment, series.states))
     return tuple(found)

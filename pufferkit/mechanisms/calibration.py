@@ -7,7 +7,7 @@ scales from the mathematics.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -27,6 +27,10 @@ from pufferkit.mechanisms.release import Evidence, Release, half_width
 PUFFERFISH = "Pufferfish for each entry"
 GROUP = "Pufferfish for each entry, whatever the correlation within a segment"
 SECRETS = "Pufferfish for the pairs of secrets that were given, and for no others"
+GAPS = (
+    "the distribution of a sum over the observed entries alone is not computed, and more entries "
+    "do not always mean a larger distance; use influence_curve or markov_quilt, or fill the gaps"
+)
 ENTRY = "entry DP only: does not hide entries that others predict"
 
 
@@ -68,10 +72,8 @@ class Calibration:
         checks.positive("scale", self.scale)
         if self.beliefs is not None:
             check_states(self.beliefs, self.query)
-        if isinstance(self.beliefs, ChainClass):
-            told = self.evidence.notes
-            more = tuple(note for note in self.beliefs.caveats if note not in told)
-            object.__setattr__(self, "evidence", replace(self.evidence, notes=told + more))
+        notes = self.beliefs.caveats if isinstance(self.beliefs, ChainClass) else ()
+        object.__setattr__(self, "evidence", self.evidence.noting(*notes, *_declared(self.query)))
 
     @property
     def entry_privacy(self) -> float:
@@ -119,10 +121,11 @@ class Calibration:
             query=self.query.name,
             labels=self.query.labels,
             lengths=self.query.lengths,
+            observed=_gaps(data, self.query),
             lipschitz=self.query.lipschitz,
             total=self.query.total,
             beliefs=None if self.beliefs is None else self.beliefs.to_dict(),
-            evidence=self.evidence,
+            evidence=self.evidence.noting(*_declared(data)),
             released_at=datetime.now(UTC).isoformat(timespec="seconds"),
             version=pufferkit.__version__,
             workings=self._workings(),
@@ -150,17 +153,37 @@ class Calibration:
         data = Series.of(series, states) if not isinstance(series, Series) else series
         if states is not None and set(data.states) - set(states):
             # A Series may declare more states than the model, as long as none of them occurs.
-            data = Series.of(data.as_segments(), states)
+            data = Series.of(data, states)
         if sorted(data.lengths) != sorted(self.query.lengths):
             raise ValueError(
                 f"series: has segments of {_brief(data.lengths)} entries, but the noise was "
                 f"calibrated for {_brief(self.query.lengths)}; make the query with these lengths"
             )
+        if data.missing or self.query.missing:
+            self._check_gaps(data, named=names is not None)
         if names is not None and self.beliefs is not None:
             _check_values(self.beliefs, names, data)
         if isinstance(self.beliefs, ChainClass):
             check_not_fitted_on(self.beliefs.sources, data)
         return data
+
+
+    def _check_gaps(self, data: Series, named: bool) -> None:
+        """Whether query and mechanism can do with the entries that were not observed."""
+        if named:
+            raise ValueError("series: a network or a joint law needs a value for each of its names")
+        if self.mechanism == "wasserstein":
+            raise NotApplicable(GAPS)
+        wanted = self.query.observed
+        spans = zip(data.lengths, data.observed_lengths, strict=True)
+        if wanted is not None and sorted(spans) != sorted(
+            zip(self.query.lengths, wanted, strict=True)
+        ):
+            raise ValueError(
+                f"series: {data.missing} of its {len(data)} entries were not observed, but "
+                f"{self.query.name} was asked of {sum(wanted)} observed entries; make the query "
+                "with the series in place of the lengths, like relative_frequencies(states, series)"
+            )
 
 
 def chains_only(beliefs: Any, mechanism: str) -> ChainClass:
@@ -224,6 +247,24 @@ def _check_values(beliefs: Beliefs, names: tuple[Hashable, ...], data: Series) -
             raise ValueError(
                 f"series: {name!r} is {value!r}, which is not among its values {list(allowed)}"
             )
+
+
+def _declared(of: Query | Series) -> tuple[str, ...]:
+    """What was declared about gaps, in words."""
+    after = of.independent_after
+    return () if after is None else (f"pieces more than {after} apart were declared independent",)
+
+
+def _gaps(data: Series, query: Query) -> tuple[int, ...] | None:
+    """How many entries of each segment were observed, in the order of the query's segments."""
+    if not data.missing:
+        return None
+    if query.observed is not None:
+        return query.observed
+    left: dict[int, list[int]] = {}
+    for length, seen in zip(data.lengths, data.observed_lengths, strict=True):
+        left.setdefault(length, []).append(seen)
+    return tuple(left[length].pop(0) for length in query.lengths)
 
 
 def _brief(lengths: tuple[int, ...]) -> str:

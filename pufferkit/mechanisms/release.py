@@ -47,6 +47,11 @@ class Evidence:
     blocks: tuple[int | None, int | None] | None = None
     notes: tuple[str, ...] = ()
 
+    def noting(self, *notes: str) -> Evidence:
+        """The same with these notes too, each once."""
+        more = tuple(note for note in notes if note not in self.notes)
+        return replace(self, notes=self.notes + more)
+
     def __str__(self) -> str:
         parts = []
         if self.belief is not None:
@@ -79,7 +84,9 @@ class Release:
     epsilon, mechanism, guarantee
         What is promised, and by what.
     query, labels, lengths, lipschitz, total
-        What was asked.
+        What was asked; lengths count entries that were not observed too.
+    observed
+        How many entries of each segment were observed; ``None`` if all were.
     beliefs
         The class Theta, as plain data; ``None`` if the mechanism needs none.
     evidence
@@ -109,6 +116,7 @@ class Release:
     released_at: str
     version: str
     workings: Mapping[str, Any] | None = None
+    observed: tuple[int, ...] | None = None
 
     def interval(
         self, level: float = 0.95, *, simultaneous: bool = False
@@ -150,7 +158,7 @@ class Release:
                 "is this a file that pufferkit wrote?"
             )
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        missing = set(cls.__dataclass_fields__) - set(fields) - {"workings"}
+        missing = set(cls.__dataclass_fields__) - set(fields) - {"workings", "observed"}
         if missing:
             raise ValueError(f"release: lacks {', '.join(sorted(missing))}")
         evidence = dict(fields["evidence"])
@@ -161,6 +169,8 @@ class Release:
         fields["evidence"] = Evidence(**evidence)
         for name in ("value", "raw", "labels", "lengths"):
             fields[name] = tuple(fields[name])
+        if fields.get("observed") is not None:
+            fields["observed"] = tuple(fields["observed"])
         return cls(**fields)
 
     @classmethod
@@ -176,6 +186,11 @@ class Release:
             for label, value, (low, high) in zip(self.labels, self.value, intervals, strict=True)
         ]
         head = f"{self.query}: {self.mechanism}, epsilon {self.epsilon:g}, scale {self.scale:.6g}"
+        if self.observed is not None:
+            rows.append(
+                f"  {sum(self.observed):,} of {sum(self.lengths):,} entries were observed; the "
+                "others are hidden as well"
+            )
         return "\n".join([head, *rows, f"  {self.guarantee}", f"  binds: {self.evidence}"])
 
 

@@ -55,10 +55,13 @@ def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Wor
         )
         return lipschitz / epsilon
     if record.mechanism == "group_dp":
-        checks.append(f"group_dp: L times the longest segment, {longest}, over epsilon")
-        return lipschitz * longest / epsilon
+        most = max(record.observed or record.lengths)
+        checks.append(f"group_dp: L times the observed entries of a segment, {most}, over epsilon")
+        return lipschitz * most / epsilon
     theta = _beliefs(record)
     if record.mechanism == "wasserstein":
+        if record.observed is not None:
+            raise BadBeliefs("wasserstein has no theorem for entries that were not observed")
         return _wasserstein(record, theta, checks, work)
     if isinstance(theta, NetworkClass):
         return _on_network(record, theta, lipschitz, checks, work)

@@ -161,8 +161,9 @@ def _well_formed(release: Release | Mapping[str, Any]) -> Release:
             numbers.append(record.evidence.influence)
         if any(isinstance(n, bool) or not isinstance(n, (int, float)) for n in numbers):
             raise TypeError("scale, epsilon, lipschitz, value, raw and influence must be numbers")
-        if any(isinstance(n, bool) or not isinstance(n, int) for n in record.lengths):
-            raise TypeError("lengths must be whole numbers")
+        whole = (*record.lengths, *(record.observed or ()))
+        if any(isinstance(n, bool) or not isinstance(n, int) for n in whole):
+            raise TypeError("lengths and observed must be whole numbers")
         texts = [record.mechanism, record.query, record.guarantee, *record.labels]
         if not all(isinstance(text, str) for text in [*texts, *record.evidence.notes]):
             raise TypeError("names, labels and notes must be text")
@@ -184,13 +185,25 @@ def _unusable(record: Release) -> Iterator[str]:
             yield f"{name}: must be a finite number above 0, is {value}"
     if not record.lengths or min(record.lengths) < 1:
         yield f"lengths: there must be some, each at least 1, not {list(record.lengths)}"
+    elif record.observed is not None and not _possible(record.observed, record.lengths):
+        yield f"observed: {list(record.observed)} of {list(record.lengths)} entries cannot be"
     if record.mechanism not in GUARANTEES:
         yield f"mechanism: {record.mechanism!r} is unknown; known are {', '.join(GUARANTEES)}"
 
 
+def _possible(observed: tuple[int, ...], lengths: tuple[int, ...]) -> bool:
+    fits = len(observed) == len(lengths) and sum(observed) > 0
+    return fits and all(0 <= seen <= n for seen, n in zip(observed, lengths, strict=True))
+
+
+def _entries(record: Release) -> int:
+    """How many entries were observed."""
+    return sum(record.observed or record.lengths)
+
+
 def _inconsistent(record: Release) -> Iterator[str]:
     """Fields that contradict one another."""
-    longest, entries = max(record.lengths), sum(record.lengths)
+    longest, entries = max(record.lengths), _entries(record)
     if on_chains(record) and record.evidence.length not in (None, longest):
         yield f"lengths: the longest is {longest}, in the evidence {record.evidence.length}"
     if not len(record.value) == len(record.raw) == len(record.labels) > 0:
@@ -227,7 +240,7 @@ def _moved_by_one_entry(record: Release) -> float | None:
     weights = weights_of(record)
     if weights is not None and record.query in ("count", "total", "mean"):
         return float(max(weights) - min(weights))
-    share = 2 / sum(record.lengths)
+    share = 2 / _entries(record)
     return {"count": 1.0, "histogram": 2.0, "relative frequencies": share}.get(record.query)
 
 

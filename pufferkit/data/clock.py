@@ -1,8 +1,8 @@
 """Whether times are those of a clock, so that a gap can be counted in entries.
 
-A clock is known if every time between neighbouring rows is a whole multiple of the shortest, and at
-least half of them are the shortest. Then a gap of g steps is g - 1 entries that were not observed.
-Otherwise rows themselves are the entries. One short step by accident must not become the clock: it
+A clock is known if every time between neighbouring rows is a whole multiple of the shortest, and
+more than half of them are the shortest. Then a gap of g steps is g - 1 entries that were not
+observed. Otherwise rows themselves are the entries. One short step by accident must not become the clock: it
 would put entries that are neighbours far apart, and noise would be too small.
 """
 
@@ -31,7 +31,7 @@ def even_step(steps: Mapping[Any, int]) -> Any:
         return None
     shortest = min(steps)
     even = all(step % shortest == 0 for step in steps)
-    return shortest if even and 2 * steps[shortest] >= sum(steps.values()) else None
+    return shortest if even and 2 * steps[shortest] > sum(steps.values()) else None
 
 
 def rounded_step(steps: NDArray[Any], counts: NDArray[Any], error: float) -> float | None:
@@ -53,4 +53,4 @@ def rounded_step(steps: NDArray[Any], counts: NDArray[Any], error: float) -> flo
     off = np.abs(steps - times * step)
     sure = error * (1 + times) <= _SURE * step
     even = bool(np.all(sure & (off <= error * (1 + times))))
-    return step if even and 2 * counts[near].sum() >= counts.sum() else None
+    return step if even and 2 * counts[near].sum() > counts.sum() else None

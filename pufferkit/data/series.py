@@ -27,6 +27,11 @@ UNOBSERVED = -1
 _NOTHING = ("NAType", "NaTType")
 
 
+def declared_independent(after: str | None) -> tuple[str, ...]:
+    """What was declared about pieces further apart than this, in words; nothing for ``None``."""
+    return () if after is None else (f"pieces more than {after} apart were declared independent",)
+
+
 @dataclass(frozen=True, eq=False)
 class Series:
     """Coded entries of one subject.

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
+from pufferkit.data.series import declared_independent
 
 Counts = NDArray[np.int64]
 
@@ -127,7 +128,8 @@ class Table:
     step
         Time from one entry to the next, by which places are counted; ``None`` if rows are counted.
     independent_after
-        The time after which pieces were declared independent, in words.
+        The time after which pieces were declared independent, in words; ``None`` if there are no
+        such pieces.
     """
 
     subjects: tuple[Hashable, ...]
@@ -222,9 +224,7 @@ class Table:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of a release must know about gaps."""
-        found = []
-        if self.independent_after is not None:
-            found.append(f"pieces more than {self.independent_after} apart were declared independent")
+        found = list(declared_independent(self.independent_after))
         if not self.is_regular:
             found.append("times are uneven: rows are taken for neighbours one step apart")
         return tuple(found)

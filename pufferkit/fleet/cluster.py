@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.provenance import PRIVATE_NOTE, check_not_counted_from
+from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.fleet.accounts import Accounts
 from pufferkit.fleet.plan import LIPSCHITZ, Run
+from pufferkit.fleet.releases import note_of
 from pufferkit.fleet.rows import ON_CLUSTER, Asked, account_names, dues_of
 from pufferkit.frames.spark import ClusterTable, Noise
 
@@ -48,7 +49,7 @@ def release_on_cluster(
     states = run.beliefs.states
     labels = [str(state) for state in states]
     path = f"{storage.rstrip('/')}/{run.identity[:16]}-{uuid.uuid4().hex[:16]}"
-    note = PRIVATE_NOTE if run.beliefs.is_private else None
+    note = note_of(run.beliefs.is_private, sizes.independent_after)
     if accounts is None:
         return table.write_noisy(path, states, labels, noise, note)
     record = f"{prefix}{ON_CLUSTER}"

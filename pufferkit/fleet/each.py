@@ -50,7 +50,7 @@ def release_each(
         From `read_table`. With windows, each subject has a row for each of its windows.
     beliefs
         A `MarkovChain` or a `ChainClass`, about every segment of every subject: a chain with a
-        start of its own says that every segment starts so, also after a gap or a missing state.
+        start of its own says that every segment starts so, also behind a declared break.
     epsilon
         Pufferfish privacy of each entry against everything this call releases; windows do not add
         up, because no entry is in two of them. Windows that an earlier call released when the
@@ -117,7 +117,10 @@ def release_each(
     subjects = tuple(table.subjects[number] for number in asked.owner)
     guarantee = next(iter(calibrations.values())).guarantee
     all_rows = _releases(run, subjects, asked.window, values, scales, asked.counts, guarantee)
-    return replace(all_rows, epsilon=max(together), notes=run.notes(table))
+    after = table.independent_after
+    return replace(
+        all_rows, epsilon=max(together), notes=run.notes(table), independent_after=after
+    )
 
 
 def release_all(
@@ -169,7 +172,7 @@ def release_all(
             dues = dues_of(found, asked, rows, used, calibrations, prefix)
             values, scales = _recorded(accounts, run, record, dues, windows, sums, calibration)
     answer = _releases(run, None, windows, values, scales, sums, calibration.guarantee)
-    return replace(answer, notes=run.notes(found))
+    return replace(answer, notes=run.notes(found), independent_after=found.independent_after)
 
 
 def _recorded(
@@ -304,7 +307,7 @@ def _check_read(table: Any, far: type) -> None:
     if not isinstance(table, (Table, far)):
         raise ValueError(
             f"table: must come from read_table, got {type(table).__name__}; for example "
-            'read_table(frame, subject="person", time="time", state="activity", max_gap="10m")'
+            'read_table(frame, subject="person", time="time", state="activity")'
         )
 
 

@@ -12,8 +12,15 @@ from numpy.typing import NDArray
 
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.checks import Floats
+from pufferkit.data.series import declared_independent
 from pufferkit.data.table import Windows
 from pufferkit.mechanisms.release import half_width, project_to_simplex
+
+
+def note_of(private: bool, independent_after: str | None) -> str | None:
+    """What goes with every row of a table; ``None`` if there is nothing to say."""
+    found = [PRIVATE_NOTE] if private else []
+    return "; ".join([*found, *declared_independent(independent_after)]) or None
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +38,7 @@ class Releases:
     scale
         Scale of the Laplace noise on every number of a row; at least what the theorem asks.
     entries
-        Number of entries behind a row. Public.
+        Number of observed entries behind a row. Public.
     labels
         The states.
     query, mechanism, epsilon, guarantee
@@ -40,7 +47,9 @@ class Releases:
     cut
         How windows were cut.
     notes
-        What else a reader must know about the beliefs.
+        What else a reader must know about the beliefs and about gaps.
+    independent_after
+        The time after which pieces were declared independent, in words.
     """
 
     subjects: tuple[Hashable, ...] | None
@@ -56,6 +65,7 @@ class Releases:
     guarantee: str
     cut: Windows | None = None
     notes: tuple[str, ...] = ()
+    independent_after: str | None = None
 
     def __len__(self) -> int:
         return len(self.value)
@@ -96,7 +106,8 @@ class Releases:
     def columns(self) -> dict[str, list[Any]]:
         """The rows by column, for a table: subject, window, entries, scale, then the states.
 
-        If the beliefs were fitted to private data, a column ``note`` says so.
+        If the beliefs were fitted to private data, or pieces were declared independent, a column
+        ``note`` says so.
         """
         found: dict[str, list[Any]] = {}
         if self.subjects is not None:
@@ -105,8 +116,9 @@ class Releases:
             found["window_start"] = self.starts
         found["entries"] = self.entries.tolist()
         found["scale"] = self.scale.tolist()
-        if PRIVATE_NOTE in self.notes:
-            found["note"] = [PRIVATE_NOTE] * len(self)
+        note = note_of(PRIVATE_NOTE in self.notes, self.independent_after)
+        if note is not None:
+            found["note"] = [note] * len(self)
         prefix = "state " if set(self.labels) & set(found) else ""
         for number, label in enumerate(self.labels):
             found[prefix + label] = self.value[:, number].tolist()

@@ -68,6 +68,7 @@ def dues_of(
     prefix: str,
 ) -> list[Due]:
     """What each row costs whom."""
+    entries = asked.counts.sum(axis=1)
     lengths = {int(n): table.lengths_of(int(n)) for n in np.unique(asked.owner[rows])}
     return [
         Due(
@@ -78,6 +79,9 @@ def dues_of(
             int(asked.last[row]),
             calibrations[int(used[owner])],
             None if table.begins is None else table.begins[owner],
+            int(entries[row]),
+            table.step,
+            table.independent_after,
         )
         for row, owner in zip(rows.tolist(), asked.owner[rows].tolist(), strict=True)
     ]

@@ -135,7 +135,9 @@ class Layout:
         change = (found[SUBJECT] != found[SUBJECT].shift(1)).fill_null(True)
         owner = change.cast(int).cum_sum().to_numpy() - 1
         windowed = rules.windows is not None
-        after, step = rules.independent_after, self.step if rules.every is None else rules.every
+        step = self.step if rules.every is None else rules.every
+        split = len(self.spans) > len(self.begins)
+        after = rules.independent_after if split else None
         return Table(
             subjects=tuple(found.filter(change)[SUBJECT].to_list()),
             states=states,

@@ -19,8 +19,17 @@ from pufferkit import noise
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.frames import aggregate, sources
-from pufferkit.frames.aggregate import BEFORE, BREAK, FIRST, SEGMENT, STATE, SUBJECT, WINDOW, Rules
-from pufferkit.frames.assemble import plain_times
+from pufferkit.frames.aggregate import FIRST, HIGH, LOW, SEGMENT, STATE, SUBJECT, WINDOW, Rules
+from pufferkit.frames.assemble import (
+    HIGHEST,
+    LOWEST,
+    ROWS,
+    Layout,
+    clock_step,
+    laid_out,
+    moves,
+    steps_between,
+)
 from pufferkit.frames.files import state_labels
 from pufferkit.rounding import round_up
 
@@ -91,7 +100,7 @@ class ClusterTable:
     def _pieces(self) -> Any:
         """Counts of each state in each piece, a native frame that the cluster keeps."""
         linked = aggregate.linked(self._entries, self.rules, ordered=False)
-        pairs = aggregate.in_polars(aggregate.pair_counts(linked).collect())
+        pairs = aggregate.collected_pairs(linked)
         if self.rules.every is not None:
             step = aggregate.smallest_step(self._entries, ordered=False).collect()
             low = aggregate.in_polars(step).item()
@@ -99,28 +108,47 @@ class ClusterTable:
                 raise self.source.duplicates(self._entries)
         self.source.refuse_rows(pairs, self._entries)
         self._cells.extend(pairs[STATE].drop_nulls().unique().to_list())
-        inside = pairs.filter(~pairs[BREAK]).select(BEFORE, STATE, "n")
-        self._moves.extend(inside.iter_rows())
-        counted = aggregate.piece_counts(linked, self.rules).to_native()
-        return counted.filter(counted[STATE].isNotNull()).persist()
+        self._pairs.append(pairs)
+        return aggregate.piece_counts(linked, self.rules).to_native().persist()
 
     @cached_property
     def _cells(self) -> list[Any]:
         return []
 
     @cached_property
-    def _moves(self) -> list[tuple[Any, Any, int]]:
+    def _pairs(self) -> list[Any]:
         return []
+
+    @cached_property
+    def _layout(self) -> Layout:
+        """Where the pieces lie, on the driver: public numbers, without any counts of states."""
+        import polars as pl  # noqa: PLC0415
+        from pyspark.sql import functions as f  # noqa: PLC0415
+
+        keys = [SUBJECT, SEGMENT] + ([WINDOW] if self.windows is not None else [])
+        seen = f.col(STATE).isNotNull()
+        rows = self._pieces.groupBy(*keys).agg(
+            f.sum(f.when(seen, f.col("n")).otherwise(0)).cast("long").alias("n"),
+            f.sum("n").cast("long").alias(ROWS),
+            f.min(FIRST).alias(FIRST),
+            f.min(f.when(seen, f.col(LOW))).alias(LOW),
+            f.max(f.when(seen, f.col(HIGH))).alias(HIGH),
+            f.min(LOW).alias(LOWEST),
+            f.max(HIGH).alias(HIGHEST),
+        )
+        extents = pl.DataFrame(rows.toArrow())
+        sources.refuse_nobody(extents)
+        return laid_out(extents, keys, clock_step(self._pairs[0], extents, self.rules), self.rules)
 
     def transitions(self, states: Sequence[Hashable]) -> Counts:
         """How often each of these states is followed by each; all states that occur are known."""
-        self._pieces  # noqa: B018 - counts, and with them the moves
+        step = self._layout.step
         place = {state: number for number, state in enumerate(states)}
         labels = zip(self._cells, self._labels(states), strict=True)
         code = {cell: place[label] for cell, label in labels}
         found = np.zeros((len(states), len(states)), dtype=np.int64)
-        for one, other, number in self._moves:
-            found[code[one], code[other]] += int(number)
+        for one, other, number in moves(self._pairs[0], step):
+            found[code[one], code[other]] += number
         return found
 
     def sizes(self) -> Table:
@@ -128,12 +156,10 @@ class ClusterTable:
 
         It is a table over one state, ``"entry"``: what is public, without any counts of states.
         """
-        from pyspark.sql import functions  # noqa: PLC0415
-
-        keys = [SUBJECT, SEGMENT] + ([WINDOW] if self.windows is not None else [])
-        sums = functions.sum("n").alias("n"), functions.min(FIRST).alias(FIRST)
-        rows = self._pieces.groupBy(*keys).agg(*sums).toArrow()
-        return _sizes(rows, self.windows)
+        layout = self._layout
+        entries = layout.pieces["n"].to_numpy()[:, None]
+        nothing = np.zeros((1, 1), dtype=np.int64)
+        return layout.table(("entry",), entries, nothing, steps_between(self._pairs[0]))
 
     def refuse_unknown(self, states: Sequence[Hashable]) -> None:
         """Rows with other states than these are an error, before anything is charged."""
@@ -158,9 +184,13 @@ class ClusterTable:
         """
         from pyspark.sql import functions as f  # noqa: PLC0415
 
-        pieces = self._pieces
-        segments = pieces.groupBy(SUBJECT, SEGMENT).agg(f.sum("n").alias("n"))
-        longest = segments.groupBy(SUBJECT).agg(f.max("n").alias(LONGEST))
+        step = self._layout.step
+        span = f.sum("n") if step is None else _steps(f.max(HIGH) - f.min(LOW), step) + 1
+        # A segment without a single observed entry is none.
+        segments = self._pieces.groupBy(SUBJECT, SEGMENT).agg(span.alias("n"), f.max(STATE))
+        segments = segments.filter(f.col(f"max({STATE})").isNotNull())
+        longest = segments.groupBy(SUBJECT).agg(f.max("n").cast("long").alias(LONGEST))
+        pieces = self._pieces.filter(f.col(STATE).isNotNull())
         keys = [SUBJECT] + ([WINDOW] if self.windows is not None else [])
         sums = []
         for number, state in enumerate(states):
@@ -228,29 +258,10 @@ def _draw_batches(batches: Iterator[Any], *, by: Noise, keys: list[str], size: i
         yield pa.RecordBatch.from_pydict(columns)
 
 
-def _sizes(rows: Any, windows: Windows | None) -> Table:
-    import polars as pl  # noqa: PLC0415
+def _steps(distance: Any, step: int | float) -> Any:
+    from pyspark.sql import functions as f  # noqa: PLC0415
 
-    frame = pl.DataFrame(rows)
-    sources.refuse_nobody(frame)
-    window = [WINDOW] if windows is not None else []
-    frame = frame.sort(SUBJECT, SEGMENT, *window)
-    if frame.height == 0:
-        raise ValueError("table: no row has a state; there is nothing to release")
-    change = (frame[SUBJECT] != frame[SUBJECT].shift(1)).fill_null(True)
-    size = frame.height
-    begins = frame.group_by(SUBJECT, maintain_order=True).agg(pl.col(FIRST).min())
-    return Table(
-        subjects=tuple(frame.filter(change)[SUBJECT].to_list()),
-        states=("entry",),
-        owner=change.cast(pl.Int64).cum_sum().to_numpy() - 1,
-        segment=frame[SEGMENT].cast(pl.Int64).to_numpy(),
-        window=frame[WINDOW].to_numpy() if window else np.zeros(size, dtype=np.int64),
-        pieces=frame["n"].cast(pl.Int64).to_numpy()[:, None],
-        transitions=np.zeros((1, 1), dtype=np.int64),
-        windows=windows,
-        begins=plain_times(begins[FIRST].to_list()),
-    )
+    return f.round(distance / f.lit(step))
 
 
 def _quoted(name: str) -> str:

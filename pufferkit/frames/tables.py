@@ -42,7 +42,7 @@ def read_table(
     The counting happens in the engine that holds the table, and only the aggregates leave it.
 
     A gap does not erase memory. If the times are those of a clock (every time between neighbours is
-    a whole multiple of the shortest, and at least half of them are the shortest), a gap of g steps
+    a whole multiple of the shortest, and more than half of them are the shortest), a gap of g steps
     is g - 1 entries that were not observed, and the segment goes on behind it. Otherwise rows are
     taken for neighbours as they stand, and the report says so.
 

@@ -20,7 +20,7 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of, states_of
 from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
-from pufferkit.data.series import Series
+from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Evidence, Release, half_width
 
@@ -73,7 +73,8 @@ class Calibration:
         if self.beliefs is not None:
             check_states(self.beliefs, self.query)
         notes = self.beliefs.caveats if isinstance(self.beliefs, ChainClass) else ()
-        object.__setattr__(self, "evidence", self.evidence.noting(*notes, *_declared(self.query)))
+        declared = declared_independent(self.query.independent_after)
+        object.__setattr__(self, "evidence", self.evidence.noting(*notes, *declared))
 
     @property
     def entry_privacy(self) -> float:
@@ -125,7 +126,7 @@ class Calibration:
             lipschitz=self.query.lipschitz,
             total=self.query.total,
             beliefs=None if self.beliefs is None else self.beliefs.to_dict(),
-            evidence=self.evidence.noting(*_declared(data)),
+            evidence=self.evidence.noting(*declared_independent(data.independent_after)),
             released_at=datetime.now(UTC).isoformat(timespec="seconds"),
             version=pufferkit.__version__,
             workings=self._workings(),
@@ -247,12 +248,6 @@ def _check_values(beliefs: Beliefs, names: tuple[Hashable, ...], data: Series) -
             raise ValueError(
                 f"series: {name!r} is {value!r}, which is not among its values {list(allowed)}"
             )
-
-
-def _declared(of: Query | Series) -> tuple[str, ...]:
-    """What was declared about gaps, in words."""
-    after = of.independent_after
-    return () if after is None else (f"pieces more than {after} apart were declared independent",)
 
 
 def _gaps(data: Series, query: Query) -> tuple[int, ...] | None:

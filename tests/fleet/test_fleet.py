@@ -459,9 +459,11 @@ def test_a_start_of_its_own_is_told_where_segments_follow_a_gap():
     for release in (pk.release_each, pk.release_all):
         assert "start of its own" in release(split, start, 1).notes[0]
         assert release(whole, start, 1).notes == ()
-        assert release(split, BELIEF, 1).notes == ()
+        declared = ("pieces more than 1 apart were declared independent",)
+        assert release(split, BELIEF, 1).notes == declared
+        assert set(release(split, BELIEF, 1).columns()["note"]) == set(declared)
         free = pk.ChainClass.any_start(BELIEF.transition, states=STATES)
-        assert release(split, free, 1).notes == ()
+        assert release(split, free, 1).notes == declared
 
 
 def test_from_a_table_to_beliefs_to_releases():

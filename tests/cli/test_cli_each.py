@@ -89,7 +89,7 @@ def test_numbers_cut_into_states(table: Path):
         (("--ledger", "l.db"), "go together"),
         (("--account", "x"), "--ledger"),
         (("--mechanism", "entry-dp"), "entry_dp"),
-        (("--max-gap", "1h", "--every", "1h"), "leave max_gap out"),
+        (("--max-gap", "1h", "--independent-after", "1h"), "older name"),
         (("--cuts", "a"), "not a number"),
         (("--each", "nobody"), "no column 'nobody'"),
         (("--out", "table.csv"), "another file"),

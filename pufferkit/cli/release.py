@@ -120,9 +120,7 @@ def release(
         plots.check_picture(plot)
     beliefs = inputs.read_model(model)
     states = inputs.states_of(beliefs)
-    series = inputs.read_data(
-        file, state, time, segment, states, entry, beliefs, independent_after
-    )
+    series = inputs.read_data(file, state, time, segment, states, entry, beliefs, independent_after)
     question = inputs.make_query(query, states, series, state_value, values)
     if proper and question.total is None:
         raise ValueError(f"--proper: {question.name} is not a histogram")

@@ -2,8 +2,8 @@
 
 A clock is known if every time between neighbouring rows is a whole multiple of the shortest, and
 more than half of them are the shortest. Then a gap of g steps is g - 1 entries that were not
-observed. Otherwise rows themselves are the entries. One short step by accident must not become the clock: it
-would put entries that are neighbours far apart, and noise would be too small.
+observed. Otherwise rows themselves are the entries. One short step by accident must not become the
+clock: it would put entries that are neighbours far apart, and noise would be too small.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A query is L-Lipschitz if changing one entry moves the answer by at most L in L1 norm ([Q]
 Definition 2.5). The queries below are sums over entries, so L is exact: the largest L1 distance
 between the contributions of two states. An entry that was not observed contributes nothing, so a
-query with gaps is a query over all entries of the span, gaps included, with the same constant: every
-mechanism that hides a Lipschitz query over the span hides it.
+query with gaps is a query over all entries of the span, gaps included, with the same constant:
+every mechanism that hides Lipschitz queries over the span hides it.
 """
 
 from __future__ import annotations
@@ -173,9 +173,7 @@ def relative_frequencies(states: Iterable[Hashable], lengths: Lengths) -> Query:
     return _additive("relative frequencies", unit, lengths, labels, total=1.0, observed=observed)
 
 
-def total(
-    values: Mapping[Hashable, float] | Sequence[float], lengths: Lengths
-) -> Query:
+def total(values: Mapping[Hashable, float] | Sequence[float], lengths: Lengths) -> Query:
     """The sum over entries of the value of each state; Lipschitz by the range of the values.
 
     ``values`` maps states to numbers, or lists the numbers for states 0, 1, ... A float is taken
@@ -197,15 +195,18 @@ def mean(values: Mapping[Hashable, float] | Sequence[float], lengths: Lengths) -
 def transition_counts(states: Iterable[Hashable], lengths: Lengths) -> Query:
     """How often each state is followed by each, within segments; row by row.
 
-    A move is counted between neighbours that were both observed. An entry is part of two moves, so changing it takes away two counts and adds two: 4-Lipschitz,
-    or 2-Lipschitz if no segment has more than two entries.
+    A move is counted between neighbours that were both observed. An entry is part of two moves, so
+    changing it takes away two counts and adds two: 4-Lipschitz, or 2-Lipschitz if no segment has
+    more than two entries.
     """
     labels = _several(states)
-    series = lengths if isinstance(lengths, Series) else None
-    sizes = series.lengths if series else checks.segment_lengths(lengths)
+    if isinstance(lengths, Series):
+        sizes, moves = lengths.lengths, int(lengths.transitions.sum())
+    else:
+        sizes = lengths = checks.segment_lengths(lengths)
+        moves = sum(sizes) - len(sizes)
     if max(sizes) < 2:
         raise ValueError("lengths: segments of one entry have no transitions")
-    moves = sum(sizes) - len(sizes) if series is None else int(series.transitions.sum())
     place: dict[Any, int] = {str(label): x for x, label in enumerate(labels)}
     place |= {label: x for x, label in enumerate(labels)}
     place[None] = UNOBSERVED
@@ -219,7 +220,7 @@ def transition_counts(states: Iterable[Hashable], lengths: Lengths) -> Query:
         "transition counts",
         evaluate,
         4 if max(sizes) > 2 else 2,
-        lengths if series else sizes,
+        lengths,
         labels=[f"{before} to {after}" for before in labels for after in labels],
         states=labels,
         total=float(moves),

@@ -32,8 +32,8 @@ class Due:
     Places count entries that were not observed too, by the clock. ``begins`` is the time of entry 1
     and ``step`` that from one entry to the next, so that the account notices if entries are counted
     anew. ``entries`` of the places were observed. A row that arrives late, for a place that was not
-    observed when an earlier run was charged, may be part of a later run: the earlier one did not use
-    it, the account has it down as if it had, and the later one pays for it again.
+    observed when an earlier run was charged, may be part of a later run: the earlier one did not
+    use it, the account has it down as if it had, and the later one pays for it again.
     """
 
     account: str
@@ -306,8 +306,8 @@ def _unchanged(name: str, earlier: Sequence[Entry], due: Due) -> None:
         if last > 1 and "step" in entry.body and entry.body["step"] != due.step:
             raise ValueError(
                 f"table: entries of {name!r} were {_apart(entry.body['step'])} when they were "
-                f"released (ledger entry {entry.seq}) and are {_apart(due.step)} now, so they would "
-                "be counted anew; every= puts them on the grid they were on"
+                f"released (ledger entry {entry.seq}) and are {_apart(due.step)} now, so they "
+                "would be counted anew; every= puts them on the grid they were on"
             )
         mark = (last, str(recorded))
         if mark in seen:

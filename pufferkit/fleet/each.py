@@ -118,9 +118,7 @@ def release_each(
     guarantee = next(iter(calibrations.values())).guarantee
     all_rows = _releases(run, subjects, asked.window, values, scales, asked.counts, guarantee)
     after = table.independent_after
-    return replace(
-        all_rows, epsilon=max(together), notes=run.notes(table), independent_after=after
-    )
+    return replace(all_rows, epsilon=max(together), notes=run.notes(table), independent_after=after)
 
 
 def release_all(

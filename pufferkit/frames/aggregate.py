@@ -122,7 +122,7 @@ def linked(frame: Any, rules: Rules, *, ordered: bool) -> Any:
         apart = apart | longer.fill_null(True)
     if rules.every is not None:
         # On a grid the clock is known: next to one another, or not.
-        step = nw.when(~first).then(nw.when(nw.col(STEP) > 2).then(2).otherwise(nw.col(STEP)))  # noqa: PLR2004
+        step = nw.when(~first).then(nw.when(nw.col(STEP) > 2).then(2).otherwise(nw.col(STEP)))
     frame = frame.with_columns(apart.alias(BREAK), step.alias(STEP))
     segment = nw.col(BREAK).cast(nw.Int64).cum_sum()
     return frame.with_columns(

@@ -169,8 +169,8 @@ def clock_step(pairs: pl.DataFrame, extents: pl.DataFrame, rules: Rules) -> int 
     inside = pairs.filter(~pl.col(BREAK) & ~pl.col(STEP).is_null())
     steps = inside.group_by(STEP).agg(pl.col("n").cast(pl.Int64).sum())
     if not steps.schema[STEP].is_float():
-        found = dict(zip(steps[STEP].to_list(), steps["n"].to_list(), strict=True))
-        return even_step(found)
+        exact: int | None = even_step(dict(steps.select(STEP, "n").iter_rows()))
+        return exact
     unit = 2.0**-21 if steps.schema[STEP] == pl.Float32 else 2.0**-50
     largest = max(abs(float(extents[name].max() or 0)) for name in (LOWEST, HIGHEST))  # type: ignore[arg-type]
     largest = max(largest, abs(float(extents[LOWEST].min() or 0)))  # type: ignore[arg-type]
@@ -206,11 +206,12 @@ def laid_out(
         ]
         span = _steps(pl.col(HIGHEST).max().over(segment) - start, step) + 1
     rows = rows.with_columns(*places, span.alias("_span"))
-    fits = (pl.col(ROWS).sum().over(segment) <= pl.col("_span")).all()
-    overlap = (pl.col("_from") <= pl.col("_to").shift(1).over(segment)).fill_null(False).any()
     pieces = rows.filter(pl.col("n") > 0)
-    if step is not None and rules.every is None:  # rounding moved two rows to one place: no clock
-        if not rows.select(fits).item() or pieces.select(overlap).item():
+    if step is not None and rules.every is None:
+        # Rounding may have moved two rows to one place: then there is no clock.
+        crowded = pl.col(ROWS).sum().over(segment) > pl.col("_span")
+        overlap = (pl.col("_from") <= pl.col("_to").shift(1).over(segment)).fill_null(False)
+        if rows.select(crowded.any()).item() or pieces.select(overlap.any()).item():
             return laid_out(extents, keys, None, rules)
     number = (pl.col(SEGMENT).rank("dense").over(SUBJECT) - 1).cast(pl.Int64).alias("_number")
     spans = rows.unique(segment, keep="first", maintain_order=True)["_span"]

@@ -168,7 +168,6 @@ class Calibration:
             check_not_fitted_on(self.beliefs.sources, data)
         return data
 
-
     def _check_gaps(self, data: Series, named: bool) -> None:
         """Whether query and mechanism can do with the entries that were not observed."""
         if named:

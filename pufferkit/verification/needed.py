@@ -47,7 +47,7 @@ class BadBeliefs(Exception):
 
 def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Work) -> float:
     """A scale that is enough and at most the reported one, or what is needed at least."""
-    longest, epsilon = max(record.lengths), record.epsilon
+    epsilon = record.epsilon
     if record.mechanism == "entry_dp":
         checks.append(
             f"entry_dp: L / epsilon = {lipschitz / epsilon:.9g}; this is NOT Pufferfish privacy, "

@@ -152,7 +152,9 @@ def test_missing_cells_of_dataframes():
 def test_moves_and_models_are_counted_between_observed_neighbours():
     cut = pk.Series.of([[0, 0, 1], [1, 0, 0, 1]])
     gap = pk.Series.of([0, 0, 1, None, 1, 0, 0, 1])
-    assert pk.MarkovChain.fit(gap).transition.tolist() == pk.MarkovChain.fit(cut).transition.tolist()
+    assert (
+        pk.MarkovChain.fit(gap).transition.tolist() == pk.MarkovChain.fit(cut).transition.tolist()
+    )
     report = pk.check_model(gap, pk.ChainClass.any_start([[0.5, 0.5], [0.5, 0.5]]))
     expected = pk.check_model(cut, pk.ChainClass.any_start([[0.5, 0.5], [0.5, 0.5]]))
     assert report.checks[0] == expected.checks[0]

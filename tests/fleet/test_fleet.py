@@ -579,6 +579,4 @@ def test_series_with_gaps_grow_at_the_end_and_keep_their_clock(book):
             with_clock(rows.filter(pl.col("when") % 2 == 0), window=10), BELIEF, 1, **options
         )
     with pytest.raises(ValueError, match="had other segments"):
-        pk.release_each(
-            with_clock(rows, window=10, independent_after=1), BELIEF, 1, **options
-        )
+        pk.release_each(with_clock(rows, window=10, independent_after=1), BELIEF, 1, **options)

@@ -1,6 +1,7 @@
 """Tables of many subjects: the same aggregates from every engine, in any order, in any batches."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -30,27 +31,22 @@ def brute(rows, states, after=None, width=None, every=None):
     series = {}
     for subject in sorted({row[0] for row in rows}):
         own = sorted((row for row in rows if row[0] == subject), key=lambda row: row[1])
+        own = [(time, time, state) for _, time, state in own]
         if every is not None:
             slots = {}
-            for _, time, state in own:
+            for time, _, state in own:
                 if state is not None:
                     slots.setdefault(time // every, (time, state))
             own = [(slot, *entry) for slot, entry in sorted(slots.items())]
-        else:
-            own = [(time, time, state) for _, time, state in own]
-        parts = []
-        for entry in own:
-            unit = 1 if every is None else every
-            split = after is not None and parts and (entry[0] - parts[-1][-1][0]) * unit > after
-            parts = [*parts, [entry]] if split or not parts else [*parts[:-1], [*parts[-1], entry]]
+        parts = split(own, None if after is None else after / (every or 1))
         parts = [part for part in parts if any(state is not None for _, _, state in part)]
         if parts:
             series[subject] = parts
     every_step = [
         b[0] - a[0]
         for subject in sorted({row[0] for row in rows})
-        for part in _all_parts(rows, subject, after)
-        for a, b in zip(part, part[1:], strict=False)
+        for part in split(sorted((t, x or "") for who, t, x in rows if who == subject), after)
+        for a, b in pairwise(part)
     ]
     step = 1 if every is not None else clock(every_step)
     pieces, transitions, lengths = {}, np.zeros((len(states), len(states)), int), {}
@@ -74,13 +70,14 @@ def brute(rows, states, after=None, width=None, every=None):
     return {key: row for key, row in pieces.items() if row[0].any()}, transitions, lengths
 
 
-def _all_parts(rows, subject, after):
+def split(entries, after):
+    """Entries in parts that are further apart than ``after``; the place comes first."""
     parts = []
-    for row in sorted(((time, state) for who, time, state in rows if who == subject)):
-        if parts and (after is None or row[0] - parts[-1][-1][0] <= after):
-            parts[-1].append(row)
+    for entry in entries:
+        if parts and (after is None or entry[0] - parts[-1][-1][0] <= after):
+            parts[-1].append(entry)
         else:
-            parts.append([row])
+            parts.append([entry])
     return parts
 
 
@@ -93,8 +90,7 @@ def same(table, expected):
         )
     }
     assert found == {
-        key: (counts.tolist(), min(places), max(places))
-        for key, (counts, places) in pieces.items()
+        key: (counts.tolist(), min(places), max(places)) for key, (counts, places) in pieces.items()
     }
     assert table.transitions.tolist() == transitions.tolist()
     assert dict(zip(table.subjects, table.lengths, strict=True)) == lengths
@@ -451,9 +447,7 @@ def test_the_report_speaks_of_time_in_its_units():
     assert report == "1 subject, 4 entries, 1 segment of 361, 357 not observed"
     rows = {"when": [0, 1, 5], "what": ["a", "b", "a"]}
     report = pk.read_table(pl.DataFrame(rows), time="when", state="what", max_gap=1).report()
-    assert report == (
-        "1 subject, 3 entries, 2 segments of 1 to 2, declared independent after 1"
-    )
+    assert report == ("1 subject, 3 entries, 2 segments of 1 to 2, declared independent after 1")
 
 
 def test_readings_are_not_taken_for_states():

@@ -79,10 +79,7 @@ def test_windows_are_counted_by_places(observed, cut):
         history.append(pk.Spending.of(noise, window))
         scale = max(scale, noise.scale)
     charged = pk.compose(
-        [
-            pk.Spending("influence_curve", 0.7, spending.window, 1 / scale)
-            for spending in history
-        ],
+        [pk.Spending("influence_curve", 0.7, spending.window, 1 / scale) for spending in history],
         belief,
         len(observed),
     )
@@ -137,7 +134,7 @@ def test_shares_and_means_divide_by_what_was_observed():
         pk.mean([0, 1], 6),
         transition_counts([0, 1], 6),
     ):
-        with pytest.raises(ValueError, match="2 of its 6 entries were not observed.*the series"):
+        with pytest.raises(ValueError, match=r"2 of its 6 entries were not observed.*the series"):
             pk.influence_curve(belief, blind, 1).release(data)
     moves = transition_counts([0, 1], data)
     assert moves.exact(data) == [0, 1, 0, 1]
@@ -191,9 +188,9 @@ def test_declared_breaks_are_named_everywhere(tmp_path):
 
 
 def test_named_entries_need_their_values():
-    network = pk.BayesianNetwork({"a": (), "b": ("a",)}, {
-        "a": {(): [0.5, 0.5]}, "b": {(0,): [0.9, 0.1], (1,): [0.2, 0.8]}
-    })
+    network = pk.BayesianNetwork(
+        {"a": (), "b": ("a",)}, {"a": {(): [0.5, 0.5]}, "b": {(0,): [0.9, 0.1], (1,): [0.2, 0.8]}}
+    )
     noise = pk.markov_quilt(network, pk.count(1, 2), 1)
     with pytest.raises(ValueError, match="needs a value for each"):
         noise.release([0, None])

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
-import numpy as np
-
 from pufferkit import checks
 from pufferkit.accounting.amounts import (
     PICO,
@@ -120,7 +118,7 @@ class Session:
             data = in_order(data, names)
         self.data = data if isinstance(data, Series) else Series.of(data, states)
         if set(self.data.states) - set(states):
-            self.data = Series.of(self.data.as_segments(), states)
+            self.data = Series.of(self.data, states)
         if names is not None and self.data.lengths != (len(names),):
             raise ValueError(
                 f"data: must have one value for each of the {len(names)} entries of the beliefs, "
@@ -207,8 +205,9 @@ class Session:
             A name from a plan; by default the one with the least noise that hides entries and that
             other releases may follow. None may follow `wasserstein` ([C] Theorem 3.4).
         window
-            First and last entry to use, counted from 1; the whole series if left out. If it starts
-            within a segment, the beliefs must hold from any time on.
+            First and last entry to use, counted from 1 by their places in the series, entries that
+            were not observed included; the whole series if left out. If it starts within a
+            segment, the beliefs must hold from any time on.
         label
             Something to tell otherwise equal releases apart.
 
@@ -360,15 +359,7 @@ class Session:
 
     def _part(self, window: tuple[int, int]) -> Series:
         """The entries of a window, cut where segments end."""
-        first, last = window
-        lengths, start = [], 0
-        for size in self.data.lengths:
-            inside = min(last, start + size) - max(first, start + 1) + 1
-            if inside > 0:
-                lengths.append(inside)
-            start += size
-        codes: np.ndarray[Any, np.dtype[np.intp]] = self.data.codes[first - 1 : last]
-        return Series(codes, self.data.states, tuple(lengths))
+        return self.data.window(*window)
 
     def _key(
         self, query: Query, epsilon: float, mechanism: str, window: tuple[int, int], label: str

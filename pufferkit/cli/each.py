@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +27,7 @@ Window = Annotated[
 ]
 MaxGap = Annotated[
     str | None,
-    typer.Option("--max-gap", metavar="10m", help="Longer gaps split a series."),
+    typer.Option("--max-gap", hidden=True, help="Older: --independent-after, read as a table."),
 ]
 Every = Annotated[
     str | None,
@@ -48,17 +48,30 @@ class TableOptions:
     max_gap: str | None
     every: str | None
     cuts: str | None
+    independent_after: str | None = None
 
     @property
     def given(self) -> bool:
         """Whether the file is to be read as a table: of many subjects, or of one."""
-        return any(value is not None for value in astuple(self))
+        own = [value for name, value in self._named.items() if name != "independent_after"]
+        return any(value is not None for value in own)
+
+    @property
+    def after(self) -> str | None:
+        """The time after which rows are declared independent, by either name."""
+        if self.max_gap is not None and self.independent_after is not None:
+            raise ValueError("--max-gap: is an older name of --independent-after; give one of them")
+        return self.max_gap or self.independent_after
+
+    @property
+    def _named(self) -> dict[str, str | None]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def option(self) -> str:
         """The first of them that was given, as the user wrote it."""
-        named = {field.name: getattr(self, field.name) for field in fields(self)}
-        return "--" + next(n for n, v in named.items() if v is not None).replace("_", "-")
+        given = (name for name, value in self._named.items() if value is not None)
+        return "--" + next(given).replace("_", "-")
 
 
 def refuse_others(table: TableOptions, given: Mapping[str, Any]) -> None:
@@ -113,9 +126,9 @@ def release_table(file: Path, model: Path, table: TableOptions, asked: Asked) ->
         state=asked.state,
         states=beliefs.states,
         bins=cut_points(table.cuts),
-        max_gap=duration(table.max_gap),
-        every=duration(table.every),
-        window=duration(table.window),
+        independent_after=inputs.duration(table.after),
+        every=inputs.duration(table.every),
+        window=inputs.duration(table.window),
     )
     prefix = asked.account or ""
     if table.each is None and asked.account is not None:
@@ -153,14 +166,14 @@ def counted(
     time: str | None,
     subject: str | None,
     states: Sequence[Hashable] | None,
-    max_gap: str | None,
+    independent_after: str | None,
     cuts: str | None,
 ) -> Table:
     """The table in a file, its bins named in words unless names are given."""
     from pufferkit.frames import read_table  # noqa: PLC0415
 
     if time is None:
-        given = "--max-gap" if cuts is None else "--cuts"
+        given = "--independent-after" if cuts is None else "--cuts"
         raise ValueError(f"--time: with {given}, name the column that holds the times")
     points = cut_points(cuts)
     bins = None if points is None else pk.Bins(points)
@@ -172,20 +185,10 @@ def counted(
         state=state,
         states=names,
         bins=bins,
-        max_gap=duration(max_gap),
+        independent_after=inputs.duration(independent_after),
     )
     table: Table = found
     return table
-
-
-def duration(text: str | None) -> Any:
-    """A duration as text, or a number for tables whose times are numbers."""
-    if text is None:
-        return None
-    try:
-        return terminal.number(text)
-    except typer.BadParameter:
-        return text
 
 
 def cut_points(text: str | None) -> list[float] | None:

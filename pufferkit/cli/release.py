@@ -70,9 +70,10 @@ def release(
     data_meant: books.DataMeant = False,
     each: tables.Each = None,
     window: tables.Window = None,
-    max_gap: tables.MaxGap = None,
+    independent_after: inputs.IndependentAfter = None,
     every: tables.Every = None,
     cuts: tables.Cuts = None,
+    max_gap: tables.MaxGap = None,
 ) -> None:
     """Answer a query with noise.
 
@@ -80,12 +81,15 @@ def release(
     before it is shown, and asking again gives the same answer at no cost. The ledger is made by its
     first release; what is refused writes nothing.
 
+    A row without a state is an entry that was not observed; with --time, so are the rows that a
+    clock would have had. The series goes on behind them, unless --independent-after declares it.
+
     With --each COL the file is a table of many subjects, --out is a CSV or Parquet file with a row
     for each, every subject has an account of its own, and a run that was stopped goes on when it is
-    started again with the same ledger and label. Without --each, --window, --max-gap, --every and
-    --cuts read the file as a table of one subject, and --account names its account.
+    started again with the same ledger and label. Without --each, --window, --every and --cuts
+    read the file as a table of one subject, and --account names its account.
     """
-    options = tables.TableOptions(each, window, max_gap, every, cuts)
+    options = tables.TableOptions(each, window, max_gap, every, cuts, independent_after)
     book = books.Book(ledger, budget, anchor, anchor_key, ledger_key, data_meant)
     if options.given:
         tables.refuse_others(
@@ -125,8 +129,8 @@ def release(
         plots.check_picture(plot)
     beliefs = inputs.read_model(model)
     states = inputs.states_of(beliefs)
-    series = inputs.read_data(file, state, time, segment, states, entry, beliefs)
-    question = inputs.make_query(query, states, series.lengths, state_value, values)
+    series = inputs.read_data(file, state, time, segment, states, entry, beliefs, independent_after)
+    question = inputs.make_query(query, states, series, state_value, values)
     if proper and question.total is None:
         raise ValueError(f"--proper: {question.name} is not a histogram")
     if mechanism == "entry_dp":

@@ -36,7 +36,11 @@ Draw = Callable[[Counts, Floats], tuple[Floats, Floats]]
 class Due:
     """One release to pay for: entries ``first`` to ``last`` of a subject, counted from 1.
 
-    ``begins`` is the time of entry 1, so that the account notices if entries are counted anew.
+    Places count entries that were not observed too, by the clock. ``begins`` is the time of entry 1
+    and ``step`` that from one entry to the next, so that the account notices if entries are counted
+    anew. ``entries`` of the places were observed. A row that arrives late, for a place that was not
+    observed when an earlier run was charged, may be part of a later run: the earlier one did not
+    use it, the account has it down as if it had, and the later one pays for it again.
     """
 
     account: str
@@ -46,6 +50,15 @@ class Due:
     last: int
     calibration: Calibration
     begins: int | float | None = None
+    entries: int | None = None
+    step: int | float | None = None
+    independent_after: str | None = None
+
+    @property
+    def used(self) -> list[int]:
+        """The places, and how many were observed if some were not."""
+        gaps = self.entries not in (None, self.last - self.first + 1)
+        return [self.first, self.last, *([self.entries or 0] if gaps else [])]
 
 
 @dataclass(frozen=True)
@@ -160,7 +173,7 @@ class Accounts:
         whole, so its label is for exactly these entries. The values are stored in the same
         transaction. Returns their key.
         """
-        used = digest([[due.account, due.window, due.first, due.last] for due in dues])
+        used = digest([[due.account, due.window, *due.used] for due in dues])
         key = digest({"run": self.run.identity, "record": True})
         facts = {**body, "label": self.run.label, "run": self.run.identity, "entries used": used}
         facts |= self._notes
@@ -267,6 +280,13 @@ class Accounts:
                         f"(entries {before.body['window']}, now {[due.first, due.last]}); "
                         "give this one another label"
                     )
+                if before is not None and before.body.get("entries", due.entries) != due.entries:
+                    raise ValueError(
+                        f"label: the run {self.run.label!r} used {before.body['entries']} entries "
+                        f"of {name!r} in this window, and now there are {due.entries}: rows "
+                        "arrived late; leave them out, or give this run another label, which "
+                        "pays for the whole window again"
+                    )
             new = [due for due in wanted if keys[due.window] not in paid]
             if not new:
                 continue
@@ -357,7 +377,7 @@ class Accounts:
 
     def _body(self, due: Due, rule: str) -> dict[str, Any]:
         """What the ledger keeps; the same object for subjects of equal lengths."""
-        same = (due.lengths, due.first, due.last, due.begins, rule)
+        same = (due.lengths, due.first, due.last, due.begins, due.entries, due.step, rule)
         if same not in self._bodies:
             self._bodies[same] = {
                 "query": self.run.query,
@@ -365,6 +385,9 @@ class Accounts:
                 "run": self.run.identity,
                 "window": [due.first, due.last],
                 "begins": due.begins,
+                "step": due.step,
+                "entries": due.entries,
+                "independent_after": due.independent_after,
                 "segments": _segments(due.lengths, due.last),
                 "beliefs": self.run.beliefs_digest,
                 "mechanism": self.run.mechanism,
@@ -390,6 +413,12 @@ def _unchanged(name: str, earlier: Sequence[Entry], due: Due) -> None:
                 f"(ledger entry {entry.seq}), so they would be counted anew; give the whole "
                 "series from the same beginning on"
             )
+        if last > 1 and "step" in entry.body and entry.body["step"] != due.step:
+            raise ValueError(
+                f"table: entries of {name!r} were {_apart(entry.body['step'])} when they were "
+                f"released (ledger entry {entry.seq}) and are {_apart(due.step)} now, so they "
+                "would be counted anew; every= puts them on the grid they were on"
+            )
         mark = (last, str(recorded))
         if mark in seen:
             continue
@@ -399,6 +428,10 @@ def _unchanged(name: str, earlier: Sequence[Entry], due: Due) -> None:
                 f"table: {name!r} had other segments when entries up to {last} were released "
                 f"(ledger entry {entry.seq}); the account is for data that only grow at the end"
             )
+
+
+def _apart(step: int | float | None) -> str:
+    return "rows without a clock" if step is None else f"{step} apart"
 
 
 def _segments(lengths: tuple[int, ...], last: int) -> list[int] | str:

@@ -24,11 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.provenance import PRIVATE_NOTE, check_not_counted_from
+from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts, Table
 from pufferkit.fleet.accounts import Accounts, Due
 from pufferkit.fleet.plan import LIPSCHITZ, Run
+from pufferkit.fleet.releases import note_of
 from pufferkit.fleet.rows import ON_CLUSTER, Asked, account_names, dues_of
 from pufferkit.frames import spark_storage
 from pufferkit.frames.spark import ClusterTable, Counted, Noise
@@ -100,7 +101,7 @@ class _Draw:
         """Draw and write; errors in words."""
         run = self.run
         noise = Noise(LIPSCHITZ, float(self.sizes.totals.max()), run.query == "frequencies")
-        note = PRIVATE_NOTE if run.beliefs.is_private else None
+        note = note_of(run.beliefs.is_private, self.sizes.independent_after)
         rows = self.rows(numbers)
         try:
             self.counted.write_noisy(path, run.beliefs.states, noise, rows, scales, note)

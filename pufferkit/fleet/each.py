@@ -53,7 +53,7 @@ def release_each(
         From `read_table`. With windows, each subject has a row for each of its windows.
     beliefs
         A `MarkovChain` or a `ChainClass`, about every segment of every subject: a chain with a
-        start of its own says that every segment starts so, also after a gap or a missing state.
+        start of its own says that every segment starts so, also behind a declared break.
     epsilon
         Pufferfish privacy of each entry against everything this call releases; windows do not add
         up, because no entry is in two of them. Windows that an earlier call released when the
@@ -127,6 +127,7 @@ def release_each(
         epsilon=max(together),
         notes=run.notes(table),
         lengths=used[asked.owner],
+        independent_after=table.independent_after,
     )
 
 
@@ -186,7 +187,12 @@ def release_all(
     if progress is not None:
         progress(len(windows), len(windows))
     answer = _releases(run, None, windows, values, scales, sums, calibrations)
-    return replace(answer, notes=run.notes(found), lengths=np.full(len(windows), longest))
+    return replace(
+        answer,
+        notes=run.notes(found),
+        lengths=np.full(len(windows), longest),
+        independent_after=found.independent_after,
+    )
 
 
 def _recorded(
@@ -306,5 +312,5 @@ def _check_read(table: Any, far: type) -> None:
     if not isinstance(table, (Table, far)):
         raise ValueError(
             f"table: must come from read_table, got {type(table).__name__}; for example "
-            'read_table(frame, subject="person", time="time", state="activity", max_gap="10m")'
+            'read_table(frame, subject="person", time="time", state="activity")'
         )

@@ -12,8 +12,8 @@ import uuid
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,11 +21,23 @@ from pufferkit import noise
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.frames import aggregate, sources
-from pufferkit.frames.aggregate import BEFORE, BREAK, FIRST, SEGMENT, STATE, SUBJECT, WINDOW, Rules
-from pufferkit.frames.assemble import plain_times
+from pufferkit.frames.aggregate import FIRST, HIGH, LOW, SEGMENT, STATE, SUBJECT, WINDOW, Rules
+from pufferkit.frames.assemble import (
+    HIGHEST,
+    LOWEST,
+    ROWS,
+    Layout,
+    clock_step,
+    laid_out,
+    moves,
+    steps_between,
+)
 from pufferkit.frames.files import state_labels
 from pufferkit.frames.spark_source import moment, quoted
 from pufferkit.rounding import round_up
+
+if TYPE_CHECKING:
+    import polars as pl
 
 ENTRIES, SCALE = "_entries", "_wanted"
 
@@ -96,16 +108,14 @@ class ClusterTable:
 
         entries = aggregate.entries(self.source.frame, self.rules)
         linked = aggregate.linked(entries, self.rules, ordered=False)
-        pairs = aggregate.in_polars(aggregate.pair_counts(linked).collect())
+        pairs = aggregate.collected_pairs(linked)
         if self.rules.every is not None:
             step = aggregate.smallest_step(entries, ordered=False).collect()
             low = aggregate.in_polars(step).item()
             if low is not None and low <= 0:
                 raise self.source.duplicates(entries)
         self.source.refuse_rows(pairs, entries)
-        inside = pairs.filter(~pairs[BREAK]).select(BEFORE, STATE, "n")
         pieces = aggregate.piece_counts(linked, self.rules).to_native()
-        pieces = pieces.filter(pieces[STATE].isNotNull())
         pieces = pieces.withColumn("_mark", f.lit(uuid.uuid4().hex)).persist()
         try:
             yield Counted(
@@ -113,7 +123,7 @@ class ClusterTable:
                 entries=entries,
                 pieces=pieces,
                 cells=tuple(pairs[STATE].drop_nulls().unique().to_list()),
-                moves=tuple(inside.iter_rows()),
+                pairs=pairs,
             )
         finally:
             pieces.unpersist()
@@ -133,18 +143,40 @@ class Counted:
     table, entries
         The table, and its rows as entries.
     pieces
-        Counts of each state in each piece, a native frame.
+        Counts of each state in each piece, a native frame; rows without a state have their own.
     cells
         The states that occur, as they stand in the table.
-    moves
-        Which cell follows which within segments, and how often.
+    pairs
+        Which cell follows which after which step, and how often.
     """
 
     table: ClusterTable
     entries: Any
     pieces: Any
     cells: tuple[Any, ...]
-    moves: tuple[tuple[Any, Any, int], ...]
+    pairs: pl.DataFrame
+
+    @cached_property
+    def _layout(self) -> Layout:
+        """Where the pieces lie, on the driver: public numbers, without any counts of states."""
+        import polars as pl  # noqa: PLC0415
+        from pyspark.sql import functions as f  # noqa: PLC0415
+
+        keys = [SUBJECT, SEGMENT, *self._keys[1:]]
+        seen = f.col(STATE).isNotNull()
+        rows = self.pieces.groupBy(*keys).agg(
+            f.sum(f.when(seen, f.col("n")).otherwise(0)).cast("long").alias("n"),
+            f.sum("n").cast("long").alias(ROWS),
+            f.min(FIRST).alias(FIRST),
+            f.min(f.when(seen, f.col(LOW))).alias(LOW),
+            f.max(f.when(seen, f.col(HIGH))).alias(HIGH),
+            f.min(LOW).alias(LOWEST),
+            f.max(HIGH).alias(HIGHEST),
+        )
+        extents = pl.DataFrame(rows.toArrow())
+        sources.refuse_nobody(extents)
+        rules = self.table.rules
+        return laid_out(extents, keys, clock_step(self.pairs, extents, rules), rules)
 
     def transitions(self, states: Sequence[Hashable]) -> Counts:
         """How often each of these states is followed by each; all states that occur are known."""
@@ -152,8 +184,8 @@ class Counted:
         labels = zip(self.cells, self._labels(states), strict=True)
         code = {cell: place[label] for cell, label in labels}
         counts = np.zeros((len(states), len(states)), dtype=np.int64)
-        for one, other, number in self.moves:
-            counts[code[one], code[other]] += int(number)
+        for one, other, number in moves(self.pairs, self._layout.step):
+            counts[code[one], code[other]] += number
         return counts
 
     def sizes(self) -> Table:
@@ -161,12 +193,10 @@ class Counted:
 
         It is a table over one state, ``"entry"``: what is public, without any counts of states.
         """
-        from pyspark.sql import functions  # noqa: PLC0415
-
-        keys = [SUBJECT, SEGMENT] + ([WINDOW] if self.table.windows is not None else [])
-        sums = functions.sum("n").alias("n"), functions.min(FIRST).alias(FIRST)
-        rows = self.pieces.groupBy(*keys).agg(*sums).toArrow()
-        return _sizes(rows, self.table.windows)
+        layout = self._layout
+        entries = layout.pieces["n"].to_numpy()[:, None]
+        nothing = np.zeros((1, 1), dtype=np.int64)
+        return layout.table(("entry",), entries, nothing, steps_between(self.pairs))
 
     def refuse_unknown(self, states: Sequence[Hashable]) -> None:
         """Rows with other states than these are an error, before anything is charged."""
@@ -198,7 +228,8 @@ class Counted:
             cells = [cell for cell, label in labels if label == state]
             counted = f.when(f.col(STATE).isin(cells), f.col("n")).otherwise(f.lit(0))
             sums.append(f.sum(counted if cells else f.lit(0)).cast("long").alias(f"_{number}"))
-        counts = self.pieces.groupBy(*keys).agg(f.sum("n").cast("long").alias(ENTRIES), *sums)
+        pieces = self.pieces.filter(f.col(STATE).isNotNull())
+        counts = pieces.groupBy(*keys).agg(f.sum("n").cast("long").alias(ENTRIES), *sums)
         counts = counts.join(self._frame(rows, scales), keys)
         schema = counts.select(*keys, ENTRIES).schema
         named = ", ".join(
@@ -279,28 +310,3 @@ def _draw_batches(batches: Iterator[Any], *, by: Noise, keys: list[str], size: i
         columns["_scale"] = pa.array(scales)
         columns |= {f"_{n}": pa.array(values[:, n]) for n in range(size)}
         yield pa.RecordBatch.from_pydict(columns)
-
-
-def _sizes(rows: Any, windows: Windows | None) -> Table:
-    import polars as pl  # noqa: PLC0415
-
-    frame = pl.DataFrame(rows)
-    sources.refuse_nobody(frame)
-    window = [WINDOW] if windows is not None else []
-    frame = frame.sort(SUBJECT, SEGMENT, *window)
-    if frame.height == 0:
-        raise ValueError("table: no row has a state; there is nothing to release")
-    change = (frame[SUBJECT] != frame[SUBJECT].shift(1)).fill_null(True)
-    size = frame.height
-    begins = frame.group_by(SUBJECT, maintain_order=True).agg(pl.col(FIRST).min())
-    return Table(
-        subjects=tuple(frame.filter(change)[SUBJECT].to_list()),
-        states=("entry",),
-        owner=change.cast(pl.Int64).cum_sum().to_numpy() - 1,
-        segment=frame[SEGMENT].cast(pl.Int64).to_numpy(),
-        window=frame[WINDOW].to_numpy() if window else np.zeros(size, dtype=np.int64),
-        pieces=frame["n"].cast(pl.Int64).to_numpy()[:, None],
-        transitions=np.zeros((1, 1), dtype=np.int64),
-        windows=windows,
-        begins=plain_times(begins[FIRST].to_list()),
-    )

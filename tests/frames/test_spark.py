@@ -50,18 +50,28 @@ def cluster(spark, rows):
     return spark.createDataFrame(rows.rows(), "who string, when timestamp_ntz, what string")
 
 
-def test_the_aggregates_are_those_of_polars(rows, cluster):
-    options = {**COLUMNS, "states": STATES, "max_gap": "6h", "window": "7d"}
+@pytest.mark.parametrize(
+    "gaps", [{}, {"independent_after": "6h"}, {"every": "12h", "independent_after": "1d"}]
+)
+def test_the_aggregates_are_those_of_polars(rows, cluster, gaps):
+    options = {**COLUMNS, "states": STATES, "window": "7d", **gaps}
     here = pk.read_table(rows, **options)
-    there = pk.read_table(cluster, **options).collect()
-    assert here.subjects == there.subjects
-    for name in ("owner", "segment", "window", "pieces", "transitions"):
-        assert getattr(here, name).tolist() == getattr(there, name).tolist(), name
-    assert (here.steps, here.windows) == (there.steps, there.windows)
+    far = pk.read_table(cluster, **options)
+    there, public = far.collect(), far.sizes()
+    assert here.subjects == there.subjects == public.subjects
+    for name in ("owner", "segment", "window", "first", "last", "spans"):
+        expected = getattr(here, name).tolist()
+        assert expected == getattr(there, name).tolist(), name
+        assert expected == getattr(public, name).tolist(), name
+    assert here.pieces.tolist() == there.pieces.tolist()
+    assert here.transitions.tolist() == there.transitions.tolist()
+    assert here.transitions.tolist() == far.transitions(STATES).tolist()
+    for name in ("steps", "windows", "step", "independent_after", "begins", "missing"):
+        assert getattr(here, name) == getattr(there, name) == getattr(public, name), name
 
 
 def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
-    options = {**COLUMNS, "states": STATES, "max_gap": "6h", "window": "7d"}
+    options = {**COLUMNS, "states": STATES, "window": "7d"}
     table = pk.read_table(cluster, **options)
     book, call = str(tmp_path / "ledger.db"), {"budget": 20.0, "label": "spring"}
     place = str(tmp_path / "values")
@@ -102,7 +112,7 @@ def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
         # The same accounts serve a run on one machine; a whole series costs what the profile says.
         with pytest.raises(pk.OverBudget):
             pk.release_each(
-                pk.read_table(rows, **COLUMNS, states=STATES, max_gap="6h"),
+                pk.read_table(rows, **COLUMNS, states=STATES),
                 BELIEF,
                 20,
                 ledger=ledger,
@@ -150,9 +160,10 @@ def test_float_times_are_those_of_polars(spark):
     cells = [("a", time, STATES[n % 3]) for n, time in enumerate(times)]
     schema = "who string, when double, what string"
     frame = spark.createDataFrame(cells, schema)
-    for options in ({"max_gap": 0.1}, {"every": 0.1}):
-        table = pk.read_table(frame, **COLUMNS, **options).collect()
-        assert table.lengths_of(0) == (30, 9)
+    for options in ({}, {"every": 0.1}):
+        for after, lengths in ({}, (40,)), ({"independent_after": 0.1}, (30, 9)):
+            table = pk.read_table(frame, **COLUMNS, **options, **after).collect()
+            assert table.lengths_of(0) == lengths
     lost = spark.createDataFrame([*cells, ("a", float("nan"), "rest")], schema)
     with pytest.raises(ValueError, match="1 rows have no time"):
         pk.read_table(lost, **COLUMNS, max_gap=0.1).collect()

@@ -22,17 +22,19 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
 from pufferkit.accounting import database
+from pufferkit.accounting.access import Access
 from pufferkit.accounting.amounts import allowed_micro, in_epsilon, show, spent_micro
-from pufferkit.accounting.anchor import START, Anchor, Head
-from pufferkit.accounting.database import ACCOUNTS, ENTRIES, MARKS, canonical
+from pufferkit.accounting.anchor import Anchor, Head
+from pufferkit.accounting.batch import Batch, on_terms, over_budget, required, rows
+from pufferkit.accounting.database import ACCOUNTS, MARKS, canonical
 from pufferkit.accounting.entries import (
     Account,
     Charge,
@@ -52,8 +54,6 @@ from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.recognition import Recognition
 from pufferkit.accounting.replay import Examination, examine
 from pufferkit.errors import OverBudget
-
-Result = TypeVar("Result")
 
 
 class Ledger:
@@ -101,11 +101,11 @@ class Ledger:
         if anchor is None and anchor_key is not None:
             raise ValueError("anchor_key: is for an anchor; name its file with anchor=")
         self.by = by or f"{_user()}@{socket.gethostname()}"
-        self._place = database.place_of(url)
-        self._recognition = Recognition(Path(key) if key is not None else self._place.key_path)
+        place = database.place_of(url)
+        self._recognition = Recognition(Path(key) if key is not None else place.key_path)
         self._anchor = None if anchor is None else Anchor(anchor, anchor_key)
-        self._made = False
-        self._empty: sa.Engine | None = None
+        self._access = Access(place, self._recognition, self._anchor)
+        self._read, self._write = self._access.read, self._access.write
         try:
             self._read(lambda _: None)
         except Exception:
@@ -113,7 +113,7 @@ class Ledger:
             raise
 
     def __repr__(self) -> str:
-        return f"Ledger({self._place.name!r})"
+        return f"Ledger({self._access.place.name!r})"
 
     def __enter__(self) -> Ledger:
         return self
@@ -123,12 +123,12 @@ class Ledger:
 
     @property
     def _engine(self) -> sa.Engine:
-        return self._place.engine
+        return self._access.place.engine
 
     @property
     def exists(self) -> bool:
         """Whether it was made; it is by its first entry."""
-        return self._exists()
+        return self._access.exists()
 
     @property
     def recognises_data(self) -> bool:
@@ -137,9 +137,7 @@ class Ledger:
 
     def close(self) -> None:
         """Let go of database connections."""
-        self._place.close()
-        if self._empty is not None:
-            self._empty.dispose()
+        self._access.close()
 
     # -- accounts ------------------------------------------------------------------------------
 
@@ -180,7 +178,7 @@ class Ledger:
         terms = Terms(allowed_micro(budget), rule, about or {})
 
         def act(connection: sa.Connection) -> dict[str, Account]:
-            known = _on_terms(connection, dict.fromkeys(names, terms))
+            known = on_terms(connection, dict.fromkeys(names, terms))
             body = terms.body
             drafts = [Draft(n, "open", "", 0, 0, body) for n in names if n not in known]
             append(connection, drafts, self.by, known)
@@ -194,7 +192,7 @@ class Ledger:
         """Refuse now what a charge on these terms and about these data would be refused for."""
 
         def act(connection: sa.Connection) -> None:
-            _on_terms(connection, {name: terms for name, (terms, _) in accounts.items()})
+            on_terms(connection, {name: terms for name, (terms, _) in accounts.items()})
             data = {name: data for name, (_, data) in accounts.items() if data is not None}
             self._recognition.marks(connection, data, data_meant)
 
@@ -208,7 +206,7 @@ class Ledger:
         cap, key = allowed_micro(budget), secrets.token_hex(16)
 
         def act(connection: sa.Connection) -> Account:
-            known = _required(connection, account)
+            known = required(connection, account)
             if (account, key) in keys_named(connection, [account], "budget", [key]):
                 return known
             if cap < known.total:
@@ -219,13 +217,13 @@ class Ledger:
             body = {"budget": cap, "was": known.budget, "why": str(why)}
             draft = Draft(account, "budget", key, 0, known.total, body)
             append(connection, [draft], self.by, {account: known})
-            return _required(connection, account)
+            return required(connection, account)
 
         return self._write(act)
 
     def account(self, account: str) -> Account:
         """Where an account stands."""
-        return self._read(lambda connection: _required(connection, account))
+        return self._read(lambda connection: required(connection, account))
 
     def accounts(self) -> list[Account]:
         """All accounts, by name."""
@@ -266,7 +264,7 @@ class Ledger:
         body = json.loads(canonical({"what": what, **details}))
 
         def act(connection: sa.Connection) -> Entry:
-            known = _required(connection, account)
+            known = required(connection, account)
             if known.rule != "sum":
                 raise ValueError(
                     f"account: {account!r} is kept by composition theorems; spend through a Session"
@@ -337,8 +335,8 @@ class Ledger:
         def act(connection: sa.Connection) -> bool:
             known = accounts_named(connection, names)
             if terms:
-                _on_terms(connection, terms)
-            batch = _Batch(
+                on_terms(connection, terms)
+            batch = Batch(
                 known,
                 keys_named(connection, names, "charge", keys),
                 keys_named(connection, names, "value", keys),
@@ -404,7 +402,7 @@ class Ledger:
 
     def entries(self, account: str | None = None) -> list[Entry]:
         """All entries in order, or those of one account."""
-        return self._read(lambda connection: list(map(entry_of, _rows(connection, account))))
+        return self._read(lambda connection: list(map(entry_of, rows(connection, account))))
 
     @property
     def head(self) -> str:
@@ -431,8 +429,8 @@ class Ledger:
             has_marks = sa.inspect(connection).has_table(MARKS.name)
             marks = marks_named(connection) if has_marks else {}
             end = None if stored is None else (stored.seq, stored.digest)
-            with closing(_rows(connection, None)) as rows:
-                return examine(rows, end, accounts, marks, head)
+            with closing(rows(connection, None)) as found:
+                return examine(found, end, accounts, marks, head)
 
         return self._read(act)
 
@@ -448,149 +446,6 @@ class Ledger:
         if self._anchor.read() is not None:
             raise ValueError(f"anchor: {self._anchor.path} exists already; it is left as it is")
         self._anchor.advance(self._read(lambda c: Head(*head_of(c))))
-
-    # -- transactions --------------------------------------------------------------------------
-
-    def _read(self, act: Callable[[sa.Connection], Result], *, settle: bool = False) -> Result:
-        """``act`` on one snapshot, which must hold what the anchor does.
-
-        With ``settle``, for what will be handed over, the anchor catches up after a crash between
-        commit and anchor.
-        """
-        anchor = self._anchor
-        held = None if anchor is None else anchor.read()  # before the snapshot: never ahead of it
-
-        def checked(connection: sa.Connection) -> tuple[Result, Head | None]:
-            if anchor is None:
-                return act(connection), None
-            if held is not None or settle:
-                anchor.check(connection, held)
-            return act(connection), Head(*head_of(connection))
-
-        if self._exists():
-            found, head = database.read(self._place, checked)
-        else:
-            if self._empty is None:
-                self._empty = database.empty_engine()
-            with self._empty.begin() as connection:
-                found, head = checked(connection)
-        if settle and anchor is not None and head is not None and head != START:
-            anchor.advance(head)
-        return found
-
-    def _write(self, act: Callable[[sa.Connection], Result]) -> Result:
-        """``act`` under the write lock; the anchor moves on after the commit."""
-        anchor = self._anchor
-
-        def checked(connection: sa.Connection) -> tuple[Result, Head]:
-            if anchor is not None:
-                anchor.check(connection, anchor.read())
-            return act(connection), Head(*head_of(connection))
-
-        if not self._exists():
-            # What an empty ledger refuses is refused before one is made.
-            with self._recognition.trial():
-                engine = database.empty_engine()
-                with engine.begin() as connection:
-                    checked(connection)
-                engine.dispose()
-            if anchor is not None and anchor.read() is None:
-                anchor.advance(START)
-            database.make(self._place)
-        self._recognition.prepare(self._place)
-        found, head = database.write(self._place, checked)
-        if anchor is not None and head != START:
-            anchor.advance(head)
-        return found
-
-    def _exists(self) -> bool:
-        self._made = self._made or database.exists(self._place)
-        return self._made
-
-
-class _Batch:
-    """The drafts that a list of charges comes to."""
-
-    def __init__(
-        self,
-        known: Mapping[str, Account],
-        charged: set[tuple[str, str]],
-        valued: set[tuple[str, str]],
-        marks: Mapping[str, Mapping[str, Any]],
-    ) -> None:
-        self._before, self._charged, self._valued = dict(known), charged, valued
-        self._totals = {name: account.total for name, account in known.items()}
-        self._marks = dict(marks)
-
-    def drafts(self, charges: Sequence[Charge]) -> list[Draft] | None:
-        """Openings, charges and values in order; ``None`` if an account has moved on."""
-        found: list[Draft] = []
-        for charge in charges:
-            place = (charge.account, charge.key)
-            if charge.value is not None and place in self._valued:
-                return None
-            if place not in self._charged:
-                new = self._charge(charge)
-                if new is None:
-                    return None
-                found += new
-                self._charged.add(place)
-            if charge.value is not None:
-                total = self._totals[charge.account]
-                found.append(Draft(charge.account, "value", charge.key, 0, total, charge.value))
-                self._valued.add(place)
-        return found
-
-    def _charge(self, charge: Charge) -> list[Draft] | None:
-        name, known = charge.account, self._before.get(charge.account)
-        if known is None and charge.terms is None:
-            raise ValueError(f"account: {name!r} is not in this ledger; open it first")
-        if charge.after != (0 if known is None else known.entries):
-            return None
-        budget = known.budget if known is not None else charge.terms.budget  # type: ignore[union-attr]
-        found = []
-        if name not in self._totals and charge.terms is not None:
-            found.append(Draft(name, "open", "", 0, 0, charge.terms.body))
-        total = self._totals.get(name, 0)
-        if charge.total > budget:
-            refusal = over_budget(charge.total - total, budget - total)
-            raise OverBudget(f"{name}: {refusal}")
-        total = self._totals[name] = max(charge.total, total)
-        marks = self._marks.pop(name, {})
-        body = {**charge.body, **marks} if marks else charge.body
-        found.append(Draft(name, "charge", charge.key, charge.epsilon, total, body))
-        return found
-
-
-def _rows(connection: sa.Connection, account: str | None) -> Generator[Any, None, None]:
-    query = ENTRIES.select().order_by(ENTRIES.c.seq)
-    if account is not None:
-        query = query.where(ENTRIES.c.account == account)
-    with connection.execution_options(yield_per=1000).execute(query) as rows:
-        yield from rows
-
-
-def _required(connection: sa.Connection, account: str) -> Account:
-    found = accounts_named(connection, [account]).get(account)
-    if found is None:
-        raise ValueError(f"account: {account!r} is not in this ledger; open it first")
-    return found
-
-
-def _on_terms(connection: sa.Connection, terms: Mapping[str, Terms]) -> dict[str, Account]:
-    """Those of these accounts that are there, on the same terms."""
-    known = accounts_named(connection, terms)
-    for opened in entries_named(connection, known, "open"):
-        terms[opened.account].check(known[opened.account], opened)
-    return known
-
-
-def over_budget(requested: int, remaining: int, fits: str = "") -> OverBudget:
-    """The refusal, in the words people look for."""
-    return OverBudget(
-        f"requested {show(requested)}, remaining {show(max(0, remaining))}, "
-        f"short by {show(requested - max(0, remaining))}" + (f"; {fits}" if fits else "")
-    )
 
 
 def _user() -> str:

@@ -22,6 +22,7 @@ from pufferkit.accounting.amounts import (
     spent_micro,
     spent_pico,
 )
+from pufferkit.accounting.batch import over_budget
 from pufferkit.accounting.composition import (
     ANY_START,
     Composition,
@@ -32,7 +33,7 @@ from pufferkit.accounting.composition import (
 from pufferkit.accounting.database import canonical
 from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
-from pufferkit.accounting.ledger import Ledger, over_budget
+from pufferkit.accounting.ledger import Ledger
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of, states_of
 from pufferkit.beliefs.provenance import check_not_fitted_on

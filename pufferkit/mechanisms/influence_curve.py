@@ -24,7 +24,7 @@ from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.quilts.hardest import hardest_member
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
 from pufferkit.mechanisms.markov_quilt import markov_quilt_approx
-from pufferkit.mechanisms.release import Evidence
+from pufferkit.mechanisms.release import Bound, Evidence, Variant
 from pufferkit.rounding import round_up
 
 _NO_CONTRACTION = (
@@ -60,7 +60,7 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     epsilon = checks.privacy(epsilon)
     theta = as_beliefs(beliefs)
     check_states(theta, query)
-    b, evidence = _entry_privacy(theta, query.longest, epsilon, metric_of(theta, query))
+    b, evidence = entry_privacy_for(theta, query.longest, epsilon, metric_of(theta, query))
     return Calibration(
         "influence_curve",
         epsilon,
@@ -109,20 +109,23 @@ def entry_epsilon(
         epsilon-Pufferfish private for each entry.
     """
     longest = max(checks.segment_lengths(lengths))
-    b, _ = _entry_privacy(as_beliefs(beliefs), longest, checks.privacy(epsilon), metric)
+    b, _ = entry_privacy_for(as_beliefs(beliefs), longest, checks.privacy(epsilon), metric)
     return b
 
 
-def _entry_privacy(
-    beliefs: Beliefs, length: int, epsilon: float, metric: Metric | Floats | None
+def entry_privacy_for(
+    beliefs: Beliefs, length: int, epsilon: float, metric: Metric | Floats | None = None
 ) -> tuple[float, Evidence]:
+    """The largest event-level epsilon that is shown to hide every entry, and what binds."""
     if isinstance(beliefs, NetworkClass):
         b, tree = TreeCurve(beliefs).solve(epsilon)
         name = f"network {tree.network + 1} of {len(beliefs.networks)}"
-        return b, Evidence(name, tree.node, len(beliefs.nodes))
+        return b, Evidence(name, tree.node, len(beliefs.nodes), bound="curve")
     theta = chains_only(beliefs, "influence_curve")
     b, name, loss = InfluenceCurve(theta, length, metric).solve(epsilon)
-    evidence = Evidence(name, loss.node, length, blocks=(loss.left, loss.right))
+    blocks = (loss.left, loss.right) if loss.pairs is None else None
+    bound: Bound = "curve" if loss.pairs is None else "pairs"
+    evidence = Evidence(name, loss.node, length, blocks=blocks, bound=bound)
     region = theta if isinstance(theta, RegionClass) and theta.corners() is None else None
     if region is not None and not region_influence(region).contracts:
         return b, replace(evidence, notes=(_NO_CONTRACTION,))
@@ -133,7 +136,10 @@ def _entry_privacy(
     by_quilt = 1 / round_up(score)
     if by_quilt > b:
         note = "the Markov quilt bound was the better one"
-        return by_quilt, Evidence(belief, node, length, notes=(note,))
+        variant: Variant = "tight" if isinstance(theta, MixingClass) else "definition"
+        return by_quilt, Evidence(
+            belief, node, length, notes=(note,), bound="quilts", variant=variant
+        )
     return b, evidence
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pufferkit.data.series import Series as Series
     from pufferkit.data.table import Bins as Bins
     from pufferkit.data.table import Table as Table
+    from pufferkit.errors import LedgerError as LedgerError
     from pufferkit.errors import NotApplicable as NotApplicable
     from pufferkit.errors import NoTheorem as NoTheorem
     from pufferkit.errors import OverBudget as OverBudget
@@ -74,7 +75,7 @@ _HOMES = {
     "beliefs.bayesian_network": ["BayesianNetwork"],
     "beliefs.finite_joint": ["FiniteJoint"],
     "beliefs.markov_chain": ["MarkovChain"],
-    "errors": ["NoTheorem", "NotApplicable", "OverBudget"],
+    "errors": ["LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
     "fleet": ["Releases", "release_all", "release_each"],
     "frames": ["read_series", "read_table"],
     "influence.quilts.chains": ["max_influence"],

@@ -25,7 +25,12 @@ def audit(
     epsilon: inputs.Epsilon,
     length: Annotated[
         list[int] | None,
-        typer.Option("--length", metavar="N", help="Entries in the series; once a segment."),
+        typer.Option(
+            "--length",
+            parser=terminal.integer,
+            metavar="N",
+            help="Entries in the series; once a segment.",
+        ),
     ] = None,
     query: inputs.Asked = inputs.QueryName.HISTOGRAM,
     state_value: inputs.StateValue = None,
@@ -39,10 +44,14 @@ def audit(
         ),
     ] = None,
     trials: Annotated[
-        int, typer.Option("--trials", help="Releases drawn for each of two secrets.")
+        int,
+        typer.Option(
+            "--trials", parser=terminal.integer, help="Releases drawn for each of two secrets."
+        ),
     ] = 20_000,
     confidence: Annotated[
-        float, typer.Option("--confidence", help="Of what the attack proves.")
+        float,
+        typer.Option("--confidence", parser=terminal.number, help="Of what the attack proves."),
     ] = 0.999999,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[
@@ -92,11 +101,11 @@ def audit(
     if as_json:
         known = found.exact is not None and found.exact.complete
         exact = found.exact.loss if known and found.exact is not None else None
-        typer.echo(json.dumps({**found.to_dict(), "exact_loss": exact}, indent=2, default=str))
+        terminal.say(json.dumps({**found.to_dict(), "exact_loss": exact}, indent=2, default=str))
     else:
-        typer.echo(str(found))
+        terminal.say(str(found))
     if plot is not None:
-        typer.echo(f"written: {plot}", err=True)
+        terminal.say(f"written: {plot}", err=True)
     if not found.passed:
         raise typer.Exit(FAILED)
 

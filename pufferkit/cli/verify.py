@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import pufferkit as pk
+from pufferkit.cli import terminal
 
 
 def verify(
@@ -26,6 +27,6 @@ def verify(
     Exit code 0: it is. 1: it is not, or it could not be checked.
     """
     verdict = pk.verify(file)
-    typer.echo(str(verdict))
+    terminal.say(str(verdict))
     if not verdict.ok:
         raise typer.Exit(1)

@@ -150,7 +150,7 @@ def private_transitions(
     sure = checked_confidence(confidence)
     theta = None if beliefs is None else as_chain_class(beliefs)
     data = _series(series, theta, states)
-    query = transition_counts(data.states, data.lengths)
+    query = transition_counts(data.states, data)
     calibration = (
         group_dp(query, epsilon) if theta is None else influence_curve(theta, query, epsilon)
     )
@@ -198,7 +198,7 @@ def laplace_sum(count: int, scale: float, alpha: float) -> float:
 
 def _series(series: Any, theta: ChainClass | None, states: Iterable[Hashable] | None) -> Series:
     if isinstance(series, Series):
-        return series if theta is None else Series.of(series.as_segments(), theta.states)
+        return series if theta is None else Series.of(series, theta.states)
     declared = states if theta is None else theta.states
     if declared is None:
         raise ValueError(

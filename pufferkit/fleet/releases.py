@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 import pufferkit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
-from pufferkit.checks import Floats
+from pufferkit.checks import Floats, Frozen
+from pufferkit.data.series import declared_independent
 from pufferkit.data.table import Windows
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.release import (
@@ -25,8 +26,14 @@ from pufferkit.mechanisms.release import (
 )
 
 
+def note_of(private: bool, independent_after: str | None) -> str | None:
+    """What goes with every row of a table; ``None`` if there is nothing to say."""
+    found = [PRIVATE_NOTE] if private else []
+    return "; ".join([*found, *declared_independent(independent_after)]) or None
+
+
 @dataclass(frozen=True, eq=False)
-class Releases:
+class Releases(Frozen):
     """One row for each release.
 
     Attributes
@@ -40,7 +47,7 @@ class Releases:
     scale
         Scale of the Laplace noise on every number of a row; at least what the theorem asks.
     entries
-        Number of entries behind a row. Public.
+        Number of observed entries behind a row. Public.
     labels
         The states.
     query, mechanism, epsilon, guarantee
@@ -49,12 +56,14 @@ class Releases:
     cut
         How windows were cut.
     notes
-        What else a reader must know about the beliefs.
+        What else a reader must know about the beliefs and about gaps.
     lengths, calibrations
         The length of segments that each row was calibrated for, and the calibration of each such
         length, for the record (`to_dict`).
     presentation
         Whether ``value`` is ``raw`` as drawn, or the nearest histogram to it.
+    independent_after
+        The time after which pieces were declared independent, in words.
     """
 
     subjects: tuple[Hashable, ...] | None
@@ -73,6 +82,7 @@ class Releases:
     lengths: NDArray[np.int64] | None = None
     calibrations: Mapping[int, Calibration] = field(default_factory=dict)
     presentation: Presentation = "as drawn"
+    independent_after: str | None = None
 
     def __len__(self) -> int:
         return len(self.value)
@@ -113,7 +123,8 @@ class Releases:
     def columns(self) -> dict[str, list[Any]]:
         """The rows by column, for a table: subject, window, entries, scale, then the states.
 
-        If the beliefs were fitted to private data, a column ``note`` says so.
+        If the beliefs were fitted to private data, or pieces were declared independent, a column
+        ``note`` says so.
         """
         found: dict[str, list[Any]] = {}
         if self.subjects is not None:
@@ -122,8 +133,9 @@ class Releases:
             found["window_start"] = self.starts
         found["entries"] = self.entries.tolist()
         found["scale"] = self.scale.tolist()
-        if PRIVATE_NOTE in self.notes:
-            found["note"] = [PRIVATE_NOTE] * len(self)
+        note = note_of(PRIVATE_NOTE in self.notes, self.independent_after)
+        if note is not None:
+            found["note"] = [note] * len(self)
         prefix = "state " if set(self.labels) & set(found) else ""
         for number, label in enumerate(self.labels):
             found[prefix + label] = self.value[:, number].tolist()

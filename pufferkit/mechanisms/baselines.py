@@ -28,12 +28,17 @@ _CHUNK = 1 << 22
 
 
 def group_dp(query: Query, epsilon: float) -> Calibration:
-    """Hide a whole segment at once: L times the longest segment over epsilon. Needs no beliefs."""
+    """Hide a whole segment at once: L times the longest segment over epsilon. Needs no beliefs.
+
+    Entries that were not observed do not move the answer, so they are not counted if the query was
+    made with the `Series`.
+    """
     epsilon = checks.privacy(epsilon)
+    most = query.longest if query.observed is None else max(query.observed)
     return Calibration(
         "group_dp",
         epsilon,
-        round_up(query.lipschitz * query.longest / epsilon),
+        round_up(query.lipschitz * most / epsilon),
         query,
         evidence=Evidence(
             length=query.longest, notes=("every entry of a segment changes",), bound="group"

@@ -106,6 +106,7 @@ class Plan:
         size = f"{sum(lengths):,} entries" + (
             f" in {len(lengths)} segments" if len(lengths) > 1 else ""
         )
+        size += f", {self.query.missing:,} not observed" if self.query.missing else ""
         head = f"{self.query.name} over {size}, epsilon {self.epsilon:g}; beliefs: {self.beliefs}"
         table = [("mechanism", "noise scale", "expected L1 error", "hides entries", "")]
         for row in self.entries:

@@ -14,6 +14,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Kind
+from pufferkit.errors import printable
 from pufferkit.mechanisms.version_1 import VERSION_1, from_version_1
 
 FORMAT = 2
@@ -120,6 +121,11 @@ class Evidence:
         except ValueError as error:
             raise ValueError(f"release: in the evidence, {error}") from None
 
+    def noting(self, *notes: str) -> Evidence:
+        """The same with these notes too, each once."""
+        more = tuple(note for note in notes if note not in self.notes)
+        return replace(self, notes=self.notes + more)
+
     def __str__(self) -> str:
         parts = []
         if self.belief is not None:
@@ -181,8 +187,11 @@ class Release:
     epsilon, mechanism, guarantee
         What is promised, and by what.
     query, kind, labels, lengths, lipschitz, total
-        What was asked. ``kind`` says what the query is (`pufferkit.data.queries.Kind`); of one's
-        ``own`` queries nobody but their author knows how far an entry moves them.
+        What was asked; lengths count entries that were not observed too. ``kind`` says what the
+        query is (`pufferkit.data.queries.Kind`); of one's ``own`` queries nobody but their author
+        knows how far an entry moves them.
+    observed
+        How many entries of each segment were observed; ``None`` if all were.
     beliefs
         The class Theta, as plain data; ``None`` if the mechanism needs none.
     evidence
@@ -216,6 +225,7 @@ class Release:
     workings: Mapping[str, Any] | None = None
     kind: Kind = "own"
     presentation: Presentation = "as drawn"
+    observed: tuple[int, ...] | None = None
 
     def interval(
         self, level: float = 0.95, *, simultaneous: bool = False
@@ -258,7 +268,7 @@ class Release:
         if data["format"] == VERSION_1:
             data = from_version_1(data)
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        missing = set(cls.__dataclass_fields__) - set(fields) - {"workings"}
+        missing = set(cls.__dataclass_fields__) - set(fields) - {"workings", "observed"}
         if missing:
             raise ValueError(f"release: lacks {', '.join(sorted(missing))}")
         for name, known in (("kind", get_args(Kind)), ("presentation", get_args(Presentation))):
@@ -272,6 +282,8 @@ class Release:
             fields[name] = tuple(fields[name])
         fields["guarantee"] = Guarantee.of_code(fields["guarantee"])
         fields["evidence"] = Evidence.from_dict(fields["evidence"])
+        if fields.get("observed") is not None:
+            fields["observed"] = tuple(fields["observed"])
         return cls(**fields)
 
     @classmethod
@@ -281,12 +293,18 @@ class Release:
 
     def __str__(self) -> str:
         intervals = self.interval()
-        wide = max(len(label) for label in self.labels)
+        labels = [printable(label) for label in self.labels]
+        wide = max(len(label) for label in labels)
         rows = [
             f"  {label:<{wide}}  {value:>12.6g}   95%: {low:.6g} to {high:.6g}"
-            for label, value, (low, high) in zip(self.labels, self.value, intervals, strict=True)
+            for label, value, (low, high) in zip(labels, self.value, intervals, strict=True)
         ]
         head = f"{self.query}: {self.mechanism}, epsilon {self.epsilon:g}, scale {self.scale:.6g}"
+        if self.observed is not None:
+            rows.append(
+                f"  {sum(self.observed):,} of {sum(self.lengths):,} entries were observed; the "
+                "others are hidden as well"
+            )
         return "\n".join([head, *rows, f"  {self.guarantee}", f"  binds: {self.evidence}"])
 
 

@@ -48,7 +48,7 @@ class BadBeliefs(Exception):
 
 def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Work) -> float:
     """A scale that is enough and at most the reported one, or what is needed at least."""
-    longest, epsilon = max(record.lengths), record.epsilon
+    epsilon = record.epsilon
     if record.mechanism == "entry_dp":
         checks.append(
             f"entry_dp: L / epsilon = {lipschitz / epsilon:.9g}; this is NOT Pufferfish privacy, "
@@ -56,10 +56,13 @@ def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Wor
         )
         return lipschitz / epsilon
     if record.mechanism == "group_dp":
-        checks.append(f"group_dp: L times the longest segment, {longest}, over epsilon")
-        return lipschitz * longest / epsilon
+        most = max(record.observed or record.lengths)
+        checks.append(f"group_dp: L times the observed entries of a segment, {most}, over epsilon")
+        return lipschitz * most / epsilon
     theta = _beliefs(record)
     if record.mechanism == "wasserstein":
+        if record.observed is not None:
+            raise BadBeliefs("wasserstein has no theorem for entries that were not observed")
         return _wasserstein(record, theta, checks, work)
     if isinstance(theta, NetworkClass):
         return _on_network(record, theta, lipschitz, checks, work)

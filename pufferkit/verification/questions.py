@@ -47,8 +47,8 @@ def moved_by_one_entry(record: Release) -> float | None:
 
 
 def entries_in(record: Release) -> int:
-    """Number of entries behind the answer."""
-    return sum(record.lengths)
+    """Number of entries behind the answer: those that were observed."""
+    return sum(record.observed or record.lengths)
 
 
 def not_such_a_query(record: Release, states: Sequence[Hashable] | None) -> Iterator[str]:
@@ -80,7 +80,8 @@ def not_such_a_query(record: Release, states: Sequence[Hashable] | None) -> Iter
     total = {
         "histogram": entries,
         "relative frequencies": 1,
-        "transition counts": entries - len(record.lengths),
+        # Across entries that were not observed no move is counted, and a file does not say where.
+        "transition counts": None if record.observed else entries - len(record.lengths),
     }.get(kind)
     if total is not None and record.total != total:
         yield f"total: the {kind} of {entries} entries sum to {total}, not {record.total}"

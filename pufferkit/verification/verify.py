@@ -233,8 +233,9 @@ def _well_formed(release: Release | Mapping[str, Any]) -> Release:
             numbers.append(record.evidence.influence)
         if any(isinstance(n, bool) or not isinstance(n, (int, float)) for n in numbers):
             raise TypeError("scale, epsilon, lipschitz, value, raw and influence must be numbers")
-        if any(isinstance(n, bool) or not isinstance(n, int) for n in record.lengths):
-            raise TypeError("lengths must be whole numbers")
+        whole = (*record.lengths, *(record.observed or ()))
+        if any(isinstance(n, bool) or not isinstance(n, int) for n in whole):
+            raise TypeError("lengths and observed must be whole numbers")
         texts = [record.mechanism, record.query, *record.labels]
         if not all(isinstance(text, str) for text in texts):
             raise TypeError("names and labels must be text")
@@ -256,8 +257,15 @@ def _unusable(record: Release) -> Iterator[str]:
             yield f"{name}: must be a finite number above 0, is {value}"
     if not record.lengths or min(record.lengths) < 1:
         yield f"lengths: there must be some, each at least 1, not {list(record.lengths)}"
+    elif record.observed is not None and not _possible(record.observed, record.lengths):
+        yield f"observed: {list(record.observed)} of {list(record.lengths)} entries cannot be"
     if record.mechanism not in THEOREMS:
         yield f"mechanism: {record.mechanism!r} is unknown; known are {', '.join(THEOREMS)}"
+
+
+def _possible(observed: tuple[int, ...], lengths: tuple[int, ...]) -> bool:
+    fits = len(observed) == len(lengths) and sum(observed) > 0
+    return fits and all(0 <= seen <= n for seen, n in zip(observed, lengths, strict=True))
 
 
 def _inconsistent(record: Release) -> Iterator[str]:

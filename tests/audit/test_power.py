@@ -182,8 +182,8 @@ def test_the_epsilon_that_is_called_detectable_is_detected():
 
 
 def test_it_says_what_it_would_have_found():
-    few, many = (audit(REAL, trials=trials, seed=1) for trials in (200, 8000))
-    assert 1 < many.detectable < 1.1
+    few, many = (audit(REAL, trials=trials, seed=1) for trials in (200, 3000))
+    assert 1 < many.detectable < 1.15
     assert many.detectable < few.detectable
     assert f"any loss of {many.detectable:.4g} or more" in str(many)
     # A fault of exactly that size: the exact loss at the share of the scale that is detectable.
@@ -214,8 +214,9 @@ def test_at_the_command_line(monkeypatch):
     assert "exact loss" in said
     assert "noise drawn" in said
     assert "would find   any loss of 1.0" in said
-    assert json.loads(good(*asked, "--json", "--trials", "1000"))["detectable"] < 1.3
+    shown = good(*asked, "--json", "--trials", "500")
+    assert 1 < json.loads(shown)["detectable"] < 1.5
     spoiled(monkeypatch, lambda rows: rows / 2)
-    result = run(*asked)
+    result = run(*asked, "--trials", "1000")
     assert result.exit_code == 1
     assert "FAILED" in result.stdout

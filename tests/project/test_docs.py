@@ -23,7 +23,7 @@ from tests.strategies.command_line import run
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.rglob("*.md"))
+PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "CONTRIBUTING.md"]
 NOT_HERE = ("make ", "pip ", ".ci/run")
 """Commands that install, build or test everything: tried in CI, not here."""
 THEIRS = "~/"
@@ -140,7 +140,7 @@ def test_the_plan_explained_is_the_plan_printed(monkeypatch):
         assert any(other.startswith(cells.split(" ... ")[0]) for other in printed), line
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("page", [*sorted(ROOT.glob("*.md")), *PAGES], ids=lambda path: path.stem)
 def test_links_to_files_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
     dead = [

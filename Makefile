@@ -56,7 +56,7 @@ hooks: $(VENV)/.tools
 	$(BIN)/pre-commit install
 
 clean:
-	rm -rf $(VENV) out site dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out site dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .grimp_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

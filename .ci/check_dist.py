@@ -37,15 +37,13 @@ def wheel_is_right(wheel: Path) -> str:
 
 
 def sdist_is_right(sdist: Path) -> None:
-    """All that is needed to build, test and read it."""
+    """All that git has, and nothing else."""
     with tarfile.open(sdist) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    for name in ("LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "Makefile", "hatch_build.py"):
-        check(name in names, f"the sdist lacks {name}")
-    for folder in ("pufferkit", "tests", "docs", "examples", "benchmarks"):
-        check(any(name.startswith(f"{folder}/") for name in names), f"the sdist lacks {folder}/")
-    strange = [n for n in names if n.startswith((".venv", "out/", "site/")) or "__pycache__" in n]
-    check(not strange, f"the sdist has files that are made, not written: {strange[:3]}")
+        files = {one.name.partition("/")[2] for one in archive if one.isfile()} - {"PKG-INFO"}
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, text=True, stdout=-1)
+    tracked = set(listed.stdout.splitlines())
+    check(not tracked - files, f"the sdist lacks {sorted(tracked - files)[:3]}")
+    check(not files - tracked, f"the sdist has what git has not: {sorted(files - tracked)[:3]}")
 
 
 def wheel_works(wheel: Path, version: str) -> None:

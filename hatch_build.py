@@ -22,7 +22,8 @@ def elsewhere(text: str, source: str | None, tag: str) -> str:
         picture, words, path = match.groups()
         if source is None:
             return "" if picture else words
-        return f"{picture}[{words}]({source.rstrip('/')}/{'raw' if picture else 'blob'}/{tag}/{path})"
+        root = f"{source.rstrip('/')}/{'raw' if picture else 'blob'}/{tag}"
+        return f"{picture}[{words}]({root}/{path})"
 
     return LINK.sub(link, text)
 

@@ -60,7 +60,9 @@ def wheel_works(wheel: Path, version: str) -> None:
         model = ["--model", str(ROOT / "examples/activity_model.json"), "--epsilon", "1"]
         data = [str(ROOT / "examples/week.csv"), "--state", "activity", "--time", "time"]
         run("pufferkit", "plan", *model, "--length", "2016")
-        run("pufferkit", "release", *data, *model, "--query", "frequencies", "--out", "release.json")
+        run(
+            "pufferkit", "release", *data, *model, "--query", "frequencies", "--out", "release.json"
+        )
         run("pufferkit", "verify", "release.json")
 
 

@@ -21,7 +21,11 @@ def test_the_version_is_written_once():
     assert "version" in PROJECT["project"]["dynamic"]
     assert PROJECT["tool"]["hatch"]["version"]["path"] == "pufferkit/__init__.py"
     tracked = subprocess.run(
-        ["git", "grep", "-lF", pk.__version__], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", "grep", "-lF", pk.__version__],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if tracked.returncode > 1:
         pytest.skip("not a clone")
@@ -33,7 +37,8 @@ def test_releases_have_dates_newest_first():
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     first, *released = re.findall(r"^## (.*)$", text, re.M)
     assert first == "[Unreleased]"
-    names, dates = zip(*(re.fullmatch(r"\[(.*)\] - (.*)", one).groups() for one in released), strict=True)
+    versions = [re.fullmatch(r"\[(.*)\] - (.*)", one).groups() for one in released]
+    names, dates = zip(*versions, strict=True)
     assert names[0] == pk.__version__
     assert sorted(dates, key=date.fromisoformat, reverse=True) == list(dates)
     assert (ROOT / "benchmarks" / "results" / f"{pk.__version__}.md").exists()

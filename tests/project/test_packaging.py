@@ -44,6 +44,13 @@ def test_releases_have_dates_newest_first():
     assert (ROOT / "benchmarks" / "results" / f"{pk.__version__}.md").exists()
 
 
+def test_workflows_try_every_version_of_python_that_is_declared():
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    declared = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["project"]["classifiers"]))
+    for tried in re.findall(r"python: \[(.*)\]", text):
+        assert re.findall(r"[\d.]+", tried) == declared
+
+
 @pytest.fixture
 def elsewhere():
     pytest.importorskip("hatchling")

@@ -35,3 +35,11 @@ def test_ci_requires_torch_and_make_does_not_pull_it():
     assert "torch==2.13.0" in ci
     assert "PUFFERKIT_REQUIRE" in ci
     assert "attacks" not in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_ci_runs_the_readme_s_tests_and_the_slow_ones():
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "\nmake test test-all\n" in ci
+    assert '-m "not slow"' in makefile
+    assert "\ntest-all: test\n" in makefile

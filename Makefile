@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 help:
 	@echo "make demo      release a generated week of activity; pictures in out/"
 	@echo "make test      run the tests, a few minutes"
-	@echo "make test-all  the same, then the slow ones: long searches, attacks, the papers' tables"
+	@echo "make test-all  the same, then the slow ones: long searches, audits, the papers' tables"
 	@echo "make coverage  which lines and branches the quick tests reach; pages in out/coverage/"
 	@echo "make lint      ruff, mypy and the order of rooms"
 	@echo "make docs      the documentation, into site/; open site/index.html"

@@ -281,6 +281,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_while_spending_nothing_is_lost_or_granted_twice(url):
     ledger = Ledger(url)
     ledger.open_account("victim", 0.4)

@@ -233,6 +233,7 @@ def test_binary_interval_never_below_any_chain_inside(low, high, length, b, seed
         keeps_promise(curve, b, brute.losses_by_paths(laws, matrix, length, logs))
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.floats(0.02, 0.98), st.floats(0.02, 0.98), st.floats(0.02, 3), st.integers(0, 2**32))
 def test_binary_interval_is_the_worst_of_its_chains(low, high, b, seed):
@@ -372,6 +373,7 @@ def test_a_reversible_chain_cannot_tell_left_from_right():
 # ------------------------------------------------------- long chains: whole stretches at once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LONG)
 def test_settled_stretches_never_below_the_theorem_node_by_node(name):
     matrix, start = LONG[name]

@@ -28,10 +28,16 @@ NOT_HERE = ("make ", "pip ", ".ci/run")
 """Commands that install, build or test everything: tried in CI, not here."""
 THEIRS = "~/"
 """A command with this in it reads data that only the reader has."""
+LONG = {"a-year-of-releases", "local-collection", "reproduce"}
+"""Pages whose blocks take more than a few seconds."""
 LANGUAGES = {"python", "sh", "json", "py", "text"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page.stem in LONG)) for page in PAGES],
+    ids=lambda path: path.stem,
+)
 def test_page(page, capsys, tmp_path, monkeypatch):
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
     if not blocks:

@@ -71,6 +71,7 @@ def test_many_states_and_a_long_way_from_the_start(monkeypatch):
     assert dear * (1 - 1e-6) <= cheap <= dear * 1.5
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     st.integers(2, 3),
@@ -124,6 +125,7 @@ def test_never_more_than_everything_that_was_spent(size, kind, length, b, open_s
     assert curve_of(matrix, None, length).epsilon(b) <= length * b * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.integers(1, 4),
@@ -176,6 +178,7 @@ def test_mixing_needs_no_more_than_the_approximate_quilt(states, share, gap, len
     assert curve.epsilon(curve.entry_privacy(epsilon)) <= epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["binary", "asymmetric", "ring", "ladder", "transient", "rare"])
 @pytest.mark.parametrize("start", ["given", "any"])
 def test_more_spent_or_more_entries_never_cost_less(name, start):

@@ -260,6 +260,7 @@ def _open_and_close(url):
     Ledger(url).close()
 
 
+@pytest.mark.slow
 def test_many_processes_may_open_a_new_ledger_at_once(url):
     with multiprocessing.get_context("spawn").Pool(4) as pool:
         pool.map(_open_and_close, [url] * 8)

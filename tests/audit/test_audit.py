@@ -39,6 +39,7 @@ def test_a_fifth_less_noise_fails_with_more_trials():
     assert not audit(replace(real, scale=real.scale * 0.8), trials=40_000, seed=2).passed
 
 
+@pytest.mark.slow
 def test_a_histogram_over_three_states():
     chain = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.1, 0.8, 0.1], [0.05, 0.15, 0.8]])
     real = pk.influence_curve(chain, pk.histogram(range(3), 4), 1)
@@ -56,6 +57,7 @@ def test_entry_dp_does_not_hide_what_others_predict():
     assert "entry DP only" in str(found)
 
 
+@pytest.mark.slow
 def test_long_series_by_the_law_of_the_sum():
     real = pk.influence_curve(LAZY, pk.count(1, 60), 1)
     found = audit(real, trials=10_000, seed=1)

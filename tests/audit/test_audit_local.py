@@ -51,6 +51,7 @@ def test_local_audits_can_be_repeated():
     assert audit(response, trials=2000, seed=5) == audit(response, trials=2000, seed=5)
 
 
+@pytest.mark.slow
 def test_the_real_local_mechanism():
     local = pytest.importorskip("pufferkit.local")
     chain = symmetric(0.2)

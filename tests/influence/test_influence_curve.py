@@ -100,6 +100,7 @@ def test_table_of_the_theory(matrix, ours, quilts):
         assert markov_quilt(chain, query, epsilon).scale == pytest.approx(quilt, rel=5e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("matrix", "ours", "quilts"), TABLE)
 @pytest.mark.parametrize("epsilon", [0.2, 1, 5])
 def test_table_cannot_be_bettered(matrix, ours, quilts, epsilon):
@@ -396,6 +397,7 @@ def test_settled_stretches_never_below_the_theorem_node_by_node(name):
                     assert epsilon >= real.max() - SLACK, (title, law)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["binary", "ring", "rare", "asymmetric", "two islands"])
 def test_four_hundred_entries_never_below_product_releases(name):
     """No theorem here, only what really is lost: sets chosen to hurt, followed by messages."""
@@ -410,6 +412,7 @@ def test_four_hundred_entries_never_below_product_releases(name):
             keeps_promise(curve_of(matrix, None, 400), order, real)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LONG)
 def test_epsilon_is_the_largest_loss_of_any_entry(name):
     """Only some entries are refined in the search for the largest; none may be missed."""

@@ -302,6 +302,7 @@ class TestCorrelatedNoise:
             XorChain(pk.MarkovChain.steady([[0, 1], [0.5, 0.5]]), 0.1, 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e3, 1e300])
 @pytest.mark.parametrize(
     "matrix",

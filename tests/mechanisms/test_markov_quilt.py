@@ -154,6 +154,7 @@ def test_moderately_long_chains_against_a_scan(seed, kind):
     assert scale(beliefs, length, epsilon) == close(truth, rel=1e-9)
 
 
+@pytest.mark.slow
 @given(st.lists(chains(3, least=3), min_size=1, max_size=4), st.integers(1, 12), epsilons)
 def test_a_finite_class_needs_what_its_worst_chain_needs(members, length, epsilon):
     believed = [chain.believed for chain in members]
@@ -210,6 +211,7 @@ def test_more_epsilon_never_means_more_noise(chain, length, one, two):
     assert scale(chain.believed, length, high) <= scale(chain.believed, length, low) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @given(chains(3, least=3), chains(3, least=3), st.integers(1, 20), epsilons)
 def test_a_larger_class_never_means_less_noise(one, two, length, epsilon):
     both = scale(pk.ChainClass.of(one.believed, two.believed), length, epsilon)
@@ -336,6 +338,7 @@ def test_very_rare_states_count_as_secrets():
     assert truth == 300
 
 
+@pytest.mark.slow
 def test_laws_that_underflow_on_the_way():
     """Climbing 180 steps of probability 0.01 passes through 1e-360, which no float can hold."""
     size = 180

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("required", "code"), [("", 0), ("torch", 0), ("torch no_such_part", 1)])
 def test_a_required_part_is_not_skipped(tmp_path, required, code):
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)

@@ -28,7 +28,7 @@ NOT_HERE = ("make ", "pip ", ".ci/run")
 """Commands that install, build or test everything: tried in CI, not here."""
 THEIRS = "~/"
 """A command with this in it reads data that only the reader has."""
-LONG = {"a-year-of-releases", "local-collection", "reproduce"}
+LONG = {"a-year-of-releases", "audit", "local-collection", "reproduce", "smart-meter"}
 """Pages whose blocks take more than a few seconds."""
 LANGUAGES = {"python", "sh", "json", "py", "text"}
 

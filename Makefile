@@ -3,13 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-all coverage lint docs bench dist hooks clean
+.PHONY: help demo test test-all coverage attack fuzz lint docs bench dist hooks clean
 
 help:
 	@echo "make demo      release a generated week of activity; pictures in out/"
 	@echo "make test      run the tests, a few minutes"
 	@echo "make test-all  the same, then the slow ones: long searches, audits, the papers' tables"
 	@echo "make coverage  which lines and branches the quick tests reach; pages in out/coverage/"
+	@echo "make attack    search for ten minutes for losses above what accounts charge"
+	@echo "make fuzz      20,000 spoiled calls of the command line; half an hour"
 	@echo "make lint      ruff, mypy and the order of rooms"
 	@echo "make docs      the documentation, into site/; open site/index.html"
 	@echo "make bench     speed, as ratios within one run"
@@ -33,6 +35,9 @@ coverage: $(VENV)/.dev
 	$(PYTEST) -m "not slow" --cov --cov-report=term --cov-report=html
 	@echo "open out/coverage/index.html"
 
+attack: $(VENV)/.dev
+	$(BIN)/python -m tests.attacks --minutes 10 --seed 1
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -54,6 +59,9 @@ dist: $(VENV)/.tools
 
 hooks: $(VENV)/.tools
 	$(BIN)/pre-commit install
+
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.fuzz --calls 20000 --seed 1
 
 clean:
 	rm -rf $(VENV) out site dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .grimp_cache

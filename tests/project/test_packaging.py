@@ -13,7 +13,7 @@ import pufferkit as pk
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-HISTORY = ("CHANGELOG.md", "benchmarks/")
+HISTORY = ("CHANGELOG.md", "benchmarks/", "tests/")
 """Where past versions are named."""
 
 

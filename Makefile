@@ -3,23 +3,37 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test attack lint docs bench fuzz clean
+.PHONY: help demo test test-all coverage attack fuzz lint docs bench dist hooks clean
 
 help:
-	@echo "make demo    release a generated week of activity; pictures in out/"
-	@echo "make test    run the tests"
-	@echo "make attack  search for ten minutes for losses above what accounts charge"
-	@echo "make lint    ruff, mypy and the order of rooms"
-	@echo "make docs    the documentation, into site/; open site/index.html"
-	@echo "make bench   speed, as ratios within one run"
-	@echo "make fuzz    20,000 spoiled calls of the command line; half an hour"
-	@echo "make clean   remove .venv, out/, site/ and caches"
+	@echo "make demo      release a generated week of activity; pictures in out/"
+	@echo "make test      run the tests, a few minutes"
+	@echo "make test-all  the same, then the slow ones: long searches, audits, the papers' tables"
+	@echo "make coverage  which lines and branches the quick tests reach; pages in out/coverage/"
+	@echo "make attack    search for ten minutes for losses above what accounts charge"
+	@echo "make fuzz      20,000 spoiled calls of the command line; half an hour"
+	@echo "make lint      ruff, mypy and the order of rooms"
+	@echo "make docs      the documentation, into site/; open site/index.html"
+	@echo "make bench     speed, as ratios within one run"
+	@echo "make dist      build wheel and sdist into dist/ and check them"
+	@echo "make hooks     run lint before every commit, by pre-commit"
+	@echo "make clean     remove .venv, out/, site/, dist/ and caches"
 
 demo: $(VENV)/.demo
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
+# One process for each core; threads inside them would only wait for one another.
+PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal
+
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n auto
+	$(PYTEST) -m "not slow"
+
+test-all: test
+	$(PYTEST) -m slow
+
+coverage: $(VENV)/.dev
+	$(PYTEST) -m "not slow" --cov --cov-report=term --cov-report=html
+	@echo "open out/coverage/index.html"
 
 attack: $(VENV)/.dev
 	$(BIN)/python -m tests.attacks --minutes 10 --seed 1
@@ -37,11 +51,20 @@ docs: $(VENV)/.docs
 bench: $(VENV)/.dev
 	@for script in $(sort $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
+dist: $(VENV)/.tools
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python .ci/check_dist.py
+
+hooks: $(VENV)/.tools
+	$(BIN)/pre-commit install
+
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz --calls 20000 --seed 1
 
 clean:
-	rm -rf $(VENV) out site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out site dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .grimp_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -60,4 +83,8 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	@touch $@
+
+$(VENV)/.tools: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[tools]"
 	@touch $@

@@ -2,6 +2,7 @@
 
 ``<!-- names: beliefs -->`` becomes the reference of that room's public names, and
 ``<!-- commands -->`` the help of every command, so neither can be forgotten or go stale.
+``<!-- contributing -->`` becomes CONTRIBUTING.md, which stands at the root.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 ROOMS = {
@@ -80,7 +82,20 @@ def _walk(name: str, command: Any, parent: Any) -> Iterator[tuple[str, Any, Any]
         yield from _walk(f"{name} {child}", command.commands[child], context)
 
 
+def contributing() -> str:
+    """CONTRIBUTING.md with links as seen from here; files outside docs/ are named, not linked."""
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+    def link(match: re.Match[str]) -> str:
+        words, path = match.groups()
+        inside = path.removeprefix("docs/")
+        return f"`{words}`" if inside == path else f"[{words}]({inside})"
+
+    return re.sub(r"\[([^\]]+)\]\((?!https?:)([^)]+)\)", link, text)
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Called by mkdocs for every page."""
     markdown = re.sub(r"<!-- names: (\w+) -->", lambda found: reference(found[1]), markdown)
+    markdown = re.sub("<!-- contributing -->", lambda _: contributing(), markdown)
     return re.sub("<!-- commands -->", lambda _: commands(), markdown)

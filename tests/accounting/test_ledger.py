@@ -266,6 +266,7 @@ def _open_and_close(url):
     Ledger(url).close()
 
 
+@pytest.mark.slow
 def test_many_processes_may_open_a_new_ledger_at_once(url):
     with multiprocessing.get_context("spawn").Pool(4) as pool:
         pool.map(_open_and_close, [url] * 8)
@@ -287,6 +288,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_while_spending_nothing_is_lost_or_granted_twice(url):
     ledger = Ledger(url)
     ledger.open_account("victim", 0.4)

@@ -105,6 +105,7 @@ def spend_all(place, number):
         return granted
 
 
+@pytest.mark.slow
 def test_processes_together_spend_no_more_than_there_is(book, url):  # noqa: F811
     context = multiprocessing.get_context("spawn")
     with context.Pool(3) as pool:

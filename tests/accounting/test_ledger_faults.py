@@ -84,6 +84,7 @@ def by_all(ledger, name):
     return {("all", "all"): tuple(found.value[0])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ask", "mode"),
     [(by_session, "before"), *((ask, mode) for ask in (by_session, by_each, by_all)

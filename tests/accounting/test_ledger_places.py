@@ -262,6 +262,7 @@ def _spend_on(place, stop):
             ledger.spend("alice", 0.000001)
 
 
+@pytest.mark.slow
 def test_verify_sees_one_moment_while_others_spend(url):  # noqa: F811
     context = multiprocessing.get_context("spawn")
     stop = context.Event()

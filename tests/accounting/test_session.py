@@ -224,6 +224,7 @@ def _ask(path):
     return Session(DATA, CHAIN, 1.0, path, name="alice").release(count(1, 120), 0.4).value
 
 
+@pytest.mark.slow
 def test_processes_that_ask_for_the_same_release_get_the_same_value(url):  # noqa: F811
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         values = pool.map(_ask, [url] * 6)

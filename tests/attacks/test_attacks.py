@@ -64,6 +64,7 @@ def test_the_climber_breaks_the_theorem_that_forgets_entries_between_windows():
     assert found.max() <= charge * (1 + TOLERANCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", TARGETS)
 def test_no_rule_charges_less_than_any_entry_loses(rule):
     charge = partial(by_rule, rule=rule)

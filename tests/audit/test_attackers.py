@@ -72,6 +72,7 @@ def test_viterbi_is_the_likeliest_path(case):
     assert weights[tuple(path.tolist())] == pytest.approx(max(weights.values()), rel=1e-9)
 
 
+@pytest.mark.slow
 @given(attacks())
 def test_logarithms_and_scaling_agree(case):
     chain, matrix, outputs = case

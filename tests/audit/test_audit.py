@@ -33,11 +33,13 @@ def test_the_real_noise_passes_and_half_of_it_fails(query, epsilon):
     assert broken.confidence >= 1 - 1e-6
 
 
+@pytest.mark.slow
 def test_a_fifth_less_noise_fails_with_more_trials():
     real = pk.influence_curve(LAZY, pk.count(1, 3), 1)
     assert not audit(replace(real, scale=real.scale * 0.8), trials=40_000, seed=2).passed
 
 
+@pytest.mark.slow
 def test_a_histogram_over_three_states():
     chain = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.1, 0.8, 0.1], [0.05, 0.15, 0.8]])
     real = pk.influence_curve(chain, pk.histogram(range(3), 4), 1)
@@ -55,6 +57,7 @@ def test_entry_dp_does_not_hide_what_others_predict():
     assert "entry DP only" in str(found)
 
 
+@pytest.mark.slow
 def test_long_series_by_the_law_of_the_sum():
     real = pk.influence_curve(LAZY, pk.count(1, 60), 1)
     found = audit(real, trials=10_000, seed=1)
@@ -71,6 +74,7 @@ def test_long_series_by_the_law_of_the_sum():
 THREE = pk.MarkovChain.steady([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
 
 
+@pytest.mark.slow
 def test_long_vectors_by_the_law_of_counts():
     query = pk.histogram(range(3), 30)
     found = audit(pk.influence_curve(THREE, query, 1), trials=2000, seed=1)
@@ -79,6 +83,7 @@ def test_long_vectors_by_the_law_of_counts():
     assert not audit(pk.entry_dp(query, 1), THREE, trials=5000, seed=1).passed
 
 
+@pytest.mark.slow
 def test_longer_vectors_by_simulation():
     query = pk.histogram(range(3), 120)
     found = audit(pk.influence_curve(THREE, query, 1), trials=2000, seed=1)

@@ -97,6 +97,7 @@ def test_what_counts_prove():
     assert found < proven_epsilon(271_828, 100_000, 1_000_000, 0.999999) < 1
 
 
+@pytest.mark.slow
 def test_the_bound_holds_as_often_as_it_says():
     """Exact coverage for a pair of rates, at a level low enough to be seen failing."""
     n, p, q = 30, 0.6, 0.25

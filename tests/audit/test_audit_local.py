@@ -13,6 +13,7 @@ from tests.strategies.stand_ins import Response, symmetric
 LAZY = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 
 
+@pytest.mark.slow
 def test_dp_noise_on_correlated_bits_fails_and_ours_passes():
     """[B] 4.1 at epsilon 0.5."""
     chain = symmetric(0.1)
@@ -24,6 +25,7 @@ def test_dp_noise_on_correlated_bits_fails_and_ours_passes():
     assert ours.entry == 15
 
 
+@pytest.mark.slow
 def test_the_ignorant_adversary_is_not_every_adversary():
     """theta = 0.05: noise for the ignorant one, attacked by one who knows two entries."""
     chain = symmetric(0.35)
@@ -49,6 +51,7 @@ def test_local_audits_can_be_repeated():
     assert audit(response, trials=2000, seed=5) == audit(response, trials=2000, seed=5)
 
 
+@pytest.mark.slow
 def test_the_real_local_mechanism():
     local = pytest.importorskip("pufferkit.local")
     chain = symmetric(0.2)
@@ -74,6 +77,7 @@ def test_refusals_for_local_mechanisms(options, said):
         audit(Response(LAZY, 0.2, 1.0), **options)
 
 
+@pytest.mark.slow
 def test_figure_2_of_local_bdp():
     """DP noise is broken the more, the more correlation; ours never."""
     rows = attack_curve(0.5, [0.02, 0.1, 0.3, 0.5], trials=4000)

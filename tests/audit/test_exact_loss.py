@@ -77,6 +77,7 @@ def test_independent_entries_lose_what_entry_dp_says():
     assert exact_loss(pk.entry_dp(pk.histogram([0, 1], 6), 0.7), coin) == pytest.approx(0.7)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(chains(most=3, least=2), st.integers(1, 4), epsilons, st.randoms(use_true_random=False))
 def test_no_output_does_worse(case, length, epsilon, random):
@@ -178,6 +179,7 @@ def test_joint_laws_and_networks():
     assert exact_loss(pk.wasserstein(pair, pk.count(1, 2), 1)) == pytest.approx(worst.loss)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(chains(most=2, least=2), st.integers(1, 4), epsilons, st.booleans())
 def test_every_start_of_two_states(case, length, epsilon, several):

@@ -14,6 +14,7 @@ from pufferkit.audit import (
 )
 from tests.strategies.stand_ins import symmetric
 
+pytestmark = pytest.mark.slow
 QUICK = Training(window=9, hidden=8, epochs=6, examples=4000, rate=0.02)
 
 

@@ -36,6 +36,7 @@ def random_case(number):
     return pk.MarkovChain.steady(matrix), values, length, float(rng.choice([0.2, 1, 4])), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(21))
 def test_halved_noise_fails_wherever_brute_force_says_that_it_is_too_little(number):
     chain, values, length, epsilon, name = random_case(number)
@@ -66,6 +67,7 @@ def test_outputs_too_rare_to_be_drawn_do_not_hide_the_loss():
     assert "by computation" in str(broken)
 
 
+@pytest.mark.slow
 def test_histograms_networks_and_every_start():
     three = pk.MarkovChain.steady([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
     step = {(0,): [0.9, 0.1], (1,): [0.4, 0.6]}

@@ -411,6 +411,7 @@ def test_bad_pgmpy_models_are_refused():
         BayesianNetwork.from_pgmpy(half)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_pgmpy_itself_agrees(tmp_path):
     """Its models, its elimination, its BIF files."""

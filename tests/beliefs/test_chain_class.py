@@ -35,6 +35,7 @@ def intervals(draw):
     return low, high, draw(inside), draw(inside)
 
 
+@pytest.mark.slow
 @given(intervals(), st.integers(1, 9), st.integers(0, 8), st.integers(0, 9))
 @example((0.2, 0.9, 0.2, 0.9), 5, 3, 3)
 @example((0.0, 1.0, 0.5, 1.0), 3, 1, 2)

@@ -30,6 +30,7 @@ def test_a_broken_promise_has_exit_code_1():
     assert result.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_json_and_picture():
     record = json.loads(good(*AUDIT, "--json", "--plot", "curve.svg"))
@@ -61,6 +62,7 @@ def test_a_length_is_needed():
     assert "--length" in refusal("audit", "--model", "model.json", "--epsilon", "1")
 
 
+@pytest.mark.slow
 def test_the_curve_shows_all_four_attacks_and_the_bound():
     rows = attack_curve(0.5, [0.1, 0.5], trials=200)
     figure = plots.attack_figure(rows)

@@ -32,6 +32,7 @@ def test_table_csv_and_picture():
     assert Path("out/composition-counterexample.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_data_seed_and_folder(measured):  # noqa: F811
     args = ("reproduce", "quilt-table-1", "--quick", "--data", measured, "--seed", "3")
     first = good(*args, "--out", "a/b")
@@ -39,6 +40,7 @@ def test_data_seed_and_folder(measured):  # noqa: F811
     assert Path("a/b/quilt-table-1.csv").read_bytes() == Path("c/quilt-table-1.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_one_file_as_data(measured):  # noqa: F811
     path = measured / "household_power_consumption.txt"
     printed = good("reproduce", "quilt-table-3", "--quick", "--data", path)

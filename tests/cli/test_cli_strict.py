@@ -102,6 +102,7 @@ def shows_nothing_strange(result) -> None:
         assert not any(line.startswith("error: forged") for line in text.split("\n"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ESCAPES)
 def test_names_are_shown_and_not_obeyed(folder: Path, name: str):
     states = [name, "run"]

@@ -40,6 +40,7 @@ def data_for(measured):  # noqa: F811
     return settings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", experiments.names())
 def test_every_experiment_has_rows_words_and_a_picture(name, data_for):
     found = run(name, **data_for(name))
@@ -55,6 +56,7 @@ def test_every_experiment_has_rows_words_and_a_picture(name, data_for):
     assert plots.picture(plots.experiment_figure(found), "x.png").startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["quilt-figure-4-upper", "quilt-table-1", "local-figure-4"])
 def test_a_seed_repeats_everything(name, data_for):
     again = experiments.run(name, quick=True, seed=0, **data_for(name)).rows
@@ -68,6 +70,7 @@ def test_progress_is_told_to_the_end():
     assert told == [("epsilons", n, 3) for n in (1, 2, 3)]
 
 
+@pytest.mark.slow
 def test_figure_4_upper():
     found = run("quilt-figure-4-upper")
     for epsilon in (0.2, 1.0, 5.0):
@@ -88,6 +91,7 @@ def test_the_line_of_gk16():
     assert abs(gk16_line(1000) - line) < 0.01
 
 
+@pytest.mark.slow
 def test_table_1(measured):  # noqa: F811
     found = run("quilt-table-1", data=measured)
     for group in ("all minutes", "worn minutes"):
@@ -103,6 +107,7 @@ def test_table_1(measured):  # noqa: F811
     assert worn["expected"] == pytest.approx(3 * 2 * 310 / 1020)
 
 
+@pytest.mark.slow
 def test_published_numbers_stand_beside_ours(measured):  # noqa: F811
     row = one(
         run("quilt-table-1", data=measured),
@@ -114,6 +119,7 @@ def test_published_numbers_stand_beside_ours(measured):  # noqa: F811
     assert TABLE_3["markov_quilt"] == (0.1298, 0.0188, 0.0022)
 
 
+@pytest.mark.slow
 def test_table_3(measured):  # noqa: F811
     found = run("quilt-table-3", data=measured)
     assert len({row["household"] for row in found.rows}) == 2
@@ -126,6 +132,7 @@ def test_table_3(measured):  # noqa: F811
             assert row["expected"] == pytest.approx(3 * 2 * row["score"] / row["entries"])
 
 
+@pytest.mark.slow
 def test_figure_4_lower(measured):  # noqa: F811
     found = run("quilt-figure-4-lower", data=measured)
     exact = [r["share"] for r in rows_of(found, group="all minutes", mechanism="exact")]
@@ -133,10 +140,12 @@ def test_figure_4_lower(measured):  # noqa: F811
     assert all(r["half_width_95"] for r in found.rows if r["mechanism"] != "exact")
 
 
+@pytest.mark.slow
 def test_table_2_without_data_is_synthetic_only():
     assert {row["problem"] for row in run("quilt-table-2").rows} == {"synthetic"}
 
 
+@pytest.mark.slow
 def test_paper_size_has_the_published_times():
     found = run("quilt-table-2-size")
     assert one(found, epsilon=1.0, mechanism="markov_quilt")["published"] == 282.2273
@@ -151,6 +160,7 @@ def test_counterexample_of_theorem_3_4():
     assert np.exp(joint - 2) == pytest.approx(6.3448, abs=5e-5)
 
 
+@pytest.mark.slow
 def test_distance():
     found = run("composition-distance")
     close, middle, far = found.rows
@@ -163,6 +173,7 @@ def test_distance():
     assert middle["parallel"] <= 1.5
 
 
+@pytest.mark.slow
 def test_year():
     found = run("composition-year")
     last = rows_of(found, mechanism="influence_curve", weeks=6)[0]
@@ -171,6 +182,7 @@ def test_year():
     assert rows_of(found, windows="weeks 1 and 3")[0]["far_apart"] == 0.5
 
 
+@pytest.mark.slow
 def test_figure_1_of_the_local_paper():
     found = run("local-figure-1")
     best = {(r["epsilon"], r["adversary"]): r for r in found.rows if r["cheapest"] is not None}
@@ -180,6 +192,7 @@ def test_figure_1_of_the_local_paper():
     assert best[2.0, "ignorant"]["loss_every"] > 2 >= best[2.0, "every"]["loss_every"]
 
 
+@pytest.mark.slow
 def test_figure_2_of_the_local_paper():
     found = run("local-figure-2")
     assert one(found, theta=0.02, noise="dp")["correlation_aware"] > 0.8
@@ -187,6 +200,7 @@ def test_figure_2_of_the_local_paper():
         assert row["correlation_aware"] <= row["bound"] + 1e-9
 
 
+@pytest.mark.slow
 def test_figure_3_of_the_local_paper():
     found = run("local-figure-3")
     row = one(found, epsilon=1.0)
@@ -196,6 +210,7 @@ def test_figure_3_of_the_local_paper():
         assert row["dp"] < row["ignorant"] <= row["every"] < row["approximate"] < row["zhao_6"]
 
 
+@pytest.mark.slow
 def test_figure_4_of_the_local_paper(measured):  # noqa: F811
     found = run("local-figure-4", data=measured)
     assert {row["series"] for row in found.rows} == {"synthetic", "N10", "N5"}
@@ -206,6 +221,7 @@ def test_figure_4_of_the_local_paper(measured):  # noqa: F811
             assert row["loss_every"] <= row["epsilon"]
 
 
+@pytest.mark.slow
 def test_the_learner_joins_the_attackers():
     pytest.importorskip("torch", reason="the LSTM attacker needs torch")
     from pufferkit.audit.lstm import Training

@@ -162,6 +162,7 @@ def test_transition_counts_of_any_labels(pair):
     assert [float(v) for v in query.exact(series)] == [0.0, 1.0, 1.0, 1.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "scale"), [(2, 15.0), (3, 6.0)])
 def test_the_noisy_region_covers(size, scale):
     rng = np.random.default_rng(size)

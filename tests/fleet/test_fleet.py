@@ -395,6 +395,7 @@ def values_in(path):
         return {(e.account, e.key): e.body for e in book.entries() if e.kind == "value"}
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_never_charges_or_draws_twice(tmp_path):
     path = str(tmp_path / "ledger.db")
     root = str(Path(pk.__file__).parents[1])

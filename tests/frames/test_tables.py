@@ -134,6 +134,7 @@ def test_equal_to_one_row_at_a_time_in_any_batches(rows, after, window, batch):
         same(pk.read_table(frame(rows).sort("when").lazy(), **options), expected)
 
 
+@pytest.mark.slow
 @given(entries(), st.sampled_from([2, 5]), st.sampled_from([None, 10]), st.integers(1, 9))
 def test_a_grid_takes_the_first_reading_and_goes_on_behind_empty_slots(rows, every, after, batch):
     states = ["x", "y", "z"]

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.fuzz import seeds
 from tests.fuzz.run import called, folder, fuzz
 
@@ -17,6 +19,7 @@ def test_good_commands_succeed():
             assert called(scratch, args) == (None, 0), args
 
 
+@pytest.mark.slow
 def test_spoiled_commands_end_as_documented():
     report = fuzz(calls=200, seed=7)
     assert not report.failures, "\n".join(report.failures)

@@ -177,6 +177,7 @@ def test_underflow_never_lowers_the_influence(steps, p):
     assert pk.max_influence(chain, 9, 3, 2) >= truth * (1 - 1e-12)
 
 
+@pytest.mark.slow
 def test_long_sparse_chain_that_underflows():
     """From the foot the last state is 24 steps of probability 1e-20 away: 1e-480."""
     size = 25

@@ -100,6 +100,7 @@ def test_table_of_the_theory(matrix, ours, quilts):
         assert markov_quilt(chain, query, epsilon).scale == pytest.approx(quilt, rel=5e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("matrix", "ours", "quilts"), TABLE)
 @pytest.mark.parametrize("epsilon", [0.2, 1, 5])
 def test_table_cannot_be_bettered(matrix, ours, quilts, epsilon):
@@ -233,6 +234,7 @@ def test_binary_interval_never_below_any_chain_inside(low, high, length, b, seed
         keeps_promise(curve, b, brute.losses_by_paths(laws, matrix, length, logs))
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.floats(0.02, 0.98), st.floats(0.02, 0.98), st.floats(0.02, 3), st.integers(0, 2**32))
 def test_binary_interval_is_the_worst_of_its_chains(low, high, b, seed):
@@ -372,6 +374,7 @@ def test_a_reversible_chain_cannot_tell_left_from_right():
 # ------------------------------------------------------- long chains: whole stretches at once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LONG)
 def test_settled_stretches_never_below_the_theorem_node_by_node(name):
     matrix, start = LONG[name]
@@ -394,6 +397,7 @@ def test_settled_stretches_never_below_the_theorem_node_by_node(name):
                     assert epsilon >= real.max() - SLACK, (title, law)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["binary", "ring", "rare", "asymmetric", "two islands"])
 def test_four_hundred_entries_never_below_product_releases(name):
     """No theorem here, only what really is lost: sets chosen to hurt, followed by messages."""
@@ -408,6 +412,7 @@ def test_four_hundred_entries_never_below_product_releases(name):
             keeps_promise(curve_of(matrix, None, 400), order, real)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LONG)
 def test_epsilon_is_the_largest_loss_of_any_entry(name):
     """Only some entries are refined in the search for the largest; none may be missed."""

@@ -39,6 +39,7 @@ from tests.strategies.curves import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "work"),
     [("dense", 0), ("rare", 0), ("ring", 3000), ("binary slow", 3000), ("absorbing", 0)],
@@ -60,6 +61,7 @@ def test_reweighted_stretches_never_below_the_exact_ones(name, work, monkeypatch
         assert (bounded >= exact - 1e-6 * exact - SLACK).all()
 
 
+@pytest.mark.slow
 def test_many_states_and_a_long_way_from_the_start(monkeypatch):
     """Twelve states, own start, thousands of entries: the cheap bound is above the dear one."""
     rng = np.random.default_rng(12)
@@ -71,6 +73,7 @@ def test_many_states_and_a_long_way_from_the_start(monkeypatch):
     assert dear * (1 - 1e-6) <= cheap <= dear * 1.5
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     st.integers(2, 3),
@@ -101,6 +104,7 @@ def test_random_runs_never_below_the_theorem(size, kind, runs, seed):
 # ---------------------------------------------------------------------------- never wasteful
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.integers(2, 4),
@@ -124,6 +128,7 @@ def test_never_more_than_everything_that_was_spent(size, kind, length, b, open_s
     assert curve_of(matrix, None, length).epsilon(b) <= length * b * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.integers(1, 4),
@@ -176,6 +181,7 @@ def test_mixing_needs_no_more_than_the_approximate_quilt(states, share, gap, len
     assert curve.epsilon(curve.entry_privacy(epsilon)) <= epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["binary", "asymmetric", "ring", "ladder", "transient", "rare"])
 @pytest.mark.parametrize("start", ["given", "any"])
 def test_more_spent_or_more_entries_never_cost_less(name, start):
@@ -241,6 +247,7 @@ def test_probabilities_lost_to_underflow_are_not_forgotten():
 # ------------------------------------------------------------------------------ using it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [1, 30, [10, 50, 3], (200, 200)])
 @pytest.mark.parametrize("belief", ["stationary", "given", "any", "binary", "mixing"])
 def test_entry_epsilon_is_the_lipschitz_constant_over_the_scale(belief, lengths):

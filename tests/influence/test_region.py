@@ -84,6 +84,7 @@ def test_the_martingale_has_mean_one_at_a_data_dependent_time():
     assert p < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3])
 def test_coverage(size):
     """At least the promised share of series has its chain in the region, at random lengths."""
@@ -174,6 +175,7 @@ def test_the_bounds_for_many_states_hold_too(seed):
         assert loss <= promise + 1e-9
 
 
+@pytest.mark.slow
 @given(seeds)
 @settings(deadline=None, max_examples=15)
 def test_never_less_noise_than_for_a_member(seed):
@@ -261,6 +263,7 @@ def test_the_relaxed_step_is_never_below_the_listed_one(seed):
             assert 0 <= relaxed.largest(a) <= a
 
 
+@pytest.mark.slow
 def test_many_states():
     rng = np.random.default_rng(5)
     matrix = rng.dirichlet(np.ones(30) * 2, 30)

@@ -158,6 +158,7 @@ def test_large_kernels_agree_with_small_ones(kind, monkeypatch):
         assert table.largest(a) == pytest.approx(min(a, table.pairs(a).max()), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_two_hundred_states_against_a_sort_for_each_pair():
     kernel = brute.random_matrix(np.random.default_rng(8), 200, "skewed")
     step = exact(kernel)

@@ -264,6 +264,7 @@ def test_underflow_costs_noise_never_privacy():
     assert losses[0] >= 0.5
 
 
+@pytest.mark.slow
 def test_thousands_of_nodes():
     rng = np.random.default_rng(4)
     count = 3000

@@ -79,6 +79,7 @@ def test_constraint_planes_have_the_closed_form(epsilon):
         constraint_planes(binary(0.8, 0.7), 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     st.sampled_from([(0.2, 0.35), (0.05, 0.4), (0.3, 0.3), (0.7, 0.9), (0.95, 0.4)]),
@@ -301,6 +302,7 @@ class TestCorrelatedNoise:
             XorChain(pk.MarkovChain.steady([[0, 1], [0.5, 0.5]]), 0.1, 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e3, 1e300])
 @pytest.mark.parametrize(
     "matrix",

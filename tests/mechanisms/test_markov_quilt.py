@@ -109,6 +109,7 @@ def test_the_scan_agrees_with_the_definition(chain, length, epsilon):
     assert brute.scan_scale(*chain, length, epsilon) == close(truth, rel=1e-9)
 
 
+@pytest.mark.slow
 @given(positive_chains(4), st.integers(1, 60), epsilons)
 def test_search_agrees_with_a_scan_when_stationary(chain, length, epsilon):
     steady = pk.MarkovChain.steady(chain.transition)
@@ -130,6 +131,7 @@ def test_any_start_agrees_with_a_scan(transition, length, epsilon):
     assert scale(pk.ChainClass.any_start(transition), length, epsilon) == close(truth, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("kind", ["given", "stationary", "any start"])
 def test_moderately_long_chains_against_a_scan(seed, kind):
@@ -152,6 +154,7 @@ def test_moderately_long_chains_against_a_scan(seed, kind):
     assert scale(beliefs, length, epsilon) == close(truth, rel=1e-9)
 
 
+@pytest.mark.slow
 @given(st.lists(chains(3, least=3), min_size=1, max_size=4), st.integers(1, 12), epsilons)
 def test_a_finite_class_needs_what_its_worst_chain_needs(members, length, epsilon):
     believed = [chain.believed for chain in members]
@@ -162,6 +165,7 @@ def test_a_finite_class_needs_what_its_worst_chain_needs(members, length, epsilo
     assert alone[worst] == close(max(alone), rel=1e-9)
 
 
+@pytest.mark.slow
 @given(st.lists(positive_chains(2), min_size=2, max_size=30), st.integers(1, 200), epsilons)
 def test_screening_of_many_stationary_chains_loses_none(members, length, epsilon):
     steady = [pk.MarkovChain.steady(chain.transition) for chain in members]
@@ -207,6 +211,7 @@ def test_more_epsilon_never_means_more_noise(chain, length, one, two):
     assert scale(chain.believed, length, high) <= scale(chain.believed, length, low) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @given(chains(3, least=3), chains(3, least=3), st.integers(1, 20), epsilons)
 def test_a_larger_class_never_means_less_noise(one, two, length, epsilon):
     both = scale(pk.ChainClass.of(one.believed, two.believed), length, epsilon)
@@ -316,12 +321,14 @@ def test_start_so_close_to_stationary_that_it_counts_as_such():
         assert scale(near, 10**4, 1) == close(steady, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_nearly_decomposable_chain_is_not_taken_for_mixed():
     slow = [[0.6, 0.4, 0, 0], [0.4, 0.6 - 1e-12, 1e-12, 0], [0, 1e-12, 0.5 - 1e-12, 0.5]]
     slow.append([0, 0, 0.5, 0.5])
     assert scale(pk.MarkovChain.steady(slow), 10**6, 1) == close(10**6)
 
 
+@pytest.mark.slow
 def test_very_rare_states_count_as_secrets():
     """A state of stationary probability 1e-12 is as much a secret as any other."""
     transition = [[1 - 1e-12, 1e-12], [0.001, 0.999]]
@@ -331,6 +338,7 @@ def test_very_rare_states_count_as_secrets():
     assert truth == 300
 
 
+@pytest.mark.slow
 def test_laws_that_underflow_on_the_way():
     """Climbing 180 steps of probability 0.01 passes through 1e-360, which no float can hold."""
     size = 180

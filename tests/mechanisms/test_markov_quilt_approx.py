@@ -72,6 +72,7 @@ def test_long_chains_need_what_lemma_4_9_says():
 # --- never below the exact mechanism --------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(positive_chains(4), lengths, epsilons, bounds)
 @settings(max_examples=150)
 def test_never_less_noise_than_the_exact_mechanism(chain, length, epsilon, bound):

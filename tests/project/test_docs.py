@@ -23,15 +23,21 @@ from tests.strategies.command_line import run
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.rglob("*.md"))
+PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "CONTRIBUTING.md"]
 NOT_HERE = ("make ", "pip ", ".ci/run")
 """Commands that install, build or test everything: tried in CI, not here."""
 THEIRS = "~/"
 """A command with this in it reads data that only the reader has."""
+LONG = {"a-year-of-releases", "audit", "local-collection", "reproduce", "smart-meter"}
+"""Pages whose blocks take more than a few seconds."""
 LANGUAGES = {"python", "sh", "json", "py", "text"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page.stem in LONG)) for page in PAGES],
+    ids=lambda path: path.stem,
+)
 def test_page(page, capsys, tmp_path, monkeypatch):
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
     if not blocks:
@@ -140,7 +146,7 @@ def test_the_plan_explained_is_the_plan_printed(monkeypatch):
         assert any(other.startswith(cells.split(" ... ")[0]) for other in printed), line
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("page", [*sorted(ROOT.glob("*.md")), *PAGES], ids=lambda path: path.stem)
 def test_links_to_files_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
     dead = [

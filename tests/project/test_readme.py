@@ -53,6 +53,7 @@ def test_command_line_example(tmp_path: Path):
         assert done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_picture_is_made_by_the_command_beside_it(tmp_path: Path):
     (command,) = re.findall(r"`pufferkit (plan .* --plot) (docs/\S+\.png)`", README)
     arguments, kept = command
@@ -92,6 +93,7 @@ def test_every_mechanism_is_in_the_table(name: str):
     assert f"| `{name}` |" in README
 
 
+@pytest.mark.slow
 def test_demo_writes_what_it_says(tmp_path: Path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     tools = tmp_path / "bin"

@@ -1,6 +1,7 @@
 """Optional parts may be missing on a user's machine, never where they are required."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("required", "code"), [("", 0), ("torch", 0), ("torch no_such_part", 1)])
 def test_a_required_part_is_not_skipped(tmp_path, required, code):
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
@@ -34,4 +36,14 @@ def test_ci_requires_torch_and_make_does_not_pull_it():
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert "torch==2.13.0" in ci
     assert "PUFFERKIT_REQUIRE" in ci
-    assert "attacks" not in (ROOT / "Makefile").read_text(encoding="utf-8")
+    extras = re.findall(r"\.\[(.*?)\]", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert extras
+    assert not any("attacks" in extra for extra in extras)
+
+
+def test_ci_runs_the_readme_s_tests_and_the_slow_ones():
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "\nmake test test-all\n" in ci
+    assert '-m "not slow"' in makefile
+    assert "\ntest-all: test\n" in makefile

@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint docs bench fuzz clean
+.PHONY: help demo test attack lint docs bench fuzz clean
 
 help:
 	@echo "make demo    release a generated week of activity; pictures in out/"
 	@echo "make test    run the tests"
+	@echo "make attack  search for ten minutes for losses above what accounts charge"
 	@echo "make lint    ruff, mypy and the order of rooms"
 	@echo "make docs    the documentation, into site/; open site/index.html"
 	@echo "make bench   speed, as ratios within one run"
@@ -19,6 +20,9 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n auto
+
+attack: $(VENV)/.dev
+	$(BIN)/python -m tests.attacks --minutes 10 --seed 1
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -13,6 +13,10 @@ class OverBudget(ValueError):
     """The account cannot pay for this; nothing was spent."""
 
 
+class LedgerError(ValueError):
+    """The ledger cannot be read or written, or was tampered with; nothing was handed over."""
+
+
 def printable(text: object) -> str:
     """Text that a terminal shows and does not obey: control characters and the like, escaped."""
     shown = str(text)

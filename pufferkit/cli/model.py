@@ -96,6 +96,7 @@ def check(
     state: inputs.MaybeState = None,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
+    independent_after: inputs.IndependentAfter = None,
     level: Annotated[
         float,
         typer.Option(
@@ -123,7 +124,9 @@ def check(
         return
     series = None
     if data is not None:
-        series = inputs.read_data(data, state, time, segment, beliefs.states)
+        series = inputs.read_data(
+            data, state, time, segment, beliefs.states, independent_after=independent_after
+        )
     report = None if series is None else pk.check_model(series, beliefs, level=level)
     terminal.say(f"valid: {beliefs.description}")
     lengths = [_PLAIN_LENGTH] if series is None else series.lengths
@@ -170,8 +173,9 @@ def fit(
     order: Annotated[Order, typer.Option("--order", help="2: a chain on pairs of states.")] = (
         Order.ONE
     ),
-    max_gap: tables.MaxGap = None,
+    independent_after: inputs.IndependentAfter = None,
     cuts: tables.Cuts = None,
+    max_gap: tables.MaxGap = None,
     private: Annotated[
         bool,
         typer.Option(
@@ -187,8 +191,8 @@ def fit(
 
     The model remembers what it was counted from, and a release of the same series is refused.
 
-    With --cuts or --max-gap the rows may be in any order, missing states split the series, and
-    --segment names whose row it is; give release the same --cuts.
+    A move is counted between rows that both have a state and are one step apart. With --cuts the
+    rows may be in any order, and --segment names whose row it is; give release the same --cuts.
     """
     from pufferkit.beliefs.estimation import fit as fitted  # noqa: PLC0415
     from pufferkit.beliefs.estimation import order_two, rarely_left  # noqa: PLC0415
@@ -198,11 +202,15 @@ def fit(
     declared = None if states is None else states_from_text(states.split(","))
     series: Series | Table
     if cuts is None and max_gap is None:
-        series = _few_states(state, inputs.read_data(file, state, time, segment, declared), states)
+        found_series = inputs.read_data(
+            file, state, time, segment, declared, independent_after=independent_after
+        )
+        series = _few_states(state, found_series, states)
     elif order is not Order.ONE or start is not Start.STATIONARY:
-        raise ValueError("--cuts and --max-gap: only with --order 1 and a stationary start")
+        raise ValueError("--cuts: only with --order 1 and a stationary start")
     else:
-        series = tables.counted(file, state, time, segment, declared, max_gap, cuts)
+        after = max_gap or independent_after
+        series = tables.counted(file, state, time, segment, declared, after, cuts)
     if around is not None and (
         smoothing != 0 or start is not Start.STATIONARY or order is not Order.ONE
     ):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-_OWNER_ONLY = 0o600
+from pufferkit.accounting.private import private_file
 
 
 def check_outputs(targets: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:
@@ -32,7 +32,7 @@ def check_outputs(targets: Iterable[Path | None], inputs: Iterable[Path | None] 
 def write_all(contents: Mapping[Path, bytes]) -> None:
     """Write all files or, if one fails, none: each under another name first, then renamed.
 
-    Only their owner can read them; who shares a release decides so.
+    They can be read by their owner alone; who may see them is for the owner to say.
     """
     parts: dict[Path, Path] = {}
     try:
@@ -40,11 +40,7 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
             real = target.resolve()
             part = real.with_name(f".{real.name}.{os.getpid()}.part")
             parts[part] = real
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
+            private_file(part, content)
         for part, real in parts.items():
             part.replace(real)
     finally:

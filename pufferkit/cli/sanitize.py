@@ -66,7 +66,9 @@ def sanitize(
         found = estimate(answered, mechanism)
     except ValueError:  # the answers say nothing at all
         found = None
-    written = {out: answer_table(file, out, state, kept, answered.labels)}
+    written = {
+        out: answer_table(file, out, state, kept, [a for a in answered.labels if a is not None])
+    }
     if record is not None:
         data = {
             "mechanism": mechanism.to_dict(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,8 @@ def sanitize(series: Any, mechanism: Response) -> Any:
     Notes
     -----
     A series sanitised twice has been asked twice: the two losses add up. Independent segments do
-    not add up.
+    not add up. An entry that was not observed (``None``) is given no answer. That is the series
+    answered whole with some answers thrown away, so the promise holds, for that entry too.
 
     Examples
     --------
@@ -74,8 +76,9 @@ def sanitize(series: Any, mechanism: Response) -> Any:
         _same_states(series.states, mechanism)
         _short_enough(series.lengths, mechanism)
         check_not_fitted_on(_sources(mechanism), series)
-        codes = noise.responses(series.codes, mechanism.thresholds)
-        return Series(codes, series.states, series.lengths)
+        codes, seen = series.codes.copy(), series.observed
+        codes[seen] = noise.responses(series.codes[seen], mechanism.thresholds)
+        return replace(series, codes=codes)
     if isinstance(series, np.ndarray):
         _short_enough([len(series)] if series.ndim == 1 else [], mechanism)
         return _array(series, mechanism)

@@ -174,13 +174,13 @@ def test_refusals():
         ([], "empty"),
         (np.array([]), "one row"),
         (pk.Series.of(["home", "out"], ["out", "home"]), "in its order"),
-        (["home", None], "missing entry"),
-        (np.array(["home", None]), "missing entry"),
+        ([None, None], "no entry was observed"),
         (np.array([["home"], ["out"]]), "one row"),
         ("home", "sequence of states"),
     ]:
         with pytest.raises(ValueError, match=message):
             sanitize(series, made)
+    assert sanitize(np.array(["home", None]), made)[1] is None  # not observed, not answered
     with pytest.raises(ValueError, match="entry 2 is not among"):
         list(sanitize(iter(["home", "moon"]), made))
     with pytest.raises(ValueError, match="longer than"):

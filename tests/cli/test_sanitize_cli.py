@@ -73,7 +73,7 @@ def test_the_ignorant_adversary_comes_with_a_warning():
         (("--out", "there/answers.csv"), "no directory"),
         (("--out", "a.csv", "--adversary", "clever"), "adversary: must be"),
         (("--out", "a.csv", "--epsilon", "0"), "epsilon: must be above 0"),
-        (("--out", "a.csv", "--epsilon", "nan"), "epsilon: must be finite"),
+        (("--out", "a.csv", "--epsilon", "nan"), "is not a number; write it in digits"),
         (("--out", "a.csv", "--time", "hour"), "no column 'hour'"),
         (("--out", "a.csv", "--length", "299"), "longer than the 299 entries"),
         (("--out", "a.csv", "--length", "0"), "length: must be at least 1"),

@@ -69,7 +69,7 @@ AREAS = {
         ],
         "four_hundred or settled_stretches or reweighted_stretches or more_spent_or_more_entries",
     ),
-    "noise": Area(["noise.py"], ["test_noise.py"]),
+    "noise": Area(["noise.py"], ["test_noise.py", "test_noise_exact.py"]),
     "composition": Area(["accounting/composition.py"], ["accounting/test_composition.py"]),
     "ledger": Area(
         [f"accounting/{name}.py" for name in ("amounts", "bulk", "database", "ledger", "replay")],

@@ -1,5 +1,6 @@
 """Long vectors, running sums, least shifts and both ways around a node, against exact fractions."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, product
 from math import log2
@@ -7,6 +8,7 @@ from math import log2
 import numpy as np
 import pytest
 
+import pufferkit as pk
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.sums import chain_sums
 from pufferkit.influence.sums.chain_sums import Distance, check_memory, largest_distance
@@ -251,10 +253,7 @@ def laws_of(length):
 @pytest.mark.parametrize("way", ["_halving", "_by_sides"])
 def test_what_stands_around_a_node_is_the_joint_distribution(length, way):
     """P(X_i = x, sum of the other values = s) by listing all paths."""
-    if way == "_halving":
-        around = list(chain_sums._halving(START, CHAIN, VALUES, length, length))
-    else:
-        around = list(chain_sums._by_sides(laws_of(length), CHAIN, VALUES, length))
+    around = list(getattr(chain_sums, way)(START, CHAIN, VALUES, length, length))
     assert [node for node, _ in around] == list(range(1, length + 1))
     for node, found in around:
         wanted = np.zeros((3, found.length))
@@ -314,3 +313,58 @@ def test_memory_is_refused_before_it_is_asked_for(monkeypatch):
         monkeypatch.setattr(chain_sums, "MOST_BYTES", needed - 1)
         with pytest.raises(NotApplicable, match=f"GB for {length:,} entries"):
             check_memory(length, size, largest)
+
+
+# --- numbers that floats do not hold --------------------------------------------------------------
+
+
+def test_numbers_too_small_beside_their_neighbours_are_told():
+    tiny = [Fraction(1), Fraction(0), Fraction(1, 2**600)]
+    one, other = blocks_of(tiny), blocks_of([Fraction(1), Fraction(1, 2**600)])
+    pair = np.array([[[0, 0]]])
+    assert convolved(one, one, pair, 5).lost  # 2^-1200 beside 1
+    assert convolved(one, other, pair, 4).lost
+    assert not convolved(one, blocks_of([Fraction(0), Fraction(1)]), pair, 4).lost
+    far = blocks_of([Fraction(1)], [Fraction(0), Fraction(1, 2**1100)])
+    assert far.mixed(np.array([[1.0, 1.0]])).lost
+    assert not far.mixed(np.array([[1.0, 0.0], [0.0, 1.0]])).lost
+    assert far.mixed(np.array([[1.0, 1.0]])).mixed(np.eye(1)).lost
+    assert convolved(replace(one, lost=True), other, pair, 1).lost
+    assert convolved(other, replace(one, lost=True), pair, 1).lost
+
+
+@pytest.mark.parametrize("way", [True, False])
+def test_a_distance_decided_by_such_numbers_is_not_believed(way, monkeypatch):
+    """Three entries; what X_1 = 2 does to the sum is decided by probabilities below 1e-400."""
+    initial = np.array([0.7267517006964225, 0.2732482993035775, 2.0422624146926525e-151])
+    transition = np.array(
+        [
+            [0.8697819293794399, 0.1302180706205601, 2.365295713577676e-251],
+            [2.572612226324171e-151, 2.2782217580602797e-151, 1.0],
+            [1.0, 2.7081041121008875e-151, 2.037042101618316e-151],
+        ]
+    )
+    laws = [initial, initial @ transition, initial @ transition @ transition]
+    monkeypatch.setattr(chain_sums, "_halves", lambda *_: way)
+    found = largest_distance(laws, transition, np.array([0, 1, 4]))
+    assert found.lost or found.value == 7
+    query = pk.total([0, 1, 4], 3)
+    assert pk.wasserstein(pk.MarkovChain(initial, transition), query, 1.0).scale >= 7
+
+
+def test_a_state_that_only_rounding_makes_impossible_is_told():
+    rare = np.array([[1.0, 0.0], [1e-200, 1.0]])
+    laws = [np.array([1e-200, 1.0]), np.array([2e-200, 1.0])]
+    assert not chain_sums._underflow(laws, rare)
+    assert chain_sums._underflow([np.array([1e-300, 1.0]), laws[1]], rare)
+    assert chain_sums._underflow([np.array([0.0, 1.0]), np.array([0.0, 1.0])], rare)
+    assert not chain_sums._underflow([np.array([0.0, 1.0])], rare)
+
+
+def test_rare_states_are_refused_not_guessed(monkeypatch):
+    """Six visits to a state of probability 1e-100 are possible, and no float says how rarely."""
+    chain = pk.MarkovChain([1.0, 1e-100], [[1.0, 1e-100], [1.0, 2e-100]])
+    assert pk.wasserstein(chain, pk.total([0, 1], 6), 1.0).scale >= 1
+    monkeypatch.setattr("pufferkit.mechanisms.wasserstein._EXACT_WORK", 0)
+    with pytest.raises(pk.NotApplicable, match="too unlikely for floats"):
+        pk.wasserstein(chain, pk.total([0, 1], 6), 1.0)

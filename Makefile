@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint docs bench clean
+.PHONY: help demo test lint docs bench mutants clean
 
 help:
 	@echo "make demo    release a generated week of activity; pictures in out/"
@@ -11,6 +11,7 @@ help:
 	@echo "make lint    ruff, mypy and the order of rooms"
 	@echo "make docs    the documentation, into site/; open site/index.html"
 	@echo "make bench   speed, as ratios within one run"
+	@echo "make mutants do the tests notice changed code? a sample; MODULES='noise ledger', ALL=1 for hours"
 	@echo "make clean   remove .venv, out/, site/ and caches"
 
 demo: $(VENV)/.demo
@@ -32,8 +33,11 @@ docs: $(VENV)/.docs
 bench: $(VENV)/.dev
 	@for script in $(sort $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
+mutants: $(VENV)/.mutants
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m tests.mutants $(MODULES) $(if $(ALL),--all)
+
 clean:
-	rm -rf $(VENV) out site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out site .mutants .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -49,6 +53,10 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.mutants: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,mutants]"
+	@touch $@ $(VENV)/.dev $(VENV)/.demo
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"

@@ -57,6 +57,7 @@ AREAS = {
             "mechanisms/test_markov_quilt.py",
             "mechanisms/test_markov_quilt_approx.py",
         ],
+        "moderately_long or few_nodes_are_solved or search_looks_at_few or longer_chain or loses_at_most",
     ),
     "curve": Area(
         ["influence/curve/*.py"],
@@ -67,7 +68,9 @@ AREAS = {
             "influence/test_steps.py",
             "influence/test_tree_curve.py",
         ],
-        "four_hundred or settled_stretches or reweighted_stretches or more_spent_or_more_entries",
+        "four_hundred or stretches or more_spent_or_more_entries or what_is_solved_for or random_runs "
+        "or everything_that_was_spent or binary_interval or two_hundred_states or thousands_of_nodes "
+        "or a_long_way_from_the_start or json_both_ways or never_less_noise_than_for_a_member",
     ),
     "noise": Area(["noise.py"], ["test_noise.py", "test_noise_exact.py"]),
     "composition": Area(["accounting/composition.py"], ["accounting/test_composition.py"]),
@@ -88,6 +91,7 @@ AREAS = {
             )
         ],
         ["local/test_local_loss.py", "local/test_cheapest_noise.py"],
+        "grid or huge_epsilon",
     ),
 }
 
@@ -143,16 +147,26 @@ use_git_change_detection = false
     return place
 
 
-def names_of(files: Sequence[Path]) -> list[str]:
-    """The mutants of these files, as mutmut names them."""
-    from mutmut.mutation.file_mutation import mutate_file_contents
-    from mutmut.utils.format_utils import get_mutant_name
+def mutants_of(files: Sequence[Path]) -> list[str]:
+    """Write the mutants of these files where mutmut looks for them; their names."""
+    from mutmut.__main__ import create_mutants_for_file
 
-    return [
-        get_mutant_name(path, mutant)
-        for path in files
-        for mutant in mutate_file_contents(str(path), path.read_text()).mutant_names
+    names: list[str] = []
+    for path in files:
+        target = Path("mutants", path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if error := create_mutants_for_file(path, target).error:
+            raise error
+        names += codes_of(path)
+    return names
+
+
+def codes_of(path: Path) -> dict[str, int | None]:
+    """What the tests said of each mutant of a file."""
+    codes: dict[str, int | None] = json.loads(Path("mutants", f"{path}.meta").read_text())[
+        "exit_code_by_key"
     ]
+    return codes
 
 
 def verdict_on(name: str, sample: int | None) -> Verdict:
@@ -164,7 +178,7 @@ def verdict_on(name: str, sample: int | None) -> Verdict:
     with contextlib.chdir(prepared(name, area)):
         reset_config()
         files = sorted(path for pattern in area.files for path in Path("pufferkit").glob(pattern))
-        names = names_of(files)
+        names = mutants_of(files)
         chosen = names
         if sample is not None and sample < len(names):
             chosen = sorted(random.Random(name).sample(names, sample))
@@ -181,7 +195,7 @@ def verdict_on(name: str, sample: int | None) -> Verdict:
             raise SystemExit(f"mutmut failed on {name}; its last words:\n{last_words('log')}")
         verdict = Verdict(name, len(names))
         for path in files:
-            codes = json.loads(Path("mutants", f"{path}.meta").read_text())["exit_code_by_key"]
+            codes = codes_of(path)
             for mutant in sorted(set(chosen) & set(codes)):
                 verdict.tried += 1
                 if codes[mutant] in KILLED:

@@ -19,7 +19,8 @@ def pytest_collection_modifyitems(items):
     """Keep what the time allows, as measured when mutmut ran all of them."""
     for item in items:
         item._nodeid = item.nodeid  # mutmut 3.8 reads the name that pytest 9.1 had
-    if not STATISTICS.exists() or "__mutmut_" not in os.environ.get("MUTANT_UNDER_TEST", ""):
+    mutant = os.environ.get("MUTANT_UNDER_TEST", "")
+    if mutant == "stats" or not STATISTICS.exists():
         return
     durations = json.loads(STATISTICS.read_text())["duration_by_test"]
     items.sort(key=lambda item: durations.get(item.nodeid, 0.0))
@@ -30,6 +31,8 @@ def pytest_collection_modifyitems(items):
             break
         kept.append(item)
     items[:] = kept
+    if "__mutmut_" not in mutant:
+        return
     limit = int(time.process_time() + 2 * min(spent, SECONDS) + 4)
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (min(limit, most - 1) if most > 0 else limit, most))

@@ -207,7 +207,9 @@ def answer(code, word, thresholds):
     return code
 
 
-@pytest.mark.parametrize("thresholds", [[10, 20], [2**63, 0], [10, 20, 30], [0, 5, 0], [7, 1, 2, 3]])
+@pytest.mark.parametrize(
+    "thresholds", [[10, 20], [2**63, 0], [10, 20, 30], [0, 5, 0], [7, 1, 2, 3]]
+)
 def test_responses_are_the_definition_word_by_word(monkeypatch, thresholds):
     near = sorted(
         {

@@ -296,8 +296,8 @@ def _chain_distance(
         return _Found(exact.distance * unit, exact.node, ("ties decided by exact arithmetic",))
     if found.lost:
         raise NotApplicable(
-            "some sums are too unlikely for floats next to others, and the least likely ones decide "
-            "the distance; use influence_curve, a shorter series, or beliefs without transitions "
+            "some sums are too unlikely for floats next to others, and the least likely decide the "
+            "distance; use influence_curve, a shorter series, or beliefs without transitions "
             "of next to no probability"
         )
     note = "a tie was too close for floats and counted as the larger distance"

@@ -63,8 +63,11 @@ def test_ratios_of_rows():
     alone = Kernel(np.array([[0.0, 1.0]]), np.array([[False, True]]))
     other = Kernel(np.array([[1.0, 0.0]]), np.array([[True, False]]))
     assert log_ratio(alone, other) == inf
-    assert log_ratio(Kernel(np.zeros((1, 1)), np.zeros((1, 1), bool)), Kernel(np.ones((1, 1)), np.ones((1, 1), bool))) == -inf  # fmt: skip
-    assert log_ratio(Kernel(np.array([[3.0]]), np.array([[True]])), Kernel(np.array([[2.0]]), np.array([[True]]))) == pytest.approx(log(1.5))  # fmt: skip
+    never, twice, thrice = (
+        Kernel(np.array([[value]]), np.array([[value > 0]])) for value in (0.0, 2.0, 3.0)
+    )
+    assert log_ratio(never, twice) == -inf
+    assert log_ratio(thrice, twice) == pytest.approx(log(1.5))
 
 
 def test_ratios_in_parts_are_the_same(monkeypatch):
@@ -183,8 +186,9 @@ def test_the_least_cost_of_one_side(seed):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "middle"), [(1, 2, 1), (1, 100, 1), (8, 100, 16), (5, 6, 5), (1, 9, 2), (100, 1000, 256), (7, 9, 7)]
-)  # fmt: skip
+    ("low", "high", "middle"),
+    [(1, 2, 1), (1, 100, 1), (8, 100, 16), (5, 6, 5), (1, 9, 2), (100, 1000, 256), (7, 9, 7)],
+)
 def test_points_of_few_digits_near_the_geometric_middle(low, high, middle):
     assert search._round_split(low, high) == middle
 

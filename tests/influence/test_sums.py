@@ -29,7 +29,9 @@ RELATIVE = Fraction(1, 10**12)
 def exactly(blocks: Blocks, n: int = 0) -> list[Fraction]:
     """The numbers that blocks stand for."""
     return [
-        Fraction(float(m)) * Fraction(2) ** int(blocks.exponents[n, j // BLOCK]) if m else Fraction(0)
+        Fraction(float(m)) * Fraction(2) ** int(blocks.exponents[n, j // BLOCK])
+        if m
+        else Fraction(0)
         for j, m in enumerate(blocks.mantissas[n])
     ]
 
@@ -109,7 +111,9 @@ def test_mixing_is_the_weighted_sum(wide):
     weights = np.array([[0.5, 0.25, 2.0], [0.0, 1e-300, 0.0], [0.0, 0.0, 0.0]])
     mixed = blocks_of(*vectors).mixed(weights)
     for m, row in enumerate(weights):
-        wanted = [sum(Fraction(w) * v[j] for w, v in zip(row, vectors, strict=True)) for j in range(70)]
+        wanted = [
+            sum(Fraction(w) * v[j] for w, v in zip(row, vectors, strict=True)) for j in range(70)
+        ]
         assert near(exactly(mixed, m), wanted)
         used = mixed.exponents[m] > NOTHING
         tops = mixed.mantissas[m].reshape(-1, BLOCK).max(axis=1)
@@ -181,7 +185,8 @@ def test_the_least_shift_is_that_of_the_definition(seed):
     start = int(rng.integers(0, 3))
     wanted = start
     while not all(
-        lower[0][t] == 0 or t + wanted >= 12 or lower[0][t] <= lower[1][t + wanted] for t in range(12)
+        lower[0][t] == 0 or t + wanted >= 12 or lower[0][t] <= lower[1][t + wanted]
+        for t in range(12)
     ):
         wanted += 1
     tails = []

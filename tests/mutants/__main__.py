@@ -44,7 +44,10 @@ AREAS = {
     "rounding": Area(["rounding.py"], ["test_rounding.py"]),
     "transport": Area(["influence/sums/transport.py"], ["influence/test_transport.py"]),
     "sums": Area(
-        [f"influence/sums/{name}.py" for name in ("chain_sums", "long_vectors", "network_sums", "work")],
+        [
+            f"influence/sums/{name}.py"
+            for name in ("chain_sums", "long_vectors", "network_sums", "work")
+        ],
         ["influence/test_sums.py", "mechanisms/test_wasserstein.py"],
         "2000_entries",
     ),

@@ -92,7 +92,7 @@ def test_a_draw_beyond_the_largest_float_is_that_float(monkeypatch):
 
 @pytest.mark.parametrize("rows", [False, True])
 def test_a_sampler_that_charges_too_much_releases_nothing(monkeypatch, rows):
-    """The most it may charge is what the theorem was asked for, to a few units in the last place."""
+    """The most it may charge is what was asked for, to a few units in the last place."""
 
     def release():
         if rows:

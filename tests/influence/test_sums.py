@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, product
+from itertools import accumulate, pairwise, product
 from math import log2
 
 import numpy as np
@@ -225,7 +225,7 @@ def paths_of(length):
     """Every path with its probability, exactly."""
     for path in product(range(3), repeat=length):
         p = Fraction(START[path[0]])
-        for x, y in zip(path, path[1:], strict=False):
+        for x, y in pairwise(path):
             p *= Fraction(CHAIN[x, y])
         yield path, p
 

@@ -60,7 +60,8 @@ AREAS = {
             "mechanisms/test_markov_quilt.py",
             "mechanisms/test_markov_quilt_approx.py",
         ],
-        "moderately_long or few_nodes_are_solved or search_looks_at_few or longer_chain or loses_at_most",
+        "moderately_long or few_nodes_are_solved or search_looks_at_few or longer_chain "
+        "or loses_at_most or against_a_scan or released or underflow",
     ),
     "curve": Area(
         ["influence/curve/*.py"],
@@ -71,9 +72,10 @@ AREAS = {
             "influence/test_steps.py",
             "influence/test_tree_curve.py",
         ],
-        "four_hundred or stretches or more_spent_or_more_entries or what_is_solved_for or random_runs "
-        "or everything_that_was_spent or binary_interval or two_hundred_states or thousands_of_nodes "
-        "or a_long_way_from_the_start or json_both_ways or never_less_noise_than_for_a_member",
+        "four_hundred or stretches or more_spent_or_more_entries or what_is_solved_for "
+        "or random_runs or everything_that_was_spent or binary_interval or two_hundred_states "
+        "or thousands_of_nodes or a_long_way_from_the_start or json_both_ways "
+        "or never_less_noise_than_for_a_member",
     ),
     "noise": Area(["noise.py"], ["test_noise.py", "test_noise_exact.py"]),
     "composition": Area(["accounting/composition.py"], ["accounting/test_composition.py"]),
@@ -93,8 +95,8 @@ AREAS = {
                 "one_sided_compiled",
             )
         ],
-        ["local/test_local_loss.py", "local/test_cheapest_noise.py"],
-        "grid or huge_epsilon",
+        ["local/test_local_loss.py"],
+        "extremes",
     ),
 }
 
@@ -144,6 +146,7 @@ do_not_mutate_patterns = ['^\\s*raise ']
 pytest_add_cli_args = {json.dumps(options)}
 pytest_add_cli_args_test_selection = {json.dumps(tests)}
 timeout_constant = 60.0
+track_dependencies = false
 use_git_change_detection = false
 """
     (place / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + settings)

@@ -96,7 +96,7 @@ AREAS = {
             )
         ],
         ["local/test_local_loss.py"],
-        "extremes",
+        "extremes or rates2 or limit_is_reached or compiled_recursion or seven_entries",
     ),
 }
 

@@ -95,7 +95,7 @@ AREAS = {
                 "one_sided_compiled",
             )
         ],
-        ["local/test_local_loss.py"],
+        ["local/test_local_loss.py", "local/test_loss_parts.py"],
         "extremes or rates2 or limit_is_reached or compiled_recursion or seven_entries",
     ),
 }

@@ -78,7 +78,11 @@ AREAS = {
         "or never_less_noise_than_for_a_member",
     ),
     "noise": Area(["noise.py"], ["test_noise.py", "test_noise_exact.py"]),
-    "composition": Area(["accounting/composition.py"], ["accounting/test_composition.py"]),
+    "composition": Area(
+        ["accounting/composition.py", "accounting/windows.py"],
+        ["accounting/test_composition.py", "accounting/test_composition_rules.py"],
+        "year_of_weekly or three_randomised or never_below_entry_by_entry or meet_in_the_gap",
+    ),
     "ledger": Area(
         [f"accounting/{name}.py" for name in ("amounts", "bulk", "database", "ledger", "replay")],
         ["accounting/test_ledger.py", "accounting/test_ledger_bulk.py"],

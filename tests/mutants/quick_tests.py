@@ -51,6 +51,6 @@ def pytest_collection_modifyitems(items):
         kept.append(item)
     items[:] = kept
     if "__mutmut_" in mutant:
-        limit = int(time.process_time() + 2 * min(spent, SECONDS) + 4)
+        limit = int(time.process_time() + 2 * min(spent, SECONDS) + 3)
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
         resource.setrlimit(resource.RLIMIT_CPU, (min(limit, most - 1) if most > 0 else limit, most))

@@ -70,6 +70,7 @@ AREAS = {
             "influence/test_influence_curve_more.py",
             "influence/test_region.py",
             "influence/test_steps.py",
+            "influence/test_sweep.py",
             "influence/test_tree_curve.py",
         ],
         "four_hundred or stretches or more_spent_or_more_entries or what_is_solved_for "

@@ -85,9 +85,27 @@ AREAS = {
         "year_of_weekly or three_randomised or never_below_entry_by_entry or meet_in_the_gap",
     ),
     "ledger": Area(
-        [f"accounting/{name}.py" for name in ("amounts", "bulk", "database", "ledger", "replay")],
-        ["accounting/test_ledger.py", "accounting/test_ledger_bulk.py"],
-        "processes or killed",
+        [
+            f"accounting/{name}.py"
+            for name in (
+                "amounts",
+                "anchor",
+                "database",
+                "entries",
+                "fingerprints",
+                "ledger",
+                "recognition",
+                "replay",
+            )
+        ],
+        [
+            "accounting/test_ledger.py",
+            "accounting/test_ledger_bulk.py",
+            "accounting/test_ledger_faults.py",
+            "accounting/test_ledger_places.py",
+            "accounting/test_recognition.py",
+        ],
+        "processes or killed or postgresql",
     ),
     "local": Area(
         [

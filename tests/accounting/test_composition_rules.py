@@ -38,8 +38,8 @@ def test_what_quilts_add_up_to():
     assert rules.quilt_sum(mixed) == 600_001  # each rounded up to a millionth
     with pytest.raises(NoTheorem, match="markov_quilt releases; the history has markov_quilt_app"):
         rules.quilt_max(mixed)
-    for rule in (rules.quilt_sum, rules.quilt_max):
-        with pytest.raises(NoTheorem, match="the history has gk16, wasserstein"):
+    for rule, what in ((rules.quilt_sum, "Markov quilt"), (rules.quilt_max, "markov_quilt")):
+        with pytest.raises(NoTheorem, match=f"{what} releases; the history has gk16, wasserstein"):
             rule([*same, Spending("wasserstein", 1, (3, 9)), Spending("gk16", 1, (3, 9))])
 
 

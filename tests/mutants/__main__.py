@@ -49,7 +49,9 @@ AREAS = {
             for name in ("chain_sums", "long_vectors", "network_sums", "work")
         ],
         ["influence/test_sums.py", "mechanisms/test_wasserstein.py"],
-        "2000_entries",
+        "2000_entries or both_ways_to_get or reference_chains or stationary_binary or plans_show "
+        "or never_below_the_truth or too_long or grid_of_the_noise or as_far_apart or decimal "
+        "or such_numbers or rare_states",
     ),
     "quilts": Area(
         ["influence/quilts/*.py"],

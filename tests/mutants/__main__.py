@@ -51,7 +51,7 @@ AREAS = {
         ["influence/test_sums.py", "mechanisms/test_wasserstein.py"],
         "2000_entries or both_ways_to_get or reference_chains or stationary_binary or plans_show "
         "or never_below_the_truth or too_long or grid_of_the_noise or as_far_apart or decimal "
-        "or such_numbers or rare_states",
+        "or such_numbers or rare_states or takes_the_larger or mean_is_total or rational_values",
     ),
     "quilts": Area(
         ["influence/quilts/*.py"],

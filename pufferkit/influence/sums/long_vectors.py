@@ -189,19 +189,22 @@ def _convolve(  # type: ignore[no-untyped-def]  # noqa: PLR0912
                 break
         for j in range(start, start + BLOCK):
             if out[j] < _TINY and not lost:
-                lost = _reached(first, second, pairs, j)
+                lost = _reached(first, first_exp, second, pairs, j)
         _normalise(out, out_exp, block)
     return lost
 
 
 @njit(cache=True)
-def _reached(first, second, pairs, j):  # type: ignore[no-untyped-def]
+def _reached(first, first_exp, second, pairs, j):  # type: ignore[no-untyped-def]
     """Whether some pair has positive numbers whose places add up to j."""
     for n in range(len(pairs)):
         a, b = pairs[n, 0], pairs[n, 1]
-        for i in range(max(0, j + 1 - second.shape[1]), min(first.shape[1], j + 1)):
-            if first[a, i] > 0.0 and second[b, j - i] > 0.0:
-                return True
+        for p in range(first_exp.shape[1]):
+            if first_exp[a, p] == NOTHING:
+                continue
+            for i in range(max(p * BLOCK, j + 1 - second.shape[1]), min((p + 1) * BLOCK, j + 1)):
+                if first[a, i] > 0.0 and second[b, j - i] > 0.0:
+                    return True
     return False
 
 

@@ -3,15 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint docs bench mutants clean
+.PHONY: help demo test attack lint docs bench mutants fuzz clean
 
 help:
 	@echo "make demo    release a generated week of activity; pictures in out/"
 	@echo "make test    run the tests"
+	@echo "make attack  search for ten minutes for losses above what accounts charge"
 	@echo "make lint    ruff, mypy and the order of rooms"
 	@echo "make docs    the documentation, into site/; open site/index.html"
 	@echo "make bench   speed, as ratios within one run"
 	@echo "make mutants do the tests notice changed code? a sample; MODULES='noise ledger', ALL=1 for hours"
+	@echo "make fuzz    20,000 spoiled calls of the command line; half an hour"
 	@echo "make clean   remove .venv, out/, site/ and caches"
 
 demo: $(VENV)/.demo
@@ -19,6 +21,9 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n auto
+
+attack: $(VENV)/.dev
+	$(BIN)/python -m tests.attacks --minutes 10 --seed 1
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -32,6 +37,9 @@ docs: $(VENV)/.docs
 
 bench: $(VENV)/.dev
 	@for script in $(sort $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.fuzz --calls 20000 --seed 1
 
 mutants: $(VENV)/.mutants
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m tests.mutants $(MODULES) $(if $(ALL),--all)

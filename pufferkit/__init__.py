@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pufferkit.data.series import Series as Series
     from pufferkit.data.table import Bins as Bins
     from pufferkit.data.table import Table as Table
+    from pufferkit.errors import LedgerError as LedgerError
     from pufferkit.errors import NotApplicable as NotApplicable
     from pufferkit.errors import NoTheorem as NoTheorem
     from pufferkit.errors import OverBudget as OverBudget
@@ -57,8 +58,11 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.plan import Plan as Plan
     from pufferkit.mechanisms.plan import plan as plan
     from pufferkit.mechanisms.release import Evidence as Evidence
+    from pufferkit.mechanisms.release import Guarantee as Guarantee
     from pufferkit.mechanisms.release import Release as Release
     from pufferkit.mechanisms.wasserstein import wasserstein as wasserstein
+    from pufferkit.verification.verify import Verdict as Verdict
+    from pufferkit.verification.verify import verify as verify
 
 __version__ = "0.1.0"
 
@@ -71,7 +75,7 @@ _HOMES = {
     "beliefs.bayesian_network": ["BayesianNetwork"],
     "beliefs.finite_joint": ["FiniteJoint"],
     "beliefs.markov_chain": ["MarkovChain"],
-    "errors": ["NoTheorem", "NotApplicable", "OverBudget"],
+    "errors": ["LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
     "fleet": ["Releases", "release_all", "release_each"],
     "frames": ["read_series", "read_table"],
     "influence.quilts.chains": ["max_influence"],
@@ -83,11 +87,12 @@ _HOMES = {
     "mechanisms.plan": ["Plan", "plan"],
     "fitting.private_transitions": ["private_transitions"],
     "mechanisms.wasserstein": ["wasserstein"],
-    "mechanisms.release": ["Evidence", "Release"],
+    "mechanisms.release": ["Evidence", "Guarantee", "Release"],
     "data.queries": ["Query", "count", "histogram", "mean", "relative_frequencies", "total"],
     "data.series": ["Series"],
     "data.table": ["Bins", "Table"],
     "influence.sums.transport": ["w_infinity"],
+    "verification.verify": ["Verdict", "verify"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Hashable, Iterable, Sequence
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -22,20 +24,46 @@ def frozen(values: Floats) -> Floats:
     return values
 
 
+class Frozen:
+    """A value whose arrays stay read-only when it is copied or pickled; numpy forgets that."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for value in state.values():
+            for part in value if isinstance(value, tuple) else (value,):
+                if isinstance(part, np.ndarray):
+                    part.setflags(write=False)
+        self.__dict__.update(state)
+
+
 def numbers(name: str, values: ArrayLike) -> Floats:
-    """A float array of finite numbers, or an error."""
+    """A float array of finite numbers, or an error. Text and truth values are no numbers."""
     try:
         array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(
             f"{name}: must be numbers in a regular shape, rows of equal length"
         ) from None
+    stranger = _no_number(values)
+    if stranger is not None:
+        raise ValueError(f"{name}: must be numbers, got {stranger!r:.40}; write numbers as numbers")
     if not np.isfinite(array).all():
         where = tuple(int(j) for j in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(
             f"{name}: entry {where} is {array[where]}, not a finite number; check the export"
         )
     return array
+
+
+def _no_number(values: Any) -> Any:
+    """The first entry that only looks like a number: text or a truth value; ``None`` if none."""
+    if isinstance(values, (list, tuple)):
+        return next((bad for value in values if (bad := _no_number(value)) is not None), None)
+    if isinstance(values, (str, bytes, bool, np.bool_)):
+        return values
+    kind = getattr(getattr(values, "dtype", None), "kind", "f")
+    if kind in "bSUT" and np.size(values):
+        return np.ravel(values)[0].item() if hasattr(values, "shape") else values
+    return _no_number(list(values)) if kind == "O" and np.ndim(values) == 1 else None
 
 
 def _law(name: str, array: Floats, where: str) -> None:
@@ -84,14 +112,23 @@ def stochastic_matrix(name: str, values: ArrayLike) -> Floats:
 
 
 def real(name: str, value: Any) -> float:
-    """One finite number, or an error."""
+    """One finite number, or an error. Text and truth values are no numbers."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Real, Decimal)):
+        raise ValueError(f"{name}: must be a number, got {value!r:.60}")
     try:
         number = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}: must be a number, got {value!r}") from None
+    except OverflowError:
+        raise ValueError(f"{name}: is too large for a float") from None
     if not math.isfinite(number):
         raise ValueError(f"{name}: must be finite, got {number}")
     return number
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, or an error: the text "false" is neither."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name}: must be true or false, got {value!r:.60}")
+    return bool(value)
 
 
 def positive(name: str, value: Any) -> float:
@@ -114,7 +151,7 @@ def whole(name: str, value: Any, least: int) -> int:
     """A whole number, at least ``least``."""
     integral = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not integral and not (isinstance(value, float) and value.is_integer()):
-        raise ValueError(f"{name}: must be a whole number, got {value!r}")
+        raise ValueError(f"{name}: must be a whole number, got {value!r:.60}")
     if int(value) < least:
         raise ValueError(f"{name}: must be at least {least}, got {int(value)}")
     return int(value)
@@ -135,15 +172,44 @@ def segment_lengths(lengths: int | Iterable[int]) -> tuple[int, ...]:
     return (whole("lengths", lengths, 1),)
 
 
-def json_object(name: str, text: str) -> dict[str, Any]:
-    """The JSON object in a text, or an error."""
+def json_value(name: str, text: str | bytes) -> Any:
+    """What a JSON text says, read strictly: no NaN, no infinity, no name twice in an object."""
     try:
-        data = json.loads(text)
+        return json.loads(
+            text, object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite
+        )
+    except RecursionError:
+        raise ValueError(f"{name}: is nested too deeply to be read") from None
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: is not JSON ({error})") from None
+
+
+def json_object(name: str, text: str | bytes) -> dict[str, Any]:
+    """The JSON object in a text, or an error."""
+    data = json_value(name, text)
     if not isinstance(data, dict):
         raise ValueError(f"{name}: must be a JSON object, as to_json() writes, got {data!r:.40}")
     return data
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r:.40} is given twice; which one holds?")
+    return found
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not a number in JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text:.40} is too large for a float")
+    return number
 
 
 def distinct_states(states: Sequence[Hashable] | Iterable[Hashable]) -> tuple[Hashable, ...]:

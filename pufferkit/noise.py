@@ -12,6 +12,11 @@ grid, because an answer must stay a whole number of steps that a float can hold.
 Randomised response compares 64 random bits of the operating system with a whole number, so its
 probabilities are exact multiples of 2^-64. A float of at least 2^-11 is such a multiple already; a
 smaller one is rounded up, which hides more.
+
+No random number is kept for later, so nothing can be drawn twice: a process that forks, or whose
+memory is copied in another way, takes no words with it. What OpenDP keeps is not ours to clear, and
+not every version of it looks for a fork; in a forked process it is asked on new threads only, where
+its generators start anew from the operating system.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -42,7 +48,6 @@ _MOST = sys.float_info.max
 _MOST_DIGITS = 52
 _AT_ONCE = 20_000
 _CHUNK = 1 << 18
-_BUFFER = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -164,7 +169,7 @@ def _drawn_rows(exact: Floats, scale: float, paid: float, lipschitz: float, k: i
     for start in range(0, flat.size, _AT_ONCE):
         part = flat[start : start + _AT_ONCE]
         measurement, _ = _measurement(part.size, paid, k, lipschitz)
-        noisy[start : start + part.size] = measurement(part.tolist())
+        noisy[start : start + part.size] = _asked(measurement, part.tolist())
     return noisy.reshape(exact.shape)
 
 
@@ -190,7 +195,7 @@ def _drawn(
         measurement, _ = _measurement(size * len(which), paid, k, lipschitz)
     flat = [value for n in which for value in snapped[n]]
     # A draw beyond the largest float is given as that float: post-processing, which costs nothing.
-    return [min(max(float(value), -_MOST), _MOST) for value in measurement(flat)], paid
+    return [min(max(float(value), -_MOST), _MOST) for value in _asked(measurement, flat)], paid
 
 
 def _snapped(value: Fraction, k: int, scale: float) -> float:
@@ -253,23 +258,39 @@ def responses(codes: NDArray[Any], thresholds: Sequence[int]) -> NDArray[Any]:
 def response_stream(codes: Iterator[int], thresholds: Sequence[int]) -> Iterator[int]:
     """Randomised response to one entry after another, as `responses`, in constant memory.
 
-    Each entry is answered before the next is asked for. Only random words are drawn ahead.
+    Each entry is answered before the next is asked for, and its random word is drawn with it. Words
+    drawn ahead would be the same in every process that is forked from this one.
     """
     states = len(thresholds)
     moving = [(states - 1) * limit for limit in thresholds]
-    for code, word in zip(codes, _random_words(), strict=False):
+    for code in codes:
+        word = int.from_bytes(os.urandom(8), sys.byteorder)
         if word >= moving[code]:
             yield code
         else:
             yield (code + 1 + word // thresholds[code]) % states
 
 
-def _random_words() -> Iterator[int]:
-    """Uniform whole numbers below 2^64 from the operating system, without end."""
-    import numpy as np  # noqa: PLC0415
+_home = [os.getpid()]
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_home.clear)
 
-    while True:
-        yield from np.frombuffer(os.urandom(8 * _BUFFER), dtype=np.uint64).tolist()
+
+def _is_forked() -> bool:
+    """By Python's own hook, or by the number of the process where other code has forked."""
+    return _home != [os.getpid()]
+
+
+def _asked(measurement: Any, values: list[float]) -> list[float]:
+    """Noisy values, drawn with a generator that no other process shares.
+
+    A generator of OpenDP belongs to a thread. OpenSSL's, which version 0.16 uses, starts anew after
+    a fork; that of other versions does not, and would repeat the noise of the parent.
+    """
+    if _is_forked():
+        with ThreadPoolExecutor(max_workers=1) as own:
+            return list(own.submit(measurement, values).result())
+    return list(measurement(values))
 
 
 @cache

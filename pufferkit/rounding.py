@@ -28,7 +28,7 @@ def round_up(value: float, ulps: int = 4) -> float:
 
 def as_fraction(name: str, value: Any) -> Fraction:
     """A number exactly; a float as the decimal it prints as."""
-    if isinstance(value, Rational):
+    if isinstance(value, Rational) and not isinstance(value, bool):
         return Fraction(value)
     return Fraction(repr(checks.real(name, value)))
 

@@ -1,20 +1,25 @@
 """What several releases about the same series cost together: theorems, with their conditions.
 
 Pufferfish privacy does not compose by itself. Every rule below is a theorem, applied only where its
-conditions were checked, and the tightest one that applies is used and named.
+conditions were checked, and the tightest one that applies is used and named. Each of them speaks of
+*every* entry of the series, used or not; its docstring says for which beliefs and releases, and
+why.
 
 ===================  ==========================================================================
+``single``           one release
 ``entry_profile``    entry privacies add up per entry; the loss under that profile (influence curve)
-``quilt_sum``        [C] 3.7: Markov quilt releases over the same chain add up
+``quilt_sum``        [C] 3.7: Markov quilt releases over the same entries add up
 ``quilt_max``        [Q] 4.4: K times the largest epsilon, same quilt sets
-``parallel``         [C] 3.1, with the pairing of its proof: disjoint windows
+``parallel``         [C] 3.1 with the pairing of its proof, and entries between: disjoint windows
 ``far_apart``        [C] 3.3: two far windows released with markov_quilt_approx
 ``dependence``       [C] 3.6: two releases whose outputs depend on each other by at most E
 ``group_sum``        group DP releases add up
 ===================  ==========================================================================
 
-For networks and joint laws a release uses every entry, and only ``entry_profile``, ``quilt_max``,
-``dependence`` and ``group_sum`` are theorems.
+``parallel`` and ``far_apart`` are about windows of a chain (`pufferkit.accounting.windows`). For
+networks and joint distributions a release uses every entry, and the others are theorems.
+
+All bounds hold output by output, so later releases may be chosen after looking at earlier ones.
 """
 
 from __future__ import annotations
@@ -27,23 +32,49 @@ from typing import Any
 
 from pufferkit import checks
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
-from pufferkit.beliefs.chain_class import ChainClass, MixingClass, as_chain_class
+from pufferkit.accounting.windows import (
+    PRIVATE,
+    QUILTS,
+    all_by,
+    check_start,
+    far_apart,
+    fixed_start,
+    parallel,
+)
+from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of
-from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.errors import NoTheorem
-from pufferkit.influence.curve.regions import region_influence
 from pufferkit.influence.curve.sweep import Run
 from pufferkit.influence.curve.trees import TreeCurve
-from pufferkit.influence.quilts.chains import max_influence
-from pufferkit.influence.quilts.mixing import MixingInfluence
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import InfluenceCurve
+from pufferkit.mechanisms.release import Guarantee
 from pufferkit.rounding import round_up
 
-QUILTS = frozenset({"markov_quilt", "markov_quilt_approx"})
-PRIVATE = QUILTS | {"influence_curve", "gk16", "group_dp", "wasserstein"}
+__all__ = [
+    "ANY_START",
+    "ENTRYWISE",
+    "PRIVATE",
+    "QUILTS",
+    "Composition",
+    "Considered",
+    "Spending",
+    "bounded_dependence",
+    "check_start",
+    "compose",
+    "entry_profile",
+    "far_apart",
+    "fixed_start",
+    "group_sum",
+    "parallel",
+    "quilt_max",
+    "quilt_sum",
+    "rules_for",
+    "single",
+]
+
 ENTRYWISE = QUILTS | {"influence_curve", "gk16", "group_dp", "entry_dp"}
 """Mechanisms that vouch for the privacy of single entries, whatever else they promise."""
 ANY_START = frozenset({"group_dp", "entry_dp"})
@@ -87,11 +118,21 @@ class Spending:
     @classmethod
     def of(cls, calibration: Calibration, window: tuple[int, int] | None = None) -> Spending:
         """The spending of a release by this calibration; over the whole series if no window."""
-        known = calibration.mechanism in ENTRYWISE
+        if calibration.guarantee == Guarantee.SECRETS:
+            raise NoTheorem(
+                "an account is for every entry, and this release hides only the pairs of secrets "
+                "it was given; calibrate it without secrets="
+            )
+        known, made_for = calibration.mechanism in ENTRYWISE, sum(calibration.query.lengths)
+        if window is not None and window[1] - window[0] >= made_for:
+            raise ValueError(
+                f"window: {window[0]} to {window[1]} has {window[1] - window[0] + 1} entries, but "
+                f"the noise was calibrated for {made_for}"
+            )
         return cls(
             calibration.mechanism,
             calibration.epsilon,
-            window or (1, sum(calibration.query.lengths)),
+            window or (1, made_for),
             calibration.entry_privacy if known else None,
             calibration.evidence.quilt,
         )
@@ -148,7 +189,8 @@ def compose(
         networks and joint laws the number of entries.
     dependence
         E of [C] Theorem 3.6, if you know it: a bound, both ways, on the max-divergence between the
-        joint law of two outputs and the product of their laws, given any secret.
+        joint distribution of two outputs and the product of their distributions, given any value of
+        any entry of the series, whether or not a release used it.
 
     Raises
     ------
@@ -164,23 +206,10 @@ def compose(
                 f"window: {spending.window[0]} to {spending.window[1]} goes beyond the series of "
                 f"{sum(sizes)} entries"
             )
-    rules: dict[str, Callable[[], float | int]] = {
-        "single": lambda: _single(history, theta, sizes),
-        "entry_profile": lambda: entry_profile(history, theta, sizes),
-        "quilt_max": lambda: _anchored(quilt_max(history), history, theta, sizes),
-        "group_sum": lambda: group_sum(history),
-        "dependence": lambda: _anchored(
-            bounded_dependence(history, dependence), history, theta, sizes
-        ),
-    }
-    if isinstance(theta, ChainClass):
-        rules["quilt_sum"] = lambda: _anchored(quilt_sum(history), history, theta, sizes)
-        rules["parallel"] = lambda: parallel(history, theta, sizes)
-        rules["far_apart"] = lambda: far_apart(history, theta, sizes)
-    else:
+    if not isinstance(theta, ChainClass):
         _whole_record(history, theta, sizes)
     considered = []
-    for name, rule in rules.items():
+    for name, rule in rules_for(history, theta, sizes, dependence).items():
         try:
             found = rule()
         except NoTheorem as reason:
@@ -196,11 +225,61 @@ def compose(
     return Composition(best.micro or 0, best.rule, tuple(considered))
 
 
+def rules_for(
+    history: Sequence[Spending],
+    theta: Beliefs,
+    sizes: tuple[int, ...],
+    dependence: float | None = None,
+) -> dict[str, Callable[[], float | int]]:
+    """The rules by name, each ready to be asked; ``NoTheorem`` where one does not apply."""
+
+    def anchored(found: float) -> float:
+        # A promise is made for a series that starts as the beliefs say.
+        for spending in history:
+            if spending.mechanism not in ANY_START:
+                check_start(spending.window, theta, sizes)
+        return found
+
+    rules: dict[str, Callable[[], float | int]] = {
+        "single": lambda: anchored(single(history)),
+        "entry_profile": lambda: entry_profile(history, theta, sizes),
+        "quilt_max": lambda: anchored(quilt_max(history)),
+        "group_sum": lambda: group_sum(history),
+        "dependence": lambda: anchored(bounded_dependence(history, dependence)),
+        "quilt_sum": lambda: anchored(quilt_sum(history)),
+    }
+    if isinstance(theta, ChainClass):
+        rules["parallel"] = lambda: parallel(history, theta, sizes)
+        rules["far_apart"] = lambda: far_apart(history, theta, sizes)
+    return rules
+
+
+def single(history: Sequence[Spending]) -> float:
+    """One release costs what it promises.
+
+    *Secrets*: any two values of any entry. *Beliefs*: any; for a window that starts within a
+    segment, chains that hold from any time on, so that the window is a series of the class.
+    *Releases*: one, by a mechanism that is Pufferfish private for every entry it uses.
+
+    An entry that was not used is seen through the nearest entry X_n of the window in its segment:
+    P(output | X_j = x) is a mean of P(output | X_n = u) over values u, and two such means differ by
+    no more than two values of X_n do.
+    """
+    if len(history) != 1:
+        raise NoTheorem("there are several releases")
+    all_by(history, PRIVATE, "Pufferfish private releases")
+    return history[0].epsilon
+
+
 def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence[int]) -> float:
     """Loss of the whole history on the influence curve.
 
+    *Secrets*: any two values of any entry. *Beliefs*: any chains, with any start; networks and
+    joint distributions, where all entries are used. *Releases*: any that vouch for single entries.
+
     Entry privacies add up where windows overlap and do not where they are disjoint, so the joint
-    release is b_t-entry-private at entry t; the theorem of the influence curve does the rest.
+    release is b_t-entry-private at entry t, with b_t = 0 at entries that no release used. The
+    theorem of the influence curve gives the loss of every entry of each segment under that profile.
     """
     unknown = sorted({s.mechanism for s in history if s.entry_privacy is None})
     if unknown:
@@ -244,16 +323,36 @@ def _whole_record(
 
 
 def quilt_sum(history: Sequence[Spending]) -> int:
-    """[C] Theorem 3.7: the epsilons of Markov quilt releases over one chain add up."""
-    _all_by(history, QUILTS, "Markov quilt releases")
+    """[C] Theorem 3.7: the epsilons of Markov quilt releases over the same entries add up.
+
+    *Secrets*: any two values of any entry. *Beliefs*: any class of chains, each with quilts of its
+    own, or of networks. *Releases*: by `markov_quilt` or `markov_quilt_approx`, with any bound on
+    the influence, all over the same entries.
+
+    Fix an entry of the window and a belief. Release k spends b_k on an entry and has a quilt with
+    n_k nearby entries and influence e_k such that n_k b_k + e_k <= epsilon_k. Let * be the release
+    with the least n. Its quilt serves all: the joint loss is at most
+
+        sum_k n_* b_k + e_*  <=  sum over k != * of n_k b_k + n_* b_* + e_*  <=  sum_k epsilon_k.
+
+    A shorter segment of the window has the same quilts, cut at its end. Entries that were not used
+    are seen through the nearest one that was, as for `single`.
+    """
+    all_by(history, QUILTS, "Markov quilt releases")
     if len({s.window for s in history}) > 1:
         raise NoTheorem("[C] 3.7 needs releases over the same entries")
     return sum(spent_micro(s.epsilon) for s in history)
 
 
 def quilt_max(history: Sequence[Spending]) -> int:
-    """[Q] Theorem 4.4: K times the largest epsilon, for the same quilt sets."""
-    _all_by(history, {"markov_quilt"}, "markov_quilt releases")
+    """[Q] Theorem 4.4: K times the largest epsilon. Never below `quilt_sum`.
+
+    *Secrets, beliefs*: as for `quilt_sum`. *Releases*: by `markov_quilt`, all over the same entries
+    and searching the same quilts. The quilt that is best at the largest epsilon has n b_k + e <=
+    epsilon for every k, because noise never shrinks with epsilon; so K n b_k + e is at most K
+    epsilon.
+    """
+    all_by(history, {"markov_quilt"}, "markov_quilt releases")
     if len({s.window for s in history}) > 1:
         raise NoTheorem("[Q] 4.4 needs releases over the same entries")
     if len({s.quilt_sets for s in history}) > 1:
@@ -262,68 +361,26 @@ def quilt_max(history: Sequence[Spending]) -> int:
 
 
 def group_sum(history: Sequence[Spending]) -> int:
-    """Group DP is differential privacy for segments, so its epsilons add up."""
-    _all_by(history, {"group_dp"}, "group DP releases")
+    """Group DP releases add up.
+
+    *Secrets*: any two values of any entry. *Beliefs*: any in which segments are independent.
+    *Releases*: by `group_dp`, over any windows. Each is differentially private for all entries of a
+    segment at once, so the likelihood of all outputs moves by at most the sum when a whole segment
+    changes, and a value of one entry says nothing of other segments.
+    """
+    all_by(history, {"group_dp"}, "group DP releases")
     return sum(spent_micro(s.epsilon) for s in history)
 
 
-def parallel(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence[int]) -> float:
-    """[C] Theorem 3.1 with the pairing of its proof, for any number of disjoint windows.
-
-    For a secret in window j, what lies to the right is seen through X at the window's last entry,
-    so it adds at most
-
-        right_j = min( e(first entry of window j+1 | last entry of window j),
-                       epsilon_{j+1} + right_{j+1} ),
-
-    and likewise to the left. The total is the largest epsilon_j + left_j + right_j. With two
-    windows this is the theorem: epsilon_A goes with e(X_T3 | X_T2). The statement printed in the
-    paper pairs them the other way round, which can be too small.
-    """
-    theta, sizes = as_chain_class(beliefs), checks.segment_lengths(lengths)
-    ordered = _disjoint(history, sizes)
-    _shift_invariant(theta)
-    _all_by(history, PRIVATE, "Pufferfish private releases")
-    count = len(ordered)
-    right, left = [0.0] * count, [0.0] * count
-    for j in range(count - 2, -1, -1):
-        last, first = ordered[j].window[1], ordered[j + 1].window[0]
-        seen = _influence(theta, last, right=first - last)
-        right[j] = min(seen, ordered[j + 1].epsilon + right[j + 1])
-    for j in range(1, count):
-        last, first = ordered[j - 1].window[1], ordered[j].window[0]
-        seen = _influence(theta, first, left=first - last)
-        left[j] = min(seen, ordered[j - 1].epsilon + left[j - 1])
-    return max(s.epsilon + left[j] + right[j] for j, s in enumerate(ordered))
-
-
-def far_apart(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence[int]) -> float:
-    """[C] Theorem 3.3: two far windows released with markov_quilt_approx cost the larger epsilon.
-
-    Both conditions are tested: some entry of each window has an active quilt with both endpoints,
-    and the gap is at least as long as either window (last minus first entry).
-    """
-    theta, sizes = as_chain_class(beliefs), checks.segment_lengths(lengths)
-    if len(history) != 2:
-        raise NoTheorem("[C] 3.3 is about two releases")
-    _all_by(history, {"markov_quilt_approx"}, "markov_quilt_approx releases")
-    first, second = _disjoint(history, sizes)
-    _shift_invariant(theta)
-    for spending in (first, second):
-        if spending.quilt is None or len(spending.quilt) != 2:
-            raise NoTheorem(
-                "[C] 3.3 needs an active quilt with two endpoints in each window; the window "
-                f"{spending.window[0]} to {spending.window[1]} is too short for that"
-            )
-    gap = second.window[0] - first.window[1]
-    longer = max(s.window[1] - s.window[0] for s in (first, second))
-    if gap < longer:
-        raise NoTheorem(f"[C] 3.3 needs a gap of at least {longer} entries, there are {gap}")
-    return max(first.epsilon, second.epsilon)
-
-
 def bounded_dependence(history: Sequence[Spending], dependence: float | None) -> float:
-    """[C] Theorem 3.6: epsilon_A + epsilon_B + 2 E, for any two Pufferfish private releases."""
+    """[C] Theorem 3.6: epsilon_A + epsilon_B + 2 E.
+
+    *Secrets*: any two values of any entry. *Beliefs*: as for `single`. *Releases*: any two that are
+    Pufferfish private, with E as in `compose`: given any value of *any* entry of the series, used
+    or not, and any belief. The joint density is within e^E of the product, for both values of a
+    secret, and each factor moves by its own epsilon, for entries that were not used as for
+    `single`.
+    """
     if dependence is None:
         raise NoTheorem("[C] 3.6 needs the bound E, which was not given")
     bound = checks.real("dependence", dependence)
@@ -331,89 +388,8 @@ def bounded_dependence(history: Sequence[Spending], dependence: float | None) ->
         raise ValueError(f"dependence: E is at least 0, got {bound:g}")
     if len(history) != 2:
         raise NoTheorem("[C] 3.6 is about two releases")
-    _all_by(history, PRIVATE, "Pufferfish private releases")
+    all_by(history, PRIVATE, "Pufferfish private releases")
     return history[0].epsilon + history[1].epsilon + 2 * bound
-
-
-def _single(history: Sequence[Spending], theta: Beliefs, sizes: tuple[int, ...]) -> float:
-    if len(history) != 1:
-        raise NoTheorem("there are several releases")
-    _all_by(history, PRIVATE, "Pufferfish private releases")
-    return _anchored(history[0].epsilon, history, theta, sizes)
-
-
-def _anchored(
-    found: float, history: Sequence[Spending], theta: Beliefs, sizes: tuple[int, ...]
-) -> float:
-    """What a rule found, if the promises of the releases hold for the windows they were used on.
-
-    A promise is made for a series that starts as the beliefs say; see `check_start`.
-    """
-    for spending in history:
-        if spending.mechanism not in ANY_START:
-            check_start(spending.window, theta, sizes)
-    return found
-
-
-def check_start(window: tuple[int, int], theta: Beliefs, sizes: Sequence[int]) -> None:
-    """Refuse a window that starts within a segment if the beliefs say how segments start."""
-    start = 1
-    for size in sizes:
-        if window[0] == start:
-            return
-        start += size
-    if isinstance(theta, ChainClass):
-        _shift_invariant(theta)
-
-
-def _all_by(history: Sequence[Spending], mechanisms: frozenset[str] | set[str], what: str) -> None:
-    others = sorted({s.mechanism for s in history} - mechanisms)
-    if others:
-        raise NoTheorem(f"it is about {what}; the history has {', '.join(others)}")
-
-
-def _disjoint(history: Sequence[Spending], sizes: tuple[int, ...]) -> list[Spending]:
-    if len(history) < 2:
-        raise NoTheorem("there is only one release")
-    if len(sizes) > 1:
-        raise NoTheorem("it is about windows of one chain; the series has several segments")
-    ordered = sorted(history, key=lambda s: s.window)
-    for one, other in pairwise(ordered):
-        if other.window[0] <= one.window[1]:
-            raise NoTheorem("it needs disjoint windows, and some overlap")
-    return ordered
-
-
-def fixed_start(theta: ChainClass) -> str | None:
-    """The first chain of a class that says where a series starts; ``None`` if none does."""
-    if isinstance(theta, (MixingClass, RegionClass)):
-        return None
-    fixed = (m.name for m in theta.members() if not m.any_start and not m.chain.is_stationary)
-    return next(fixed, None)
-
-
-def _shift_invariant(theta: ChainClass) -> None:
-    """A window is a chain of the class itself only if the class does not fix where it starts."""
-    fixed = fixed_start(theta)
-    if fixed is not None:
-        raise NoTheorem(
-            f"windows need beliefs that hold from any time on; {fixed} has a start of its own; "
-            "use ChainClass.any_start, or MarkovChain.steady"
-        )
-
-
-def _influence(
-    theta: ChainClass, node: int, left: int | None = None, right: int | None = None
-) -> float:
-    if isinstance(theta, MixingClass):
-        (mixing,) = theta.mixing_bounds()
-        bound = MixingInfluence.tight(mixing)
-        return 2 * bound.bound(left) if left is not None else bound.bound(right or 1)
-    if isinstance(theta, RegionClass):
-        source = region_influence(theta)
-        found = source.diameter(left) if left is not None else source.ratio(right or 1)
-        return float(found.max())
-    return max_influence(theta, node, left, right)
 
 
 def _runs(history: Sequence[Spending], first: int, last: int) -> list[Run]:

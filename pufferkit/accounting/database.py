@@ -1,20 +1,35 @@
-"""The ledger's database: tables, versions, locks, and the reading and appending of entries."""
+"""The ledger's database: tables and versions, where it lives, transactions and what goes wrong.
+
+A ledger that does not exist is not made by looking at it: until the first entry is written it reads
+as an empty one. A file that exists must be a ledger. An empty or a foreign one is refused, because
+a truncated ledger would otherwise come back with its budgets whole.
+
+Errors of a driver can quote what was being written. None of them leaves this file; what does is a
+`LedgerError` in words of our own.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+import random
+import secrets
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 1
+from pufferkit.accounting.private import name_once, private_file
+from pufferkit.errors import LedgerError
+
+SCHEMA_VERSION = 2
 
 TABLES = sa.MetaData()
 META = sa.Table(
@@ -55,86 +70,31 @@ ENTRIES = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False),
     sa.UniqueConstraint("account", "kind", "key"),
 )
+MARKS = sa.Table(
+    "pufferkit_marks",
+    TABLES,
+    sa.Column("account", sa.String(200), primary_key=True),
+    sa.Column("marks", sa.Text, nullable=False),
+)
 GENESIS = "0" * 64
 
-# Steps from schema version n to n + 1, by n. There is only one version so far.
-_MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {}
+# Steps from schema version n to n + 1, by n. Version 2 has the table of marks.
+_MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: MARKS.create}
 
+_TRIES = 6
+_AGAIN = frozenset({"40001", "40P01"})  # serialisation failure, deadlock
+_SQLITE = {
+    "SQLITE_FULL": "the disk is full",
+    "SQLITE_CORRUPT": "the file is damaged; restore a backup and compare it with a noted head",
+    "SQLITE_NOTADB": "the file is not an SQLite database",
+    "SQLITE_READONLY": "the file or its folder is read-only",
+    "SQLITE_BUSY": "another process holds the lock for too long",
+    "SQLITE_LOCKED": "another process holds the lock for too long",
+    "SQLITE_CANTOPEN": "the file cannot be opened",
+    "SQLITE_IOERR": "the disk does not read or write",
+}
 
-@dataclass(frozen=True)
-class Entry:
-    """One line of the ledger; amounts are millionths of epsilon.
-
-    ``kind`` is ``open`` (a budget is set), ``charge`` (privacy is spent) or ``value`` (the noisy
-    answer of a charge is stored). ``key`` ties a value to its charge.
-    """
-
-    seq: int
-    account: str
-    kind: str
-    key: str
-    epsilon: int
-    total: int
-    body: Mapping[str, Any]
-    made_at: str
-    made_by: str
-    previous: str
-    digest: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    def own_digest(self) -> str:
-        """What the digest should be."""
-        fields = {k: v for k, v in self.to_dict().items() if k != "digest"}
-        return hashlib.sha256(canonical(fields).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class Account:
-    """Where an account stands; amounts are millionths of epsilon."""
-
-    account: str
-    rule: str
-    budget: int
-    total: int
-    entries: int
-
-    @property
-    def remaining(self) -> int:
-        """What is left."""
-        return self.budget - self.total
-
-
-@contextmanager
-def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A transaction that holds the write lock from its start."""
-    with engine.execution_options(pufferkit_writes=True).begin() as connection:
-        if connection.dialect.name != "sqlite":
-            connection.execute(sa.select(HEAD.c.id).with_for_update()).one()
-        yield connection
-
-
-def prepare(engine: sa.Engine) -> None:
-    """Create the tables, or bring them to this version. Many processes may start at once."""
-    try:
-        with engine.execution_options(pufferkit_writes=True).begin() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(sa.text("SELECT pg_advisory_xact_lock(7305520)"))
-            TABLES.create_all(connection)
-            stored = connection.execute(
-                sa.select(META.c.value).where(META.c.name == "schema")
-            ).scalar()
-            if stored is None:
-                connection.execute(META.insert().values(name="schema", value=str(SCHEMA_VERSION)))
-                connection.execute(HEAD.insert().values(id=1, seq=0, digest=GENESIS))
-            else:
-                _migrate(connection, int(stored))
-    except sa.exc.DatabaseError as error:
-        reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
-        place = engine.url.render_as_string(hide_password=True)
-        raise ValueError(f"ledger: cannot open {place}: {reason}") from None
+Result = TypeVar("Result")
 
 
 def canonical(data: Any) -> str:
@@ -142,125 +102,150 @@ def canonical(data: Any) -> str:
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def append(
-    connection: sa.Connection,
-    account: str,
-    kind: str,
-    key: str,
-    epsilon: int,
-    total: int,
-    body: Mapping[str, Any],
-    by: str,
-) -> Entry:
-    """Append an entry to the chain; the caller holds the write lock."""
-    head = connection.execute(HEAD.select()).one()
-    draft = Entry(
-        seq=head.seq + 1,
-        account=account,
-        kind=kind,
-        key=key,
-        epsilon=epsilon,
-        total=total,
-        body=json.loads(canonical(body)),
-        made_at=datetime.now(UTC).isoformat(timespec="microseconds"),
-        made_by=by,
-        previous=head.digest,
-        digest="",
-    )
-    values = {**draft.to_dict(), "digest": draft.own_digest()}
-    connection.execute(ENTRIES.insert().values({**values, "body": canonical(body)}))
-    connection.execute(HEAD.update().values(seq=draft.seq, digest=values["digest"]))
-    return Entry(**values)
+# -- places ---------------------------------------------------------------------------------------
 
 
-def update_account(connection: sa.Connection, known: Account, total: int) -> None:
-    """Set the balance of an account after one more entry."""
-    connection.execute(
-        ACCOUNTS.update()
-        .where(ACCOUNTS.c.account == known.account)
-        .values(total=total, entries=known.entries + 1)
-    )
+class SQLiteFile:
+    """A ledger in a file."""
+
+    current = False  # whether its tables are known to be of this version
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path).absolute()
+        if not self.path.parent.is_dir():
+            raise ValueError(f"ledger: the folder {self.path.parent} does not exist")
+        if self.path.is_dir():
+            raise ValueError(f"ledger: {path} is a folder, not a file")
+        self.name = str(path)
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+        self.engine = _sqlite_engine(self._connect)
+
+    @property
+    def key_path(self) -> Path | None:
+        """Where its key lives: beside it."""
+        return self.path.with_name(self.path.name + ".key")
+
+    def exists(self) -> bool:
+        """Whether there is a file; then it must be a ledger."""
+        return self.path.exists()
+
+    def make(self) -> None:
+        """A new ledger, complete before it has its name; another process may be first."""
+        part = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}.new")
+        try:
+            private_file(part, b"")
+            _fill(_sqlite_engine(lambda: sqlite3.connect(part)))
+            name_once(part, self.path)
+        finally:
+            for left in (part, Path(f"{part}-wal"), Path(f"{part}-shm")):
+                left.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.engine.dispose()
+        if self._copy is not None:
+            self._copy.cleanup()
+            self._copy = None
+
+    def _connect(self) -> sqlite3.Connection:
+        path, mode = self.path, "mode=rw"  # never make a file by opening it
+        if path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+            path, mode = self._readable(), "immutable=1"
+        if path.exists() and path.stat().st_size == 0:
+            raise LedgerError(
+                f"ledger: {self.name} is empty; it was cut off, or is no ledger. Restore a backup; "
+                "if it never was one, remove the file and it is made anew"
+            )
+        return sqlite3.connect(f"file:{quote(str(path))}?{mode}", uri=True, timeout=120)
+
+    def _readable(self) -> Path:
+        """Where a file that cannot be written is read; with its log, from a copy of both."""
+        log = self.path.with_name(self.path.name + "-wal")
+        if not log.exists() or log.stat().st_size == 0:
+            return self.path
+        if self._copy is None:
+            self._copy = tempfile.TemporaryDirectory(prefix="pufferkit-")
+            copy = Path(self._copy.name) / "ledger.db"
+            shutil.copyfile(self.path, copy)
+            shutil.copyfile(log, f"{copy}-wal")
+            sqlite3.connect(copy).execute("PRAGMA wal_checkpoint(TRUNCATE)").connection.close()
+        return Path(self._copy.name) / "ledger.db"
 
 
-def account_of(connection: sa.Connection, account: str) -> Account | None:
-    """Where an account stands, if it is open."""
-    row = connection.execute(ACCOUNTS.select().where(ACCOUNTS.c.account == account)).first()
-    return None if row is None else Account(**row._mapping)
+class Server:
+    """A ledger in a PostgreSQL database."""
+
+    current = False
+
+    def __init__(self, url: str) -> None:
+        try:
+            address = sa.make_url(url.replace("postgresql://", "postgresql+psycopg://", 1))
+            self.engine = sa.create_engine(address, pool_pre_ping=True, hide_parameters=True)
+        except (sa.exc.ArgumentError, ValueError):
+            raise ValueError(
+                "ledger: this is not a database URL; like postgresql://user:password@host/name"
+            ) from None
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                f"ledger: {error.name} is not installed; pip install 'pufferkit[postgres]'"
+            ) from None
+        self.name = address.render_as_string(hide_password=True)
+        self.password = None if address.password is None else str(address.password)
+
+    @property
+    def key_path(self) -> Path | None:
+        """A server has no place beside it; the environment may name one."""
+        named = os.environ.get("PUFFERKIT_LEDGER_KEY")
+        return Path(named) if named else None
+
+    def exists(self) -> bool:
+        """Whether the database has a ledger."""
+        with self.engine.connect() as connection:
+            return sa.inspect(connection).has_table(META.name)
+
+    def make(self) -> None:
+        """A new ledger in the database; another process may be first."""
+        _fill(self.engine)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self.engine.dispose()
 
 
-def required(connection: sa.Connection, account: str) -> Account:
-    """Where an account stands; an error if it is not open."""
-    found = account_of(connection, account)
-    if found is None:
-        raise ValueError(f"account: {account!r} is not in this ledger; open it first")
-    return found
+Place = SQLiteFile | Server
 
 
-def find(connection: sa.Connection, account: str, kind: str, key: str) -> Entry | None:
-    """The entry of this kind and key, if there is one."""
-    row = connection.execute(
-        ENTRIES.select().where(
-            ENTRIES.c.account == account, ENTRIES.c.kind == kind, ENTRIES.c.key == key
-        )
-    ).first()
-    return None if row is None else entry_of(row)
-
-
-def entry_of(row: Any) -> Entry:
-    """An entry from a row."""
-    values = dict(row._mapping)
-    values["body"] = json.loads(values["body"])
-    return Entry(**values)
-
-
-def _migrate(connection: sa.Connection, version: int) -> None:
-    if version > SCHEMA_VERSION:
-        raise ValueError(
-            f"ledger: was written by a newer pufferkit (schema {version}, this one knows "
-            f"{SCHEMA_VERSION}); upgrade pufferkit"
-        )
-    while version < SCHEMA_VERSION:
-        _MIGRATIONS[version](connection)
-        version += 1
-        connection.execute(META.update().where(META.c.name == "schema").values(value=str(version)))
-
-
-def database_url(url: str | os.PathLike[str]) -> str:
-    """A database URL from a path or a URL."""
+def place_of(url: str | os.PathLike[str]) -> Place:
+    """Where a ledger lives. A path is a path, whatever characters it has."""
     text = os.fspath(url)
-    if text.startswith("postgresql://"):
-        return text.replace("postgresql://", "postgresql+psycopg://", 1)
-    if "://" in text:
-        return text
-    path = Path(text)
-    if not path.parent.is_dir():
-        raise ValueError(f"ledger: the folder {path.parent} does not exist")
-    if path.is_dir():
-        raise ValueError(f"ledger: {path} is a folder, not a file")
-    return f"sqlite:///{path}"
+    scheme, separator, rest = text.partition("://")
+    if not separator or not scheme.replace("+", "").isalnum():
+        return SQLiteFile(text)
+    if scheme in ("postgresql", "postgresql+psycopg"):
+        return Server(text)
+    if scheme == "sqlite" and rest.startswith("/"):
+        return SQLiteFile(rest[1:])
+    raise ValueError(
+        f"ledger: {scheme}:// is not a path or a database URL; give a path, or "
+        "postgresql://user:password@host/name"
+    )
 
 
-def engine_of(url: str) -> sa.Engine:
+def empty_engine() -> sa.Engine:
+    """A ledger without entries, in memory: what one that was not made yet says."""
+    engine = _sqlite_engine(lambda: sqlite3.connect(":memory:"), sa.pool.StaticPool)
+    _fill(engine)
+    return engine
+
+
+def _sqlite_engine(creator: Any, pool: Any = sa.pool.NullPool) -> sa.Engine:
     """An engine whose write transactions take the write lock first."""
-    try:
-        address = sa.make_url(url)
-        if address.get_backend_name() != "sqlite":
-            return sa.create_engine(address, pool_pre_ping=True)
-        engine = sa.create_engine(
-            address, poolclass=sa.pool.NullPool, connect_args={"timeout": 120}
-        )
-    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError) as error:
-        raise ValueError(f"ledger: {url!r} is not a path or a database URL ({error})") from None
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f"ledger: {error.name} is not installed; pip install 'pufferkit[postgres]'"
-        ) from None
+    engine = sa.create_engine("sqlite://", creator=creator, poolclass=pool, hide_parameters=True)
 
     # Autocommit in the driver, so that our own BEGIN decides when the write lock is taken.
     @sa.event.listens_for(engine, "connect")
     def _configure(connection: Any, _: Any) -> None:
         connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
 
     @sa.event.listens_for(engine, "begin")
@@ -269,3 +254,161 @@ def engine_of(url: str) -> sa.Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _fill(engine: sa.Engine) -> None:
+    """The tables and the head of a new ledger, in one transaction."""
+    with engine.connect() as connection:
+        if engine.dialect.name == "sqlite":
+            connection.connection.driver_connection.execute("PRAGMA journal_mode=WAL")  # type: ignore[union-attr]
+    with engine.execution_options(pufferkit_writes=True).begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(7305520)"))
+            if sa.inspect(connection).has_table(META.name):
+                return
+        TABLES.create_all(connection)
+        connection.execute(META.insert().values(name="schema", value=str(SCHEMA_VERSION)))
+        connection.execute(HEAD.insert().values(id=1, seq=0, digest=GENESIS))
+
+
+# -- transactions ---------------------------------------------------------------------------------
+
+
+def write(place: Place, act: Callable[[sa.Connection], Result]) -> Result:
+    """Carry out ``act`` in a transaction that holds the write lock from its start.
+
+    It is done again after a serialisation failure, a deadlock or a lost connection. The commit may
+    then have taken effect before, so ``act`` must look first for what it is about to write.
+    """
+
+    def locked() -> Result:
+        with place.engine.execution_options(pufferkit_writes=True).begin() as connection:
+            if connection.dialect.name != "sqlite":
+                connection.execute(sa.select(HEAD.c.id).with_for_update())
+            if not place.current:
+                _migrate(connection)
+            found = act(connection)
+        place.current = True
+        return found
+
+    told = "nothing was handed over, and asking again is safe: what was stored is given as it is"
+    return _guarded(place, locked, "write", told)
+
+
+def read(place: Place, act: Callable[[sa.Connection], Result]) -> Result:
+    """Carry out ``act`` on one snapshot."""
+
+    def looked() -> Result:
+        with snapshot(place) as connection:
+            return act(connection)
+
+    return _guarded(place, looked, "read")
+
+
+@contextmanager
+def snapshot(place: Place) -> Iterator[sa.Connection]:
+    """A connection that sees the ledger as it is at one moment."""
+    engine = place.engine
+    if engine.dialect.name != "sqlite":
+        engine = engine.execution_options(isolation_level="REPEATABLE READ")
+    with engine.begin() as connection:
+        yield connection
+
+
+def exists(place: Place) -> bool:
+    """Whether there is a ledger; an error if there is something else, or one of a later version."""
+
+    def looked() -> tuple[bool, int | None]:
+        if not place.exists():
+            return False, None
+        with snapshot(place) as connection:
+            return True, _version(connection)
+
+    there, version = _guarded(place, looked, "open")
+    if there and version is None:
+        raise LedgerError(
+            f"ledger: cannot open {place.name}: this database is not a ledger of pufferkit, or its "
+            "tables were removed; it is left as it is. Name a file that does not exist to make one"
+        )
+    return there
+
+
+def make(place: Place) -> None:
+    """Make a ledger where there is none."""
+    told = "no ledger was made"
+    try:
+        _guarded(place, place.make, "make", told)
+    except OSError as error:
+        raise LedgerError(
+            f"ledger: cannot make {place.name} ({type(error).__name__}); {told}"
+        ) from None
+
+
+def _migrate(connection: sa.Connection) -> None:
+    """Bring the tables to this version; the caller holds the write lock."""
+    version = _version(connection)
+    while version is not None and version < SCHEMA_VERSION:
+        _MIGRATIONS[version](connection)
+        version += 1
+        connection.execute(META.update().where(META.c.name == "schema").values(value=str(version)))
+
+
+def _version(connection: sa.Connection) -> int | None:
+    tables = set(sa.inspect(connection).get_table_names())
+    if not {META.name, HEAD.name, ACCOUNTS.name, ENTRIES.name} <= tables:
+        return None
+    stored = connection.execute(sa.select(META.c.value).where(META.c.name == "schema")).scalar()
+    if stored is None or not str(stored).isdigit():
+        return None
+    if int(stored) > SCHEMA_VERSION:
+        raise ValueError(
+            f"ledger: was written by a newer pufferkit (schema {stored}, this one knows "
+            f"{SCHEMA_VERSION}); upgrade pufferkit"
+        )
+    return int(stored)
+
+
+def _guarded(place: Place, act: Callable[[], Result], doing: str, told: str = "") -> Result:
+    """``act``, tried again where that helps; errors of the driver in words of our own.
+
+    They are raised after their handler, so that nothing of the driver's hangs on to them.
+    """
+    words = ""
+    for turn in range(_TRIES):
+        try:
+            return act()
+        except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
+            words = _words(place, error, doing)
+            again = _worth_another_try(error)
+        if not again:
+            break
+        time.sleep(random.uniform(0.01, 0.05) * 2**turn)
+    told = f"; {told}" if told else ""
+    raise LedgerError(f"ledger: cannot {doing} {place.name}: {words}{told}")
+
+
+def _worth_another_try(error: Exception) -> bool:
+    if not isinstance(error, sa.exc.DBAPIError):
+        return False
+    return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _AGAIN
+
+
+def _words(place: Place, error: Exception, doing: str) -> str:
+    """What is wrong; never what was being written, nor a password."""
+    origin = getattr(error, "orig", None) or error
+    name = getattr(origin, "sqlite_errorname", None)
+    if name is not None:
+        known = next((words for code, words in _SQLITE.items() if name.startswith(code)), None)
+        return f"{known} ({name})" if known else name
+    state = getattr(origin, "sqlstate", None)
+    if state is not None:
+        return f"the database server answers {type(origin).__name__} ({state})"
+    if isinstance(origin, sqlite3.Error):
+        return f"SQLite answers {type(origin).__name__}"
+    if isinstance(error, sa.exc.OperationalError) and isinstance(place, Server):
+        if doing != "open":
+            return "the connection to the server was lost"
+        # Nothing was sent yet, and the text names host and reason only.
+        text = " ".join(str(origin).split())[:200]
+        return text.replace(place.password, "***") if place.password else text
+    return f"{type(origin).__name__}"

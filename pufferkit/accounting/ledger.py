@@ -3,15 +3,16 @@
 Every entry names its account, what was done, and the account's total after it, and carries a digest
 over itself and the digest before it. So an entry that was changed, removed or inserted later breaks
 the chain, and `verify` says where. Whoever can write the database can also rewrite all of it from
-some point on; keep the last digest elsewhere (``head``) and compare.
+some point on, or put an old copy in its place: an `Anchor`, a head kept outside, shows that.
 
 Spending takes the database's write lock first, then reads, checks and appends in one transaction:
 ``BEGIN IMMEDIATE`` with full synchronisation on SQLite, a row lock on PostgreSQL. Two processes
 cannot both take the last of a budget.
 
-A release is two entries. The *charge* is committed before any noise is drawn. The *value* is stored
-before it is handed over, and only once for each charge. A crash in between leaves a charge without
-a value; asking again for the same release then draws under the same charge.
+A release is a charge and a value, written in one transaction. Nothing is handed over before the
+commit, and what is handed over is what is stored: if the commit fails, the drawn value is dropped;
+if its outcome is not known, asking again gives what is stored, or charges and draws anew. An
+account comes into being with its first charge, in the same transaction.
 """
 
 from __future__ import annotations
@@ -19,49 +20,63 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import secrets
 import socket
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from pufferkit.accounting import bulk
+from pufferkit.accounting import database
+from pufferkit.accounting.access import Access
 from pufferkit.accounting.amounts import allowed_micro, in_epsilon, show, spent_micro
-from pufferkit.accounting.bulk import Charge, Draft
-from pufferkit.accounting.database import (
-    ACCOUNTS,
-    ENTRIES,
-    HEAD,
+from pufferkit.accounting.anchor import Anchor, Head
+from pufferkit.accounting.batch import Batch, on_terms, over_budget, required, rows
+from pufferkit.accounting.database import ACCOUNTS, MARKS, canonical
+from pufferkit.accounting.entries import (
     Account,
+    Charge,
+    Draft,
     Entry,
-    account_of,
+    Terms,
+    accounts_named,
     append,
-    canonical,
-    database_url,
-    engine_of,
+    checked_name,
+    entries_named,
     entry_of,
-    find,
-    prepare,
-    required,
-    update_account,
-    writing,
+    head_of,
+    keys_named,
+    marks_named,
 )
-from pufferkit.accounting.replay import problems
+from pufferkit.accounting.fingerprints import Data
+from pufferkit.accounting.recognition import Recognition
+from pufferkit.accounting.replay import Examination, examine
 from pufferkit.errors import OverBudget
 
 
 class Ledger:
     """An account book in a SQLite file or a PostgreSQL database.
 
+    It is made by its first entry. Opening one that does not exist writes nothing; a file that
+    exists and is no ledger is refused.
+
     Parameters
     ----------
     url
-        A path (``"ledger.db"``), or a database URL: ``sqlite:///ledger.db``,
-        ``postgresql://user:password@host/name``.
+        A path (``"ledger.db"``), or ``postgresql://user:password@host/name``.
     by
         Who is spending; the operating system's user and host if left out.
+    key
+        File with the key by which data are recognised; made if it does not exist. Beside the
+        ledger if left out (``ledger.db.key``); for a server the environment variable
+        ``PUFFERKIT_LEDGER_KEY`` may name it. Without a key nothing about data is kept, and a
+        second name for the same data is not noticed.
+    anchor
+        File that holds the head outside the ledger. It is checked and moved on at each spend.
+    anchor_key
+        File with a key for the anchor, made if it does not exist.
 
     Examples
     --------
@@ -74,18 +89,31 @@ class Ledger:
     0.0
     """
 
-    def __init__(self, url: str | os.PathLike[str], *, by: str | None = None) -> None:
-        self.url = database_url(url)
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        by: str | None = None,
+        key: str | os.PathLike[str] | None = None,
+        anchor: str | os.PathLike[str] | None = None,
+        anchor_key: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if anchor is None and anchor_key is not None:
+            raise ValueError("anchor_key: is for an anchor; name its file with anchor=")
         self.by = by or f"{_user()}@{socket.gethostname()}"
-        self._engine = engine_of(self.url)
+        place = database.place_of(url)
+        self._recognition = Recognition(Path(key) if key is not None else place.key_path)
+        self._anchor = None if anchor is None else Anchor(anchor, anchor_key)
+        self._access = Access(place, self._recognition, self._anchor)
+        self._read, self._write = self._access.read, self._access.write
         try:
-            prepare(self._engine)
+            self._read(lambda _: None)
         except Exception:
             self.close()
             raise
 
     def __repr__(self) -> str:
-        return f"Ledger({self._engine.url.render_as_string(hide_password=True)!r})"
+        return f"Ledger({self._access.place.name!r})"
 
     def __enter__(self) -> Ledger:
         return self
@@ -93,9 +121,23 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def _engine(self) -> sa.Engine:
+        return self._access.place.engine
+
+    @property
+    def exists(self) -> bool:
+        """Whether it was made; it is by its first entry."""
+        return self._access.exists()
+
+    @property
+    def recognises_data(self) -> bool:
+        """Whether a second name for the same data is noticed; not without a key."""
+        return self._recognition.path is not None
+
     def close(self) -> None:
         """Let go of database connections."""
-        self._engine.dispose()
+        self._access.close()
 
     # -- accounts ------------------------------------------------------------------------------
 
@@ -107,14 +149,14 @@ class Ledger:
         rule: str = "sum",
         about: Mapping[str, Any] | None = None,
     ) -> Account:
-        """Open an account with a budget; the same call again changes nothing.
+        """Open an account with a budget before its first charge; again, it changes nothing.
 
         Parameters
         ----------
         account
             Its name: which data it is about.
         budget
-            Most epsilon that may be spent, ever.
+            Most epsilon that may be spent, ever; `change_budget` changes it.
         rule
             ``"sum"``: amounts add up. ``"composed"``: each charge brings the joint total, worked
             out by a theorem.
@@ -132,39 +174,65 @@ class Ledger:
         about: Mapping[str, Any] | None = None,
     ) -> dict[str, Account]:
         """Open many accounts with one budget for each, in one transaction; all of them or none."""
-        for account in accounts:
-            if not account or len(account) > 200:
-                raise ValueError(f"account: needs a name of 1 to 200 characters, got {account!r}")
-        if rule not in ("sum", "composed"):
-            raise ValueError(f"rule: must be 'sum' or 'composed', got {rule!r}")
-        cap, facts = allowed_micro(budget), json.loads(canonical(dict(about or {})))
-        with writing(self._engine) as connection:
-            known = bulk.accounts_named(connection, accounts)
-            for found in known.values():
-                _same_terms(found, cap, rule)
-            for opened in bulk.entries_named(connection, known, "open"):
-                _same_facts(opened, facts)
-            fresh = [name for name in dict.fromkeys(accounts) if name not in known]
-            body = {"budget": cap, "rule": rule, "about": facts}
-            drafts = [Draft(name, "open", "", 0, 0, body) for name in fresh]
-            bulk.append_many(connection, drafts, self.by)
-            made = {name: Account(name, rule, cap, 0, 1) for name in fresh}
-            bulk.open_rows(connection, list(made.values()))
-            return {**known, **made}
+        names = [checked_name("account", account) for account in dict.fromkeys(accounts)]
+        terms = Terms(allowed_micro(budget), rule, about or {})
+
+        def act(connection: sa.Connection) -> dict[str, Account]:
+            known = on_terms(connection, dict.fromkeys(names, terms))
+            body = terms.body
+            drafts = [Draft(n, "open", "", 0, 0, body) for n in names if n not in known]
+            append(connection, drafts, self.by, known)
+            return accounts_named(connection, names)
+
+        return self._write(act)
+
+    def check_terms(
+        self, accounts: Mapping[str, tuple[Terms, Data | None]], *, data_meant: bool = False
+    ) -> None:
+        """Refuse now what a charge on these terms and about these data would be refused for."""
+
+        def act(connection: sa.Connection) -> None:
+            on_terms(connection, {name: terms for name, (terms, _) in accounts.items()})
+            data = {name: data for name, (_, data) in accounts.items() if data is not None}
+            self._recognition.marks(connection, data, data_meant)
+
+        self._read(act)
+
+    def change_budget(self, account: str, budget: float, *, why: str = "") -> Account:
+        """Change a budget: an act of its own, recorded in the chain with who, when and why.
+
+        Never below what is spent.
+        """
+        cap, key = allowed_micro(budget), secrets.token_hex(16)
+
+        def act(connection: sa.Connection) -> Account:
+            known = required(connection, account)
+            if (account, key) in keys_named(connection, [account], "budget", [key]):
+                return known
+            if cap < known.total:
+                raise ValueError(
+                    f"budget: {show(known.total)} of {account!r} is spent already; it cannot be "
+                    f"{show(cap)}"
+                )
+            body = {"budget": cap, "was": known.budget, "why": str(why)}
+            draft = Draft(account, "budget", key, 0, known.total, body)
+            append(connection, [draft], self.by, {account: known})
+            return required(connection, account)
+
+        return self._write(act)
 
     def account(self, account: str) -> Account:
         """Where an account stands."""
-        with self._engine.connect() as connection:
-            found = account_of(connection, account)
-        if found is None:
-            raise ValueError(f"account: {account!r} is not in this ledger; open it first")
-        return found
+        return self._read(lambda connection: required(connection, account))
 
     def accounts(self) -> list[Account]:
         """All accounts, by name."""
-        with self._engine.connect() as connection:
+
+        def act(connection: sa.Connection) -> list[Account]:
             rows = connection.execute(ACCOUNTS.select().order_by(ACCOUNTS.c.account))
-            return [Account(**row._mapping) for row in rows]
+            return [Account(*row) for row in rows]
+
+        return self._read(act)
 
     def remaining(self, account: str) -> float:
         """Epsilon that is left."""
@@ -191,20 +259,30 @@ class Ledger:
         amount = spent_micro(epsilon)
         if amount <= 0:
             raise ValueError(f"epsilon: must be above 0, got {epsilon!r}")
-        with writing(self._engine) as connection:
+        # Also a spend without a key is done once, if its commit has to be tried again.
+        fresh = secrets.token_hex(32) if key is None else checked_name("key", key, 64)
+        body = json.loads(canonical({"what": what, **details}))
+
+        def act(connection: sa.Connection) -> Entry:
             known = required(connection, account)
             if known.rule != "sum":
                 raise ValueError(
                     f"account: {account!r} is kept by composition theorems; spend through a Session"
                 )
-            if key is not None and (earlier := find(connection, account, "charge", key)):
+            earlier = next(entries_named(connection, [account], "charge", [fresh]), None)
+            if earlier is not None:
+                if earlier.epsilon != amount or earlier.body.get("what") != what:
+                    raise ValueError(
+                        f"key: {fresh!r} was charged to {account!r} for something else "
+                        f"(ledger entry {earlier.seq}); a key is for one spend"
+                    )
                 return earlier
             if amount > known.remaining:
                 raise over_budget(amount, known.remaining)
-            fresh = key or f"{known.entries}"
-            return self._charge(
-                connection, known, fresh, amount, known.total + amount, {"what": what, **details}
-            )
+            draft = Draft(account, "charge", fresh, amount, known.total + amount, body)
+            return append(connection, [draft], self.by, {account: known})[0]
+
+        return self._write(act)
 
     def charge(
         self,
@@ -221,70 +299,56 @@ class Ledger:
         Returns ``None``, and changes nothing, if the account has moved on from ``after`` entries;
         read the history again then. The same ``key`` is charged once.
         """
-        with writing(self._engine) as connection:
-            known = required(connection, account)
-            if earlier := find(connection, account, "charge", key):
-                return earlier
-            if known.entries != after:
-                return None
-            if total > known.budget:
-                raise over_budget(total - known.total, known.remaining)
-            total = max(total, known.total)
-            return self._charge(connection, known, key, spent_micro(epsilon), total, body)
+        self.account(account)
+        try:
+            one = Charge(account, key, spent_micro(epsilon), total, body, after)
+            done = self.charge_many([one])
+        except OverBudget as refusal:
+            raise OverBudget(str(refusal).removeprefix(f"{account}: ")) from None
+        return self.find(account, key, "charge") if done else None
 
     def store(self, account: str, key: str, body: Mapping[str, Any]) -> Entry:
         """Store the noisy value of a charge, once. What is stored is what may be handed over."""
-        with writing(self._engine) as connection:
-            known = required(connection, account)
-            charge = find(connection, account, "charge", key)
-            if charge is None:
-                raise ValueError(f"key: {key!r} was never charged to {account!r}")
-            earlier = find(connection, account, "value", key)
-            if earlier is not None:
-                return earlier
-            entry = append(connection, account, "value", key, 0, known.total, dict(body), self.by)
-            update_account(connection, known, known.total)
-            return entry
+        self.store_many([(account, key, body)])
+        entry = self.find(account, key)
+        assert entry is not None
+        return entry
 
-    def charge_many(self, charges: Sequence[Charge]) -> bool:
+    def charge_many(self, charges: Sequence[Charge], *, data_meant: bool = False) -> bool:
         """Charge many accounts in one transaction: all or none, each key once.
 
-        Returns ``False``, and changes nothing, if an account has moved on from ``after`` entries;
-        read its history again then. Charges whose key was charged before are left out.
+        Accounts that are not there are opened on the terms of their charge, and values are stored
+        with their charges. Returns ``False``, and changes nothing, if an account has moved on from
+        ``after`` entries or a value is there already; read again then. Charges without a value
+        whose key was charged before are left out.
 
         Raises
         ------
         OverBudget
             If one account cannot pay; then none does.
         """
-        names = [charge.account for charge in charges]
-        with writing(self._engine) as connection:
-            known = bulk.accounts_named(connection, names)
-            keys = list({charge.key for charge in charges})
-            earlier = bulk.keys_named(connection, names, "charge", keys)
-            before = {name: account.entries for name, account in known.items()}
-            drafts: list[Draft] = []
-            for charge in charges:
-                if (charge.account, charge.key) in earlier:
-                    continue
-                if charge.account not in known:
-                    raise ValueError(f"account: {charge.account!r} is not in this ledger")
-                account = known[charge.account]
-                if before[charge.account] != charge.after:
-                    return False
-                if charge.total > account.budget:
-                    refusal = over_budget(charge.total - account.total, account.remaining)
-                    raise OverBudget(f"{charge.account}: {refusal}")
-                total = max(charge.total, account.total)
-                known[charge.account] = replace(account, total=total, entries=account.entries + 1)
-                drafts.append(
-                    Draft(charge.account, "charge", charge.key, charge.epsilon, total, charge.body)
-                )
-                earlier.add((charge.account, charge.key))
-            bulk.append_many(connection, drafts, self.by)
-            changed = {draft.account for draft in drafts}
-            bulk.update_rows(connection, (known[name] for name in changed))
+        names = list(dict.fromkeys(charge.account for charge in charges))
+        keys = list(dict.fromkeys(charge.key for charge in charges))
+        terms = {charge.account: charge.terms for charge in charges if charge.terms is not None}
+        data = {charge.account: charge.data for charge in charges if charge.data is not None}
+
+        def act(connection: sa.Connection) -> bool:
+            known = accounts_named(connection, names)
+            if terms:
+                on_terms(connection, terms)
+            batch = Batch(
+                known,
+                keys_named(connection, names, "charge", keys),
+                keys_named(connection, names, "value", keys),
+                self._recognition.marks(connection, data, data_meant),
+            )
+            drafts = batch.drafts(charges)
+            if drafts is None:
+                return False
+            append(connection, drafts, self.by, known)
             return True
+
+        return self._write(act)
 
     def store_many(
         self, values: Sequence[tuple[str, str, Mapping[str, Any]]]
@@ -296,80 +360,54 @@ class Ledger:
         """
         names = [account for account, _, _ in values]
         keys = list({key for _, key, _ in values})
-        with writing(self._engine) as connection:
-            charged = bulk.keys_named(connection, names, "charge", keys)
-            there = {
+
+        def act(connection: sa.Connection) -> dict[tuple[str, str], Mapping[str, Any]]:
+            charged = keys_named(connection, names, "charge", keys)
+            there: dict[tuple[str, str], Mapping[str, Any]] = {
                 (entry.account, entry.key): entry.body
-                for entry in bulk.entries_named(connection, names, "value", keys)
+                for entry in entries_named(connection, names, "value", keys)
             }
-            known = bulk.accounts_named(connection, names)
+            known = accounts_named(connection, names)
             drafts: list[Draft] = []
             for account, key, body in values:
                 if (account, key) not in charged:
                     raise ValueError(f"key: {key!r} was never charged to {account!r}")
-                if (account, key) in there:
-                    continue
-                drafts.append(Draft(account, "value", key, 0, known[account].total, body))
-                there[account, key] = json.loads(canonical(body))
-                known[account] = replace(known[account], entries=known[account].entries + 1)
-            bulk.append_many(connection, drafts, self.by)
-            bulk.update_rows(connection, (known[name] for name in {d.account for d in drafts}))
-        return there
+                if (account, key) not in there:
+                    drafts.append(Draft(account, "value", key, 0, known[account].total, body))
+                    there[account, key] = json.loads(canonical(body))
+            append(connection, drafts, self.by, known)
+            return there
+
+        return self._write(act)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def find(self, account: str, key: str, kind: str = "value") -> Entry | None:
+        """The charge or value with this key, if there is one."""
+        return self.find_many([account], [key], kind).get((account, key))
 
     def find_many(
         self, accounts: Iterable[str], keys: Sequence[str], kind: str = "value"
     ) -> dict[tuple[str, str], Entry]:
         """The charges or values of many accounts with these keys, where there are any."""
-        with self._engine.connect() as connection:
-            found = bulk.entries_named(connection, accounts, kind, keys)
-            return {(entry.account, entry.key): entry for entry in found}
+        names = list(accounts)
+        entries = self._read(lambda c: list(entries_named(c, names, kind, keys)), settle=True)
+        return {(entry.account, entry.key): entry for entry in entries}
 
     def charges_of(self, accounts: Sequence[str]) -> tuple[dict[str, Account], list[Entry]]:
         """Where many accounts stand, and all their charges, as of one moment."""
-        with self._engine.connect() as connection:
-            known = bulk.accounts_named(connection, accounts)
-            return known, list(bulk.entries_named(connection, accounts, "charge"))
-
-    def find(self, account: str, key: str, kind: str = "value") -> Entry | None:
-        """The charge or value with this key, if there is one."""
-        with self._engine.connect() as connection:
-            return find(connection, account, kind, key)
-
-    def _charge(
-        self,
-        connection: sa.Connection,
-        known: Account,
-        key: str,
-        amount: int,
-        total: int,
-        body: Mapping[str, Any],
-    ) -> Entry:
-        entry = append(connection, known.account, "charge", key, amount, total, dict(body), self.by)
-        update_account(connection, known, total)
-        return entry
-
-    # -- reading -------------------------------------------------------------------------------
+        return self._read(
+            lambda c: (accounts_named(c, accounts), list(entries_named(c, accounts, "charge")))
+        )
 
     def entries(self, account: str | None = None) -> list[Entry]:
         """All entries in order, or those of one account."""
-        return list(self._entries(account))
-
-    def _entries(self, account: str | None) -> Generator[Entry, None, None]:
-        query = ENTRIES.select().order_by(ENTRIES.c.seq)
-        if account is not None:
-            query = query.where(ENTRIES.c.account == account)
-        with (
-            self._engine.connect() as connection,
-            connection.execution_options(yield_per=1000).execute(query) as rows,
-        ):
-            for row in rows:
-                yield entry_of(row)
+        return self._read(lambda connection: list(map(entry_of, rows(connection, account))))
 
     @property
     def head(self) -> str:
         """Digest of the last entry. Keep it elsewhere to notice a rewritten ledger."""
-        with self._engine.connect() as connection:
-            return str(connection.execute(sa.select(HEAD.c.digest)).scalar_one())
+        return self._read(lambda connection: head_of(connection)[1])
 
     def verify(self, head: str | None = None) -> list[str]:
         """What is wrong with the ledger, in words; empty if nothing is.
@@ -379,46 +417,35 @@ class Ledger:
         head
             A digest noted down earlier; it must still be in the chain.
         """
-        with self._engine.connect() as connection:
-            stored = connection.execute(HEAD.select()).one()
-            accounts = {
-                row.account: Account(**row._mapping)
-                for row in connection.execute(ACCOUNTS.select())
-            }
-        with closing(self._entries(None)) as entries:
-            return problems(entries, stored.seq, stored.digest, accounts, head)
+        return list(self.examine(head).problems)
+
+    def examine(self, head: str | None = None) -> Examination:
+        """What is wrong, how many entries there are and the last digest, all of one moment."""
+
+        def act(connection: sa.Connection) -> Examination:
+            last = connection.execute(sa.select(database.HEAD.c.seq, database.HEAD.c.digest))
+            stored = last.first()
+            accounts = {row[0]: Account(*row) for row in connection.execute(ACCOUNTS.select())}
+            has_marks = sa.inspect(connection).has_table(MARKS.name)
+            marks = marks_named(connection) if has_marks else {}
+            end = None if stored is None else (stored.seq, stored.digest)
+            with closing(rows(connection, None)) as found:
+                return examine(found, end, accounts, marks, head)
+
+        return self._read(act)
 
     def export(self) -> Iterator[str]:
         """Every entry as a line of JSON."""
-        for entry in self._entries(None):
+        for entry in self.entries():
             yield canonical(entry.to_dict())
 
-
-def over_budget(requested: int, remaining: int, fits: str = "") -> OverBudget:
-    """The refusal, in the words people look for."""
-    return OverBudget(
-        f"requested {show(requested)}, remaining {show(max(0, remaining))}, "
-        f"short by {show(requested - max(0, remaining))}" + (f"; {fits}" if fits else "")
-    )
-
-
-def _same_terms(known: Account, budget: int, rule: str) -> None:
-    if (known.budget, known.rule) != (budget, rule):
-        raise ValueError(
-            f"account: {known.account!r} is open with budget {show(known.budget)} "
-            f"({known.rule}), not {show(budget)} ({rule}); a budget does not change, "
-            "use another account name"
-        )
-
-
-def _same_facts(opened: Entry, facts: Mapping[str, Any]) -> None:
-    there = opened.body["about"]
-    if there != facts:
-        different = sorted(k for k in {*facts, *there} if facts.get(k) != there.get(k))
-        raise ValueError(
-            f"account: {opened.account!r} was opened for other data or beliefs "
-            f"({', '.join(different)} differ); use another account name"
-        )
+    def make_anchor(self) -> None:
+        """Begin to hold the head in the anchor's file, of a ledger that has entries already."""
+        if self._anchor is None:
+            raise ValueError("anchor: name its file: Ledger(..., anchor=FILE)")
+        if self._anchor.read() is not None:
+            raise ValueError(f"anchor: {self._anchor.path} exists already; it is left as it is")
+        self._anchor.advance(self._read(lambda c: Head(*head_of(c))))
 
 
 def _user() -> str:

@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from pufferkit.accounting.database import GENESIS, Account, Entry
+from pufferkit.accounting.database import GENESIS
+from pufferkit.accounting.entries import DATA_MARKS, Account, Entry, after_entry, entry_of
+from pufferkit.errors import LedgerError
 
 
-def problems(
-    entries: Iterator[Entry],
-    seq: int,
-    digest: str,
-    accounts: dict[str, Account],
+@dataclass(frozen=True)
+class Examination:
+    """What a check of a ledger says: problems in words, and what was there at that moment."""
+
+    problems: tuple[str, ...]
+    entries: int
+    head: str
+
+
+@dataclass
+class _State:
+    """Where the entries so far lead."""
+
+    accounts: dict[str, Account]
+    marks: dict[str, Any]
+    charges: set[tuple[str, str]]
+
+
+def examine(
+    rows: Iterable[Any],
+    head: tuple[int, str] | None,
+    accounts: Mapping[str, Account],
+    marks: Mapping[str, Any],
     noted: str | None,
-) -> list[str]:
-    """What is wrong with a chain of entries that should end in this head and these balances."""
+) -> Examination:
+    """Whether a chain of entries is whole, and ends in this head, these balances and marks."""
     found: list[str] = []
     previous, count = GENESIS, 0
-    state: dict[str, Account] = {}
-    charges: set[tuple[str, str]] = set()
+    state = _State({}, {}, set())
     seen_note = noted in (None, GENESIS)
-    for count, entry in enumerate(entries, 1):
-        if entry.seq != count:
-            found.append(f"entry {count} is missing; the next one is {entry.seq}")
+    for count, row in enumerate(rows, 1):
+        if row.seq != count:
+            found.append(f"entry {count} is missing; the next one is {row.seq}")
+            break
+        try:
+            entry = entry_of(row)
+        except LedgerError:
+            found.append(f"entry {row.seq} was changed: it cannot be read")
             break
         if entry.previous != previous:
             found.append(f"entry {entry.seq} does not follow the entry before it")
@@ -31,39 +56,50 @@ def problems(
             found.append(f"entry {entry.seq} was changed: its digest does not match")
         previous = entry.digest
         seen_note = seen_note or entry.digest == noted
-        found += [f"entry {entry.seq}: {wrong}" for wrong in _replay(entry, state, charges)]
-    if not found and (count, previous) != (seq, digest):
-        found.append(f"the ledger ends at entry {count}, but its head is entry {seq}")
+        found += [f"entry {entry.seq}: {wrong}" for wrong in _replay(entry, state)]
+    if head is None:
+        found.append("the head is missing; the ledger was damaged")
+    elif not found and (count, previous) != head:
+        found.append(f"the ledger ends at entry {count}, but its head is entry {head[0]}")
     if not seen_note:
         found.append("the digest noted earlier is not in the ledger; it was rewritten")
-    if not found and state != accounts:
-        wrong = sorted(k for k in {*state, *accounts} if state.get(k) != accounts.get(k))
-        found.append(f"the balance of {', '.join(wrong)} does not follow from the entries")
-    return found
+    if not found and state.accounts != accounts:
+        wrong = _different(state.accounts, accounts)
+        found.append(f"the balance of {wrong} does not follow from the entries")
+    if not found and state.marks != marks:
+        wrong = _different(state.marks, marks)
+        found.append(f"the marks of the data of {wrong} do not follow from the entries")
+    return Examination(tuple(found), count, previous)
 
 
-def _replay(
-    entry: Entry, state: dict[str, Account], charges: set[tuple[str, str]]
-) -> Iterator[str]:
+def _different(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    return ", ".join(sorted(k for k in {*one, *other} if one.get(k) != other.get(k)))
+
+
+def _replay(entry: Entry, state: _State) -> Iterator[str]:
     """Carry one entry out on ``state``, and say what is wrong with it."""
-    known = state.get(entry.account)
-    if entry.kind == "open":
-        if known is not None:
-            yield f"{entry.account!r} was open already"
-        rule, budget = entry.body.get("rule", ""), entry.body.get("budget", 0)
-        state[entry.account] = Account(entry.account, rule, budget, 0, 1)
-        return
-    if known is None:
+    known = state.accounts.get(entry.account)
+    if entry.kind == "open" and known is not None:
+        yield f"{entry.account!r} was open already"
+    elif entry.kind != "open" and known is None:
         yield f"{entry.account!r} was never opened"
         return
+    now = state.accounts[entry.account] = after_entry(known, entry)
+    if DATA_MARKS in entry.body:
+        state.marks[entry.account] = entry.body[DATA_MARKS]
+    if known is None or entry.kind == "open":
+        return
     if entry.kind == "charge":
-        charges.add((entry.account, entry.key))
+        state.charges.add((entry.account, entry.key))
         if known.rule == "sum" and entry.total != known.total + entry.epsilon:
             yield "the total does not add up"
-    elif (entry.account, entry.key) not in charges:
+    elif entry.kind == "value" and (entry.account, entry.key) not in state.charges:
         yield "a value that was never charged"
+    elif entry.kind not in ("value", "budget"):
+        yield f"{entry.kind!r} is no kind of entry"
+    if entry.kind != "charge" and entry.total != known.total:
+        yield "the total changed without a charge"
     if entry.total < known.total:
         yield "the total went down"
-    if entry.total > known.budget:
+    if entry.total > now.budget:
         yield "the total is over the budget"
-    state[entry.account] = replace(known, total=entry.total, entries=known.entries + 1)

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
-import numpy as np
-
 from pufferkit import checks
-from pufferkit.accounting.amounts import PICO, allowed_micro, in_epsilon, show, spent_pico
+from pufferkit.accounting.amounts import (
+    PICO,
+    allowed_micro,
+    in_epsilon,
+    show,
+    spent_micro,
+    spent_pico,
+)
+from pufferkit.accounting.batch import over_budget
 from pufferkit.accounting.composition import (
     ANY_START,
     Composition,
@@ -23,9 +30,13 @@ from pufferkit.accounting.composition import (
     check_start,
     compose,
 )
-from pufferkit.accounting.database import Account, Entry, canonical
-from pufferkit.accounting.ledger import Ledger, over_budget
+from pufferkit.accounting.database import canonical
+from pufferkit.accounting.entries import Account, Charge, Entry, Terms
+from pufferkit.accounting.fingerprints import SeriesData
+from pufferkit.accounting.ledger import Ledger
+from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of, states_of
+from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import NoTheorem
@@ -72,7 +83,11 @@ class Session:
     ledger
         A `Ledger`, or a path or URL to open one.
     name
-        The account: which data this is. Sessions with the same name share the budget.
+        The account: which data this is. Sessions with the same name share the budget. It comes
+        into being with its first release.
+    data_meant
+        The same data under a second name, and data that changed since they were released about,
+        are refused; ``True`` says that they are meant.
 
     Examples
     --------
@@ -96,6 +111,7 @@ class Session:
         ledger: Ledger | str,
         *,
         name: str = "data",
+        data_meant: bool = False,
     ) -> None:
         self.beliefs: Beliefs = as_beliefs(beliefs)
         states, names = states_of(self.beliefs), entries_of(self.beliefs)
@@ -103,17 +119,21 @@ class Session:
             data = in_order(data, names)
         self.data = data if isinstance(data, Series) else Series.of(data, states)
         if set(self.data.states) - set(states):
-            self.data = Series.of(self.data.as_segments(), states)
+            self.data = Series.of(self.data, states)
         if names is not None and self.data.lengths != (len(names),):
             raise ValueError(
                 f"data: must have one value for each of the {len(names)} entries of the beliefs, "
                 f"got {len(self.data)}"
             )
+        if isinstance(self.beliefs, ChainClass):
+            # The whole series, so that no window of it is too short to be recognised.
+            check_not_fitted_on(self.beliefs.sources, self.data)
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.name = name
         about = {"lengths": _lengths(self.data), "beliefs": _digest(self.beliefs.to_dict())}
-        self.ledger.open_account(name, budget, rule="composed", about=about)
-        self._budget = allowed_micro(budget)
+        self._terms = Terms(allowed_micro(budget), "composed", about)
+        self._recognised, self._meant = SeriesData(self.data), data_meant
+        self.ledger.check_terms({name: (self._terms, self._recognised)}, data_meant=data_meant)
 
     def __repr__(self) -> str:
         return (
@@ -157,8 +177,8 @@ class Session:
         bounds = self._window(window)
         check_start(bounds, self.beliefs, self.data.lengths)
         table = plan(self.beliefs, query, epsilon)
-        account = self._account
-        total = self._joint(self._charges(), _best(table), bounds).micro
+        account, charges = self._standing()
+        total = self._joint(charges, _best(table), bounds).micro
         cost = max(0, total - account.total)
         return SessionPlan(table, in_epsilon(cost), in_epsilon(account.remaining))
 
@@ -186,8 +206,9 @@ class Session:
             A name from a plan; by default the one with the least noise that hides entries and that
             other releases may follow. None may follow `wasserstein` ([C] Theorem 3.4).
         window
-            First and last entry to use, counted from 1; the whole series if left out. If it starts
-            within a segment, the beliefs must hold from any time on.
+            First and last entry to use, counted from 1 by their places in the series, entries that
+            were not observed included; the whole series if left out. If it starts within a
+            segment, the beliefs must hold from any time on.
         label
             Something to tell otherwise equal releases apart.
 
@@ -207,33 +228,48 @@ class Session:
         stored = self.ledger.find(self.name, key)
         if stored is not None:
             return Release.from_dict(stored.body)
-        calibration = self._calibrate(query, epsilon, mechanism)
-        part = calibration.checked(part)
-        self._pay(calibration, bounds, key)
-        release = calibration.release(part)
-        # The first value stored is the one that counts, if two processes ask at once.
-        return Release.from_dict(self.ledger.store(self.name, key, release.to_dict()).body)
+        name, calibration = self._calibrate(query, epsilon, mechanism)
+        return self._paid(calibration, calibration.checked(part), bounds, key, name)
 
-    def _pay(self, calibration: Calibration, window: tuple[int, int], key: str) -> Entry:
+    def _paid(
+        self,
+        calibration: Calibration,
+        part: Series,
+        window: tuple[int, int],
+        key: str,
+        name: str,
+    ) -> Release:
+        """Draw, then write charge and value in one transaction; nothing is shown before that."""
         while True:
-            account = self._account
-            charges = self._charges()
-            if any(entry.key == key for entry in charges):
-                return next(entry for entry in charges if entry.key == key)
-            joint = self._joint(charges, calibration, window)
-            if joint.micro > account.budget:
-                fits = self._what_fits(charges, calibration, window)
-                raise over_budget(joint.micro - account.total, account.remaining, fits)
-            entry = self.ledger.charge(
+            account, charges = self._standing()
+            charged = next((entry for entry in charges if entry.key == key), None)
+            if charged is None:
+                joint = self._joint(charges, calibration, window)
+                if joint.micro > account.budget:
+                    fits = self._what_fits(charges, calibration, window, name)
+                    raise over_budget(joint.micro - account.total, account.remaining, fits)
+                total, body = joint.micro, self._body(calibration, window, joint)
+            else:
+                # Charged and not drawn, by an earlier version: never with less noise than that.
+                total, body = account.total, dict(charged.body)
+                calibration = replace(calibration, scale=max(calibration.scale, body["scale"]))
+            drawn = calibration.release(part).to_dict()
+            charge = Charge(
                 self.name,
                 key,
-                calibration.epsilon,
-                joint.micro,
-                self._body(calibration, window, joint),
+                spent_micro(calibration.epsilon),
+                total,
+                body,
                 after=account.entries,
+                terms=self._terms,
+                value=drawn,
+                data=self._recognised,
             )
-            if entry is not None:
-                return entry
+            self.ledger.charge_many([charge], data_meant=self._meant)
+            # What counts is what is stored, if two processes ask at once.
+            stored = self.ledger.find(self.name, key)
+            if stored is not None:
+                return Release.from_dict(stored.body)
 
     def _joint(
         self, charges: list[Entry], calibration: Calibration, window: tuple[int, int]
@@ -242,31 +278,42 @@ class Session:
         return compose(history, self.beliefs, self.data.lengths)
 
     def _what_fits(
-        self, charges: list[Entry], calibration: Calibration, window: tuple[int, int]
+        self, charges: list[Entry], refused: Calibration, window: tuple[int, int], name: str
     ) -> str:
-        """The largest epsilon, to three digits, that the budget still allows."""
-        low, high = 0.0, calibration.epsilon
+        """The largest epsilon, to three digits, that the same mechanism would be granted."""
+        low, high = 0.0, refused.epsilon
         for _ in range(10):
-            guess = (low + high) / 2
-            smaller = self._calibrate(calibration.query, guess, calibration.mechanism)
+            guess = _three_digits((low + high) / 2)
+            smaller = calibrate(name, self.beliefs, refused.query, guess)
             try:
                 fits = self._joint(charges, smaller, window).micro <= self._budget
             except NoTheorem:
                 break
             low, high = (guess, high) if fits else (low, guess)
-        return f"epsilon {low:.3g} would fit" if low > 0 else "nothing of this kind fits"
+        return f"epsilon {low:g} would fit ({name})" if low > 0 else "nothing of this kind fits"
 
-    def _calibrate(self, query: Query, epsilon: float, mechanism: str) -> Calibration:
+    def _calibrate(self, query: Query, epsilon: float, mechanism: str) -> tuple[str, Calibration]:
+        """The calibration, and the name by which `calibrate` makes it again."""
         if mechanism == BEST:
-            return _best(plan(self.beliefs, query, epsilon))
-        return calibrate(mechanism, self.beliefs, query, epsilon)
+            return _best_row(plan(self.beliefs, query, epsilon))
+        return mechanism, calibrate(mechanism, self.beliefs, query, epsilon)
+
+    def _standing(self) -> tuple[Account, list[Entry]]:
+        """Where the account stands and all its charges, as of one moment."""
+        known, charges = self.ledger.charges_of([self.name])
+        unopened = Account(self.name, self._terms.rule, self._terms.budget, 0, 0)
+        return known.get(self.name, unopened), charges
+
+    @property
+    def _budget(self) -> int:
+        return self._account.budget
 
     @property
     def _account(self) -> Account:
-        return self.ledger.account(self.name)
+        return self._standing()[0]
 
     def _charges(self) -> list[Entry]:
-        return [entry for entry in self.ledger.entries(self.name) if entry.kind == "charge"]
+        return self._standing()[1]
 
     def _spendings(self, charges: list[Entry]) -> list[Spending]:
         found = []
@@ -313,15 +360,7 @@ class Session:
 
     def _part(self, window: tuple[int, int]) -> Series:
         """The entries of a window, cut where segments end."""
-        first, last = window
-        lengths, start = [], 0
-        for size in self.data.lengths:
-            inside = min(last, start + size) - max(first, start + 1) + 1
-            if inside > 0:
-                lengths.append(inside)
-            start += size
-        codes: np.ndarray[Any, np.dtype[np.intp]] = self.data.codes[first - 1 : last]
-        return Series(codes, self.data.states, tuple(lengths))
+        return self.data.window(*window)
 
     def _key(
         self, query: Query, epsilon: float, mechanism: str, window: tuple[int, int], label: str
@@ -347,11 +386,21 @@ class Session:
 
 def _best(table: Plan) -> Calibration:
     """The least noise of those that vouch for single entries, so that they compose."""
+    return _best_row(table)[1]
+
+
+def _best_row(table: Plan) -> tuple[str, Calibration]:
     return next(
-        row.calibration
+        (row.mechanism, row.calibration)
         for row in table.entries
         if row.pufferfish and row.calibration is not None and row.mechanism != "wasserstein"
     )
+
+
+def _three_digits(epsilon: float) -> float:
+    """Rounded down to three significant digits, so that what is printed is what was tried."""
+    digits = Decimal(repr(epsilon))
+    return float(digits.quantize(Decimal((0, (1,), digits.adjusted() - 2)), ROUND_FLOOR))
 
 
 def _rounded(spending: Spending) -> Spending:

@@ -14,7 +14,7 @@ torch is loaded only when the `LSTM` learns, compiled kernels only when an attac
 
 from pufferkit.audit.attackers import Attacker, ForwardBackward, SingleBit, Viterbi
 from pufferkit.audit.auditor import audit
-from pufferkit.audit.exact import WorstCase, exact_loss, worst_case
+from pufferkit.audit.exact import exact_loss, worst_case
 from pufferkit.audit.limits import (
     charged_epsilon,
     clopper_pearson,
@@ -24,7 +24,7 @@ from pufferkit.audit.limits import (
 )
 from pufferkit.audit.lstm import LSTM, Training, Validation, cross_validate
 from pufferkit.audit.mechanisms import LocalMechanism
-from pufferkit.audit.result import Audit
+from pufferkit.audit.result import Audit, WorstCase
 
 __all__ = [
     "LSTM",

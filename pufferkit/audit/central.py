@@ -1,4 +1,12 @@
-"""The attack on a release: draw data given each of two secrets, release them, tell them apart.
+"""The audit of a release, in three parts.
+
+*The exact loss.* Where it can be computed (`pufferkit.audit.exact`), the loss of Laplace noise of
+the claimed scale, by the definition. A scale that is too small for its promise is found whatever
+the number of trials, also where the outputs that tell are too rare ever to be drawn.
+
+*The noise.* Whether the sampler of releases draws what it claims (`pufferkit.audit.noise_drawn`).
+
+*The attack.* Draw data given each of two secrets, release them, tell them apart.
 
 The attacker knows the belief, the query and the noise, so the best test is the likelihood ratio of
 the output under the two secrets. Which entry, which two values and which threshold, a pilot with
@@ -16,11 +24,14 @@ from typing import Any
 import numpy as np
 
 from pufferkit import noise
-from pufferkit.audit.limits import proven_epsilon
+from pufferkit.audit.exact import MOST_ENTRIES, worst_release
+from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
 from pufferkit.audit.members import Believed, believed
-from pufferkit.audit.result import Audit
+from pufferkit.audit.noise_drawn import measured
+from pufferkit.audit.result import Audit, WorstCase
 from pufferkit.audit.scores import Choice, choose, log_density
 from pufferkit.audit.worlds import Answers, Law, World, world
+from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration
@@ -49,6 +60,7 @@ def audit_release(
         notes.append(f"{MOST_BELIEFS} of {len(laws)} beliefs were tried")
         places = np.linspace(0, len(laws) - 1, MOST_BELIEFS).astype(int)
         laws = [laws[n] for n in places]
+    error = (1 - confidence) / 2  # one half for the attack, one for the noise
     walked = 2 * trials * sum(calibration.query.lengths)
     if walked > _MOST_STEPS:
         raise NotApplicable(
@@ -62,7 +74,7 @@ def audit_release(
     best: tuple[_Found, Believed, World, int] | None = None
     for own, place in worlds:
         for at in _entries(place, calibration, own, entry):
-            found = _best_pair(place, at, calibration, pilot, trials, confidence, rng)
+            found = _best_pair(place, at, calibration, pilot, trials, 1 - error, rng)
             if found is not None and (best is None or found.expected > best[0].expected):
                 best = (found, own, place, at)
     if best is None:
@@ -70,18 +82,37 @@ def audit_release(
     found, own, place, at = best
     choice = found.choice
 
-    def measured(secret: _Side) -> int:
+    drawn: list[Floats] = []
+
+    def hit(secret: _Side) -> int:
         answers = place.draw(at, secret.code, trials, rng)
-        return choice.hits(found.score(_released(calibration, answers)))
+        outputs = _released(calibration, answers)
+        drawn.append(outputs - answers.points[answers.which])
+        return choice.hits(found.score(outputs))
 
     sides = (found.one, found.other)
     first, second = sides[::-1] if choice.flipped else sides
-    hits = measured(first), measured(second)
+    hits = hit(first), hit(second)
+    query = calibration.query
+    claimed = noise.paid_scale(
+        calibration.scale, calibration.sensitivity, query.size, query.largest
+    )
+    checked = measured(np.vstack(drawn), claimed, error)
+    proven = proven_epsilon(*hits, trials, 1 - error)
+    exact = _exact(beliefs, calibration, calibration.scale, None)
+    weakest = detectable_epsilon(hits[0], trials, 1 - error, calibration.epsilon)
+    if exact is not None:
+        # The sampler may draw less than is claimed, by as much as goes unnoticed.
+        unseen = _exact(beliefs, calibration, claimed * checked.detectable, exact)
+        weakest = max(calibration.epsilon, exact.loss if unseen is None else unseen.loss)
+        if checked.most < claimed and checked.problem:
+            really = _exact(beliefs, calibration, checked.most, exact)
+            proven = max(proven, 0.0 if really is None else really.loss)
     return Audit(
         mechanism=calibration.mechanism,
         promise=calibration.epsilon,
-        guarantee=calibration.guarantee,
-        proven=proven_epsilon(*hits, trials, confidence),
+        guarantee=str(calibration.guarantee),
+        proven=proven,
         confidence=confidence,
         attacker=f"{found.words} of the released {calibration.query.name}",
         event=found.event(first.label, second.label),
@@ -91,7 +122,30 @@ def audit_release(
         entry=place.entries[at],
         secrets=(first.label, second.label),
         notes=tuple(notes),
+        exact=exact,
+        noise=checked,
+        detectable=weakest,
     )
+
+
+def _exact(
+    beliefs: Any, calibration: Calibration, scale: float, near: WorstCase | None
+) -> WorstCase | None:
+    """The loss at this scale, where it can be computed; given where it was worst, only there."""
+    query = calibration.query
+    entries: list[int] | None = None
+    if near is not None and isinstance(near.entry, int):
+        entries = [near.entry - 1]
+    elif sum(query.lengths) > MOST_ENTRIES:
+        node, (length, *more) = calibration.evidence.node, query.lengths
+        chosen = {0, (length - 1) // 2, length - 1}
+        if isinstance(node, int) and not more:
+            chosen.add(node - 1)
+        entries = sorted(chosen)
+    try:
+        return worst_release(as_beliefs(beliefs), query, scale, entries)
+    except NotApplicable:
+        return None
 
 
 class _Side:

@@ -11,64 +11,53 @@ monotone in u^2: one end of the interval is at least as good. Below the least an
 centre the ratio does not change at all. Moving one coordinate after the other, the supremum over
 all outputs is reached on the grid of the coordinates' centres. Nothing is integrated or searched,
 and on the line the grid is just the set of possible answers.
+
+**Many states.** Where the whole grid is too large, two coordinates of the answer are looked at at a
+time. Leaving out the others is post-processing, so the loss found is a lower bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, permutations
+from math import inf, log, prod
 from typing import Any
 
 import numpy as np
 
-from pufferkit import checks
-from pufferkit.audit.any_start import largest_ratio
-from pufferkit.audit.conditioned import conditioned
-from pufferkit.audit.mechanisms import LocalMechanism, belief_of, local_beliefs
-from pufferkit.audit.members import believed
-from pufferkit.audit.worlds import Law, chain_table, world
-from pufferkit.beliefs.chain_class import AnyStartClass
+from pufferkit.audit.any_start import largest_ratios
+from pufferkit.audit.attackers import marginals
+from pufferkit.audit.exact_local import check_steps, worst_response
+from pufferkit.audit.mechanisms import LocalMechanism, belief_of
+from pufferkit.audit.members import Believed, believed
+from pufferkit.audit.result import WorstCase
+from pufferkit.audit.scores import log_density
+from pufferkit.audit.sums import law_of_answers
+from pufferkit.audit.worlds import Law, Table, World, world
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.chain_class import AnyStartClass, ChainClass, Member
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.protocol import as_beliefs
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.checks import Floats
+from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration, check_states
 
-MOST_ENTRIES = 10
-"""Longest data that are audited exactly."""
+MOST_ENTRIES = 20
+"""Longest data of which the loss of a release is computed at every entry."""
 
 MOST_POINTS = 200_000
 """Most outputs that are compared for each secret."""
 
-_LEAST_STEP, _LEAST_ROW = 1e-25, 1e-290
-
-
-@dataclass(frozen=True)
-class WorstCase:
-    """The output that tells most about a secret.
-
-    Attributes
-    ----------
-    loss
-        Log of the odds it moves.
-    belief, entry
-        Where: the law, and the entry, counted from 1 or by name.
-    likelier, other
-        The two values: the output is e^loss times likelier under the first.
-    output
-        The output itself: numbers for a release, symbols for a sanitised series.
-    complete
-        Whether every belief of the class was tried. If not, the class may do worse.
-    """
-
-    loss: float
-    belief: str
-    entry: Hashable
-    likelier: Hashable
-    other: Hashable
-    output: tuple[Any, ...]
-    complete: bool = True
+_LEAST_ROW = 1e-290
+_MOST_GRID = 250_000
+_MOST_IN_LOGS = 30_000
+_MOST_STATES = 4
+_MOST_PAIRS = 15
+_MOST_LAWS = 1_000
+_LOG_ROOM = 650.0
 
 
 def exact_loss(
@@ -78,7 +67,7 @@ def exact_loss(
     length: int | None = None,
     known: Mapping[int, Hashable] | None = None,
 ) -> float:
-    """The epsilon a release really has, for at most ten entries; see `worst_case`.
+    """The epsilon a release really has, for at most twenty entries; see `worst_case`.
 
     Where a class leaves the start open and has more than two states or a range of matrices, the
     largest over the laws that are tried.
@@ -119,7 +108,7 @@ def worst_case(
         For more than `MOST_ENTRIES` entries, or too many possible outputs.
     """
     if not isinstance(mechanism, Calibration):
-        return _local(mechanism, beliefs, length, known or {})
+        return worst_response(mechanism, beliefs, length, known or {})
     if length is not None or known:
         raise ValueError("length, known: only for local mechanisms; a query has its own lengths")
     entries = sum(mechanism.query.lengths)
@@ -128,98 +117,182 @@ def worst_case(
             f"the exact loss is for at most {MOST_ENTRIES} entries, here are {entries}; "
             "audit() measures longer series"
         )
-    theta = belief_of(mechanism, beliefs)
-    check_states(as_beliefs(theta), mechanism.query)
-    opened = as_beliefs(theta)
-    one_segment = len(mechanism.query.lengths) == 1
-    if isinstance(opened, AnyStartClass) and len(opened.states) == 2 and one_segment:
-        return _over_starts(opened, mechanism)
+    theta = as_beliefs(belief_of(mechanism, beliefs))
+    check_states(theta, mechanism.query)
+    return worst_release(theta, mechanism.query, mechanism.scale)
+
+
+def worst_release(
+    theta: Beliefs, query: Query, scale: float, only: Sequence[int] | None = None
+) -> WorstCase:
+    """The worst output of Laplace noise of this scale, over ``only`` these entries (from 0)."""
     best: WorstCase | None = None
-    complete = True
-    for own in believed(theta):
-        check_floats(own.law)
+    complete = only is None
+    one_segment = len(query.lengths) == 1
+    laws = believed(theta)
+    members = theta.members() if isinstance(theta, ChainClass) and one_segment else ()
+    opened = [own for own in members if own.any_start]
+    for member in opened:
+        best = _worse(best, _over_starts(member, query, scale, only))
+        complete = complete and isinstance(theta, AnyStartClass) and len(member.chain) == 2
+    for own in laws if not opened else ():
+        check_floats(own.law, sum(query.lengths))
+        best = _worse(best, _given(own, query, scale, only))
         complete = complete and own.complete
-        table = world(own.law, mechanism.query, listed=True)
-        for entry, name in enumerate(table.entries):
-            found = _at_entry(table, entry, mechanism.scale)
-            if found is not None and (best is None or found[0] > best.loss):
-                best = WorstCase(found[0], own.name, name, *found[1:])
-    return _checked(best, complete)
+    if best is None or not np.isfinite(best.loss):
+        raise NotApplicable("no entry can take two values, so there is no secret to tell")
+    return replace(best, complete=complete and best.complete)
 
 
-def check_floats(law: MarkovChain | FiniteJoint) -> None:
+def _worse(best: WorstCase | None, other: WorstCase | None) -> WorstCase | None:
+    """Of two the worse; complete if both are."""
+    if best is None or other is None:
+        return best or other
+    worst = best if best.loss >= other.loss else other
+    return replace(worst, complete=best.complete and other.complete)
+
+
+def check_floats(law: MarkovChain | FiniteJoint | BayesianNetwork, length: int) -> None:
     """Refuse laws whose possible data could have probability 0 as a float: no secret is lost."""
-    if isinstance(law, MarkovChain):
-        tables = (law.initial, law.transition)
-        least = min(float(table[table > 0].min()) for table in tables)
-        safe = least >= _LEAST_STEP
+    if isinstance(law, FiniteJoint):
+        least = min(log(float(p)) if float(p) > 0 else -inf for p in law.table.values() if p > 0)
+    elif isinstance(law, BayesianNetwork):
+        tables = [law.arrays[node] for node in law.nodes]
+        least = sum(log(float(table[table > 0].min())) for table in tables)
     else:
-        safe = all(float(p) >= _LEAST_ROW for p in law.table.values() if p > 0)
-    if not safe:
+        return check_steps(law, length)
+    if least < log(_LEAST_ROW):
         raise NotApplicable("some probabilities are too small to multiply exactly; merge states")
 
 
-def _checked(best: WorstCase | None, complete: bool) -> WorstCase:
-    if best is None:
-        raise NotApplicable("no entry can take two values, so there is no secret to tell")
-    return WorstCase(**{**best.__dict__, "complete": complete})
-
-
-def _at_entry(
-    table: Any, entry: int, scale: float
-) -> tuple[float, Hashable, Hashable, tuple[float, ...]] | None:
-    values = table.values(entry)
-    if len(values) < 2:
-        return None
-    laws = [table.law(entry, code) for code, _ in values]
-    axes = [np.unique(column) for column in laws[0].points.T]
-    logs = np.stack([_log_densities(law, axes, scale).ravel() for law in laws])
-    spread = logs.max(axis=0) - logs.min(axis=0)
-    place = int(spread.argmax())
-    where = np.unravel_index(place, tuple(len(axis) for axis in axes))
-    return (
-        float(spread[place]),
-        values[int(logs[:, place].argmax())][1],
-        values[int(logs[:, place].argmin())][1],
-        tuple(float(axis[j]) for axis, j in zip(axes, where, strict=True)),
-    )
-
-
-def _over_starts(theta: AnyStartClass, mechanism: Calibration) -> WorstCase:
-    """Every start of every matrix, for two states; see `pufferkit.audit.any_start`."""
+def _given(
+    own: Believed, query: Query, scale: float, only: Sequence[int] | None
+) -> WorstCase | None:
+    """One law, every entry (or only some) and output."""
+    place = world(own.law, query)
+    sets = _columns(query, own.law)
     best: WorstCase | None = None
-    for number, transition in enumerate(theta.transitions, 1):
-        sure = [MarkovChain(np.eye(2)[x], transition, theta.states) for x in (0, 1)]
-        check_floats(sure[0])
-        tables = [chain_table(chain, mechanism.query) for chain in sure]
-        points = [set(map(tuple, table.answers.points)) for table in tables]
-        grid = np.array(sorted(points[0] | points[1]))
-        axes = [np.unique(column) for column in grid.T]
-        for entry in range(sum(mechanism.query.lengths)):
-            # Rows: start; columns: value of the entry.
-            mass = np.array([[t.mass(entry, code) for code in (0, 1)] for t in tables])
-            logs = np.full((2, 2, int(np.prod([len(axis) for axis in axes]))), -np.inf)
-            for x, code in np.argwhere(mass > 0):
-                law = tables[x].law(entry, int(code))
-                found = _log_densities(law, axes, mechanism.scale).ravel()
-                logs[x, code] = found + np.log(mass[x, code])
-            for place in range(logs.shape[2]):
-                here = logs[:, :, place]
-                for a, b in ((0, 1), (1, 0)):
-                    loss, odds = largest_ratio(here[:, a], here[:, b], mass[:, a], mass[:, b])
-                    if best is None or loss > best.loss:
-                        where = np.unravel_index(place, tuple(len(axis) for axis in axes))
-                        output = tuple(float(c[j]) for c, j in zip(axes, where, strict=True))
-                        name = f"matrix {number}, start at odds 1 : {odds:.6g}"
-                        labels = theta.states[a], theta.states[b]
-                        best = WorstCase(loss, name, entry + 1, *labels, output)
-    return _checked(best if best is not None and np.isfinite(best.loss) else None, True)
+    some = _entries(query, only, len(sets) ** 2)
+    for entry in some or range(len(place.entries)):
+        values = place.values(entry)
+        if len(values) < 2:
+            continue
+        for columns in sets:
+            laws = [_law(place, own.law, query, entry, code, columns) for code, _ in values]
+            axes = [np.unique(column) for column in np.vstack([law.points for law in laws]).T]
+            logs = np.stack([log_densities(law, axes, scale) for law in laws])
+            spread = logs.max(axis=0) - logs.min(axis=0)
+            at = int(spread.argmax())
+            found = WorstCase(
+                float(spread[at]),
+                own.name,
+                place.entries[entry],
+                values[int(logs[:, at].argmax())][1],
+                values[int(logs[:, at].argmin())][1],
+                _output(axes, at),
+                complete=len(columns) == query.size and some is None,
+            )
+            best = _worse(best, found)
+    return best
 
 
-def _log_densities(law: Law, axes: list[Floats], scale: float) -> Floats:
-    """Log of the mixture on the grid of centres, up to one constant; one axis after another."""
+def _law(
+    place: World, law: Any, query: Query, entry: int, code: int, columns: tuple[int, ...]
+) -> Law:
+    """The answer given a secret: listed, or by its sums."""
+    if isinstance(place, Table):
+        whole = place.law(entry, code)
+        return Law(whole.points[:, list(columns)], whole.weights)
+    sums = law_of_answers(law, query, entry, code, columns)
+    if sums is None:
+        raise NotApplicable(
+            f"{len(law)} states and {sum(query.lengths)} entries make too many data sets to "
+            "compare; shorten the series or merge states"
+        )
+    return sums
+
+
+def _entries(query: Query, only: Sequence[int] | None, work: int) -> Sequence[int] | None:
+    """All entries (``None``), or if that is too much work those near the ends and the middle."""
+    length = sum(query.lengths)
+    if only is not None or length * work <= _MOST_LAWS:
+        return only
+    begin = sum(query.lengths[: query.lengths.index(max(query.lengths))])
+    end, middle = begin + query.longest - 1, begin + (query.longest - 1) // 2
+    return sorted({begin, min(begin + 1, end), middle, max(begin, end - 1), end})
+
+
+def _columns(query: Query, law: Any, most: int = _MOST_GRID) -> list[tuple[int, ...]]:
+    """The coordinates to look at together: all, or pairs where the grid would be too large."""
+    if query.weights is None or query.size <= 2 or not isinstance(law, MarkovChain):
+        return [tuple(range(query.size))]
+    if (sum(query.lengths) + 1.0) ** query.size <= most and len(law) <= _MOST_STATES:
+        return [tuple(range(query.size))]
+    pairs: list[tuple[int, ...]] = list(combinations(range(query.size), 2))
+    return pairs[:_MOST_PAIRS]
+
+
+def _output(axes: list[Floats], place: int) -> tuple[float, ...]:
+    where = np.unravel_index(place, tuple(len(axis) for axis in axes))
+    return tuple(float(axis[j]) for axis, j in zip(axes, where, strict=True))
+
+
+def _over_starts(
+    member: Member, query: Query, scale: float, only: Sequence[int] | None
+) -> WorstCase | None:
+    """Every start of a matrix between two states; see `pufferkit.audit.any_start`."""
+    chain, states = member.chain, member.chain.states
+    size, length = len(chain), sum(query.lengths)
+    sure = [MarkovChain(np.eye(size)[x], chain.transition, states) for x in range(size)]
+    check_floats(sure[0], length)
+    places = [world(own, query) for own in sure]
+    sets = _columns(query, chain, _MOST_IN_LOGS if size <= 3 else 0)
+    best: WorstCase | None = None
+    some = _entries(query, only, len(sets) * size * size)
+    for entry in some or range(length):
+        # Rows: start; columns: value of the entry.
+        mass = np.array([marginals(own, entry + 1)[entry] for own in sure])
+        for columns in sets:
+            laws = {
+                (x, code): _law(places[x], sure[x], query, entry, code, columns)
+                for x, code in np.argwhere(mass > 0).tolist()
+            }
+            axes = [np.unique(column) for column in np.vstack([w.points for w in laws.values()]).T]
+            logs = np.full((size, size, prod(len(axis) for axis in axes)), -np.inf)
+            for (x, code), law in laws.items():
+                logs[x, code] = log_densities(law, axes, scale) + np.log(mass[x, code])
+            for x, y in combinations(range(size), 2):
+                rows = [x, y]
+                for a, b in permutations(range(size), 2):
+                    losses, odds = largest_ratios(
+                        logs[rows, a], logs[rows, b], mass[rows, a], mass[rows, b]
+                    )
+                    at = int(losses.argmax())
+                    if best is None or losses[at] > best.loss:
+                        start = f"start in {states[x]} or {states[y]} at odds 1 : {odds[at]:.6g}"
+                        best = WorstCase(
+                            float(losses[at]),
+                            f"{member.name}: {start}",
+                            entry + 1,
+                            states[a],
+                            states[b],
+                            _output(axes, at),
+                            complete=len(columns) == query.size and some is None,
+                        )
+    return best if best is not None and np.isfinite(best.loss) else None
+
+
+def log_densities(law: Law, axes: list[Floats], scale: float) -> Floats:
+    """Log of the mixture on the grid of centres, up to one constant, flattened."""
+    if len(axes) == 1:
+        return log_density(law, axes[0][:, None], scale)
     shape = tuple(len(axis) for axis in axes)
-    if np.prod(np.array(shape, dtype=float)) * max(shape) > 50 * MOST_POINTS:
+    points = np.prod(np.array(shape, dtype=float))
+    kept = law.weights > 0
+    least = float(np.log(law.weights[kept].min()))
+    # Products of floats where none of them can vanish, else sums in logarithms, which are slow.
+    deep = sum(float(np.ptp(axis)) for axis in axes) / scale - least > _LOG_ROOM
+    if points * max(shape) > 50 * MOST_POINTS or (deep and points > _MOST_IN_LOGS):
         raise NotApplicable(
             f"the answer has {len(shape)} coordinates with {', '.join(map(str, shape))} values, "
             "too many outputs to compare; use fewer states or a shorter series"
@@ -229,86 +302,18 @@ def _log_densities(law: Law, axes: list[Floats], scale: float) -> Floats:
     )
     mass = np.zeros(shape)
     np.add.at(mass, places, law.weights)
+    if not deep:
+        for j, axis in enumerate(axes):
+            kernel = np.exp(-np.abs(axis[:, None] - axis[None, :]) / scale)
+            mass = np.moveaxis(np.tensordot(mass, kernel, axes=(j, 0)), -1, j)
+        logs: Floats = np.log(mass).ravel()
+        return logs
     with np.errstate(divide="ignore"):
-        logs: Floats = np.log(mass)
+        table = np.log(mass)
     for j, axis in enumerate(axes):
-        lines = np.moveaxis(logs, j, -1)
+        lines = np.moveaxis(table, j, -1)
         moved = np.empty_like(lines)
         for g, centre in enumerate(axis):
             moved[..., g] = np.logaddexp.reduce(lines - np.abs(axis - centre) / scale, axis=-1)
-        logs = np.moveaxis(moved, -1, j)
-    return logs
-
-
-def _local(
-    mechanism: LocalMechanism, beliefs: Any, length: int | None, known: Mapping[int, Hashable]
-) -> WorstCase:
-    """Every sanitised series, by the forward recursion from each secret."""
-    if length is None:
-        raise ValueError("length: how many entries the sanitised series has; at most 10")
-    length = checks.whole("length", length, 1)
-    best: WorstCase | None = None
-    complete = True
-    for name, chain, whole in local_beliefs(mechanism, beliefs):
-        complete = complete and whole
-        symbols = mechanism.matrix.shape[1]
-        if length > MOST_ENTRIES or symbols**length > MOST_POINTS:
-            raise NotApplicable(
-                f"{symbols} symbols and {length} entries make too many sanitised series to "
-                f"compare; at most {MOST_ENTRIES} entries and {MOST_POINTS:,} series"
-            )
-        check_floats(chain)
-        fixed = known_codes(chain, length, known)
-        for entry in range(length):
-            if entry in fixed:
-                continue
-            found = _local_entry(chain, mechanism.matrix, length, entry, fixed)
-            if found is not None and (best is None or found[0] > best.loss):
-                best = WorstCase(found[0], name, entry + 1, *found[1:])
-    return _checked(best, complete)
-
-
-def _local_entry(
-    chain: MarkovChain, matrix: Floats, length: int, entry: int, fixed: Mapping[int, int]
-) -> tuple[float, Hashable, Hashable, tuple[int, ...]] | None:
-    logs, labels = [], []
-    for code, label in enumerate(chain.states):
-        try:
-            path = conditioned(chain, length, {**fixed, entry: code})
-        except ValueError:
-            continue  # a value that cannot happen is no secret
-        table = path.initial[None, :] * matrix.T  # outputs so far, state now
-        for own in path.which:
-            moved = table @ path.matrices[own]
-            table = (moved[:, None, :] * matrix.T[None, :, :]).reshape(-1, len(chain))
-        with np.errstate(divide="ignore"):
-            logs.append(np.log(table.sum(axis=1)))
-        labels.append(label)
-    if len(logs) < 2:
-        return None
-    stacked = np.stack(logs)
-    top = stacked.max(axis=0)
-    possible = np.isfinite(top)
-    spread = np.full(top.shape, -np.inf)
-    spread[possible] = top[possible] - stacked.min(axis=0)[possible]
-    place = int(spread.argmax())
-    output = np.unravel_index(place, (matrix.shape[1],) * length)
-    return (
-        float(spread[place]),
-        labels[int(stacked[:, place].argmax())],
-        labels[int(stacked[:, place].argmin())],
-        tuple(int(z) for z in output),
-    )
-
-
-def known_codes(chain: MarkovChain, length: int, known: Mapping[int, Hashable]) -> dict[int, int]:
-    """{entry counted from 1: state} as {place from 0: code}."""
-    found = {}
-    for entry, state in known.items():
-        place = checks.whole("known", entry, 1) - 1
-        if place >= length:
-            raise ValueError(f"known: entry {entry} is beyond the {length} entries of the series")
-        if state not in chain.states:
-            raise ValueError(f"known: {state!r} is not a state; there are {list(chain.states)}")
-        found[place] = chain.states.index(state)
-    return found
+        table = np.moveaxis(moved, -1, j)
+    return np.ascontiguousarray(table).ravel()

@@ -95,6 +95,46 @@ def proven_epsilon(hits: int, other_hits: int, trials: int, confidence: float) -
     return math.log(low) - math.log(high)
 
 
+def detectable_epsilon(
+    hits: int, trials: int, confidence: float, promise: float, power: float = 0.95
+) -> float:
+    """The least true epsilon that an event would show to be above the promise.
+
+    The event has the rate p = hits / trials under one secret and p e^-epsilon under the other. For
+    the epsilon returned, and every larger one, what it proves is above ``promise`` with probability
+    at least ``power``. Infinite if these trials cannot prove that much, whatever epsilon.
+    """
+    spare = (1 - power) / 2
+    rate = max(hits, 1) / trials
+    low = _quantile(trials, rate, spare)
+
+    def proves(epsilon: float) -> bool:
+        other = _quantile(trials, rate * math.exp(-epsilon), 1 - spare)
+        return proven_epsilon(low, min(other, trials), trials, confidence) > promise
+
+    most = promise + 60.0
+    if not proves(most):
+        return math.inf
+    least = promise
+    while most - least > 1e-4 * most:
+        middle = (least + most) / 2
+        least, most = (least, middle) if proves(middle) else (middle, most)
+    return most
+
+
+def _quantile(trials: int, rate: float, level: float) -> int:
+    """The least k with P(Bin(trials, rate) <= k) >= level."""
+    low, high = -1, trials
+    while high - low > 1:
+        middle = (low + high) // 2
+        # P(Bin(n, p) <= k) = I_{1-p}(n - k, k + 1)
+        if incomplete_beta(trials - middle, middle + 1, 1 - rate) >= level:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
 def confidence_level(confidence: float) -> float:
     """A level between one half and one."""
     level = checks.real("confidence", confidence)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
@@ -25,7 +26,7 @@ class Believed:
     """One law of a class. ``complete`` is false where the class holds more than those listed."""
 
     name: str
-    law: MarkovChain | FiniteJoint
+    law: MarkovChain | FiniteJoint | BayesianNetwork
     complete: bool = True
 
 
@@ -39,7 +40,7 @@ def believed(beliefs: Any) -> list[Believed]:
     if isinstance(theta, NetworkClass):
         count = len(theta.networks)
         return [
-            Believed(f"network {n} of {count}", network.joint())
+            Believed(f"network {n} of {count}", network)
             for n, network in enumerate(theta.networks, 1)
         ]
     if not isinstance(theta, ChainClass):

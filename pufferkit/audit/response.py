@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
@@ -11,10 +13,15 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.audit.conditioned import Conditioned, conditioned, running
-from pufferkit.audit.exact import known_codes
-from pufferkit.audit.limits import proven_epsilon
+from pufferkit.audit.exact_local import (
+    MOST_ENTRIES,
+    MOST_POINTS,
+    known_codes,
+    worst_response,
+)
+from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
 from pufferkit.audit.mechanisms import LocalMechanism, checked_local, local_beliefs, name_of
-from pufferkit.audit.result import Audit
+from pufferkit.audit.result import Audit, WorstCase
 from pufferkit.audit.scores import Choice, choose
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
@@ -91,7 +98,23 @@ def audit_response(
         secrets=(first.label, second.label),
         notes=((f"the attacker knows {listed}",) if facts else ())
         + (f"symbols were drawn by {by}",),
+        exact=_exact(mechanism, beliefs, length, known),
+        detectable=detectable_epsilon(hits[0], trials, confidence, float(mechanism.epsilon)),
     )
+
+
+def _exact(
+    mechanism: LocalMechanism, beliefs: Any, length: int, known: Known | None
+) -> WorstCase | None:
+    """The loss of the matrix over as many first entries as can be compared, a lower bound."""
+    symbols = np.shape(mechanism.matrix)[1]
+    most = min(MOST_ENTRIES, int(math.log(MOST_POINTS) / math.log(max(2, symbols))), length)
+    told = {entry: state for entry, state in (known or {}).items() if entry <= most}
+    try:
+        worst = worst_response(mechanism, beliefs, most, told)
+    except NotApplicable:
+        return None
+    return replace(worst, complete=worst.complete and most == length and known is not None)
 
 
 def _adversaries(

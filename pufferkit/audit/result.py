@@ -5,11 +5,44 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Any
 
 from pufferkit import checks
+from pufferkit.audit.noise_drawn import NoiseDrawn
 
-FORMAT = "pufferkit-audit/1"
+FORMAT = "pufferkit-audit/2"
+_OLDER = "pufferkit-audit/1"
+
+TOLERANCE = 1e-7
+"""An exact loss this much above a promise, relatively, is rounding."""
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """The output that tells most about a secret.
+
+    Attributes
+    ----------
+    loss
+        Log of the odds it moves.
+    belief, entry
+        Where: the law, and the entry, counted from 1 or by name.
+    likelier, other
+        The two values: the output is e^loss times likelier under the first.
+    output
+        The output itself: numbers for a release, symbols for a sanitised series.
+    complete
+        Whether every belief, entry and output was tried. If not, the loss may be larger.
+    """
+
+    loss: float
+    belief: str
+    entry: Hashable
+    likelier: Hashable
+    other: Hashable
+    output: tuple[Any, ...]
+    complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -35,6 +68,12 @@ class Audit:
         its two values.
     notes
         How it was done, in words.
+    exact
+        The worst output, its loss computed by the definition, where that is feasible.
+    noise
+        What was measured of the noise of releases.
+    detectable
+        The least true loss that this audit would have found with probability 95%.
     """
 
     mechanism: str
@@ -50,11 +89,18 @@ class Audit:
     entry: Hashable
     secrets: tuple[Hashable, Hashable]
     notes: tuple[str, ...] = ()
+    exact: WorstCase | None = None
+    noise: NoiseDrawn | None = None
+    detectable: float = inf
 
     @property
     def passed(self) -> bool:
-        """Whether the promise stands: nothing above it was proven."""
-        return self.proven <= self.promise
+        """Whether the promise stands: nothing above it was proven, and the noise is as claimed."""
+        return (
+            self.proven <= self.promise
+            and (self.exact is None or self.exact.loss <= self.promise * (1 + TOLERANCE))
+            and (self.noise is None or not self.noise.problem)
+        )
 
     @property
     def verdict(self) -> str:
@@ -72,15 +118,21 @@ class Audit:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Audit:
         """The audit that ``to_dict`` described. The verdict follows from its numbers."""
-        if data.get("format") != FORMAT:
+        if data.get("format") not in (FORMAT, _OLDER):
             raise ValueError(
                 f"audit: format is {data.get('format')!r}, not {FORMAT!r}; "
                 "is this a file that pufferkit wrote?"
             )
-        missing = set(cls.__dataclass_fields__) - set(data)
+        newer = {"exact", "noise", "detectable"} if data["format"] == _OLDER else set()
+        missing = set(cls.__dataclass_fields__) - set(data) - newer
         if missing:
             raise ValueError(f"audit: lacks {', '.join(sorted(missing))}")
-        fields = {name: data[name] for name in cls.__dataclass_fields__}
+        fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        if fields.get("exact") is not None:
+            worst = dict(fields["exact"])
+            fields["exact"] = WorstCase(**{**worst, "output": tuple(worst["output"])})
+        if fields.get("noise") is not None:
+            fields["noise"] = NoiseDrawn(**fields["noise"])
         for name in ("hits", "secrets", "notes"):
             fields[name] = tuple(fields[name])
         return cls(**fields)
@@ -93,22 +145,42 @@ class Audit:
     def __str__(self) -> str:
         first, second = self.secrets
         sure = f"{100 * self.confidence:.9g}%"
-        if not self.passed:
-            meaning = f"FAILED: the promise is broken ({sure} sure)"
-        elif self.proven > 0:
-            meaning = "passed: this attack proves no more than was promised"
+        lines = [
+            f"{self.mechanism}: promises epsilon {self.promise:g} ({self.guarantee})",
+            f"  best attack  {self.attacker}",
+            f"               entry {self.entry}, {first!r} against {second!r}; {self.belief}",
+            f"               says {first!r} if {self.event}",
+            f"               {self.hits[0]:,} times under {first!r}, {self.hits[1]:,} under "
+            f"{second!r}, of {self.trials:,} each",
+            f"  proves       epsilon >= {self.proven:.4f} ({sure} confidence)",
+        ]
+        if self.exact is not None:
+            how = "by comparing every output" if self.exact.complete else "at least, by computation"
+            lines.append(f"  exact loss   {self.exact.loss:.6f}, {how}")
+        if self.noise is not None:
+            word = f"NOT as claimed: {self.noise.problem}" if self.noise.problem else "as claimed"
+            lines.append(
+                f"  noise drawn  scale {self.noise.least:.6g} to {self.noise.most:.6g} over "
+                f"{self.noise.draws:,} draws, {word}"
+            )
+        if self.detectable < inf:
+            lines.append(
+                f"  would find   any loss of {self.detectable:.4g} or more, 19 times in 20"
+            )
         else:
-            meaning = "passed: this attack proves nothing"
-        return "\n".join(
-            [
-                f"{self.mechanism}: promises epsilon {self.promise:g} ({self.guarantee})",
-                f"  best attack  {self.attacker}",
-                f"               entry {self.entry}, {first!r} against {second!r}; {self.belief}",
-                f"               says {first!r} if {self.event}",
-                f"               {self.hits[0]:,} times under {first!r}, {self.hits[1]:,} under "
-                f"{second!r}, of {self.trials:,} each",
-                f"  proves       epsilon >= {self.proven:.4f} ({sure} confidence)",
-                f"  verdict      {meaning}",
-                *(f"  note         {note}" for note in self.notes),
-            ]
-        )
+            lines.append("  would find   no loss, however large; take more trials")
+        lines.append(f"  verdict      {self._meaning(sure)}")
+        return "\n".join([*lines, *(f"  note         {note}" for note in self.notes)])
+
+    def _meaning(self, sure: str) -> str:
+        if self.exact is not None and self.exact.loss > self.promise * (1 + TOLERANCE):
+            return "FAILED: noise of the claimed scale breaks the promise, by computation"
+        if self.proven > self.promise:
+            return f"FAILED: the promise is broken ({sure} sure)"
+        if not self.passed:
+            return f"FAILED: the noise is not what is claimed ({sure} sure)"
+        if self.exact is not None and self.exact.complete:
+            return "passed: the noise is as claimed, and so much noise keeps the promise"
+        if self.proven > 0:
+            return "passed: this attack proves no more than was promised"
+        return "passed: this attack proves nothing"

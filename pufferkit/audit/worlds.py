@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.conditioned import Conditioned, conditioned, split
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
@@ -83,10 +84,14 @@ class World(Protocol):
         ...
 
 
-def world(law: MarkovChain | FiniteJoint, query: Query, listed: bool | None = None) -> World:
+def world(
+    law: MarkovChain | FiniteJoint | BayesianNetwork, query: Query, listed: bool | None = None
+) -> World:
     """A law as a world: listed data set by data set if it is small (or asked), else walked."""
     if isinstance(law, FiniteJoint):
         return joint_table(law, query)
+    if isinstance(law, BayesianNetwork):
+        return network_table(law, query)
     rows = len(law) ** sum(query.lengths)
     small = rows <= (20_000 if query.weights is None else 100_000)
     if listed or (listed is None and small):
@@ -170,6 +175,32 @@ def joint_table(joint: FiniteJoint, query: Query) -> Table:
     )
 
 
+def network_table(network: BayesianNetwork, query: Query) -> Table:
+    """Every assignment of values to the nodes of a network."""
+    sizes = tuple(len(network.values[node]) for node in network.nodes)
+    most = MOST_ROWS if query.weights is not None else MOST_EVALUATED
+    if np.sum(np.log(sizes)) > np.log(most) + 1e-9:
+        raise NotApplicable(
+            f"{len(sizes)} nodes make {np.prod(np.array(sizes, dtype=float)):.2g} data sets, more "
+            f"than {most:,}; audit a part of the network"
+        )
+    joint = network.table(network.nodes)
+    possible = joint.possible.ravel()
+    states = tuple(dict.fromkeys(v for node in network.nodes for v in network.values[node]))
+    place = {state: code for code, state in enumerate(states)}
+    grid = np.indices(sizes, dtype=np.uint16).reshape(len(sizes), -1)[:, possible]
+    codes = np.empty(grid.shape[::-1], dtype=np.uint16)
+    for j, node in enumerate(network.nodes):
+        codes[:, j] = np.array([place[v] for v in network.values[node]], dtype=np.uint16)[grid[j]]
+    return Table(
+        network.nodes,
+        (states,) * len(sizes),
+        codes,
+        joint.values.ravel()[possible],
+        answers_of(codes, states, query),
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Walk:
     """A chain, from which paths are drawn; laws of sums are exact while they are affordable."""
@@ -211,7 +242,7 @@ class Walk:
         law = part.law_of_counts()
         places = np.argwhere(law > 0)
         counts = np.hstack([length - places.sum(axis=1, keepdims=True), places])
-        answers = _by_counts(counts, self.chain.states, self.query)
+        answers = by_counts(counts, self.chain.states, self.query)
         weights = np.bincount(answers.which, law[law > 0], len(answers.distinct))
         return Law(answers.points, weights / weights.sum())
 
@@ -237,7 +268,7 @@ class Walk:
                 (part.sample_counts(trials, rng) for part in self._parts(entry, code)),
                 np.zeros((trials, len(self.chain)), dtype=np.int64),
             )
-            return _by_counts(counts, self.chain.states, self.query)
+            return by_counts(counts, self.chain.states, self.query)
         found: list[Answer] = []
         block = max(1, _MOST_CELLS // sum(self.query.lengths))
         for begin in range(0, trials, block):
@@ -260,10 +291,11 @@ def answers_of(codes: NDArray[np.uint16], states: tuple[Hashable, ...], query: Q
         merged = _distinct([answer(query, [states[code] for code in row]) for row in rows])
         return Answers(merged.distinct, merged.which[which.ravel()])
     counts = np.stack([(codes == x).sum(axis=1) for x in range(len(states))], axis=1)
-    return _by_counts(counts, states, query)
+    return by_counts(counts, states, query)
 
 
-def _by_counts(counts: NDArray[np.int64], states: tuple[Hashable, ...], query: Query) -> Answers:
+def by_counts(counts: NDArray[np.int64], states: tuple[Hashable, ...], query: Query) -> Answers:
+    """The answers to a sum, from how often each state occurs."""
     zero = (Fraction(0),) * query.size
     weights = [(query.weights or {}).get(state, zero) for state in states]
     unit = lcm(*(w.denominator for row in weights for w in row))

@@ -339,7 +339,7 @@ class BayesianNetwork:
     @classmethod
     def from_json(cls, text: str) -> BayesianNetwork:
         """The network that ``to_json`` wrote."""
-        return cls.from_dict(json.loads(text))
+        return cls.from_dict(checks.json_object("model", text))
 
 
 def _labelled(table: Floats, parents: Sequence[Values]) -> dict[Values, Floats]:

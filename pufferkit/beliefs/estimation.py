@@ -16,7 +16,7 @@ from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain, state_labels
 from pufferkit.beliefs.provenance import RARE, Provenance
 from pufferkit.beliefs.region_class import RegionClass, count_table, region_around
-from pufferkit.data.series import Series
+from pufferkit.data.series import UNOBSERVED, Series
 from pufferkit.data.table import Table
 
 Start = Literal["stationary", "first"]
@@ -60,7 +60,7 @@ def fit(
         raise ValueError(f"smoothing: must be 0 or more, got {added:g}")
     if start not in get_args(Start):
         raise ValueError(f"start: must be 'stationary' or 'first', got {start!r}")
-    private = bool(theta_from_private_data)
+    private = checks.flag("theta_from_private_data", theta_from_private_data)
     if isinstance(series, Table):
         counted = Provenance.of_counts(series.transitions, series.states, private)
         source = replace(counted, smoothing=added)
@@ -81,7 +81,9 @@ def fit(
             raise ValueError(
                 "start: a table keeps no first states; leave start out, or give the segments"
             )
-        firsts = np.array([segment[0] for segment in series.segments])
+        firsts = np.array([s[0] for s in series.segments if s[0] >= 0], dtype=np.intp)
+        if not firsts.size and added == 0:
+            raise ValueError("start: the first entry of every segment is missing; leave start out")
         initial = np.bincount(firsts, minlength=len(series.states)) + added
         return MarkovChain(initial / initial.sum(), transition, series.states, source)
     try:
@@ -99,7 +101,7 @@ def around(
     theta_from_private_data: bool = False,
 ) -> RegionClass:
     """The region of `ChainClass.around`."""
-    private = bool(theta_from_private_data)
+    private = checks.flag("theta_from_private_data", theta_from_private_data)
     if isinstance(counts, (Series, Table)):
         if states is not None and tuple(states) != counts.states:
             kind = "series" if isinstance(counts, Series) else "table"
@@ -143,17 +145,23 @@ def _listed(states: list[Hashable]) -> str:
 def pair_states(series: Any) -> Series:
     """The series of pairs (X_{t-1}, X_t): one step of memory on pairs is two steps on states.
 
-    Each segment loses its first entry. A query about states is a query about the second member of
+    Each segment loses its first entry, and a pair of which one was not observed is not observed. A
+    query about states is a query about the second member of
     the pairs, with the same Lipschitz constant: a count of y is ``total`` with value 1 for every
     pair (x, y). What hides every pair hides every state, because a state is a function of its pair.
     """
     data = series if isinstance(series, Series) else Series.of(series)
     size = len(data.states)
-    parts = [s[:-1] * size + s[1:] for s in data.segments if len(s) > 1]
+    parts = [
+        np.where((s[:-1] >= 0) & (s[1:] >= 0), s[:-1] * size + s[1:], UNOBSERVED)
+        for s in data.segments
+        if len(s) > 1
+    ]
     if not parts:
         raise ValueError("series: pairs need a segment of at least two entries")
     labels = tuple((x, y) for x in data.states for y in data.states)
-    return Series(np.concatenate(parts), labels, tuple(len(part) for part in parts))
+    lengths = tuple(len(part) for part in parts)
+    return Series(np.concatenate(parts), labels, lengths, data.independent_after)
 
 
 def order_two(
@@ -178,8 +186,12 @@ def order_two(
     ends, begins = np.arange(size * size) % size, np.arange(size * size) // size
     possible = ends[:, None] == begins[None, :]
     counts = pairs.transitions + np.where(possible, added, 0.0)
-    private = bool(theta_from_private_data)
+    private = checks.flag("theta_from_private_data", theta_from_private_data)
     own = Provenance.of_series(data, added, private)
     paired = Provenance.of_series(pairs, added, private)
-    source = replace(paired, digests=(*own.digests, *paired.digests))
+    source = replace(
+        paired,
+        digests=(*own.digests, *paired.digests),
+        passages=(*own.passages, *paired.passages),
+    )
     return MarkovChain.steady(counts / counts.sum(axis=1, keepdims=True), pairs.states, source)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -163,7 +164,7 @@ class FiniteJoint:
             raise ValueError("model: has no 'rows'; a finite joint lists [values, probability]")
         try:
             table = {
-                labels(row): Fraction(p) if isinstance(p, str) else p for row, p in data["rows"]
+                labels(row): _fraction(p) if isinstance(p, str) else p for row, p in data["rows"]
             }
         except (TypeError, ValueError) as error:
             raise ValueError(f"model: rows must be [values, probability] ({error})") from None
@@ -177,12 +178,19 @@ class FiniteJoint:
     @classmethod
     def from_json(cls, text: str) -> FiniteJoint:
         """The law that ``to_json`` wrote."""
-        return cls.from_dict(json.loads(text))
+        return cls.from_dict(checks.json_object("model", text))
 
 
 def labels(values: Iterable[Any]) -> tuple[Hashable, ...]:
     """Labels as read from JSON, where a tuple has become a list."""
     return tuple(labels(x) if isinstance(x, list) else x for x in values)
+
+
+def _fraction(text: str) -> Fraction:
+    """What ``to_dict`` writes for an exact probability: digits, or digits over digits."""
+    if re.fullmatch(r"[0-9]+(/0*[1-9][0-9]*)?", text) is None:
+        raise ValueError(f'{text!r:.40} is not a fraction such as "1/3"')
+    return Fraction(text)
 
 
 def _row(row: Any) -> Row:
@@ -195,10 +203,12 @@ def _row(row: Any) -> Row:
 
 
 def _probability(row: Any, p: Any, exact: bool) -> Probability:
+    if isinstance(p, (str, bool, np.bool_)):
+        raise ValueError(f"table: row {row} has {p!r:.40}, which is not a number")
     try:
         number = Fraction(p) if exact else float(p)
-    except (TypeError, ValueError):
-        raise ValueError(f"table: row {row} has {p!r}, which is not a number") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"table: row {row} has {p!r:.40}, which is not a number") from None
     if not exact and not math.isfinite(number):
         raise ValueError(
             f"table: row {row} has probability {number}, not a finite number; check the export"

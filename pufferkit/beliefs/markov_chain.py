@@ -35,7 +35,7 @@ _LARGE = 1e150
 
 
 @dataclass(frozen=True, eq=False)
-class MarkovChain:
+class MarkovChain(checks.Frozen):
     """A chain over ``states``, started from ``initial``.
 
     Parameters
@@ -228,7 +228,8 @@ class MarkovChain:
                 f"transition: states {missing} have stationary probability 0, so the time "
                 "reversal is not defined; drop those states"
             )
-        return MarkovChain(pi, (self.transition.T * pi) / pi[:, None], self.states)
+        backwards = (self.transition.T * pi) / pi[:, None]
+        return MarkovChain(pi, backwards, self.states, self.fitted_on)
 
     @cached_property
     def contraction(self) -> float:

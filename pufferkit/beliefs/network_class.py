@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pufferkit import checks
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.network_checks import Node
 
@@ -70,7 +71,7 @@ class NetworkClass:
     @classmethod
     def from_json(cls, text: str) -> NetworkClass:
         """The class that ``to_json`` wrote."""
-        return cls.from_dict(json.loads(text))
+        return cls.from_dict(checks.json_object("model", text))
 
 
 def as_network_class(beliefs: Any) -> NetworkClass:

@@ -1,8 +1,13 @@
 """Where beliefs come from, so that a series is not protected by a model of itself.
 
 A matrix counted from the series to be released is a release without noise. Beliefs therefore
-remember a digest of the counts they were fitted on, and a release refuses a series with the same
-counts. Whoever fits to private data all the same must say so, and then every artefact says so.
+remember a digest of the counts they were fitted on and digests of its telling passages
+(`pufferkit.beliefs.passages`), and a release refuses a series with the same counts or with one of
+these passages: the whole, a window of it, or the series it was a window of. Whoever fits to private
+data all the same must say so, and then every artefact says so.
+
+The memory goes along with everything made of the beliefs as objects: reversals, classes, files. It
+cannot go along with a bare matrix: ``ChainClass.any_start(chain.transition)`` forgets.
 """
 
 from __future__ import annotations
@@ -17,19 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
+from pufferkit.beliefs.passages import Passages, name_of, passages_of, share_a_passage
 from pufferkit.data.series import Series
-
-TELLING = 30.0
-"""Nats of information from which a single segment is recognised; equal by chance is then unlikely.
-
-A constant segment carries none: two people may well sleep through the same hours.
-"""
 
 RARE = 20
 """A state left fewer times than this has a row that is guesswork."""
-
-_MOST = 10_000
-_SHORT = 16
 
 PRIVATE_NOTE = "Theta was fitted to private data: the model itself is a release without noise"
 
@@ -40,8 +37,8 @@ ALTERNATIVES = (
 )
 
 _ITSELF = (
-    "beliefs: were fitted to the very series being released, so the model gives it away "
-    f"without noise; {ALTERNATIVES}"
+    "beliefs: were fitted to the very series being released, or share a telling passage with it, "
+    f"so the model gives it away without noise; {ALTERNATIVES}"
 )
 
 
@@ -52,8 +49,8 @@ class Provenance:
     Attributes
     ----------
     digests
-        Of the transition counts of the whole, then of its telling segments. Empty for private
-        data, whose digest would let others test guesses.
+        Of the transition counts of the whole. Empty for private data, whose digest would let others
+        test guesses.
     transitions
         How many moves were counted; 0 for private data.
     smoothing
@@ -62,6 +59,8 @@ class Provenance:
         States left too rarely for their row to be more than guesswork, and how often.
     private
         Whether they were knowingly fitted to private data.
+    passages
+        Digests of telling passages; none for private data.
     """
 
     digests: tuple[str, ...] = ()
@@ -69,6 +68,7 @@ class Provenance:
     smoothing: float = 0.0
     rarely_left: tuple[tuple[str, int], ...] = ()
     private: bool = False
+    passages: tuple[Passages, ...] = ()
 
     @classmethod
     def of_series(cls, series: Series, smoothing: float = 0.0, private: bool = False) -> Provenance:
@@ -77,7 +77,13 @@ class Provenance:
             return cls(smoothing=smoothing, private=True)
         table = series.transitions
         rare = _rarely_left(table, series.states)
-        return cls(series_digests(series), int(table.sum()), smoothing, rare)
+        return cls(
+            digests=(counts_digest(table, series.states),),
+            transitions=int(table.sum()),
+            smoothing=smoothing,
+            rarely_left=rare,
+            passages=passages_of(series),
+        )
 
     @classmethod
     def of_counts(
@@ -90,10 +96,10 @@ class Provenance:
         return cls((counts_digest(counts, states),), int(np.sum(counts)), 0.0, rare)
 
     def covers(self, series: Series) -> bool:
-        """Whether beliefs were fitted on this series, or share a telling segment with it."""
-        if self.private or not self.digests or not series.transitions.any():
-            return False
-        return not set(series_digests(series)).isdisjoint(self.digests)
+        """Whether beliefs were fitted on this series, or share a telling passage with it."""
+        return self.covers_counts(series.transitions, series.states) or share_a_passage(
+            self.passages, series
+        )
 
     def covers_counts(self, counts: NDArray[Any], states: Sequence[Hashable]) -> bool:
         """Whether beliefs were fitted on data with these transitions."""
@@ -110,6 +116,7 @@ class Provenance:
             "transitions": self.transitions,
             "smoothing": self.smoothing,
             "rarely_left": dict(self.rarely_left),
+            "passages": [group.to_dict() for group in self.passages],
         }
 
     @classmethod
@@ -120,7 +127,8 @@ class Provenance:
         if not isinstance(data, Mapping):
             raise ValueError(f"model: fitted_on must be an object, got {data!r:.40}")
         added = checks.real("fitted_on: smoothing", data.get("smoothing", 0.0))
-        if data.get("theta_from_private_data"):
+        owned = data.get("theta_from_private_data", False)
+        if checks.flag("fitted_on: theta_from_private_data", owned):
             return cls(smoothing=added, private=True)
         moves = checks.whole("fitted_on: transitions", data.get("transitions", 0), 0)
         rare = data.get("rarely_left", {})
@@ -129,42 +137,25 @@ class Provenance:
         listed = tuple(
             (str(k), checks.whole("fitted_on: rarely_left", n, 0)) for k, n in rare.items()
         )
-        return cls(tuple(str(d) for d in data.get("digests", ())), moves, added, listed)
+        digests, groups = data.get("digests", []), data.get("passages", [])
+        for name, value in {"digests": digests, "passages": groups}.items():
+            if not isinstance(value, (list, tuple)):
+                raise ValueError(f"model: fitted_on: {name} must be a list, got {value!r:.40}")
+        return cls(
+            digests=tuple(str(digest) for digest in digests),
+            transitions=moves,
+            smoothing=added,
+            rarely_left=listed,
+            passages=tuple(Passages.from_dict(group) for group in groups),
+        )
 
 
 def counts_digest(counts: NDArray[Any], states: Sequence[Hashable]) -> str:
     """A digest of a table of counts that depends on labels, not on their order."""
     cells = sorted(
-        (str(states[x]), str(states[y]), int(counts[x, y])) for x, y in np.argwhere(counts)
+        (name_of(states[x]), name_of(states[y]), int(counts[x, y])) for x, y in np.argwhere(counts)
     )
     return hashlib.sha256(json.dumps(cells).encode()).hexdigest()
-
-
-def series_digests(series: Series) -> tuple[str, ...]:
-    """The digest of all transitions, then those of the entries of telling segments."""
-    found = [counts_digest(series.transitions, series.states)]
-    segments = series.segments
-    for segment in segments[:_MOST]:
-        if _information(segment, len(series.states)) >= TELLING:
-            found.append(_entries_digest(segment, series.states))
-    return tuple(found)
-
-
-def _entries_digest(codes: NDArray[np.intp], states: Sequence[Hashable]) -> str:
-    """A digest of the entries in order, whatever other states are declared and in which order."""
-    present = sorted({int(code) for code in np.unique(codes)}, key=lambda x: str(states[x]))
-    place = np.zeros(len(states), dtype=np.int32)
-    place[present] = np.arange(len(present))
-    text = json.dumps([str(states[x]) for x in present]).encode()
-    return hashlib.sha256(text + place[codes].astype("<i4").tobytes()).hexdigest()[:_SHORT]
-
-
-def _information(codes: NDArray[np.intp], size: int) -> float:
-    """Minus the log-likelihood of the moves under their own shares."""
-    moves = np.bincount(codes[:-1] * size + codes[1:], minlength=size * size).reshape(size, size)
-    leaves = np.broadcast_to(moves.sum(axis=1, keepdims=True), moves.shape)
-    seen = moves > 0
-    return float(-np.sum(moves[seen] * np.log(moves[seen] / leaves[seen])))
 
 
 def _rarely_left(counts: NDArray[Any], states: Sequence[Hashable]) -> tuple[tuple[str, int], ...]:

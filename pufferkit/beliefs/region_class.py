@@ -143,7 +143,8 @@ class RegionClass(ChainClass):
             first, second = float(stay[0]), float(stay[1])
             name = f"staying probabilities ({first:.6g}, {second:.6g}), a corner of the region"
             matrix = [[first, 1 - first], [1 - second, second]]
-            found.append(Member(name, MarkovChain([0.5, 0.5], matrix, self.states), True))
+            corner = MarkovChain([0.5, 0.5], matrix, self.states, self.fitted_on)
+            found.append(Member(name, corner, True))
         return tuple(found)
 
     def members(self) -> tuple[Member, ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import pufferkit as pk
+from pufferkit.cli import book as books
 from pufferkit.cli import inputs, outputs, terminal
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ Window = Annotated[
 ]
 MaxGap = Annotated[
     str | None,
-    typer.Option("--max-gap", metavar="10m", help="Longer gaps split a series."),
+    typer.Option("--max-gap", hidden=True, help="Older: --independent-after, read as a table."),
 ]
 Every = Annotated[
     str | None,
@@ -47,17 +48,30 @@ class TableOptions:
     max_gap: str | None
     every: str | None
     cuts: str | None
+    independent_after: str | None = None
 
     @property
     def given(self) -> bool:
         """Whether the file is to be read as a table: of many subjects, or of one."""
-        return any(value is not None for value in astuple(self))
+        own = [value for name, value in self._named.items() if name != "independent_after"]
+        return any(value is not None for value in own)
+
+    @property
+    def after(self) -> str | None:
+        """The time after which rows are declared independent, by either name."""
+        if self.max_gap is not None and self.independent_after is not None:
+            raise ValueError("--max-gap: is an older name of --independent-after; give one of them")
+        return self.max_gap or self.independent_after
+
+    @property
+    def _named(self) -> dict[str, str | None]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def option(self) -> str:
         """The first of them that was given, as the user wrote it."""
-        named = {field.name: getattr(self, field.name) for field in fields(self)}
-        return "--" + next(n for n, v in named.items() if v is not None).replace("_", "-")
+        given = (name for name, value in self._named.items() if value is not None)
+        return "--" + next(given).replace("_", "-")
 
 
 def refuse_others(table: TableOptions, given: Mapping[str, Any]) -> None:
@@ -78,8 +92,7 @@ class Asked:
     mechanism: str | None
     proper: bool
     out: Path | None
-    ledger: str | None
-    budget: float | None
+    book: books.Book
     account: str | None
     label: str
 
@@ -92,17 +105,19 @@ def release_table(file: Path, model: Path, table: TableOptions, asked: Asked) ->
         raise ValueError(f"--time: with {table.option}, name the column that holds the times")
     if asked.query not in (inputs.QueryName.HISTOGRAM, inputs.QueryName.FREQUENCIES):
         raise ValueError(f"--query: with {table.option} it is histogram or frequencies")
-    if (asked.ledger is None) != (asked.budget is None):
+    book = asked.book
+    if (book.ledger is None) != (book.budget is None):
         raise ValueError("--ledger and --budget: go together; give both or none")
-    if asked.account is not None and asked.ledger is None:
+    if asked.account is not None and book.ledger is None:
         raise ValueError("--account: goes before each subject's name in a ledger; give --ledger")
-    if table.each is None and (asked.account is None) != (asked.ledger is None):
+    if table.each is None and (asked.account is None) != (book.ledger is None):
         raise ValueError("--ledger, --budget and --account: go together; give all three or none")
     if asked.mechanism == "entry_dp":
         raise ValueError("--mechanism: entry_dp does not hide entries that others predict")
     if asked.out is not None and asked.out.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"--out: {asked.out} must end in .csv or .parquet")
-    outputs.check_outputs([asked.out], [file, model])
+    record = None if asked.out is None else asked.out.with_suffix(".json")
+    outputs.check_outputs([asked.out, record], [file, model])
     beliefs = inputs.chains(model)
     data: Any = read_table(
         file,
@@ -111,37 +126,38 @@ def release_table(file: Path, model: Path, table: TableOptions, asked: Asked) ->
         state=asked.state,
         states=beliefs.states,
         bins=cut_points(table.cuts),
-        max_gap=duration(table.max_gap),
-        every=duration(table.every),
-        window=duration(table.window),
+        independent_after=inputs.duration(table.after),
+        every=inputs.duration(table.every),
+        window=inputs.duration(table.window),
     )
     prefix = asked.account or ""
     if table.each is None and asked.account is not None:
         data, prefix = replace(data, subjects=(asked.account,)), ""
-    with terminal.bar("releasing") as progress:
+    with book.opened() as opened, terminal.bar("releasing") as progress:
         found: Releases = pk.release_each(
             data,
             beliefs,
             asked.epsilon,
             query=asked.query.value,
             mechanism=asked.mechanism or "influence_curve",
-            ledger=asked.ledger,
-            budget=asked.budget,
+            ledger=opened,
+            budget=book.budget,
+            data_meant=book.data_meant,
             label=asked.label,
             prefix=prefix,
             progress=progress,
         )
-    typer.echo(data.report(), err=True)
+    terminal.say(data.report(), err=True)
     found = found.as_histogram() if asked.proper else found
     content = write_columns(asked.out or Path("stdout.csv"), found.columns())
     for note in found.notes:
-        typer.echo(f"note: {note}", err=True)
-    if asked.out is None:
-        typer.echo(content.decode(), nl=False)
+        terminal.say(f"note: {note}", err=True)
+    if asked.out is None or record is None:
+        terminal.give(content.decode())
         return
-    outputs.write_all({asked.out: content})
-    typer.echo(f"{found.guarantee}: epsilon {found.epsilon:g} for all rows of a subject")
-    typer.echo(f"written: {asked.out}", err=True)
+    outputs.write_all({asked.out: content, record: found.to_json().encode() + b"\n"})
+    terminal.say(f"{found.guarantee}: epsilon {found.epsilon:g} for all rows of a subject")
+    terminal.say(f"written: {asked.out}, and {record} for pufferkit verify", err=True)
 
 
 def counted(
@@ -150,14 +166,14 @@ def counted(
     time: str | None,
     subject: str | None,
     states: Sequence[Hashable] | None,
-    max_gap: str | None,
+    independent_after: str | None,
     cuts: str | None,
 ) -> Table:
     """The table in a file, its bins named in words unless names are given."""
     from pufferkit.frames import read_table  # noqa: PLC0415
 
     if time is None:
-        given = "--max-gap" if cuts is None else "--cuts"
+        given = "--independent-after" if cuts is None else "--cuts"
         raise ValueError(f"--time: with {given}, name the column that holds the times")
     points = cut_points(cuts)
     bins = None if points is None else pk.Bins(points)
@@ -169,20 +185,10 @@ def counted(
         state=state,
         states=names,
         bins=bins,
-        max_gap=duration(max_gap),
+        independent_after=inputs.duration(independent_after),
     )
     table: Table = found
     return table
-
-
-def duration(text: str | None) -> Any:
-    """A duration as text, or a number for tables whose times are numbers."""
-    if text is None:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def cut_points(text: str | None) -> list[float] | None:
@@ -192,7 +198,7 @@ def cut_points(text: str | None) -> list[float] | None:
     found = []
     for cut in text.split(","):
         try:
-            found.append(float(cut))
-        except ValueError:
+            found.append(terminal.number(cut.strip()))
+        except typer.BadParameter:
             raise ValueError(f"--cuts: {cut!r} is not a number") from None
     return found

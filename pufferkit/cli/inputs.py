@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Hashable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,7 +29,12 @@ class QueryName(StrEnum):
 
 
 Model = Annotated[Path, typer.Option("--model", help="Beliefs: a JSON file, see 'model'.")]
-Epsilon = Annotated[float, typer.Option("--epsilon", help="Privacy; smaller hides more.")]
+Epsilon = Annotated[
+    float,
+    typer.Option(
+        "--epsilon", parser=terminal.number, metavar="X", help="Privacy; smaller hides more."
+    ),
+]
 Asked = Annotated[QueryName, typer.Option("--query", help="What is asked.")]
 StateValue = Annotated[
     str | None, typer.Option("--state-value", metavar="NAME", help="For count: the state to count.")
@@ -50,6 +55,14 @@ Time = Annotated[
 Segment = Annotated[
     str | None,
     typer.Option("--segment", metavar="COL", help="Column that names independent segments."),
+]
+IndependentAfter = Annotated[
+    str | None,
+    typer.Option(
+        "--independent-after",
+        metavar="3h",
+        help="Declare rows further apart than this independent; the release says so.",
+    ),
 ]
 Data = Annotated[
     Path | None, typer.Option("--data", metavar="FILE", help="Take the lengths from this file.")
@@ -109,6 +122,7 @@ def read_data(
     states: Sequence[Hashable] | None,
     entry: str | None = None,
     beliefs: Beliefs | None = None,
+    independent_after: str | None = None,
 ) -> Series:
     """The series in a table; with named entries, in the order of the beliefs."""
     from pufferkit.frames import read_record, read_series  # noqa: PLC0415
@@ -118,6 +132,8 @@ def read_data(
     if beliefs is not None and lengths_of(beliefs):
         from pufferkit.beliefs.protocol import entries_of  # noqa: PLC0415
 
+        if independent_after is not None:
+            raise ValueError("--independent-after: is for chains; named entries have no clock")
         if entry is None:
             raise ValueError("--entry: name the column that says which entry a row is about")
         return read_record(path, entry, state, entries_of(beliefs) or (), states)
@@ -125,16 +141,39 @@ def read_data(
         raise ValueError("--entry: only for networks and joint laws; chains are ordered by rows")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UserWarning)
-        series = read_series(path, state, time=time, segment=segment, states=states)
+        series = read_series(
+            path,
+            state,
+            time=time,
+            segment=segment,
+            states=states,
+            independent_after=duration(independent_after),
+        )
     for warning in told:
         terminal.warn(str(warning.message))
+    if series.missing:
+        typer.echo(
+            f"note: {series.missing:,} of {len(series):,} entries were not observed; the series "
+            "goes on behind them",
+            err=True,
+        )
     return series
+
+
+def duration(text: str | None) -> Any:
+    """A duration as text, or a number for tables whose times are numbers."""
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def make_query(
     asked: QueryName,
     states: Sequence[Hashable],
-    lengths: Sequence[int],
+    lengths: Sequence[int] | Series,
     state_value: str | None,
     values: str | None,
 ) -> Query:
@@ -172,8 +211,8 @@ def _values(text: str, states: Sequence[Hashable]) -> dict[Hashable, float]:
         if label in found:
             raise ValueError(f"--values: {name.strip()!r} is given twice")
         try:
-            found[label] = float(number)
-        except ValueError:
+            found[label] = terminal.number(number.strip())
+        except typer.BadParameter:
             raise ValueError(f"--values: {number!r} is not a number, in {part!r}") from None
     missing = [str(label) for label in states if label not in found]
     if missing:

@@ -9,17 +9,29 @@ from typing import Annotated, Any
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import outputs
+from pufferkit.cli import outputs, terminal
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
+from pufferkit.errors import printable
 
-app = typer.Typer(cls=OneLineErrors, rich_markup_mode=None, help="Show, verify or export a ledger.")
+app = typer.Typer(
+    cls=OneLineErrors,
+    rich_markup_mode=None,
+    help="Show, verify or export a ledger; change a budget; keep its head elsewhere.",
+)
 
 Where = Annotated[str, typer.Argument(metavar="FILE|URL", help="The ledger.")]
+Anchor = Annotated[
+    str | None,
+    typer.Option("--anchor", metavar="FILE", help="The head, kept outside; it must be there."),
+]
+AnchorKey = Annotated[
+    str | None, typer.Option("--anchor-key", metavar="FILE", help="Key of the anchor.")
+]
 
 
 @app.callback(invoke_without_command=True)
 def root(context: typer.Context) -> None:
-    """Show, verify or export a ledger."""
+    """Show, verify or export a ledger; change a budget; keep its head elsewhere."""
     help_if_alone(context)
 
 
@@ -42,7 +54,7 @@ def show(
             ]
         else:
             book.account(account)
-            rows = [("entry", "kind", "epsilon", "total", "made at", "what")]
+            rows = [("entry", "kind", "epsilon", "total", "made at", "made by", "what")]
             for entry in book.entries(account):
                 rows.append(
                     (
@@ -51,13 +63,15 @@ def show(
                         amount(entry.epsilon),
                         amount(entry.total),
                         entry.made_at[:19],
+                        entry.made_by,
                         _what(entry.body),
                     )
                 )
+    rows = [tuple(printable(cell) for cell in row) for row in rows]
     widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
     for row in rows:
         cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
+        terminal.say("  ".join(cells).rstrip())
 
 
 @app.command()
@@ -67,16 +81,68 @@ def verify(
         str | None,
         typer.Option("--head", metavar="DIGEST", help="A digest noted earlier; it must be there."),
     ] = None,
+    anchor: Anchor = None,
+    anchor_key: AnchorKey = None,
 ) -> None:
-    """Check every entry, the chain of digests and the balances. Exit code 1 if anything is off."""
-    with _opened(ledger) as book:
-        problems = book.verify(head)
-        last, count = book.head, len(book.entries())
+    """Check every entry, the chain of digests and the balances. Exit code 1 if anything is off.
+
+    The check sees the ledger as it is at one moment, also while others spend.
+    """
+    try:
+        with _opened(ledger, anchor=anchor, anchor_key=anchor_key) as book:
+            seen = book.examine(head)
+            problems = list(seen.problems)
+    except pk.LedgerError as error:
+        problems = [str(error)]
     for problem in problems:
-        typer.echo(f"problem: {problem}")
+        terminal.say(f"problem: {problem}")
     if problems:
         raise typer.Exit(1)
-    typer.echo(f"{count} entries, nothing wrong; head {last}")
+    terminal.say(f"{seen.entries} entries, nothing wrong; head {seen.head}")
+
+
+@app.command()
+def budget(
+    account: Annotated[str, typer.Argument(metavar="ACCOUNT", help="Whose budget.")],
+    new: Annotated[float, typer.Argument(metavar="NEW", help="Epsilon for everything, ever.")],
+    ledger: Annotated[str, typer.Option("--ledger", metavar="FILE|URL", help="The ledger.")],
+    why: Annotated[str, typer.Option("--why", help="Recorded with the change.")] = "",
+    by: Annotated[
+        str | None, typer.Option("--by", help="Who changes it; by default the user and host.")
+    ] = None,
+    anchor: Anchor = None,
+    anchor_key: AnchorKey = None,
+) -> None:
+    """Change the budget of an account: on purpose, and recorded with who, when and why.
+
+    It cannot fall below what is spent. A larger budget is a weaker promise to the people behind the
+    data, also for what was released already.
+    """
+    from pufferkit.accounting.amounts import show as amount  # noqa: PLC0415
+
+    with _opened(ledger, by=by, anchor=anchor, anchor_key=anchor_key) as book:
+        before = book.account(account)
+        after = book.change_budget(account, new, why=why)
+    terminal.say(
+        f"{account}: budget {amount(before.budget)} is now {amount(after.budget)}; "
+        f"{amount(after.total)} spent, {amount(after.remaining)} remain"
+    )
+
+
+@app.command()
+def anchor(
+    ledger: Where,
+    file: Annotated[str, typer.Argument(metavar="ANCHOR", help="The file to make.")],
+    anchor_key: AnchorKey = None,
+) -> None:
+    """Begin to keep the head of a ledger in a file of its own.
+
+    Give it as --anchor from then on: every spend checks it and moves it on, so that an old copy, a
+    deleted log or a removed tail is noticed. Keep it where whoever can write the ledger cannot.
+    """
+    with _opened(ledger, anchor=file, anchor_key=anchor_key) as book:
+        book.make_anchor()
+    terminal.say(f"written: {file}", err=True)
 
 
 @app.command()
@@ -91,13 +157,15 @@ def export(
     with _opened(ledger) as book:
         text = "".join(f"{line}\n" for line in book.export())
     if out is None:
-        typer.echo(text, nl=False)
+        terminal.give(text)
     else:
         outputs.write_all({out: text.encode()})
 
 
 def _what(body: Mapping[str, Any]) -> str:
     """What was paid for: query, mechanism, the entries it is about, and the label."""
+    if "was" in body and "budget" in body:
+        return " ".join(["budget changed", *([f"({body['why']})"] if body.get("why") else [])])
     words = [str(body.get("query") or body.get("what") or ""), str(body.get("mechanism", ""))]
     if body.get("window"):
         first, last = body["window"]
@@ -107,8 +175,10 @@ def _what(body: Mapping[str, Any]) -> str:
     return " ".join(word for word in words if word)
 
 
-def _opened(ledger: str) -> pk.Ledger:
+def _opened(ledger: str, **options: Any) -> pk.Ledger:
     """A ledger that is there; looking never makes a new one."""
-    if "://" not in ledger and not Path(ledger).is_file():
-        raise ValueError(f"{ledger}: there is no such ledger")
-    return pk.Ledger(ledger)
+    book = pk.Ledger(ledger, **options)
+    if not book.exists:
+        book.close()
+        raise ValueError(f"{book!r}: there is no such ledger")
+    return book

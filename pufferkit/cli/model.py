@@ -14,6 +14,7 @@ import typer
 import pufferkit as pk
 from pufferkit.cli import each as tables
 from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.errors import printable
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, MarkovChain, Series
@@ -37,6 +38,13 @@ class Start(StrEnum):
     FIRST = "first"
 
 
+class Order(StrEnum):
+    """How many steps of memory a fitted chain has."""
+
+    ONE = "1"
+    TWO = "2"
+
+
 @app.callback(invoke_without_command=True)
 def root(context: typer.Context) -> None:
     """Show, check and fit beliefs."""
@@ -52,31 +60,31 @@ def show(
     beliefs = inputs.read_model(model)
     if not isinstance(beliefs, pk.ChainClass):
         for line in _entries(beliefs):
-            typer.echo(line)
+            terminal.say(line)
         return
-    typer.echo(f"{beliefs.to_dict()['kind']}: {beliefs.description}")
-    typer.echo(f"states: {', '.join(str(state) for state in beliefs.states)}")
+    terminal.say(f"{beliefs.to_dict()['kind']}: {beliefs.description}")
+    terminal.say(f"states: {', '.join(printable(state) for state in beliefs.states)}")
     for caveat in beliefs.caveats:
-        typer.echo(f"note: {caveat}")
+        terminal.say(f"note: {caveat}")
     region = beliefs.to_dict()
     if region["kind"] == "region":
         for before, low, high in zip(beliefs.states, region["low"], region["high"], strict=True):
             row = zip(beliefs.states, low, high, strict=True)
-            cells = ", ".join(f"{after} {a:.4f} to {b:.4f}" for after, a, b in row)
-            typer.echo(f"  after {before}: {cells}")
+            cells = ", ".join(f"{printable(after)} {a:.4f} to {b:.4f}" for after, a, b in row)
+            terminal.say(f"  after {printable(before)}: {cells}")
         return
     try:
         members = beliefs.members()
     except pk.NotApplicable:
         bounds = beliefs.mixing_bounds()[0]
-        typer.echo(_mixes(bounds.contraction))
+        terminal.say(_mixes(bounds.contraction))
         return
     for member in members if every else members[:_SHOWN]:
-        typer.echo("")
+        terminal.say("")
         for line in _described(member):
-            typer.echo(line)
+            terminal.say(line)
     if not every and len(members) > _SHOWN:
-        typer.echo(f"\n{len(members) - _SHOWN} more; --all shows them")
+        terminal.say(f"\n{len(members) - _SHOWN} more; --all shows them")
 
 
 @app.command()
@@ -88,8 +96,12 @@ def check(
     state: inputs.MaybeState = None,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
+    independent_after: inputs.IndependentAfter = None,
     level: Annotated[
-        float, typer.Option("--level", help="A test with a p-value below this fails.")
+        float,
+        typer.Option(
+            "--level", parser=terminal.number, help="A test with a p-value below this fails."
+        ),
     ] = 0.01,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the tests here as JSON.")
@@ -107,25 +119,27 @@ def check(
     if not isinstance(beliefs, pk.ChainClass):
         if data is not None:
             raise ValueError("--data: tests of a model against data are for chains")
-        typer.echo(f"valid: {beliefs.description}")
+        terminal.say(f"valid: {beliefs.description}")
         _mechanisms(beliefs, inputs.states_of(beliefs)[0], inputs.lengths_of(beliefs))
         return
     series = None
     if data is not None:
-        series = inputs.read_data(data, state, time, segment, beliefs.states)
+        series = inputs.read_data(
+            data, state, time, segment, beliefs.states, independent_after=independent_after
+        )
     report = None if series is None else pk.check_model(series, beliefs, level=level)
-    typer.echo(f"valid: {beliefs.description}")
+    terminal.say(f"valid: {beliefs.description}")
     lengths = [_PLAIN_LENGTH] if series is None else series.lengths
     _mechanisms(beliefs, beliefs.states[0], lengths)
     if series is not None:
         count = f"{len(series.lengths)} segment{'s' if len(series.lengths) > 1 else ''}"
-        typer.echo(f"data: {len(series):,} entries in {count}, all in states of the model")
-        typer.echo(str(report))
+        terminal.say(f"data: {len(series):,} entries in {count}, all in states of the model")
+        terminal.say(str(report))
         _warn_if_impossible(beliefs, series)
         terminal.warn("the tests are facts about the data, without noise; keep them to yourself")
     if report is not None and out is not None:
         outputs.write_all({out: (report.to_json() + "\n").encode()})
-        typer.echo(f"written: {out}", err=True)
+        terminal.say(f"written: {out}", err=True)
 
 
 @app.command()
@@ -139,7 +153,10 @@ def fit(
         typer.Option("--states", metavar='"A,B,C"', help="All states, if some may be missing."),
     ] = None,
     smoothing: Annotated[
-        float, typer.Option("--smoothing", metavar="X", help="Added to every count.")
+        float,
+        typer.Option(
+            "--smoothing", parser=terminal.number, metavar="X", help="Added to every count."
+        ),
     ] = 0.0,
     start: Annotated[Start, typer.Option("--start", help="Law of the first entry.")] = (
         Start.STATIONARY
@@ -147,14 +164,18 @@ def fit(
     around: Annotated[
         float | None,
         typer.Option(
-            "--around", metavar="CONFIDENCE", help="All chains in a confidence region, any start."
+            "--around",
+            parser=terminal.number,
+            metavar="CONFIDENCE",
+            help="All chains in a confidence region, any start.",
         ),
     ] = None,
-    order: Annotated[
-        int, typer.Option("--order", min=1, max=2, help="2: a chain on pairs of states.")
-    ] = 1,
-    max_gap: tables.MaxGap = None,
+    order: Annotated[Order, typer.Option("--order", help="2: a chain on pairs of states.")] = (
+        Order.ONE
+    ),
+    independent_after: inputs.IndependentAfter = None,
     cuts: tables.Cuts = None,
+    max_gap: tables.MaxGap = None,
     private: Annotated[
         bool,
         typer.Option(
@@ -170,8 +191,8 @@ def fit(
 
     The model remembers what it was counted from, and a release of the same series is refused.
 
-    With --cuts or --max-gap the rows may be in any order, missing states split the series, and
-    --segment names whose row it is; give release the same --cuts.
+    A move is counted between rows that both have a state and are one step apart. With --cuts the
+    rows may be in any order, and --segment names whose row it is; give release the same --cuts.
     """
     from pufferkit.beliefs.estimation import fit as fitted  # noqa: PLC0415
     from pufferkit.beliefs.estimation import order_two, rarely_left  # noqa: PLC0415
@@ -181,17 +202,23 @@ def fit(
     declared = None if states is None else states_from_text(states.split(","))
     series: Series | Table
     if cuts is None and max_gap is None:
-        series = _few_states(state, inputs.read_data(file, state, time, segment, declared), states)
-    elif order != 1 or start is not Start.STATIONARY:
-        raise ValueError("--cuts and --max-gap: only with --order 1 and a stationary start")
+        found_series = inputs.read_data(
+            file, state, time, segment, declared, independent_after=independent_after
+        )
+        series = _few_states(state, found_series, states)
+    elif order is not Order.ONE or start is not Start.STATIONARY:
+        raise ValueError("--cuts: only with --order 1 and a stationary start")
     else:
-        series = tables.counted(file, state, time, segment, declared, max_gap, cuts)
-    if around is not None and (smoothing != 0 or start is not Start.STATIONARY or order != 1):
+        after = max_gap or independent_after
+        series = tables.counted(file, state, time, segment, declared, after, cuts)
+    if around is not None and (
+        smoothing != 0 or start is not Start.STATIONARY or order is not Order.ONE
+    ):
         raise ValueError("--around: takes plain counts and any start; drop the other options")
     found: ChainClass | MarkovChain
     if around is not None:
         found = pk.ChainClass.around(series, around, theta_from_private_data=private)
-    elif order == 2:
+    elif order is Order.TWO:
         if start is not Start.STATIONARY:
             raise ValueError("--order 2: only with a stationary start")
         found = order_two(series, smoothing or 0.5, theta_from_private_data=private)
@@ -207,23 +234,23 @@ def fit(
     _tell(series, rarely_left(series))
     text = json.dumps(found.to_dict(), indent=2) + "\n"
     if out is None:
-        typer.echo(text, nl=False)
+        terminal.give(text)
     else:
         outputs.write_all({out: text.encode()})
-        typer.echo(f"written: {out}", err=True)
+        terminal.say(f"written: {out}", err=True)
 
 
 def _mechanisms(beliefs: Beliefs, state: Hashable, lengths: Sequence[int]) -> None:
     """Which mechanisms apply to a count."""
     with terminal.progress() as told:
         plan = pk.plan(beliefs, pk.count(state, lengths), 1.0, told)
-    typer.echo(f"mechanisms, over {sum(lengths):,} entries:")
+    terminal.say(f"mechanisms, over {sum(lengths):,} entries:")
     wide = max(len(row["mechanism"]) for row in plan.rows)
     for row in plan.rows:
         verdict = "applies" if row["applicable"] else f"does not apply: {row['why']}"
         if row["applicable"] and not row["pufferfish"]:
             verdict = "applies, but does not hide entries that others predict"
-        typer.echo(f"  {row['mechanism']:<{wide}}  {verdict}")
+        terminal.say(f"  {row['mechanism']:<{wide}}  {verdict}")
 
 
 def _entries(beliefs: Beliefs) -> Iterator[str]:
@@ -235,14 +262,15 @@ def _entries(beliefs: Beliefs) -> Iterator[str]:
             yield f"\nnumber {number}"
         if isinstance(law, pk.BayesianNetwork):
             for node in law.nodes:
-                above = ", ".join(str(parent) for parent in law.parents[node])
+                above = ", ".join(printable(parent) for parent in law.parents[node])
                 own = zip(law.values[node], law.law(node), strict=True)
-                cells = ", ".join(f"{value} {p:.6g}" for value, p in own)
-                yield f"  {node}{f' given {above}' if above else ''}: {cells}"
+                cells = ", ".join(f"{printable(value)} {p:.6g}" for value, p in own)
+                yield f"  {printable(node)}{f' given {above}' if above else ''}: {cells}"
         else:
             for name in law.names:
                 each = [(value, law.probability(name, value)) for value in law.values(name)]
-                yield f"  {name}: {', '.join(f'{value} {float(p):.6g}' for value, p in each)}"
+                cells = ", ".join(f"{printable(value)} {float(p):.6g}" for value, p in each)
+                yield f"  {printable(name)}: {cells}"
 
 
 def _described(member: Member) -> Iterator[str]:
@@ -256,11 +284,12 @@ def _described(member: Member) -> Iterator[str]:
         yield f"  eigengap: {chain.eigengap:.6g}; least stationary probability: {chain.pi_min:.6g}"
         yield f"  {_mixes(chain.contraction)}"
     law = _law(chain)
-    wide = max(5, *(len(str(state)) for state in chain.states))
+    names = [printable(state) for state in chain.states]
+    wide = max(5, *(len(name) for name in names))
     yield f"  {'state':<{wide}}  {'start':>10}  {'stationary':>10}"
-    for x, state in enumerate(chain.states):
+    for x, name in enumerate(names):
         begins = "any" if member.any_start else f"{chain.initial[x]:.6f}"
-        yield f"  {state!s:<{wide}}  {begins:>10}  {law(x):>10}"
+        yield f"  {name:<{wide}}  {begins:>10}  {law(x):>10}"
 
 
 def _law(chain: MarkovChain) -> Callable[[int], str]:
@@ -313,7 +342,7 @@ def _few_states(column: str, series: Series, declared: str | None) -> Series:
 def _tell(counted: Series | Table, rare: Mapping[Hashable, int]) -> None:
     """What was found in a table, and where it says too little."""
     if not isinstance(counted, pk.Series):
-        typer.echo(counted.report(), err=True)
+        terminal.say(counted.report(), err=True)
     if rare:
         listed = ", ".join(f"{state} ({count})" for state, count in rare.items())
         terminal.warn(f"rarely or never left, so poorly known: {listed}")

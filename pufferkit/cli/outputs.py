@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from pufferkit.accounting.private import private_file
+
 
 def check_outputs(targets: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:
     """Every target can be written and is none of the inputs, or an error."""
@@ -28,17 +30,17 @@ def check_outputs(targets: Iterable[Path | None], inputs: Iterable[Path | None] 
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:
-    """Write all files or, if one fails, none: each under another name first, then renamed."""
+    """Write all files or, if one fails, none: each under another name first, then renamed.
+
+    They can be read by their owner alone; who may see them is for the owner to say.
+    """
     parts: dict[Path, Path] = {}
     try:
         for target, content in contents.items():
             real = target.resolve()
             part = real.with_name(f".{real.name}.{os.getpid()}.part")
             parts[part] = real
-            with part.open("xb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
+            private_file(part, content)
         for part, real in parts.items():
             part.replace(real)
     finally:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
+
+if TYPE_CHECKING:
+    from pufferkit import Series
 
 NO_SIZE = "give the size of the series: either --length N or --data FILE --state COL"
 
@@ -19,12 +23,18 @@ def plan(
     query: inputs.Asked = inputs.QueryName.HISTOGRAM,
     length: Annotated[
         list[int] | None,
-        typer.Option("--length", metavar="N", help="Entries in the series; once a segment."),
+        typer.Option(
+            "--length",
+            parser=terminal.integer,
+            metavar="N",
+            help="Entries in the series; once a segment.",
+        ),
     ] = None,
     data: inputs.Data = None,
     state: inputs.MaybeState = None,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
+    independent_after: inputs.IndependentAfter = None,
     state_value: inputs.StateValue = None,
     values: inputs.Values = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON.")] = False,
@@ -40,9 +50,13 @@ def plan(
         plots.check_picture(plot)
     beliefs = inputs.read_model(model)
     states = inputs.states_of(beliefs)
-    lengths = length or inputs.lengths_of(beliefs)
+    lengths: Sequence[int] | Series = length or inputs.lengths_of(beliefs)
     if data is not None:
-        lengths = list(inputs.read_data(data, state, time, segment, states).lengths)
+        lengths = inputs.read_data(
+            data, state, time, segment, states, independent_after=independent_after
+        )
+    elif independent_after is not None:
+        raise ValueError("--independent-after: is about gaps in a file; name it with --data")
     if not lengths:
         raise ValueError(NO_SIZE)
     question = inputs.make_query(query, states, lengths, state_value, values)
@@ -59,6 +73,6 @@ def plan(
             "beliefs": found.beliefs,
             "rows": found.rows,
         }
-        typer.echo(json.dumps(record, indent=2))
+        terminal.say(json.dumps(record, indent=2))
     else:
         terminal.show_plan(found)

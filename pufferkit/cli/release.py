@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import pufferkit as pk
+from pufferkit.cli import book as books
 from pufferkit.cli import each as tables
 from pufferkit.cli import inputs, outputs, terminal
 
@@ -51,7 +52,10 @@ def release(
         typer.Option("--ledger", metavar="FILE|URL", help="Pay from an account kept here."),
     ] = None,
     budget: Annotated[
-        float | None, typer.Option("--budget", help="With --ledger: epsilon for everything.")
+        float | None,
+        typer.Option(
+            "--budget", parser=terminal.number, help="With --ledger: epsilon for everything."
+        ),
     ] = None,
     account: Annotated[
         str | None,
@@ -60,23 +64,33 @@ def release(
     label: Annotated[
         str, typer.Option("--label", help="With --ledger: tells equal releases apart.")
     ] = "",
+    anchor: books.Anchor = None,
+    anchor_key: books.AnchorKey = None,
+    ledger_key: books.LedgerKey = None,
+    data_meant: books.DataMeant = False,
     each: tables.Each = None,
     window: tables.Window = None,
-    max_gap: tables.MaxGap = None,
+    independent_after: inputs.IndependentAfter = None,
     every: tables.Every = None,
     cuts: tables.Cuts = None,
+    max_gap: tables.MaxGap = None,
 ) -> None:
     """Answer a query with noise.
 
     Without a ledger every run draws anew and spends epsilon. With one, the release is paid for
-    before it is drawn, and asking again gives the same answer at no cost.
+    before it is shown, and asking again gives the same answer at no cost. The ledger is made by its
+    first release; what is refused writes nothing.
+
+    A row without a state is an entry that was not observed; with --time, so are the rows that a
+    clock would have had. The series goes on behind them, unless --independent-after declares it.
 
     With --each COL the file is a table of many subjects, --out is a CSV or Parquet file with a row
     for each, every subject has an account of its own, and a run that was stopped goes on when it is
-    started again with the same ledger and label. Without --each, --window, --max-gap, --every and
-    --cuts read the file as a table of one subject, and --account names its account.
+    started again with the same ledger and label. Without --each, --window, --every and --cuts
+    read the file as a table of one subject, and --account names its account.
     """
-    options = tables.TableOptions(each, window, max_gap, every, cuts)
+    options = tables.TableOptions(each, window, max_gap, every, cuts, independent_after)
+    book = books.Book(ledger, budget, anchor, anchor_key, ledger_key, data_meant)
     if options.given:
         tables.refuse_others(
             options,
@@ -97,8 +111,7 @@ def release(
             mechanism=known_mechanism(mechanism),
             proper=proper,
             out=out,
-            ledger=ledger,
-            budget=budget,
+            book=book,
             account=account,
             label=label,
         )
@@ -116,8 +129,8 @@ def release(
         plots.check_picture(plot)
     beliefs = inputs.read_model(model)
     states = inputs.states_of(beliefs)
-    series = inputs.read_data(file, state, time, segment, states, entry, beliefs)
-    question = inputs.make_query(query, states, series.lengths, state_value, values)
+    series = inputs.read_data(file, state, time, segment, states, entry, beliefs, independent_after)
+    question = inputs.make_query(query, states, series, state_value, values)
     if proper and question.total is None:
         raise ValueError(f"--proper: {question.name} is not a histogram")
     if mechanism == "entry_dp":
@@ -125,13 +138,15 @@ def release(
     if show_exact:
         terminal.warn(f"{plot} shows the exact answer, which has no privacy; do not share it")
 
-    if ledger is not None and budget is not None and account is not None:
-        with pk.Ledger(ledger) as book:
-            session = pk.Session(series, beliefs, budget, book, name=account)
+    with book.opened() as opened:
+        if opened is not None and budget is not None and account is not None:
+            session = pk.Session(
+                series, beliefs, budget, opened, name=account, data_meant=data_meant
+            )
             found = session.release(question, epsilon, mechanism=mechanism or "best", label=label)
-            typer.echo(f"{account}: {session.remaining:g} of {budget:g} remain", err=True)
-    else:
-        found = calibrated(mechanism, beliefs, question, epsilon).release(series)
+            terminal.say(f"{account}: {session.remaining:g} of {budget:g} remain", err=True)
+        else:
+            found = calibrated(mechanism, beliefs, question, epsilon).release(series)
     found = found.as_histogram() if proper else found
     record = found.to_json() + "\n"
     written = {} if out is None else {out: record.encode()}
@@ -139,9 +154,9 @@ def release(
         exact = [float(value) for value in question.exact(series)] if show_exact else None
         written[plot] = plots.picture(plots.release_figure(found, exact), plot)
     outputs.write_all(written)
-    typer.echo(record.rstrip() if out is None else str(found))
+    terminal.say(record.rstrip() if out is None else str(found))
     for path in written:
-        typer.echo(f"written: {path}", err=True)
+        terminal.say(f"written: {path}", err=True)
 
 
 def calibrated(

@@ -27,13 +27,15 @@ def reproduce(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where NAME.csv and NAME.png are written.")
     ] = Path("out"),
-    seed: Annotated[int, typer.Option("--seed", help="For everything that is drawn.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", parser=terminal.integer, help="For everything that is drawn.")
+    ] = 0,
 ) -> None:
     """Run a table or figure of the papers, with our mechanisms beside theirs."""
     from pufferkit import experiments  # noqa: PLC0415
 
     if name is None:
-        typer.echo(_listing())
+        terminal.say(_listing())
         return
     experiments.find(name)
     table, picture = out / f"{name}.csv", out / f"{name}.png"
@@ -49,9 +51,9 @@ def reproduce(
         contents[picture] = plots.picture(plots.experiment_figure(found), picture)
     out.mkdir(parents=True, exist_ok=True)
     outputs.write_all(contents)
-    typer.echo(str(found))
+    terminal.say(str(found))
     for path in contents:
-        typer.echo(f"written: {path}", err=True)
+        terminal.say(f"written: {path}", err=True)
 
 
 def _check_folder(out: Path) -> None:

@@ -33,7 +33,12 @@ def sanitize(
     ] = "every",
     length: Annotated[
         int | None,
-        typer.Option("--length", metavar="N", help="Promise for at most N entries. Default: any."),
+        typer.Option(
+            "--length",
+            parser=terminal.integer,
+            metavar="N",
+            help="Promise for at most N entries. Default: any.",
+        ),
     ] = None,
     record: Annotated[
         Path | None,
@@ -61,7 +66,9 @@ def sanitize(
         found = estimate(answered, mechanism)
     except ValueError:  # the answers say nothing at all
         found = None
-    written = {out: answer_table(file, out, state, kept, answered.labels)}
+    written = {
+        out: answer_table(file, out, state, kept, [a for a in answered.labels if a is not None])
+    }
     if record is not None:
         data = {
             "mechanism": mechanism.to_dict(),
@@ -69,11 +76,11 @@ def sanitize(
         }
         written[record] = (json.dumps(data, indent=2) + "\n").encode()
     outputs.write_all(written)
-    typer.echo(str(mechanism))
+    terminal.say(str(mechanism))
     if found is not None:
-        typer.echo(str(found))
+        terminal.say(str(found))
     for path in written:
-        typer.echo(f"written: {path}", err=True)
+        terminal.say(f"written: {path}", err=True)
 
 
 def _one_chain(path: Path) -> MarkovChain:

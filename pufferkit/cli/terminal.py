@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
+
+from pufferkit.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 BAD_INPUT = 2
 _INTERRUPTED = 130
+_PASSWORD = re.compile(r"(:/{1,2}[^:/@\s]*:)[^@\s]*@")  # a path has one slash
 
 
 class OneLineErrors(TyperGroup):
@@ -40,7 +44,7 @@ class OneLineErrors(TyperGroup):
             message = _explained(error)
             if message is None:
                 raise
-            typer.echo(f"error: {message}", err=True)
+            say(f"error: {message}", err=True)
             sys.exit(BAD_INPUT)
         sys.exit(code or 0)
 
@@ -57,7 +61,39 @@ def _explained(error: Exception) -> str | None:
         text = str(error)
     else:
         return None
-    return " ".join(str(text).split())
+    return _PASSWORD.sub(r"\1***@", " ".join(str(text).split()))
+
+
+def say(text: object = "", *, err: bool = False) -> None:
+    """Lines on stdout, or one on stderr; what a name tells a terminal to do is shown, not done."""
+    lines = [str(text)] if err else str(text).split("\n")
+    typer.echo("\n".join(printable(line) for line in lines), err=err)
+
+
+def give(content: str) -> None:
+    """Data on stdout: as they are for a file or a program, harmless for a terminal."""
+    if sys.stdout.isatty():
+        say(content.removesuffix("\n"))
+    else:
+        typer.echo(content, nl=False)
+
+
+def number(text: str) -> float:
+    """A number in plain digits; other ways to write one are too easily misread."""
+    if not isinstance(text, str):
+        return float(text)
+    if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text) is None:
+        raise typer.BadParameter(f"{text!r} is not a number; write it in digits, like 0.5 or 1e-3")
+    return float(text)
+
+
+def integer(text: str) -> int:
+    """A whole number in plain digits."""
+    if not isinstance(text, str):
+        return int(text)
+    if re.fullmatch(r"[+-]?[0-9]{1,18}", text) is None:
+        raise typer.BadParameter(f"{text!r} is not a whole number; write it in digits, like 2016")
+    return int(text)
 
 
 def help_if_alone(context: typer.Context) -> None:
@@ -69,7 +105,7 @@ def help_if_alone(context: typer.Context) -> None:
 
 def warn(message: str) -> None:
     """One line on stderr."""
-    typer.echo(f"warning: {message}", err=True)
+    say(f"warning: {' '.join(message.split())}", err=True)
 
 
 @contextmanager
@@ -125,7 +161,7 @@ def bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
 def show_plan(plan: Plan) -> None:
     """A plan as tables that fit the terminal; as plain text where there is none."""
     if not sys.stdout.isatty():
-        typer.echo(str(plan))
+        say(plan)
         return
     from rich.console import Console  # noqa: PLC0415
 
@@ -139,7 +175,7 @@ def plan_table(plan: Plan) -> Group:
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    title = Text(str(plan).partition("\n")[0], style="bold")
+    title = Text(printable(str(plan).partition("\n")[0]), style="bold")
     numbers = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("mechanism", "noise scale", "expected L1 error", "hides entries"):
         right = heading in ("noise scale", "expected L1 error")
@@ -152,5 +188,5 @@ def plan_table(plan: Plan) -> Group:
             cells = [f"{row['scale']:.6g}", f"{row['expected_l1_error']:.6g}", hides]
         style = "" if row["pufferfish"] else "yellow" if row["applicable"] else "dim"
         numbers.add_row(*(Text(cell) for cell in [row["mechanism"], *cells]), style=style)
-        reasons.add_row(Text(row["mechanism"]), Text(row["why"]), style=style)
+        reasons.add_row(Text(row["mechanism"]), Text(printable(row["why"])), style=style)
     return Group(title, numbers, Text("What decides:", style="bold"), reasons)

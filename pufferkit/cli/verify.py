@@ -7,17 +7,26 @@ from typing import Annotated
 
 import typer
 
+import pufferkit as pk
+from pufferkit.cli import terminal
+
 
 def verify(
-    file: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release, as JSON.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RELEASE", help="A release as JSON, or a table that release --each wrote."
+        ),
+    ],
 ) -> None:
     """Recompute, from the recorded beliefs, that the reported scale is enough.
 
+    Of a table, every row is checked by the record beside it. What no recomputation can know is
+    listed as not vouched for.
+
     Exit code 0: it is. 1: it is not, or it could not be checked.
     """
-    from pufferkit.verification.verify import verify_file  # noqa: PLC0415
-
-    verdict = verify_file(file)
-    typer.echo(str(verdict))
+    verdict = pk.verify(file)
+    terminal.say(str(verdict))
     if not verdict.ok:
         raise typer.Exit(1)

@@ -2,7 +2,9 @@
 
 A query is L-Lipschitz if changing one entry moves the answer by at most L in L1 norm ([Q]
 Definition 2.5). The queries below are sums over entries, so L is exact: the largest L1 distance
-between the contributions of two states.
+between the contributions of two states. An entry that was not observed contributes nothing, so a
+query with gaps is a query over all entries of the span, gaps included, with the same constant:
+every mechanism that hides Lipschitz queries over the span hides it.
 """
 
 from __future__ import annotations
@@ -10,17 +12,24 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.checks import Floats
-from pufferkit.data.series import Series
+from pufferkit.data.series import UNOBSERVED, Series
 from pufferkit.rounding import as_fraction, round_up
 
 Weights = Mapping[Hashable, tuple[Fraction, ...]]
+Lengths = int | Iterable[int] | Series
+"""Length of a series, lengths of its segments, or the series itself, with its gaps."""
+
+Kind = Literal[
+    "count", "histogram", "relative frequencies", "total", "mean", "transition counts", "own"
+]
+"""What a query is. How far one entry moves it is known of all but one's own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +41,17 @@ class Query:
     name
         For tables and records.
     evaluate
-        The exact answer: takes the array of all entries (labels, segments one after another) and
-        returns a number or a vector of numbers.
+        The exact answer: takes the array of all entries (labels, segments one after another,
+        ``None`` where nothing was observed) and returns a number or a vector of numbers.
     lipschitz
         Largest L1 change of the answer when one entry changes. You vouch for it.
     lengths
-        Length of the series, or the lengths of its independent segments. These are public.
+        Length of the series, or the lengths of its independent segments, entries that were not
+        observed included; or the `Series` itself, of which only lengths and gaps are taken. These
+        are public.
+    observed
+        How many entries of each segment were observed, if the answer depends on it; taken from a
+        `Series`. ``None``: whatever the data have.
     labels
         Names of the coordinates of the answer.
     states
@@ -47,6 +61,8 @@ class Query:
     weights
         For sums over entries: the contribution of each state, exactly. States not listed
         contribute nothing.
+    kind
+        What it is; set by `count` and the others below, ``"own"`` for yours.
     """
 
     name: str
@@ -57,19 +73,28 @@ class Query:
     states: tuple[Hashable, ...] | None = None
     total: float | None = None
     weights: Weights | None = field(default=None, repr=False)
+    kind: Kind = "own"
+    observed: tuple[int, ...] | None = None
+    independent_after: str | None = None
 
     def __init__(
         self,
         name: str,
         evaluate: Callable[[NDArray[Any]], Any],
         lipschitz: float,
-        lengths: int | Iterable[int],
+        lengths: Lengths,
         *,
         labels: Iterable[str] = ("value",),
         states: Iterable[Hashable] | None = None,
         total: float | None = None,
         weights: Weights | None = None,
+        kind: Kind = "own",
+        observed: Iterable[int] | None = None,
     ) -> None:
+        declared = None
+        if isinstance(lengths, Series):
+            declared, observed = lengths.independent_after, lengths.observed_lengths
+            lengths = lengths.lengths
         known = None if states is None else checks.distinct_states(states)
         for field_name, value in {
             "name": str(name),
@@ -80,6 +105,9 @@ class Query:
             "states": known,
             "total": total,
             "weights": weights,
+            "kind": kind,
+            "observed": None if observed is None else tuple(observed),
+            "independent_after": declared,
         }.items():
             object.__setattr__(self, field_name, value)
         if not callable(evaluate):
@@ -92,8 +120,13 @@ class Query:
 
     @property
     def longest(self) -> int:
-        """Length of the longest independent segment."""
+        """Length of the longest independent segment, entries that were not observed included."""
         return max(self.lengths)
+
+    @property
+    def missing(self) -> int:
+        """How many entries are known not to have been observed."""
+        return 0 if self.observed is None else sum(self.lengths) - sum(self.observed)
 
     @property
     def largest(self) -> float | None:
@@ -105,7 +138,11 @@ class Query:
     def exact(self, series: Series) -> list[Fraction]:
         """The exact answer, free of rounding for sums over entries. Never leaves the process."""
         if self.weights is None:
-            answer = np.atleast_1d(checks.numbers("answer", self.evaluate(np.array(series.labels))))
+            labels = series.labels
+            entries = np.array(labels)
+            if series.missing:
+                entries = np.fromiter(labels, dtype=object, count=len(labels))
+            answer = np.atleast_1d(checks.numbers("answer", self.evaluate(entries)))
             found = [Fraction(float(value)) for value in answer.ravel()]
         else:
             found = [Fraction(0)] * self.size
@@ -120,28 +157,33 @@ class Query:
         return found
 
 
-def count(state: Hashable, lengths: int | Iterable[int]) -> Query:
+def count(state: Hashable, lengths: Lengths) -> Query:
     """How many entries are in ``state``; 1-Lipschitz."""
     return _additive("count", {state: (Fraction(1),)}, lengths, labels=[str(state)], open_=True)
 
 
-def histogram(states: Iterable[Hashable], lengths: int | Iterable[int]) -> Query:
-    """How many entries are in each state; 2-Lipschitz (one bin loses, another gains)."""
-    labels = _several(states)
-    whole = float(sum(checks.segment_lengths(lengths)))
-    return _additive("histogram", _unit(labels, Fraction(1)), lengths, labels, total=whole)
+def histogram(states: Iterable[Hashable], lengths: Lengths) -> Query:
+    """How many entries are in each state; 2-Lipschitz (one bin loses, another gains).
+
+    Entries that were not observed are in no bin; give the `Series` as ``lengths`` if there are any.
+    """
+    labels, observed = _several(states), _observed(lengths)
+    whole = float(sum(observed))
+    unit = _unit(labels, Fraction(1))
+    return _additive("histogram", unit, lengths, labels, total=whole, observed=observed)
 
 
-def relative_frequencies(states: Iterable[Hashable], lengths: int | Iterable[int]) -> Query:
-    """The share of entries in each state; 2/T-Lipschitz with T entries in all."""
-    labels = _several(states)
-    share = Fraction(1, sum(checks.segment_lengths(lengths)))
-    return _additive("relative frequencies", _unit(labels, share), lengths, labels, total=1.0)
+def relative_frequencies(states: Iterable[Hashable], lengths: Lengths) -> Query:
+    """The share of entries in each state; 2/T-Lipschitz with T entries in all.
+
+    T counts the entries that were observed; give the `Series` as ``lengths`` if some were not.
+    """
+    labels, observed = _several(states), _observed(lengths)
+    unit = _unit(labels, Fraction(1, sum(observed)))
+    return _additive("relative frequencies", unit, lengths, labels, total=1.0, observed=observed)
 
 
-def total(
-    values: Mapping[Hashable, float] | Sequence[float], lengths: int | Iterable[int]
-) -> Query:
+def total(values: Mapping[Hashable, float] | Sequence[float], lengths: Lengths) -> Query:
     """The sum over entries of the value of each state; Lipschitz by the range of the values.
 
     ``values`` maps states to numbers, or lists the numbers for states 0, 1, ... A float is taken
@@ -150,39 +192,78 @@ def total(
     return _additive("total", _scaled(values, Fraction(1)), lengths, ["total"])
 
 
-def mean(values: Mapping[Hashable, float] | Sequence[float], lengths: int | Iterable[int]) -> Query:
-    """The mean over entries of the value of each state; Lipschitz by the range over T."""
-    share = Fraction(1, sum(checks.segment_lengths(lengths)))
-    return _additive("mean", _scaled(values, share), lengths, ["mean"])
+def mean(values: Mapping[Hashable, float] | Sequence[float], lengths: Lengths) -> Query:
+    """The mean over entries of the value of each state; Lipschitz by the range over T.
+
+    T counts the entries that were observed; give the `Series` as ``lengths`` if some were not.
+    """
+    observed = _observed(lengths)
+    share = Fraction(1, sum(observed))
+    return _additive("mean", _scaled(values, share), lengths, ["mean"], observed=observed)
 
 
-def transition_counts(states: Iterable[Hashable], lengths: int | Iterable[int]) -> Query:
+def transition_counts(states: Iterable[Hashable], lengths: Lengths) -> Query:
     """How often each state is followed by each, within segments; row by row.
 
-    An entry is part of two moves, so changing it takes away two counts and adds two: 4-Lipschitz,
-    or 2-Lipschitz if no segment has more than two entries.
+    A move is counted between neighbours that were both observed. An entry is part of two moves, so
+    changing it takes away two counts and adds two: 4-Lipschitz, or 2-Lipschitz if no segment has
+    more than two entries.
     """
     labels = _several(states)
-    sizes = checks.segment_lengths(lengths)
+    if isinstance(lengths, Series):
+        sizes, moves = lengths.lengths, int(lengths.transitions.sum())
+    else:
+        sizes = lengths = checks.segment_lengths(lengths)
+        moves = sum(sizes) - len(sizes)
     if max(sizes) < 2:
         raise ValueError("lengths: segments of one entry have no transitions")
-    place: dict[Any, int] = {str(label): x for x, label in enumerate(labels)}
-    place |= {label: x for x, label in enumerate(labels)}
-
-    def evaluate(entries: NDArray[Any]) -> Floats:
-        plain = [tuple(e) if isinstance(e, list) else e for e in entries.tolist()]
-        codes = np.array([place[e] if e in place else place[str(e)] for e in plain])
-        return Series(codes, labels, sizes).transitions.ravel().astype(float)
-
     return Query(
         "transition counts",
-        evaluate,
+        _TransitionCounts(labels, sizes),
         4 if max(sizes) > 2 else 2,
-        sizes,
+        lengths,
         labels=[f"{before} to {after}" for before in labels for after in labels],
         states=labels,
-        total=float(sum(sizes) - len(sizes)),
+        total=float(moves),
+        observed=sizes,
+        kind="transition counts",
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _WeightedCounts:
+    """The sum over entries of the weights of their states; an object, so that it pickles."""
+
+    weights: Weights
+
+    def __call__(self, entries: NDArray[Any]) -> Floats | float:
+        answer = np.zeros(len(next(iter(self.weights.values()))))
+        for state, row in self.weights.items():
+            answer += int(np.sum(entries == state)) * np.array([float(w) for w in row])
+        return answer if len(answer) > 1 else float(answer[0])
+
+
+@dataclass(frozen=True, eq=False)
+class _TransitionCounts:
+    """How often each state is followed by each within segments; an object, so that it pickles."""
+
+    states: tuple[Hashable, ...]
+    lengths: tuple[int, ...]
+
+    def __call__(self, entries: NDArray[Any]) -> Floats:
+        place: dict[Any, int] = {str(label): x for x, label in enumerate(self.states)}
+        place |= {label: x for x, label in enumerate(self.states)}
+        place[None] = UNOBSERVED
+        plain = [tuple(e) if isinstance(e, list) else e for e in entries.tolist()]
+        codes = np.array([place[e] if e in place else place[str(e)] for e in plain])
+        return Series(codes, self.states, self.lengths).transitions.ravel().astype(float)
+
+
+def _observed(lengths: Lengths) -> tuple[int, ...]:
+    """How many entries of each segment a query over these lengths speaks of."""
+    if isinstance(lengths, Series):
+        return lengths.observed_lengths
+    return checks.segment_lengths(lengths)
 
 
 def _several(states: Iterable[Hashable]) -> tuple[Hashable, ...]:
@@ -215,12 +296,13 @@ def _scaled(values: Mapping[Hashable, float] | Sequence[float], share: Fraction)
 
 
 def _additive(
-    name: str,
+    name: Kind,
     weights: Weights,
-    lengths: int | Iterable[int],
+    lengths: Lengths,
     labels: Iterable[Hashable],
     total: float | None = None,
     open_: bool = False,
+    observed: Iterable[int] | None = None,
 ) -> Query:
     rows = set(weights.values())
     if open_:
@@ -239,20 +321,15 @@ def _additive(
         ) from None
     if Fraction(constant) < furthest:
         constant = round_up(constant, 1)
-
-    def evaluate(entries: NDArray[Any]) -> Floats | float:
-        answer = np.zeros(len(next(iter(rows))))
-        for state, row in weights.items():
-            answer += int(np.sum(entries == state)) * np.array([float(w) for w in row])
-        return answer if len(answer) > 1 else float(answer[0])
-
     return Query(
         name,
-        evaluate,
+        _WeightedCounts(weights),
         constant,
         lengths,
         labels=[str(label) for label in labels],
         states=None if open_ else tuple(weights),
         total=total,
         weights=weights,
+        kind=name,
+        observed=observed,
     )

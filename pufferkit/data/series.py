@@ -1,7 +1,11 @@
-"""One subject's data: entries in time order, split where they stop depending on one another.
+"""One subject's data: entries in time order, split where a break was declared.
 
 Entries are kept as small integers that index ``states``, so that everything behind this point is
 arithmetic on arrays. Building a series is where unknown states are found and named.
+
+A gap does not erase memory. An entry that was not observed stays in its place, with the code
+`UNOBSERVED`: the chain went on behind it, nothing about it is released, and it is a secret like any
+other. Only what the user names as segments is independent.
 """
 
 from __future__ import annotations
@@ -17,24 +21,39 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 
+UNOBSERVED = -1
+"""Code of an entry that was not observed; its label is ``None``."""
+
+_NOTHING = ("NAType", "NaTType")
+
+
+def declared_independent(after: str | None) -> tuple[str, ...]:
+    """What was declared about pieces further apart than this, in words; nothing for ``None``."""
+    return () if after is None else (f"pieces more than {after} apart were declared independent",)
+
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class Series(checks.Frozen):
     """Coded entries of one subject.
 
     Attributes
     ----------
     codes
-        Index into ``states`` of every entry, segments one after another, each in time order.
+        Index into ``states`` of every entry, segments one after another, each in time order;
+        `UNOBSERVED` where nothing was observed.
     states
         Labels of all states that can occur.
     lengths
-        Lengths of the independent segments.
+        Lengths of the independent segments, entries that were not observed included.
+    independent_after
+        The time after which pieces were declared independent, in words; ``None`` if segments were
+        not made that way.
     """
 
     codes: NDArray[np.intp]
     states: tuple[Hashable, ...]
     lengths: tuple[int, ...]
+    independent_after: str | None = None
 
     def __post_init__(self) -> None:
         codes = np.array(self.codes)
@@ -48,8 +67,13 @@ class Series:
                 f"lengths: segments of {sum(lengths)} entries in all, but the series has "
                 f"{codes.size}"
             )
-        if codes.min() < 0 or codes.max() >= len(states):
-            raise ValueError(f"codes: must lie between 0 and {len(states) - 1}")
+        if codes.min() < UNOBSERVED or codes.max() >= len(states):
+            raise ValueError(
+                f"codes: must lie between 0 and {len(states) - 1}, or be {UNOBSERVED} where "
+                "nothing was observed"
+            )
+        if codes.max() < 0:
+            raise ValueError("series: no entry was observed; there is nothing to release")
         codes.setflags(write=False)
         object.__setattr__(self, "codes", codes)
         object.__setattr__(self, "states", states)
@@ -62,22 +86,32 @@ class Series:
         Parameters
         ----------
         data
-            A sequence of labels (one segment), or a sequence of such sequences (one each).
+            A sequence of labels (one segment), or a sequence of such sequences (one each, declared
+            independent). ``None`` or NaN is an entry that was not observed. A `Series` keeps its
+            segments.
         states
             All states that can occur. If left out, those that do occur, sorted; note that which
             states occur is itself a fact about the data.
+
+        Examples
+        --------
+        >>> gap = Series.of(["a", "b", None, None, "b", "b"])
+        >>> gap.lengths, gap.observed_lengths, gap.transitions.tolist()
+        ((6,), (4,), [[0, 1], [0, 1]])
         """
-        segments = _segments(data)
+        declared = data.independent_after if isinstance(data, Series) else None
+        segments = _segments(data.as_segments() if isinstance(data, Series) else data)
         flat = [label for segment in segments for label in segment]
         if states is None:
-            found: set[Any] = set(flat)
+            found: set[Any] = set(flat) - {None}
             try:
                 labels = tuple(sorted(found))
             except TypeError:
                 labels = tuple(sorted(found, key=repr))
         else:
             labels = checks.distinct_states(states)
-        index = {label: code for code, label in enumerate(labels)}
+        index: dict[Any, int] = {label: code for code, label in enumerate(labels)}
+        index[None] = UNOBSERVED
         unknown = sorted({repr(label) for label in flat if label not in index})
         if unknown:
             first = next(n for n, label in enumerate(flat, 1) if label not in index)
@@ -86,7 +120,9 @@ class Series:
                 f"first at entry {first}; add the state to the model or clean the data"
             )
         codes = np.fromiter((index[label] for label in flat), dtype=np.intp, count=len(flat))
-        return cls(codes, labels, tuple(len(segment) for segment in segments))
+        if not labels:
+            raise ValueError("series: no entry was observed; there is nothing to release")
+        return cls(codes, labels, tuple(len(segment) for segment in segments), declared)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -98,27 +134,68 @@ class Series:
         return tuple(self.codes[start:end] for start, end in pairwise(ends))
 
     @property
+    def observed(self) -> NDArray[np.bool_]:
+        """Which entries were observed."""
+        return self.codes >= 0
+
+    @property
+    def missing(self) -> int:
+        """How many entries were not observed."""
+        return int(np.sum(self.codes < 0))
+
+    @property
+    def observed_lengths(self) -> tuple[int, ...]:
+        """How many entries of each segment were observed."""
+        return tuple(int(np.sum(segment >= 0)) for segment in self.segments)
+
+    @property
+    def stretches(self) -> tuple[NDArray[np.intp], ...]:
+        """The codes of each run of observed neighbours, within segments."""
+        if not self.missing:
+            return self.segments
+        found = []
+        for segment in self.segments:
+            edges = np.flatnonzero(np.diff(segment >= 0)) + 1
+            found += [part for part in np.split(segment, edges) if part.size and part[0] >= 0]
+        return tuple(found)
+
+    @property
     def counts(self) -> NDArray[np.intp]:
-        """How often each state occurs."""
-        return np.bincount(self.codes, minlength=len(self.states))
+        """How often each state was observed."""
+        return np.bincount(self.codes[self.observed], minlength=len(self.states))
 
     @property
     def transitions(self) -> NDArray[np.intp]:
-        """How often each state is followed by each, within segments."""
+        """How often each state is followed by each: neighbours in a segment, both observed."""
         size = len(self.states)
         table = np.zeros(size * size, dtype=np.intp)
         for segment in self.segments:
-            table += np.bincount(segment[:-1] * size + segment[1:], minlength=size * size)
+            both = (segment[:-1] >= 0) & (segment[1:] >= 0)
+            moves = (segment[:-1] * size + segment[1:])[both]
+            table += np.bincount(moves, minlength=size * size)
         return table.reshape(size, size)
 
+    def window(self, first: int, last: int) -> Series:
+        """Entries ``first`` to ``last``, counted from 1 by their places, cut where segments end."""
+        lengths, start = [], 0
+        for size in self.lengths:
+            inside = min(last, start + size) - max(first, start + 1) + 1
+            if inside > 0:
+                lengths.append(inside)
+            start += size
+        codes: NDArray[np.intp] = self.codes[first - 1 : last]
+        return Series(codes, self.states, tuple(lengths), self.independent_after)
+
     def as_segments(self) -> list[list[Hashable]]:
-        """The entries of each segment as labels."""
-        return [[self.states[code] for code in segment] for segment in self.segments]
+        """The entries of each segment as labels; ``None`` where nothing was observed."""
+        names = (*self.states, None)  # code -1 is the last
+        return [[names[code] for code in segment] for segment in self.segments]
 
     @property
     def labels(self) -> list[Hashable]:
-        """The entries as labels, segments one after another."""
-        return [self.states[code] for code in self.codes]
+        """The entries as labels, segments one after another; ``None`` where not observed."""
+        names = (*self.states, None)
+        return [names[code] for code in self.codes]
 
 
 def _segments(data: Any) -> list[list[Hashable]]:
@@ -153,13 +230,12 @@ def is_segment(item: Any) -> bool:
     return isinstance(item, (list, tuple, np.ndarray)) or hasattr(item, "to_numpy")
 
 
-def _plain(label: Any) -> Hashable:
+def _plain(label: Any) -> Hashable | None:
     label = label.item() if isinstance(label, np.generic) else label
     if label is None or (isinstance(label, float) and math.isnan(label)):
-        raise ValueError(
-            "series: has a missing entry; split the series there into two segments, "
-            "dropping it would join entries that are not neighbours"
-        )
+        return None
+    if type(label).__name__ in _NOTHING:  # of pandas
+        return None
     if not isinstance(label, Hashable):
         raise ValueError(
             f"series: an entry is a {type(label).__name__}, which cannot be a state; use text or "

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
+from pufferkit.data.series import declared_independent
 
 Counts = NDArray[np.int64]
 
@@ -95,7 +96,7 @@ class Windows:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class Table(checks.Frozen):
     """Aggregates of many subjects: what their releases need, and nothing more.
 
     Attributes
@@ -108,9 +109,9 @@ class Table:
         For each piece: the subject (its place in ``subjects``), the number of its segment within
         the subject from 0, and the number of its window. Sorted by all three.
     pieces
-        How often each state occurs in each piece.
+        How often each state was observed in each piece.
     transitions
-        How often each state is followed by each, within segments, all subjects together.
+        How often each state is followed by each, observed one step apart, all subjects together.
     windows
         The windows that were cut, if any.
     steps
@@ -119,6 +120,16 @@ class Table:
         Time of the first entry of each subject, by which an account knows the series again.
     of_time
         Whether times are timestamps, counted in microseconds, and not numbers.
+    first, last
+        For each piece: places of its first and last observed entry within its segment, from 0. If
+        left out, every entry was observed.
+    spans
+        Length of each segment, entries that were not observed included.
+    step
+        Time from one entry to the next, by which places are counted; ``None`` if rows are counted.
+    independent_after
+        The time after which pieces were declared independent, in words; ``None`` if there are no
+        such pieces.
     """
 
     subjects: tuple[Hashable, ...]
@@ -132,6 +143,11 @@ class Table:
     steps: tuple[float, float] | None = None
     begins: tuple[int | float, ...] | None = None
     of_time: bool = False
+    first: Counts | None = None
+    last: Counts | None = None
+    spans: Counts | None = None
+    step: int | float | None = None
+    independent_after: str | None = None
 
     def __post_init__(self) -> None:
         size = len(self.states)
@@ -155,7 +171,7 @@ class Table:
 
     @cached_property
     def sizes(self) -> Counts:
-        """Number of entries of each piece."""
+        """Number of observed entries of each piece."""
         return np.asarray(self.pieces.sum(axis=1), dtype=np.int64)
 
     @cached_property
@@ -167,7 +183,7 @@ class Table:
 
     @cached_property
     def totals(self) -> Counts:
-        """Number of entries of each subject."""
+        """Number of observed entries of each subject."""
         return np.asarray(self.counts.sum(axis=1), dtype=np.int64)
 
     @cached_property
@@ -177,13 +193,45 @@ class Table:
         new[1:] = (np.diff(self.owner) != 0) | (np.diff(self.segment) != 0)
         at = np.flatnonzero(new)
         owners = self.owner[at]
-        lengths = np.add.reduceat(self.sizes, at)
+        lengths = np.add.reduceat(self.sizes, at) if self.spans is None else self.spans
         first = np.searchsorted(owners, np.arange(len(self.subjects) + 1))
         return owners, lengths.astype(np.int64), first.astype(np.int64)
 
+    @cached_property
+    def places(self) -> tuple[Counts, Counts]:
+        """Place of the first and of the last observed entry of each piece.
+
+        They count from 1 within the subject, over all its segments.
+        """
+        if self.first is None or self.last is None:
+            ends = np.cumsum(self.sizes)
+            start = ends - self.sizes
+            base = start[np.searchsorted(self.owner, self.owner)]
+            return start - base + 1, ends - base
+        owners, lengths, begin = self._starts
+        before = np.cumsum(lengths) - lengths
+        offset = before - before[begin[owners]] + 1
+        new = np.ones(len(self.owner), dtype=bool)
+        new[1:] = (np.diff(self.owner) != 0) | (np.diff(self.segment) != 0)
+        own = offset[np.cumsum(new) - 1]
+        return self.first + own, self.last + own
+
+    @property
+    def missing(self) -> int:
+        """How many entries were not observed."""
+        return int(self.segment_lengths.sum() - self.sizes.sum())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of a release must know about gaps."""
+        found = list(declared_independent(self.independent_after))
+        if not self.is_regular:
+            found.append("times are uneven: rows are taken for neighbours one step apart")
+        return tuple(found)
+
     @property
     def segment_lengths(self) -> Counts:
-        """Lengths of all segments, subject by subject."""
+        """Lengths of all segments, subject by subject, entries that were not observed included."""
         return self._starts[1]
 
     def lengths_of(self, number: int) -> tuple[int, ...]:
@@ -204,8 +252,9 @@ class Table:
 
     @property
     def is_regular(self) -> bool:
-        """Whether neighbours in a segment are all equally far apart in time."""
-        return self.steps is None or math.isclose(*self.steps, rel_tol=1e-9)
+        """Whether entries are equally far apart in time, those that were not observed included."""
+        even = self.steps is None or math.isclose(*self.steps, rel_tol=1e-9)
+        return even or self.step is not None
 
     def report(self) -> str:
         """What is there, in one line."""
@@ -215,14 +264,18 @@ class Table:
             _many(int(self.sizes.sum()), "entry", "entries"),
             _many(len(lengths), "segment") + f" of {_span(lengths.min(), lengths.max())}",
         ]
+        if self.missing:
+            parts.append(f"{self.missing:,} not observed")
         if self.windows is not None:
             parts.append(_many(len(np.unique(self.window)), "window"))
         if not self.is_regular and self.steps is not None:
             low, high = (duration(step) if self.of_time else f"{step:g}" for step in self.steps)
             parts.append(
-                f"irregular: neighbours are {low} to {high} apart; max_gap= splits there, every= "
-                "puts them on a grid"
+                f"irregular: neighbours are {low} to {high} apart and no clock is known; every= "
+                "puts them on a grid, independent_after= declares far ones independent"
             )
+        if self.independent_after is not None:
+            parts.append(f"declared independent after {self.independent_after}")
         return ", ".join(parts)
 
 
@@ -246,10 +299,15 @@ def duration(microseconds: float) -> str:
     return f"{microseconds / _UNITS[unit]:.3g}{unit}"
 
 
+def in_words(time: int | float, of_time: bool) -> str:
+    """A time between rows as a reader would say it."""
+    return duration(time) if of_time else f"{time:g}"
+
+
 def ticks(name: str, duration: Any, of_time: bool) -> int | float:
     """A duration in the units of the time column: microseconds, or as the numbers count.
 
-    >>> ticks("max_gap", "10m", of_time=True)
+    >>> ticks("every", "10m", of_time=True)
     600000000
     """
     if isinstance(duration, timedelta):

@@ -13,6 +13,7 @@ import numpy as np
 
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
+from pufferkit.frames.harmless import harmless
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.plan import calibrate
 
@@ -106,7 +107,8 @@ class Result:
         stream = io.StringIO()
         table = csv.DictWriter(stream, self.columns, lineterminator="\n")
         table.writeheader()
-        table.writerows(self.rows)
+        for row in self.rows:
+            table.writerow({c: harmless(v) if isinstance(v, str) else v for c, v in row.items()})
         return stream.getvalue()
 
     def __str__(self) -> str:

@@ -137,9 +137,9 @@ def check_model(
         names = ("one step of memory is enough", "the law of the moves does not change over time")
         asked = tuple(Check(name, None, unknown) for name in names)
         return ModelReport(theta.description, None, level, (*asked, found), epsilon, {})
-    labels = data.as_segments() if isinstance(data, Series) else data
-    series = Series.of(labels, theta.states)
-    starts = np.bincount([s[0] for s in series.segments], minlength=len(series.states))
+    series = Series.of(data, theta.states)
+    firsts = np.array([s[0] for s in series.segments if s[0] >= 0], dtype=np.intp)
+    starts = np.bincount(firsts, minlength=len(series.states))
     asked = (
         order_check(series, level),
         stationarity_check(series, level),

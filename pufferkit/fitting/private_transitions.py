@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,8 @@ from pufferkit.data.series import Series
 from pufferkit.errors import OverBudget
 from pufferkit.mechanisms.baselines import group_dp
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.influence_curve import InfluenceCurve, entry_epsilon, influence_curve
-from pufferkit.mechanisms.release import Evidence, Release, half_width
+from pufferkit.mechanisms.influence_curve import InfluenceCurve, entry_privacy_for, influence_curve
+from pufferkit.mechanisms.release import Release, half_width
 from pufferkit.rounding import round_up
 
 _GRID = 1 + 1e-6  # noise lies on a grid, whose tails are heavier by less than this
@@ -87,7 +87,7 @@ class PrivateTransitions:
                 "query: must run over the series whose transitions were counted, with segments of "
                 f"{list(self.release.lengths)[:5]}; got {list(query.lengths)[:5]}"
             )
-        allowed = entry_epsilon(self.region, query.lengths, epsilon)
+        allowed, evidence = entry_privacy_for(self.region, query.longest, epsilon)
         left = allowed - self.entry_privacy
         if left <= 0:
             spent = InfluenceCurve(self.region, query.lengths).epsilon(self.entry_privacy)
@@ -102,7 +102,12 @@ class PrivateTransitions:
             round_up(query.lipschitz / left),
             query,
             self.region,
-            Evidence("all chains of the region", length=query.longest, notes=(note,)),
+            replace(
+                evidence,
+                belief="all chains of the region",
+                notes=(note, *evidence.notes),
+                beside=self.entry_privacy,
+            ),
         )
 
 
@@ -145,7 +150,7 @@ def private_transitions(
     sure = checked_confidence(confidence)
     theta = None if beliefs is None else as_chain_class(beliefs)
     data = _series(series, theta, states)
-    query = transition_counts(data.states, data.lengths)
+    query = transition_counts(data.states, data)
     calibration = (
         group_dp(query, epsilon) if theta is None else influence_curve(theta, query, epsilon)
     )
@@ -193,7 +198,7 @@ def laplace_sum(count: int, scale: float, alpha: float) -> float:
 
 def _series(series: Any, theta: ChainClass | None, states: Iterable[Hashable] | None) -> Series:
     if isinstance(series, Series):
-        return series if theta is None else Series.of(series.as_segments(), theta.states)
+        return series if theta is None else Series.of(series, theta.states)
     declared = states if theta is None else theta.states
     if declared is None:
         raise ValueError(

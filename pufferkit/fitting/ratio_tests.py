@@ -58,7 +58,7 @@ def order_check(series: Series, level: float) -> Check:
     if size > MOST_STATES:
         return Check(name, None, f"with more than {MOST_STATES} states triples are too many")
     table = np.zeros(size**3, dtype=np.int64)
-    for codes in series.segments:
+    for codes in series.stretches:
         if len(codes) > 2:
             triples = (codes[:-2] * size + codes[1:-1]) * size + codes[2:]
             table += np.bincount(triples, minlength=size**3)
@@ -76,15 +76,18 @@ def stationarity_check(series: Series, level: float) -> Check:
     table = np.zeros((size, 2, size), dtype=np.int64)
     for codes in series.segments:
         moves = codes[:-1] * size + codes[1:]
+        seen = (codes[:-1] >= 0) & (codes[1:] >= 0)
         middle = len(moves) // 2
-        for half, part in enumerate((moves[:middle], moves[middle:])):
-            counts = np.bincount(part, minlength=size * size).reshape(size, size)
+        for half, part in enumerate((slice(middle), slice(middle, None))):
+            counted = np.bincount(moves[part][seen[part]], minlength=size * size)
+            counts = counted.reshape(size, size)
             table[:, half, :] += counts
     return _homogeneous(
         "the law of the moves does not change over time",
         table,
         level,
-        "the two halves differ: split the data, or widen the class",
+        "the two halves differ: a chain that changes over time is in none of these classes; only "
+        "group_dp covers it",
     )
 
 

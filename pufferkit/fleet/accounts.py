@@ -7,15 +7,20 @@ account had paid for before is added entry by entry (the entry-profile rule of `
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pufferkit.accounting.amounts import MICRO, PICO, spent_micro, spent_pico
-from pufferkit.accounting.bulk import Charge
+import numpy as np
+
+from pufferkit.accounting.amounts import MICRO, PICO, allowed_micro, spent_micro, spent_pico
+from pufferkit.accounting.batch import over_budget
 from pufferkit.accounting.composition import Spending, entry_profile
-from pufferkit.accounting.database import Account, Entry
-from pufferkit.accounting.ledger import Ledger, over_budget
+from pufferkit.accounting.entries import Account, Charge, Entry, Terms
+from pufferkit.accounting.fingerprints import Data
+from pufferkit.accounting.ledger import Ledger
+from pufferkit.checks import Floats
+from pufferkit.data.table import Counts
 from pufferkit.errors import OverBudget
 from pufferkit.fleet.plan import LIPSCHITZ, Run, digest
 from pufferkit.mechanisms.calibration import Calibration
@@ -24,12 +29,19 @@ from pufferkit.mechanisms.influence_curve import InfluenceCurve
 _LISTED = 8
 _MOST_PROFILES = 200
 
+Draw = Callable[[Counts, Floats], tuple[Floats, Floats]]
+"""Noisy counts and their scales, for dues of these numbers, with at least these scales."""
+
 
 @dataclass(frozen=True)
 class Due:
     """One release to pay for: entries ``first`` to ``last`` of a subject, counted from 1.
 
-    ``begins`` is the time of entry 1, so that the account notices if entries are counted anew.
+    Places count entries that were not observed too, by the clock. ``begins`` is the time of entry 1
+    and ``step`` that from one entry to the next, so that the account notices if entries are counted
+    anew. ``entries`` of the places were observed. A row that arrives late, for a place that was not
+    observed when an earlier run was charged, may be part of a later run: the earlier one did not
+    use it, the account has it down as if it had, and the later one pays for it again.
     """
 
     account: str
@@ -39,6 +51,15 @@ class Due:
     last: int
     calibration: Calibration
     begins: int | float | None = None
+    entries: int | None = None
+    step: int | float | None = None
+    independent_after: str | None = None
+
+    @property
+    def used(self) -> list[int]:
+        """The places, and how many were observed if some were not."""
+        gaps = self.entries not in (None, self.last - self.first + 1)
+        return [self.first, self.last, *([self.entries or 0] if gaps else [])]
 
 
 @dataclass(frozen=True)
@@ -50,12 +71,12 @@ class Paid:
     together
         Millionths of epsilon that all rows cost the subject who pays most: the epsilon of the run,
         or more if some were released when the series was shorter, and with less noise.
-    scales
-        The noise that was charged for, by account and key. To draw with less is not paid for.
+    values
+        The stored value of each due, in order.
     """
 
     together: int
-    scales: Mapping[tuple[str, str], float]
+    values: Sequence[Mapping[str, Any]]
 
 
 class Accounts:
@@ -67,24 +88,36 @@ class Accounts:
         Where they are kept, and what each may spend.
     run
         What is released.
+    data
+        What each account is about, where its data can be recognised.
+    data_meant
+        Data that changed, or that are known under another name, are meant.
     """
 
-    def __init__(self, ledger: Ledger, budget: float, run: Run) -> None:
-        self.ledger, self.budget, self.run = ledger, budget, run
+    def __init__(
+        self,
+        ledger: Ledger,
+        budget: float,
+        run: Run,
+        data: Mapping[str, Data] | None = None,
+        data_meant: bool = False,
+    ) -> None:
+        self.ledger, self.run = ledger, run
+        self.data, self._meant = data or {}, data_meant
+        about = {"beliefs": run.beliefs_digest, "kept by": "fleet"}
+        self.terms = Terms(allowed_micro(budget), "composed", about)
         self._profiles: dict[Any, int] = {}
         self._privacies: dict[int, int] = {}
         self._bodies: dict[Any, dict[str, Any]] = {}
 
-    def open(self, names: Sequence[str]) -> None:
-        """Open the accounts that are not open yet; others must be for the same beliefs."""
-        about = {"beliefs": self.run.beliefs_digest, "kept by": "fleet"}
-        self.ledger.open_accounts(names, self.budget, rule="composed", about=about)
-
     def check(self, dues: Sequence[Due]) -> None:
-        """Whether every account can pay; nothing is spent. Refuses before anything is."""
+        """Whether every account can pay; nothing is written. Refuses before anything is spent."""
         names = list(dict.fromkeys(due.account for due in dues))
-        known, entries = self.ledger.charges_of(names)
+        self.ledger.check_terms(dict.fromkeys(names, (self.terms, None)))
+        known, entries = self._standing(names)
         charges = self._charges(dues, known, entries)
+        terms = {name: (self.terms, self.data.get(name)) for name in names}
+        self.ledger.check_terms(terms, data_meant=self._meant)
         short = [c for c in charges if c.total > known[c.account].budget]
         if short:
             first = known[short[0].account]
@@ -94,44 +127,126 @@ class Accounts:
             more = f" (and {others:,} more like it)" if others else ""
             raise OverBudget(f"{first.account}{more}: {refusal}")
 
-    def pay(self, dues: Sequence[Due]) -> Paid:
-        """Charge all of them in one transaction, each once, however often this is called."""
-        names = list(dict.fromkeys(due.account for due in dues))
-        while True:
-            # Read again after charging: what counts is what the ledger says, whoever wrote it.
-            known, entries = self.ledger.charges_of(names)
-            charges = self._charges(dues, known, entries)
-            if not charges:
-                break
-            self.ledger.charge_many(charges)
-        run = self.run.identity
-        scales = {(e.account, e.key): e.body["scale"] for e in entries if e.body["run"] == run}
-        return Paid(self._together(dues, entries), scales)
+    def pay(self, dues: Sequence[Due], draw: Draw) -> Paid:
+        """Charges and values of all of them in one transaction, each once.
 
-    def pay_together(self, dues: Sequence[Due], record: str, body: Mapping[str, Any]) -> str:
+        What is stored is what counts, whoever wrote it: values that are there are given as they
+        are, and what was drawn is dropped if another process was first.
+        """
+        names = list(dict.fromkeys(due.account for due in dues))
+        keys = {window: self.run.key(window) for window in {due.window for due in dues}}
+        places = [(due.account, keys[due.window]) for due in dues]
+        while True:
+            stored = self.ledger.find_many(names, list(keys.values()))
+            known, entries = self._standing(names)
+            new = {(c.account, c.key): c for c in self._charges(dues, known, entries)}
+            missing = np.array([n for n, at in enumerate(places) if at not in stored], dtype=int)
+            if not len(missing):
+                values = [stored[place].body for place in places]
+                return Paid(self._together(dues, entries), values)
+            # A run that was killed may have charged for more noise, among subjects of more lengths.
+            charged = {(e.account, e.key): e for e in entries if e.body["run"] == self.run.identity}
+            least = [charged[p].body["scale"] if p in charged else 0.0 for p in places]
+            noisy, scales = draw(missing, np.array(least)[missing])
+            batch = []
+            for n, value, scale in zip(
+                missing.tolist(), noisy.tolist(), scales.tolist(), strict=True
+            ):
+                charge = new.get(places[n]) or self._again(charged[places[n]], known)
+                batch.append(replace(charge, value={"value": value, "scale": scale}))
+            self.ledger.charge_many(batch, data_meant=self._meant)
+
+    def _again(self, entry: Entry, known: Mapping[str, Account]) -> Charge:
+        """A charge that was made before, to store its value with."""
+        after = known[entry.account].entries
+        return Charge(entry.account, entry.key, entry.epsilon, entry.total, entry.body, after)
+
+    def pay_together(
+        self,
+        dues: Sequence[Due],
+        record: str,
+        body: Mapping[str, Any],
+        draw: Callable[[], Mapping[str, Any]],
+    ) -> str:
         """Charge a release whose values are kept in one place, the account ``record``.
 
         That account is charged in the same transaction, with the largest total. A run is drawn as a
-        whole, so its label is for exactly these entries. Returns the key of the values.
+        whole, so its label is for exactly these entries. The values are stored in the same
+        transaction. Returns their key.
         """
-        used = digest([[due.account, due.window, due.first, due.last] for due in dues])
+        used = digest([[due.account, due.window, *due.used] for due in dues])
         key = digest({"run": self.run.identity, "record": True})
         facts = {**body, "label": self.run.label, "run": self.run.identity, "entries used": used}
         facts |= self._notes
         names = list(dict.fromkeys(due.account for due in dues))
-        self._same_entries(record, key, used)
+        amount = spent_micro(self.run.epsilon)
+        self.ledger.check_terms(dict.fromkeys([*names, record], (self.terms, None)))
         while True:
-            known, entries = self.ledger.charges_of([*names, record])
+            self._same_entries(record, key, used)
+            known, entries = self._standing([*names, record])
             charges = self._charges(dues, known, entries)
             account = known[record]
             total = max([account.total, *(charge.total for charge in charges)])
-            amount = spent_micro(self.run.epsilon)
-            charges.append(Charge(record, key, amount, total, facts, account.entries))
-            if self.ledger.charge_many(charges):
+            value = None if self.ledger.find(record, key) is not None else draw()
+            charges.append(
+                Charge(record, key, amount, total, facts, account.entries, self.terms, value)
+            )
+            if self.ledger.charge_many(charges, data_meant=self._meant):
                 break
         # Another process may have charged the same label for other entries in the meantime.
         self._same_entries(record, key, used)
         return key
+
+    def _standing(self, names: Sequence[str]) -> tuple[dict[str, Account], list[Entry]]:
+        """Where accounts stand, those included that are not there yet, and all their charges."""
+        known, entries = self.ledger.charges_of(names)
+        rule, budget = self.terms.rule, self.terms.budget
+        return {n: known.get(n) or Account(n, rule, budget, 0, 0) for n in names}, entries
+
+    def pay_part(
+        self, dues: Sequence[Due], record: str, body: Mapping[str, Any]
+    ) -> dict[tuple[str, str], Entry]:
+        """Charge what is new of a run whose values are kept in files, in one transaction.
+
+        What is charged together is a *part* of the run, drawn and written as a whole. Every charge
+        names its part, and so does one to the account ``record``, under which the files are noted.
+        Returns the charges of all these rows, new and old, by account and key.
+        """
+        names = list(dict.fromkeys(due.account for due in dues))
+        while True:
+            known, entries = self._standing([*names, record])
+            entries = [entry for entry in entries if entry.account != record]
+            charges = self._charges(dues, known, entries)
+            if not charges:
+                break
+            part = digest({"run": self.run.identity, "rows": [[c.account, c.key] for c in charges]})
+            facts = {**body, "label": self.run.label, "run": self.run.identity}
+            facts |= {"rows": len(charges), **self._notes}
+            bodies = {id(charge.body): {**charge.body, "part": part} for charge in charges}
+            charges = [replace(charge, body=bodies[id(charge.body)]) for charge in charges]
+            account = known[record]
+            total = max([account.total, *(charge.total for charge in charges)])
+            amount = spent_micro(self.run.epsilon)
+            charges.append(Charge(record, part, amount, total, facts, account.entries, self.terms))
+            self.ledger.charge_many(charges, data_meant=self._meant)
+        run = self.run.identity
+        return {(e.account, e.key): e for e in entries if e.body["run"] == run}
+
+    def name_folder(self, record: str, part: str, path: str) -> None:
+        """Record where an attempt at a part will be written, before anything is. Costs nothing."""
+        body = {"query": "a folder to be written", "attempt at": part, "path": path}
+        body |= {"run": self.run.identity, "label": self.run.label}
+        key = digest({"path": path})
+        while True:
+            account = self._standing([record])[0][record]
+            attempt = Charge(record, key, 0, account.total, body, account.entries, self.terms)
+            if self.ledger.charge_many([attempt]):
+                return
+
+    def folders(self, record: str, part: str) -> list[str]:
+        """The folders of all attempts at a part, the first one first."""
+        _, entries = self.ledger.charges_of([record])
+        return [entry.body["path"] for entry in entries if entry.body.get("attempt at") == part]
 
     def _same_entries(self, record: str, key: str, used: str) -> None:
         charged = self.ledger.find(record, key, "charge")
@@ -166,6 +281,13 @@ class Accounts:
                         f"(entries {before.body['window']}, now {[due.first, due.last]}); "
                         "give this one another label"
                     )
+                if before is not None and before.body.get("entries", due.entries) != due.entries:
+                    raise ValueError(
+                        f"label: the run {self.run.label!r} used {before.body['entries']} entries "
+                        f"of {name!r} in this window, and now there are {due.entries}: rows "
+                        "arrived late; leave them out, or give this run another label, which "
+                        "pays for the whole window again"
+                    )
             new = [due for due in wanted if keys[due.window] not in paid]
             if not new:
                 continue
@@ -174,7 +296,16 @@ class Accounts:
             for due in new:
                 body = self._body(due, rule)
                 charges.append(
-                    Charge(name, keys[due.window], amount, total, body, known[name].entries)
+                    Charge(
+                        name,
+                        keys[due.window],
+                        amount,
+                        total,
+                        body,
+                        known[name].entries,
+                        self.terms,
+                        data=self.data.get(name),
+                    )
                 )
         return charges
 
@@ -247,7 +378,7 @@ class Accounts:
 
     def _body(self, due: Due, rule: str) -> dict[str, Any]:
         """What the ledger keeps; the same object for subjects of equal lengths."""
-        same = (due.lengths, due.first, due.last, due.begins, rule)
+        same = (due.lengths, due.first, due.last, due.begins, due.entries, due.step, rule)
         if same not in self._bodies:
             self._bodies[same] = {
                 "query": self.run.query,
@@ -255,6 +386,9 @@ class Accounts:
                 "run": self.run.identity,
                 "window": [due.first, due.last],
                 "begins": due.begins,
+                "step": due.step,
+                "entries": due.entries,
+                "independent_after": due.independent_after,
                 "segments": _segments(due.lengths, due.last),
                 "beliefs": self.run.beliefs_digest,
                 "mechanism": self.run.mechanism,
@@ -278,7 +412,13 @@ def _unchanged(name: str, earlier: Sequence[Entry], due: Due) -> None:
             raise ValueError(
                 f"table: the entries of {name!r} begin {moved} than when they were released "
                 f"(ledger entry {entry.seq}), so they would be counted anew; give the whole "
-                "series from the same beginning on, or use another account"
+                "series from the same beginning on"
+            )
+        if last > 1 and "step" in entry.body and entry.body["step"] != due.step:
+            raise ValueError(
+                f"table: entries of {name!r} were {_apart(entry.body['step'])} when they were "
+                f"released (ledger entry {entry.seq}) and are {_apart(due.step)} now, so they "
+                "would be counted anew; every= puts them on the grid they were on"
             )
         mark = (last, str(recorded))
         if mark in seen:
@@ -289,6 +429,10 @@ def _unchanged(name: str, earlier: Sequence[Entry], due: Due) -> None:
                 f"table: {name!r} had other segments when entries up to {last} were released "
                 f"(ledger entry {entry.seq}); the account is for data that only grow at the end"
             )
+
+
+def _apart(step: int | float | None) -> str:
+    return "rows without a clock" if step is None else f"{step} apart"
 
 
 def _segments(lengths: tuple[int, ...], last: int) -> list[int] | str:

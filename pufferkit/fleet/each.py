@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from pufferkit import noise
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
+from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts, Table
 from pufferkit.fleet.accounts import Accounts, Due
 from pufferkit.fleet.plan import LIPSCHITZ, Run, aligned
+from pufferkit.fleet.recognised import recognised
 from pufferkit.fleet.releases import Releases
 from pufferkit.fleet.rows import EVERYBODY, Asked, account_names, chunks_of, dues_of
 from pufferkit.mechanisms.calibration import Calibration
@@ -41,6 +43,7 @@ def release_each(
     prefix: str = "",
     progress: Progress | None = None,
     storage: str | None = None,
+    data_meant: bool = False,
 ) -> Any:
     """One noisy histogram for each subject, or for each subject and window.
 
@@ -50,7 +53,7 @@ def release_each(
         From `read_table`. With windows, each subject has a row for each of its windows.
     beliefs
         A `MarkovChain` or a `ChainClass`, about every segment of every subject: a chain with a
-        start of its own says that every segment starts so, also after a gap or a missing state.
+        start of its own says that every segment starts so, also behind a declared break.
     epsilon
         Pufferfish privacy of each entry against everything this call releases; windows do not add
         up, because no entry is in two of them. Windows that an earlier call released when the
@@ -61,8 +64,8 @@ def release_each(
         By default the one with the least noise.
     ledger, budget
         A `Ledger` (or its path or URL) and what may be spent on each subject, ever. Each subject
-        has an account of its own. It is charged before its noise is drawn, and its values are
-        stored before they are handed over.
+        has an account of its own, which begins with its first charge. Charges and values are
+        written in one transaction, and handed over after it.
     label
         Name of the run. The same call with the same label gives the same values at no cost, and
         takes a run up again that was killed.
@@ -71,7 +74,11 @@ def release_each(
     progress
         Called with the number of rows done and the number of all rows.
     storage
-        For PySpark only, and needed there: a new folder that driver and executors can reach.
+        A folder that driver and executors can reach; a PySpark table needs it, and its rows are
+        kept there. Elsewhere the ledger keeps them, and nothing is written to the folder.
+    data_meant
+        A table that is known under other names, and data that changed since they were released
+        about, are refused where their counts show it; ``True`` says that they are meant.
 
     Returns
     -------
@@ -93,17 +100,16 @@ def release_each(
         from pufferkit.fleet.cluster import release_on_cluster  # noqa: PLC0415
 
         with _accounts(run, ledger, budget) as accounts:
-            return release_on_cluster(table, run, accounts, prefix, storage)
-    _local_only(storage)
+            return release_on_cluster(table, run, accounts, prefix, storage, progress)
     asked = Asked.of(table, aligned(table, run.beliefs))
     used, calibrations = run.calibrations(table.longest)
     values = np.empty(asked.counts.shape)
     scales = np.empty(len(asked.owner))
     together = [run.epsilon]
-    with _accounts(run, ledger, budget) as accounts:
+    data = recognised(table, account_names(table, prefix)) if ledger is not None else {}
+    with _accounts(run, ledger, budget, data, data_meant) as accounts:
         chunks = chunks_of(asked.owner)
         if accounts is not None:
-            accounts.open(account_names(table, prefix))
             for rows in chunks:
                 accounts.check(dues_of(table, asked, rows, used, calibrations, prefix))
         for rows in chunks:
@@ -115,9 +121,14 @@ def release_each(
             if progress is not None:
                 progress(int(rows[-1]) + 1, len(asked.owner))
     subjects = tuple(table.subjects[number] for number in asked.owner)
-    guarantee = next(iter(calibrations.values())).guarantee
-    all_rows = _releases(run, subjects, asked.window, values, scales, asked.counts, guarantee)
-    return replace(all_rows, epsilon=max(together), notes=run.notes(table))
+    all_rows = _releases(run, subjects, asked.window, values, scales, asked.counts, calibrations)
+    return replace(
+        all_rows,
+        epsilon=max(together),
+        notes=run.notes(table),
+        lengths=used[asked.owner],
+        independent_after=table.independent_after,
+    )
 
 
 def release_all(
@@ -131,6 +142,9 @@ def release_all(
     budget: float | None = None,
     label: str = "",
     prefix: str = "",
+    data_meant: bool = False,
+    progress: Progress | None = None,
+    storage: str | None = None,
 ) -> Releases:
     """One noisy histogram over all subjects together, or one for each window ([Q] 5.3.1).
 
@@ -143,9 +157,11 @@ def release_all(
 
     Parameters
     ----------
-    table, beliefs, epsilon, query, mechanism, ledger, budget, label, prefix
+    table, beliefs, epsilon, query, mechanism, ledger, budget, label, prefix, data_meant, progress,
+    storage
         As for `release_each`. A `ClusterTable` is counted on the cluster; the sums, which are the
-        only thing needed, come to the driver.
+        only thing needed, come to the driver and noise is drawn there, so that nothing is written
+        to the storage on any engine.
     """
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
@@ -160,16 +176,23 @@ def release_all(
     calibration = run.calibration(longest)
     used, calibrations = np.full(len(found.subjects), longest), {longest: calibration}
     rows = np.arange(len(asked.owner))
-    with _accounts(run, ledger, budget) as accounts:
+    data = recognised(found, account_names(found, prefix)) if ledger is not None else {}
+    with _accounts(run, ledger, budget, data, data_meant) as accounts:
         if accounts is None:
             values, scales = _noisy_sums(sums, calibration)
         else:
             record = f"{prefix}{EVERYBODY}"
-            accounts.open([*account_names(found, prefix), record])
             dues = dues_of(found, asked, rows, used, calibrations, prefix)
             values, scales = _recorded(accounts, run, record, dues, windows, sums, calibration)
-    answer = _releases(run, None, windows, values, scales, sums, calibration.guarantee)
-    return replace(answer, notes=run.notes(found))
+    if progress is not None:
+        progress(len(windows), len(windows))
+    answer = _releases(run, None, windows, values, scales, sums, calibrations)
+    return replace(
+        answer,
+        notes=run.notes(found),
+        lengths=np.full(len(windows), longest),
+        independent_after=found.independent_after,
+    )
 
 
 def _recorded(
@@ -188,12 +211,13 @@ def _recorded(
         "scale": LIPSCHITZ * calibration.scale,
         "windows": windows.tolist(),
     }
-    key = accounts.pay_together(dues, record, body)
-    stored = accounts.ledger.find(record, key)
-    if stored is None:
+
+    def draw() -> dict[str, Any]:
         values, scales = _noisy_sums(sums, calibration)
-        drawn = {"value": values.tolist(), "scale": scales.tolist()}
-        stored = accounts.ledger.store(record, key, drawn)
+        return {"value": values.tolist(), "scale": scales.tolist()}
+
+    stored = accounts.ledger.find(record, accounts.pay_together(dues, record, body, draw))
+    assert stored is not None
     return np.array(stored.body["value"]), np.array(stored.body["scale"])
 
 
@@ -214,43 +238,20 @@ def _drawn(
 
     Stored ones are given as they are, new ones are paid for.
     """
-    cost, paid = 0.0, None
-    values, scales = np.empty((len(rows), asked.counts.shape[1])), np.empty(len(rows))
-    missing = np.arange(len(rows))
-    if accounts is not None:
-        key_of = {window: accounts.run.key(window) for window in {due.window for due in dues}}
-        keys = [key_of[due.window] for due in dues]
-        places = [(due.account, key) for due, key in zip(dues, keys, strict=True)]
-        there = accounts.ledger.find_many(
-            dict.fromkeys(due.account for due in dues), list(dict.fromkeys(keys))
-        )
-        # Paying again charges nothing twice, and refuses a label that was used for other data.
-        paid = accounts.pay(dues)
-        if paid.together > spent_micro(accounts.run.epsilon):
-            cost = in_epsilon(paid.together)
-        missing = np.array([n for n, at in enumerate(places) if at not in there], dtype=np.int64)
-        for n, at in enumerate(places):
-            if at in there:
-                values[n], scales[n] = there[at].body["value"], there[at].body["scale"]
-    if len(missing):
-        wanted = np.array([LIPSCHITZ * calibrations[int(n)].scale for n in lengths[missing]])
-        if paid is not None:
-            # A run that was killed may have charged for more noise, among subjects of more lengths.
-            wanted = np.maximum(wanted, [paid.scales[places[n]] for n in missing])
-        largest = float((asked.last - asked.first + 1).max())
-        values[missing], scales[missing] = noise.laplace_rows(
-            asked.counts[rows[missing]], wanted, LIPSCHITZ, largest
-        )
-    if accounts is not None and len(missing):
-        stored = accounts.ledger.store_many(
-            [
-                (*places[n], {"value": values[n].tolist(), "scale": scales[n]})
-                for n in missing.tolist()
-            ]
-        )
-        for n in missing.tolist():
-            values[n], scales[n] = stored[places[n]]["value"], stored[places[n]]["scale"]
-    return values, scales, cost
+    wanted = np.array([LIPSCHITZ * calibrations[int(n)].scale for n in lengths])
+    largest = float((asked.last - asked.first + 1).max())
+
+    def draw(which: Counts, least: Floats) -> tuple[Floats, Floats]:
+        counts = asked.counts[rows[which]]
+        return noise.laplace_rows(counts, np.maximum(wanted[which], least), LIPSCHITZ, largest)
+
+    if accounts is None:
+        return *draw(np.arange(len(rows)), wanted), 0.0
+    paid = accounts.pay(dues, draw)
+    values = np.array([stored["value"] for stored in paid.values])
+    scales = np.array([stored["scale"] for stored in paid.values])
+    dearer = paid.together > spent_micro(accounts.run.epsilon)
+    return values, scales, in_epsilon(paid.together) if dearer else 0.0
 
 
 def _releases(
@@ -260,7 +261,7 @@ def _releases(
     values: Floats,
     scales: Floats,
     counts: Counts,
-    guarantee: str,
+    calibrations: dict[int, Calibration],
 ) -> Releases:
     entries = counts.sum(axis=1)
     if run.query == "frequencies":
@@ -280,23 +281,30 @@ def _releases(
         query=run.query,
         mechanism=run.mechanism,
         epsilon=run.epsilon,
-        guarantee=guarantee,
+        guarantee=next(iter(calibrations.values())).guarantee,
         cut=run.windows,
+        calibrations=calibrations,
     )
 
 
 @contextmanager
-def _accounts(run: Run, ledger: Ledger | str | None, budget: float | None) -> Iterator[Any]:
+def _accounts(
+    run: Run,
+    ledger: Ledger | str | None,
+    budget: float | None,
+    data: Mapping[str, Data] | None = None,
+    data_meant: bool = False,
+) -> Iterator[Any]:
     """The accounts of a run; ``None`` if nothing is kept. A ledger opened here is closed."""
     if (ledger is None) != (budget is None):
         raise ValueError("ledger and budget: go together; give both or none")
     if ledger is None or budget is None:
         yield None
     elif isinstance(ledger, Ledger):
-        yield Accounts(ledger, budget, run)
+        yield Accounts(ledger, budget, run, data, data_meant)
     else:
         with Ledger(ledger) as book:
-            yield Accounts(book, budget, run)
+            yield Accounts(book, budget, run, data, data_meant)
 
 
 def _check_read(table: Any, far: type) -> None:
@@ -304,10 +312,5 @@ def _check_read(table: Any, far: type) -> None:
     if not isinstance(table, (Table, far)):
         raise ValueError(
             f"table: must come from read_table, got {type(table).__name__}; for example "
-            'read_table(frame, subject="person", time="time", state="activity", max_gap="10m")'
+            'read_table(frame, subject="person", time="time", state="activity")'
         )
-
-
-def _local_only(storage: str | None) -> None:
-    if storage is not None:
-        raise ValueError("storage: is for PySpark tables; here the ledger keeps the values")

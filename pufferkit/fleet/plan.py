@@ -32,7 +32,7 @@ LIPSCHITZ = 2.0
 """Of a histogram of counts: one bin loses, another gains."""
 
 FRESH_STARTS = (
-    "every segment is taken to start so, also after a gap or a missing state; "
+    "every segment is taken to start so, also behind a declared break; "
     "ChainClass.any_start does not ask for that"
 )
 _MOST_CALIBRATIONS = 64
@@ -97,10 +97,8 @@ class Run:
         fixed = (
             fixed_start(self.beliefs) if len(table.segment_lengths) > len(table.subjects) else None
         )
-        if fixed is None:
-            return self.beliefs.caveats
-        start = f"{fixed} has a start of its own, and {FRESH_STARTS}"
-        return (*self.beliefs.caveats, start)
+        start = () if fixed is None else (f"{fixed} has a start of its own, and {FRESH_STARTS}",)
+        return (*self.beliefs.caveats, *start, *table.notes)
 
     def key(self, window: int) -> str:
         """Of the release over one window, the same for every subject."""

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import pufferkit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
-from pufferkit.checks import Floats
+from pufferkit.checks import Floats, Frozen
+from pufferkit.data.series import declared_independent
 from pufferkit.data.table import Windows
-from pufferkit.mechanisms.release import half_width, project_to_simplex
+from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.release import (
+    FORMAT,
+    Guarantee,
+    Presentation,
+    half_width,
+    project_to_simplex,
+)
+
+
+def note_of(private: bool, independent_after: str | None) -> str | None:
+    """What goes with every row of a table; ``None`` if there is nothing to say."""
+    found = [PRIVATE_NOTE] if private else []
+    return "; ".join([*found, *declared_independent(independent_after)]) or None
 
 
 @dataclass(frozen=True, eq=False)
-class Releases:
+class Releases(Frozen):
     """One row for each release.
 
     Attributes
@@ -31,7 +47,7 @@ class Releases:
     scale
         Scale of the Laplace noise on every number of a row; at least what the theorem asks.
     entries
-        Number of entries behind a row. Public.
+        Number of observed entries behind a row. Public.
     labels
         The states.
     query, mechanism, epsilon, guarantee
@@ -40,7 +56,14 @@ class Releases:
     cut
         How windows were cut.
     notes
-        What else a reader must know about the beliefs.
+        What else a reader must know about the beliefs and about gaps.
+    lengths, calibrations
+        The length of segments that each row was calibrated for, and the calibration of each such
+        length, for the record (`to_dict`).
+    presentation
+        Whether ``value`` is ``raw`` as drawn, or the nearest histogram to it.
+    independent_after
+        The time after which pieces were declared independent, in words.
     """
 
     subjects: tuple[Hashable, ...] | None
@@ -53,9 +76,13 @@ class Releases:
     query: str
     mechanism: str
     epsilon: float
-    guarantee: str
+    guarantee: Guarantee
     cut: Windows | None = None
     notes: tuple[str, ...] = ()
+    lengths: NDArray[np.int64] | None = None
+    calibrations: Mapping[int, Calibration] = field(default_factory=dict)
+    presentation: Presentation = "as drawn"
+    independent_after: str | None = None
 
     def __len__(self) -> int:
         return len(self.value)
@@ -80,7 +107,7 @@ class Releases:
             project_to_simplex(row, float(total))
             for row, total in zip(self.raw, totals, strict=True)
         ]
-        return replace(self, value=np.array(nearest))
+        return replace(self, value=np.array(nearest), presentation="nearest histogram")
 
     @property
     def starts(self) -> list[Any]:
@@ -96,7 +123,8 @@ class Releases:
     def columns(self) -> dict[str, list[Any]]:
         """The rows by column, for a table: subject, window, entries, scale, then the states.
 
-        If the beliefs were fitted to private data, a column ``note`` says so.
+        If the beliefs were fitted to private data, or pieces were declared independent, a column
+        ``note`` says so.
         """
         found: dict[str, list[Any]] = {}
         if self.subjects is not None:
@@ -105,12 +133,55 @@ class Releases:
             found["window_start"] = self.starts
         found["entries"] = self.entries.tolist()
         found["scale"] = self.scale.tolist()
-        if PRIVATE_NOTE in self.notes:
-            found["note"] = [PRIVATE_NOTE] * len(self)
+        note = note_of(PRIVATE_NOTE in self.notes, self.independent_after)
+        if note is not None:
+            found["note"] = [note] * len(self)
         prefix = "state " if set(self.labels) & set(found) else ""
         for number, label in enumerate(self.labels):
             found[prefix + label] = self.value[:, number].tolist()
         return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record of the table, ready for JSON: what `verify` needs to check every row."""
+        if self.lengths is None or not self.calibrations:
+            raise ValueError("releases: came without their calibrations, so there is no record")
+        used = [self.calibrations[int(n)] for n in np.unique(self.lengths)]
+        beliefs = used[0].beliefs
+        rows: dict[str, Any] = {} if self.subjects is None else {"subject": list(self.subjects)}
+        if self.windows is not None:
+            rows["window"] = self.windows.tolist()
+        drawn = self.presentation == "as drawn"
+        return {
+            "format": FORMAT,
+            "kind": "histogram" if self.query == "histogram" else "relative frequencies",
+            "mechanism": used[0].mechanism,
+            "epsilon": self.epsilon,
+            "guarantee": self.guarantee.code,
+            "promise": str(self.guarantee),
+            "labels": list(self.labels),
+            "beliefs": None if beliefs is None else beliefs.to_dict(),
+            "calibrations": [
+                {"length": own.query.longest, "scale": own.scale, "evidence": asdict(own.evidence)}
+                for own in used
+            ],
+            "windows": None if self.cut is None else self.cut.to_dict(),
+            "presentation": self.presentation,
+            "notes": list(self.notes),
+            "released_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "version": pufferkit.__version__,
+            "rows": {
+                **rows,
+                "entries": self.entries.tolist(),
+                "length": self.lengths.tolist(),
+                "scale": self.scale.tolist(),
+                "raw": self.raw.tolist(),
+                "value": None if drawn else self.value.tolist(),
+            },
+        }
+
+    def to_json(self) -> str:
+        """The record as JSON text; floats keep every digit."""
+        return json.dumps(self.to_dict(), default=str)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The rows one by one."""

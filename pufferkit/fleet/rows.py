@@ -37,18 +37,14 @@ class Asked:
         new = np.ones(len(table.owner), dtype=bool)
         new[1:] = (np.diff(table.owner) != 0) | (np.diff(table.window) != 0)
         at = np.flatnonzero(new)
-        # Places count from 1 within the subject, over all its segments.
-        ends = np.cumsum(table.sizes)
-        owner = table.owner[at]
-        first_piece = np.searchsorted(table.owner, np.arange(len(table.subjects)))
-        offset = np.concatenate([[0], ends])[first_piece]
+        first, last = table.places
         after = np.append(at[1:], len(table.owner))
         return cls(
-            owner=owner,
+            owner=table.owner[at],
             window=table.window[at],
             counts=np.add.reduceat(pieces, at, axis=0),
-            first=np.concatenate([[0], ends])[at] - offset[owner] + 1,
-            last=ends[after - 1] - offset[owner],
+            first=first[at],
+            last=last[after - 1],
         )
 
 
@@ -72,6 +68,7 @@ def dues_of(
     prefix: str,
 ) -> list[Due]:
     """What each row costs whom."""
+    entries = asked.counts.sum(axis=1)
     lengths = {int(n): table.lengths_of(int(n)) for n in np.unique(asked.owner[rows])}
     return [
         Due(
@@ -82,6 +79,9 @@ def dues_of(
             int(asked.last[row]),
             calibrations[int(used[owner])],
             None if table.begins is None else table.begins[owner],
+            int(entries[row]),
+            table.step,
+            table.independent_after,
         )
         for row, owner in zip(rows.tolist(), asked.owner[rows].tolist(), strict=True)
     ]

@@ -1,5 +1,9 @@
 """What runs inside an engine: neighbours are linked, gaps found, and only counts come out.
 
+A segment ends where pieces were declared independent, and nowhere else. A row without a state is an
+entry that was not observed. How many entries a gap hides is told afterwards, by the clock that the
+steps between rows make (`assemble`): rows that are missing are never made.
+
 Written once, for narwhals. Engines that keep rows in order (polars, and pandas and pyarrow through
 it) are sorted first, and a neighbour is the row before. Engines that know no order (duckdb, Spark)
 find the neighbour with a window function over the subject.
@@ -18,15 +22,18 @@ if TYPE_CHECKING:
 
 SUBJECT, TIME, STATE, SLOT, WINDOW = "_subject", "_time", "_state", "_slot", "_window"
 SEGMENT, FRESH, BASE, BREAK, STEP = "_segment", "_fresh", "_base", "_break", "_step"
-BEFORE, FIRST = "_before", "_first"
+BEFORE, FIRST, LOW, HIGH, TICKS = "_before", "_first", "_low", "_high", "_ticks"
 KEYS = (SUBJECT, TIME, STATE)
+
+MOST_STEPS = 200_000
+"""More different moves and times between neighbours than this are not those of a clock."""
 
 
 @dataclass(frozen=True)
 class Rules:
     """How rows become entries; durations are in the units of the time column."""
 
-    max_gap: int | float | None = None
+    independent_after: int | float | None = None
     every: int | float | None = None
     origin: int | float = 0
     windows: Windows | None = None
@@ -51,27 +58,39 @@ def entries(frame: Any, rules: Rules) -> Any:
             level = level + one
         state = nw.when(~(number.is_null() | number.is_nan())).then(level)
     elif kinds[STATE].is_float():
-        state = nw.when(~state.is_nan()).then(state)
+        state = nw.when(~state.is_nan()).then(state + 0.0)  # one zero, not -0.0 beside 0.0
     elif isinstance(kinds[STATE], (nw.Categorical, nw.Enum)):
         state = state.cast(nw.String)
     time = nw.col(TIME)
     found = frame.with_columns(state.alias(STATE))
     if rules.every is not None:
-        slot = (time - rules.origin) // rules.every
+        found = _with_place(found, rules.origin, rules.every, SLOT)
         if kinds[TIME].is_float() or isinstance(rules.every * rules.origin, float):
             # 0.3 / 0.1 is below 3 in floats: a reading that is late by rounding alone is in time.
-            number, unit = time.cast(nw.Float64), _rounding(kinds[TIME]) / rules.every
+            number, unit = time.cast(nw.Float64), rounding_of(kinds[TIME]) / rules.every
             places = (number - rules.origin) / rules.every
             slack = (number.abs() + abs(rules.origin)) * unit
-            slot = (places + slack) // 1
-        found = found.with_columns(slot.cast(nw.Int64).alias(SLOT))
+            found = found.with_columns(((places + slack) // 1).cast(nw.Int64).alias(SLOT))
     if rules.windows is not None:
-        place = (time - rules.windows.origin) // rules.windows.width
-        found = found.with_columns(place.cast(nw.Int64).alias(WINDOW))
+        found = _with_place(found, rules.windows.origin, rules.windows.width, WINDOW)
     return found
 
 
-def _rounding(kind: Any) -> float:
+def _with_place(frame: Any, origin: int | float, width: int | float, name: str) -> Any:
+    """The frame with the number of the slot or window of each row."""
+    import narwhals as nw  # noqa: PLC0415
+
+    whole = frame.collect_schema()[TIME].is_integer() and isinstance(origin + width, int)
+    if whole and frame.implementation.is_spark_like():
+        from pufferkit.frames.spark_source import with_quotient  # noqa: PLC0415
+
+        native = with_quotient(frame.to_native(), TIME, int(origin), int(width), name)
+        return nw.from_native(native)
+    place = (nw.col(TIME) - origin) // width
+    return frame.with_columns(place.cast(nw.Int64).alias(name))
+
+
+def rounding_of(kind: Any) -> float:
     """More than the rounding errors of a few steps with numbers of this kind, in proportion."""
     import narwhals as nw  # noqa: PLC0415
 
@@ -91,7 +110,7 @@ def linked(frame: Any, rules: Rules, *, ordered: bool) -> Any:
 
     place = TIME
     if rules.every is not None:
-        # One entry for each slot, its first reading; a slot without a reading splits the series.
+        # One entry for each slot, its first reading.
         place = SLOT
         frame = frame.filter(~nw.col(STATE).is_null())
         frame = frame.with_columns(before(SLOT).alias("_other"), before(SUBJECT).alias(BEFORE))
@@ -104,17 +123,19 @@ def linked(frame: Any, rules: Rules, *, ordered: bool) -> Any:
     )
     first = (nw.col("_other") != nw.col(SUBJECT)).fill_null(True)
     step = nw.when(~first).then(nw.col(STEP))
-    apart = first | nw.col(BEFORE).is_null() | nw.col(STATE).is_null()
-    if rules.every is not None:
-        apart = apart | (nw.col(STEP) > 1).fill_null(True)
-    elif rules.max_gap is not None:
-        longer = nw.col(STEP) > rules.max_gap
-        if (kind := frame.collect_schema()[TIME]).is_float():
+    apart = first
+    if rules.independent_after is not None:
+        away = nw.col(STEP) if rules.every is None else nw.col(STEP) * rules.every
+        longer = away > rules.independent_after
+        if (kind := frame.collect_schema()[TIME]).is_float() or isinstance(rules.every, float):
             # 0.4 - 0.3 is above 0.1 in floats: what is longer by rounding alone is no gap.
-            slack = (nw.col(TIME).abs() + nw.col(STEP)) * _rounding(kind)
-            longer = nw.col(STEP) - slack > rules.max_gap
+            slack = (nw.col(TIME).abs() + away) * rounding_of(kind)
+            longer = away - slack > rules.independent_after
         apart = apart | longer.fill_null(True)
-    frame = frame.with_columns(step.alias(STEP), apart.alias(BREAK))
+    if rules.every is not None:
+        # On a grid the clock is known: next to one another, or not.
+        step = nw.when(~first).then(nw.when(nw.col(STEP) > 2).then(2).otherwise(nw.col(STEP)))
+    frame = frame.with_columns(apart.alias(BREAK), step.alias(STEP))
     segment = nw.col(BREAK).cast(nw.Int64).cum_sum()
     return frame.with_columns(
         (segment if ordered else segment.over(SUBJECT, order_by=TIME)).alias(SEGMENT)
@@ -122,7 +143,10 @@ def linked(frame: Any, rules: Rules, *, ordered: bool) -> Any:
 
 
 def piece_counts(frame: Any, rules: Rules) -> Any:
-    """How many entries of each state are in each piece, and when the first of them is."""
+    """How many rows of each state are in each piece, when the first is, and their places.
+
+    Rows without a state have a line of their own. Places are times, or slots of the grid.
+    """
     import narwhals as nw  # noqa: PLC0415
 
     keys = [SUBJECT, SEGMENT, STATE]
@@ -132,20 +156,46 @@ def piece_counts(frame: Any, rules: Rules) -> Any:
     number = nw.col(FRESH).sum() if carried else nw.len()
     bases = [nw.col(BASE).max()] if carried else []
     first = nw.col(TIME).min().alias(FIRST)
-    return frame.group_by(*keys).agg(number.alias("n"), first, *bases)
+    place = nw.col(TIME if rules.every is None else SLOT)
+    places = place.min().alias(LOW), place.max().alias(HIGH)
+    return frame.group_by(*keys).agg(number.alias("n"), first, *places, *bases)
 
 
-def pair_counts(frame: Any) -> Any:
-    """How often each state follows each; with it the steps, and rows that have no time."""
+def pair_counts(frame: Any, *, by_step: bool = True) -> Any:
+    """How often each state follows each after each step; and rows that have no time."""
     import narwhals as nw  # noqa: PLC0415
 
     lost = nw.col(TIME).is_null().cast(nw.Int64).sum()
-    return frame.group_by(BEFORE, STATE, BREAK).agg(
+    keys = [BEFORE, STATE, BREAK] + ([STEP] if by_step else [])
+    return frame.group_by(*keys).agg(
         nw.len().alias("n"),
         nw.col(STEP).min().alias("low"),
         nw.col(STEP).max().alias("high"),
         lost.alias("lost"),
     )
+
+
+def collected_pairs(frame: Any) -> pl.DataFrame:
+    """`pair_counts` of an engine that knows no order; without steps if there are too many."""
+    found = in_polars(pair_counts(frame).head(MOST_STEPS + 1).collect())
+    if found.height <= MOST_STEPS:
+        return found
+    return in_polars(pair_counts(frame, by_step=False).collect())
+
+
+def merged_pairs(counts: list[pl.DataFrame]) -> pl.DataFrame:
+    """`pair_counts` of several batches as one; without steps if there are too many."""
+    import polars as pl  # noqa: PLC0415
+
+    rows = pl.concat(counts, how="diagonal_relaxed")
+    keys = [BEFORE, STATE, BREAK, STEP]
+    if STEP not in rows.columns or any(STEP not in batch.columns for batch in counts):
+        keys = keys[:-1]
+    sums = [pl.col("n").sum(), pl.col("low").min(), pl.col("high").max(), pl.col("lost").sum()]
+    found = rows.group_by(keys).agg(sums)
+    if STEP in keys and found.height > MOST_STEPS:
+        return merged_pairs([found.drop(STEP)])
+    return found
 
 
 def smallest_step(frame: Any, *, ordered: bool) -> Any:

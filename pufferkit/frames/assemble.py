@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pufferkit.data.table import Counts, Table
-from pufferkit.frames import aggregate, sources
-from pufferkit.frames.aggregate import FIRST, SEGMENT, STATE, SUBJECT, WINDOW, Rules
+from pufferkit.data.clock import even_step, rounded_step
+from pufferkit.data.table import Counts, Table, in_words
+from pufferkit.frames import sources
+from pufferkit.frames.aggregate import (
+    BEFORE,
+    BREAK,
+    FIRST,
+    HIGH,
+    LOW,
+    SEGMENT,
+    STATE,
+    STEP,
+    SUBJECT,
+    WINDOW,
+    Rules,
+)
 from pufferkit.frames.files import state_labels
 
 if TYPE_CHECKING:
     import polars as pl
 
+
+ROWS, LOWEST, HIGHEST = "_rows", "_lowest", "_highest"
 
 MOST_STATES = 1000
 """More different values than this are readings, unless they were declared to be states."""
@@ -22,7 +38,7 @@ MOST_STATES = 1000
 
 def assembled(
     pieces: Sequence[pl.DataFrame],
-    pairs: Sequence[pl.DataFrame],
+    pairs: pl.DataFrame | None,
     rules: Rules,
     known: tuple[Hashable, ...] | None,
     refuse: Any,
@@ -30,15 +46,14 @@ def assembled(
     """The table that the counts of all batches make together."""
     import polars as pl  # noqa: PLC0415
 
-    if not pieces:
+    if not pieces or pairs is None:
         raise ValueError("table: has no rows")
-    window = [WINDOW] if rules.windows is not None else []
-    keys = [SUBJECT, SEGMENT, *window]
-    rows = pl.concat(pieces, how="vertical_relaxed")
-    sources.refuse_nobody(rows)
-    rows = rows.filter(~pl.col(STATE).is_null())
-    rows = rows.group_by(*keys, STATE).agg(pl.col("n").cast(pl.Int64).sum(), pl.col(FIRST).min())
-    rows = rows.filter(pl.col("n") > 0).sort(keys)
+    keys = [SUBJECT, SEGMENT, *([WINDOW] if rules.windows is not None else [])]
+    lines = pl.concat(pieces, how="vertical_relaxed")
+    sources.refuse_nobody(lines)
+    rows = lines.filter(~pl.col(STATE).is_null())
+    rows = rows.group_by(*keys, STATE).agg(pl.col("n").cast(pl.Int64).sum())
+    rows = rows.filter(pl.col("n") > 0)
     if rows.height == 0:
         raise ValueError("table: no row has a state; there is nothing to release")
     cells = rows[STATE].unique().to_list()
@@ -63,49 +78,178 @@ def assembled(
         {STATE: cells, "_code": [code_of[cell] for cell in cells]},
         schema_overrides={STATE: rows.schema[STATE]},
     )
-    rows = rows.join(coded, on=STATE).sort(keys)
-    new = pl.any_horizontal([(pl.col(key) != pl.col(key).shift(1)).fill_null(True) for key in keys])
-    rows = rows.with_columns(new.alias("_new")).with_columns(
-        (pl.col("_new").cast(pl.Int64).cum_sum() - 1).alias("_piece")
+    seen = ~pl.col(STATE).is_null()
+    extents = lines.group_by(keys).agg(
+        pl.col("n").cast(pl.Int64).filter(seen).sum(),
+        pl.col("n").cast(pl.Int64).sum().alias(ROWS),
+        pl.col(FIRST).min(),
+        pl.col(LOW).filter(seen).min(),
+        pl.col(HIGH).filter(seen).max(),
+        pl.col(LOW).min().alias(LOWEST),
+        pl.col(HIGH).max().alias(HIGHEST),
     )
-    firsts = rows.filter(pl.col("_new"))
-    counts = np.zeros((firsts.height, len(states)), dtype=np.int64)
+    step = clock_step(pairs, extents, rules)
+    layout = laid_out(extents, keys, step, rules)
+    numbered = layout.pieces.select(*keys).with_row_index("_piece")
+    rows = rows.join(coded, on=STATE).join(numbered, on=keys)
+    counts = np.zeros((layout.pieces.height, len(states)), dtype=np.int64)
     # Added up, because two spellings in a file can stand for one state.
     np.add.at(counts, (rows["_piece"].to_numpy(), rows["_code"].to_numpy()), rows["n"].to_numpy())
-    begins = rows.group_by(SUBJECT, maintain_order=True).agg(pl.col(FIRST).min())
-    change = (firsts[SUBJECT] != firsts[SUBJECT].shift(1)).fill_null(True)
-    owner = change.cast(pl.Int64).cum_sum().to_numpy() - 1
-    numbers = firsts.select((pl.col(SEGMENT).rank("dense").over(SUBJECT) - 1).cast(pl.Int64))
-    transitions, steps = _transitions(
-        pl.concat(pairs, how="vertical_relaxed"), code_of, len(states)
-    )
-    return Table(
-        subjects=tuple(firsts.filter(change)[SUBJECT].to_list()),
-        states=states,
-        owner=owner,
-        segment=numbers[SEGMENT].to_numpy(),
-        window=firsts[WINDOW].to_numpy() if window else np.zeros(len(owner), dtype=np.int64),
-        pieces=counts,
-        transitions=transitions,
-        windows=rules.windows,
-        steps=steps,
-        begins=plain_times(begins[FIRST].to_list()),
-        of_time=rules.of_time,
-    )
+    transitions = np.zeros((len(states), len(states)), dtype=np.int64)
+    for one, other, number in moves(pairs, layout.step):
+        transitions[code_of[one], code_of[other]] += number
+    return layout.table(states, counts, transitions, steps_between(pairs))
 
 
-def _transitions(
-    pairs: pl.DataFrame, code_of: dict[Any, int], size: int
-) -> tuple[Counts, tuple[float, float] | None]:
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the pieces of a table lie.
+
+    Attributes
+    ----------
+    pieces
+        Subject, segment, window, first and last place and number of observed entries of each.
+    spans, begins
+        Length of every segment, and when each subject's series begins.
+    step
+        Of the clock, in the units of the places; ``None`` if rows are the entries.
+    rules
+        How rows became entries.
+    """
+
+    pieces: pl.DataFrame
+    spans: Counts
+    begins: tuple[int | float, ...]
+    step: int | float | None
+    rules: Rules
+
+    def table(
+        self,
+        states: tuple[Hashable, ...],
+        counts: Counts,
+        transitions: Counts,
+        steps: tuple[float, float] | None = None,
+    ) -> Table:
+        """The table with these counts in its pieces."""
+        found, rules = self.pieces, self.rules
+        change = (found[SUBJECT] != found[SUBJECT].shift(1)).fill_null(True)
+        owner = change.cast(int).cum_sum().to_numpy() - 1
+        windowed = rules.windows is not None
+        step = self.step if rules.every is None else rules.every
+        split = len(self.spans) > len(self.begins)
+        after = rules.independent_after if split else None
+        return Table(
+            subjects=tuple(found.filter(change)[SUBJECT].to_list()),
+            states=states,
+            owner=owner,
+            segment=found["_number"].to_numpy(),
+            window=found[WINDOW].to_numpy() if windowed else np.zeros(len(owner), dtype=np.int64),
+            pieces=counts,
+            transitions=transitions,
+            windows=rules.windows,
+            steps=steps,
+            begins=self.begins,
+            of_time=rules.of_time,
+            first=found["_from"].to_numpy(),
+            last=found["_to"].to_numpy(),
+            spans=self.spans,
+            step=step,
+            independent_after=None if after is None else in_words(after, rules.of_time),
+        )
+
+
+def clock_step(pairs: pl.DataFrame, extents: pl.DataFrame, rules: Rules) -> int | float | None:
+    """The step of the clock that the times make, in the units of the places; 1 on a grid."""
     import polars as pl  # noqa: PLC0415
 
-    inside = pairs.filter(~pl.col(aggregate.BREAK))
-    found = np.zeros((size, size), dtype=np.int64)
-    for one, other, number in inside.select(aggregate.BEFORE, STATE, "n").iter_rows():
-        found[code_of[one], code_of[other]] += int(number)
+    if rules.every is not None:
+        return 1
+    if STEP not in pairs.columns:
+        return None
+    inside = pairs.filter(~pl.col(BREAK) & ~pl.col(STEP).is_null())
+    steps = inside.group_by(STEP).agg(pl.col("n").cast(pl.Int64).sum())
+    if not steps.schema[STEP].is_float():
+        exact: int | None = even_step(dict(steps.select(STEP, "n").iter_rows()))
+        return exact
+    unit = 2.0**-21 if steps.schema[STEP] == pl.Float32 else 2.0**-50
+    largest = max(abs(float(extents[name].max() or 0)) for name in (LOWEST, HIGHEST))  # type: ignore[arg-type]
+    largest = max(largest, abs(float(extents[LOWEST].min() or 0)))  # type: ignore[arg-type]
+    return rounded_step(
+        steps[STEP].cast(pl.Float64).to_numpy(), steps["n"].to_numpy(), 2 * unit * largest
+    )
+
+
+def laid_out(
+    extents: pl.DataFrame, keys: Sequence[str], step: int | float | None, rules: Rules
+) -> Layout:
+    """Places of the pieces: by the clock, or row by row where there is none.
+
+    ``extents`` has the keys of each piece, ``n`` observed entries among `ROWS` rows, the time of
+    the first row, and the lowest and highest place of observed entries and of all rows.
+    """
+    import polars as pl  # noqa: PLC0415
+
+    segment = [SUBJECT, SEGMENT]
+    rows = extents.with_columns(pl.col("n").sum().over(segment).alias("_seen"))
+    rows = rows.filter(pl.col("_seen") > 0).sort(keys)
+    if rows.height == 0:
+        raise ValueError("table: no row has a state; there is nothing to release")
+    if step is None:
+        ends = pl.col(ROWS).cum_sum().over(segment)
+        places = [(ends - pl.col(ROWS)).alias("_from"), (ends - 1).alias("_to")]
+        span = pl.col(ROWS).sum().over(segment)
+    else:
+        start = pl.col(LOWEST).min().over(segment)
+        places = [
+            _steps(pl.col(LOW) - start, step).alias("_from"),
+            _steps(pl.col(HIGH) - start, step).alias("_to"),
+        ]
+        span = _steps(pl.col(HIGHEST).max().over(segment) - start, step) + 1
+    rows = rows.with_columns(*places, span.alias("_span"))
+    pieces = rows.filter(pl.col("n") > 0)
+    if step is not None and rules.every is None:
+        # Rounding may have moved two rows to one place: then there is no clock.
+        crowded = pl.col(ROWS).sum().over(segment) > pl.col("_span")
+        overlap = (pl.col("_from") <= pl.col("_to").shift(1).over(segment)).fill_null(False)
+        if rows.select(crowded.any()).item() or pieces.select(overlap.any()).item():
+            return laid_out(extents, keys, None, rules)
+    number = (pl.col(SEGMENT).rank("dense").over(SUBJECT) - 1).cast(pl.Int64).alias("_number")
+    spans = rows.unique(segment, keep="first", maintain_order=True)["_span"]
+    begins = rows.group_by(SUBJECT, maintain_order=True).agg(pl.col(FIRST).min())[FIRST]
+    return Layout(
+        pieces.with_columns(number),
+        spans.cast(pl.Int64).to_numpy(),
+        plain_times(begins.to_list()),
+        step,
+        rules,
+    )
+
+
+def _steps(distance: Any, step: int | float) -> Any:
+    import polars as pl  # noqa: PLC0415
+
+    if isinstance(step, int):
+        return (distance // step).cast(pl.Int64)
+    return (distance.cast(pl.Float64) / step).round().cast(pl.Int64)
+
+
+def moves(pairs: pl.DataFrame, step: int | float | None) -> Iterator[tuple[Any, Any, int]]:
+    """How often a state is followed by another, both observed and one step apart."""
+    import polars as pl  # noqa: PLC0415
+
+    inside = pairs.filter(~pl.col(BREAK) & ~pl.col(BEFORE).is_null() & ~pl.col(STATE).is_null())
+    if step is not None and STEP in pairs.columns:
+        inside = inside.filter(_steps(pl.col(STEP), step) == 1)
+    for one, other, number in inside.select(BEFORE, STATE, "n").iter_rows():
+        yield one, other, int(number)
+
+
+def steps_between(pairs: pl.DataFrame) -> tuple[float, float] | None:
+    """The shortest and the longest time between neighbours in a segment."""
+    inside = pairs.filter(~pairs[BREAK])
     if inside.height == 0:
-        return found, None
-    return found, (float(inside["low"].min()), float(inside["high"].max()))  # type: ignore[arg-type]
+        return None
+    return float(inside["low"].min()), float(inside["high"].max())  # type: ignore[arg-type]
 
 
 def plain_times(times: Sequence[Any]) -> tuple[int | float, ...]:

@@ -1,27 +1,36 @@
 """One series from a file.
 
-A table becomes a `Series` here or is refused here: behind this point nobody meets a null, a
-timestamp or a column name. Rows count from 1, the header not included.
+A table becomes a `Series` here or is refused here: behind this point nobody meets a timestamp or a
+column name. Rows count from 1, the header not included.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from datetime import time as time_of_day
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
+from pufferkit.data.clock import even_step
 from pufferkit.data.series import Series
+from pufferkit.data.table import in_words, ticks
+from pufferkit.frames.harmless import csv_bytes
+from pufferkit.rounding import as_fraction
 
 _SUFFIXES = (".csv", ".parquet")
 _PARQUET_MAGIC = b"PAR1"
 _REGULAR = 0.9  # share of equal steps from which times are those of a clock
 _LONG = 1.5  # steps that are this much longer than the others are gaps
+
+MOST_ENTRIES = 20_000_000
+"""Entries that a series may hold, those that were not observed included."""
 
 
 def read_series(
@@ -31,8 +40,13 @@ def read_series(
     time: str | None = None,
     segment: str | None = None,
     states: Iterable[Hashable] | None = None,
+    independent_after: Any = None,
 ) -> Series:
     """One subject's series from a CSV or Parquet file, rows in time order.
+
+    A gap does not erase memory. A row without a state is an entry that was not observed. If the
+    times are those of a clock (see `read_table`), a gap of g steps is g - 1 such entries. Where no
+    clock is known, rows are the entries.
 
     Parameters
     ----------
@@ -42,14 +56,18 @@ def read_series(
         Column with the state of each entry.
     time
         Column with the time of each entry: numbers, dates or ISO timestamps. It must increase
-        strictly within a segment, and a warning tells where an even clock has gaps. If left out,
-        the order of the rows is trusted.
+        strictly within a segment, and a warning tells where an almost even clock has gaps that it
+        does not count. If left out, the order of the rows is trusted.
     segment
         Column that says to which independent segment an entry belongs; its rows stand together.
     states
         All states that can occur. Text in the file then stands for the declared state that prints
         like it, so ``1`` in a CSV is the integer state 1. If left out, the states are those that
         occur: integers if all are whole numbers, otherwise as they stand.
+    independent_after
+        Declare that rows further apart than this are independent: they start a new segment. A
+        number, or for timestamps text like ``"3h"`` or a ``timedelta``. Needs ``time``. It is an
+        assumption about the world, and every release names it.
 
     Raises
     ------
@@ -67,18 +85,27 @@ def read_series(
     wanted = {"state": state, "time": time, "segment": segment}
     columns = _columns(file, {role: name for role, name in wanted.items() if name is not None})
     cells = columns["state"]
-    _no_gaps(file, cells)
     lengths = _segment_lengths(file, columns.get("segment"), len(cells))
+    times, declared_after = None, None
     if "time" in columns:
-        _increasing(file, columns["time"], lengths)
+        times = _increasing(file, columns["time"], lengths)
+    if independent_after is not None:
+        lengths, declared_after = _declared(file, times, lengths, independent_after)
+    places = None if times is None else _places(file, times, lengths)
     declared = None if states is None else tuple(states)
-    labels = state_labels(cells, declared)
+    labels = _observed_labels(cells, declared)
     pieces, start = [], 0
     for length in lengths:
-        pieces.append(labels[start : start + length])
+        piece = labels[start : start + length]
+        if places is not None:
+            filled: list[Hashable | None] = [None] * (places[start + length - 1] + 1)
+            for place, label in zip(places[start : start + length], piece, strict=True):
+                filled[place] = label
+            piece = filled
+        pieces.append(piece)
         start += length
     try:
-        return Series.of(pieces, declared)
+        return replace(Series.of(pieces, declared), independent_after=declared_after)
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
 
@@ -105,7 +132,9 @@ def read_record(
     """
     file = Path(path)
     columns = _columns(file, {"entry": entry, "state": state})
-    _no_gaps(file, columns["state"])
+    for row, cell in enumerate(columns["state"], 1):
+        if _missing(cell):
+            raise ValueError(f"{file}: row {row} has no state; the model needs one for each entry")
     found: dict[str, Any] = {}
     for row, (name, cell) in enumerate(zip(columns["entry"], columns["state"], strict=True), 1):
         if str(name) in found:
@@ -179,14 +208,12 @@ def _missing(cell: Any) -> bool:
     return cell is None or cell == "" or (isinstance(cell, float) and isnan(cell))
 
 
-def _no_gaps(file: Path, cells: Sequence[Any]) -> None:
-    for row, cell in enumerate(cells, 1):
-        if _missing(cell):
-            raise ValueError(
-                f"{file}: row {row} has no state; a gap must split the series, not be dropped: "
-                "give the rows before and after it different values in a segment column, or read "
-                "it with read_table (--max-gap on the command line), which splits there"
-            )
+def _observed_labels(
+    cells: Sequence[Any], declared: tuple[Hashable, ...] | None
+) -> list[Hashable | None]:
+    """Cells as state labels; ``None`` for those that hold nothing."""
+    present = iter(state_labels([cell for cell in cells if not _missing(cell)], declared))
+    return [None if _missing(cell) else next(present) for cell in cells]
 
 
 def _segment_lengths(file: Path, segments: Sequence[Any] | None, rows: int) -> list[int]:
@@ -209,7 +236,7 @@ def _segment_lengths(file: Path, segments: Sequence[Any] | None, rows: int) -> l
     return lengths
 
 
-def _increasing(file: Path, cells: Sequence[Any], lengths: Sequence[int]) -> None:
+def _increasing(file: Path, cells: Sequence[Any], lengths: Sequence[int]) -> list[Any]:
     for row, cell in enumerate(cells, 1):
         if _missing(cell):
             raise ValueError(f"{file}: row {row} has no time; every entry needs one")
@@ -228,13 +255,69 @@ def _increasing(file: Path, cells: Sequence[Any], lengths: Sequence[int]) -> Non
                     f"{cells[number - 1]} after {cells[number - 2]}; sort the rows by time"
                 )
         row += length
-    _tell_gaps(file, times, lengths)
+    return times
+
+
+def _numbers(times: Sequence[Any]) -> list[Any] | None:
+    """Times as exact numbers, timestamps in microseconds; ``None`` if they have no differences."""
+    if isinstance(times[0], time_of_day):
+        return None
+    if isinstance(times[0], date):  # datetime too
+        return [(time - times[0]) // timedelta(microseconds=1) for time in times]
+    return [time if isinstance(time, int) else as_fraction("time", time) for time in times]
+
+
+def _declared(
+    file: Path, times: Sequence[Any] | None, lengths: Sequence[int], after: Any
+) -> tuple[list[int], str | None]:
+    """Lengths of the pieces between rows that are declared independent, and the limit in words."""
+    numbers = None if times is None else _numbers(times)
+    if times is None or numbers is None:
+        raise ValueError(
+            f"{file}: independent_after: needs a column with times that can be subtracted"
+        )
+    of_time = isinstance(times[0], date)
+    limit = ticks("independent_after", after, of_time)
+    exact = limit if isinstance(limit, int) else as_fraction("independent_after", limit)
+    found, row = [], 0
+    for length in lengths:
+        found.append(1)
+        for before, now in pairwise(numbers[row : row + length]):
+            if now - before > exact:
+                found.append(0)
+            found[-1] += 1
+        row += length
+    return found, in_words(limit, of_time) if len(found) > len(lengths) else None
+
+
+def _places(file: Path, times: Sequence[Any], lengths: Sequence[int]) -> list[int] | None:
+    """The place of every row in its segment by the clock; ``None`` if there is none."""
+    numbers = _numbers(times)
+    if numbers is None:
+        return None
+    bounds = [0, *accumulate(lengths)]
+    steps: Counter[Any] = Counter()
+    for start, end in pairwise(bounds):
+        steps.update(after - before for before, after in pairwise(numbers[start:end]))
+    step = even_step(steps)
+    if step is None:
+        _tell_gaps(file, times, lengths)
+        return None
+    found = []
+    for start, end in pairwise(bounds):
+        found += [int((now - numbers[start]) // step) for now in numbers[start:end]]
+    entries = sum(found[end - 1] + 1 for end in bounds[1:])
+    if entries > MOST_ENTRIES:
+        raise ValueError(
+            f"{file}: {len(times):,} rows span {entries:,} entries of the clock, more than the "
+            f"{MOST_ENTRIES:,} that a series may hold; declare far rows independent with "
+            "independent_after, or use read_table, which does not list what is missing"
+        )
+    return found
 
 
 def _tell_gaps(file: Path, times: Sequence[Any], lengths: Sequence[int]) -> None:
-    """Warn where a clock that ticks evenly stops for a while within a segment."""
-    if isinstance(times[0], time_of_day):  # has no differences
-        return
+    """Warn where a clock that ticks almost evenly stops for a while within a segment."""
     steps, row = [], 0
     for length in lengths:
         pairs = enumerate(pairwise(times[row : row + length]), row + 2)
@@ -247,10 +330,11 @@ def _tell_gaps(file: Path, times: Sequence[Any], lengths: Sequence[int]) -> None
     gaps = [number for step, number in steps if step > _LONG * usual]
     if gaps and alike >= _REGULAR * len(steps):
         warnings.warn(
-            f"{file}: times go in even steps of {usual}, but not before row {gaps[0]}"
+            f"{file}: times go in steps of about {usual}, but not before row {gaps[0]}"
             + (f" and {len(gaps) - 1} more" if len(gaps) > 1 else "")
-            + "; entries on both sides of a gap are no neighbours, so the beliefs do not hold "
-            "there: split the series with a segment column, or fill the gap",
+            + "; they are not exactly those of a clock, so the rows on both sides count as "
+            "neighbours, which they are not: put the entries on a grid with read_table(every=), "
+            "or add rows without a state for what is missing",
             stacklevel=4,
         )
 
@@ -361,7 +445,7 @@ def answer_table(
     kept
         Columns to copy as they are.
     answers
-        One for each row.
+        One for each row that has a state, in order; the others stay without one.
     """
     import io  # noqa: PLC0415
 
@@ -374,10 +458,12 @@ def answer_table(
         table = pl.read_csv(file, columns=columns, infer_schema=False, glob=False)
     else:
         table = pl.read_parquet(file, columns=columns, glob=False)
-    table = table.with_columns(pl.Series(state, list(answers))).select(columns)
-    stream = io.BytesIO()
+    mixed = len({type(answer) for answer in answers}) > 1
+    given = iter(str(answer) if mixed else answer for answer in answers)
+    cells = [None if _missing(cell) else next(given) for cell in table[state].to_list()]
+    table = table.with_columns(pl.Series(state, cells)).select(columns)
     if Path(target).suffix.lower() == ".csv":
-        table.write_csv(stream)
-    else:
-        table.write_parquet(stream)
+        return csv_bytes(table)
+    stream = io.BytesIO()
+    table.write_parquet(stream)
     return stream.getvalue()

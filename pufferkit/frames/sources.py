@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pufferkit.frames.aggregate import FRESH, STATE, SUBJECT, TIME
+from pufferkit.frames.aggregate import FRESH, STATE, SUBJECT, TICKS, TIME
 from pufferkit.frames.files import right_kind
 
 if TYPE_CHECKING:
@@ -26,11 +26,17 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class Source:
-    """An opened table: one of ``frame`` (duckdb, Spark), ``lazy`` and ``eager`` (polars)."""
+    """An opened table: one of ``frame`` (duckdb, Spark), ``lazy`` and ``eager`` (polars).
+
+    Times are numbers by now, read alike in every engine. A timestamp without a zone, or a date, is
+    what the clock on the wall showed: microseconds as if it hung in UTC, whatever zone the session,
+    the process or the machine is in. A timestamp with a zone (``zoned``) is an instant.
+    """
 
     name: str
     of_time: bool
     spark: bool = False
+    zoned: bool = False
     frame: Any = None
     lazy: Any = None
     eager: Any = None
@@ -115,7 +121,7 @@ class Source:
 
         counted = frame.group_by(SUBJECT, TIME).agg(nw.len().alias("n"))
         rows = counted.filter(nw.col("n") > 1).head(_NAMED).collect()
-        named = [f"{s!r} at {t}" for s, t in zip(rows[SUBJECT], rows[TIME], strict=True)]
+        named = self._named(rows)
         return ValueError(
             f"{self.name}: several rows of one subject have the same time: {', '.join(named)}; "
             "one subject has one state at a time"
@@ -126,11 +132,16 @@ class Source:
         import narwhals as nw  # noqa: PLC0415
 
         rows = frame.filter(nw.col(STATE).is_in(list(cells))).head(_NAMED).collect()
-        named = [f"{s!r} at {t}" for s, t in zip(rows[SUBJECT], rows[TIME], strict=True)]
+        named = self._named(rows)
         return ValueError(
             f"{self.name}: has states that are not declared: {_few(cells)}, for example "
             f"{', '.join(named)}; add them to the states or clean the data"
         )
+
+    def _named(self, rows: Any) -> list[str]:
+        """Rows by subject and time, for people to read."""
+        moments = [_moment(time) if self.of_time else time for time in rows[TIME].to_list()]
+        return [f"{s!r} at {t}" for s, t in zip(rows[SUBJECT].to_list(), moments, strict=True)]
 
 
 def refuse_nobody(counts: pl.DataFrame) -> None:
@@ -168,19 +179,24 @@ def _unordered(
 ) -> Source:
     import narwhals as nw  # noqa: PLC0415
 
-    time = nw.col(columns["time"])
+    time, zoned = nw.col(columns["time"]), False
+    if spark:
+        from pufferkit.frames import spark_source  # noqa: PLC0415
+
+        spark_source.list_files_anew(frame.to_native())
+        zoned = spark_source.is_zoned(frame.to_native(), columns["time"])
     if of_time:
         frame = nw.from_native(_microseconds(frame, columns["time"]))
-        time = nw.col("_ticks")
+        time = nw.col(TICKS)
     elif (kind := frame.collect_schema()[columns["time"]]).is_integer():
         time = time.cast(nw.Int64)  # differences of small integers would overflow
     elif kind.is_float():
         time = nw.when(time.is_finite()).then(time)
-    return Source(name, of_time, spark, frame=frame.select(*_selection(columns, time)))
+    return Source(name, of_time, spark, zoned, frame=frame.select(*_selection(columns, time)))
 
 
 def _microseconds(frame: Any, time: str) -> Any:
-    """The native frame with the column ``_ticks``; narwhals has no word for this here."""
+    """The native frame with the column `TICKS`; narwhals has no word for this here."""
     native = frame.to_native()
     if frame.implementation.is_duckdb():
         import duckdb  # noqa: PLC0415
@@ -188,14 +204,11 @@ def _microseconds(frame: Any, time: str) -> Any:
         column = duckdb.ColumnExpression(time)
         if str(frame.collect_schema()[time]) == "Date":
             column = column.cast("TIMESTAMP")
-        found = duckdb.FunctionExpression("epoch_us", column).alias("_ticks")
+        found = duckdb.FunctionExpression("epoch_us", column).alias(TICKS)
         return native.select(duckdb.StarExpression(), found)
-    from pyspark.sql import functions  # noqa: PLC0415
+    from pufferkit.frames import spark_source  # noqa: PLC0415
 
-    quoted = "`" + time.replace("`", "``") + "`"
-    return native.withColumn(
-        "_ticks", functions.unix_micros(functions.col(quoted).cast("timestamp"))
-    )
+    return spark_source.with_ticks(native, time)
 
 
 def _local(frame: Any, name: str, of_time: bool, columns: Mapping[str, str]) -> Source:
@@ -356,6 +369,14 @@ def _format(file: Path, text: str) -> str:
     if len(date) != 10 or "?" in found:
         raise ValueError(f"{file}: row 1 has time {text!r}; write times like 2024-03-04T08:15")
     return found
+
+
+def _moment(ticks: int) -> str:
+    """Microseconds since 1970 as text; what no calendar holds, as the number."""
+    try:
+        return str(datetime(1970, 1, 1) + timedelta(microseconds=ticks))
+    except OverflowError:
+        return str(ticks)
 
 
 def _whose(subject: Any) -> str:

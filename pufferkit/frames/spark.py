@@ -1,17 +1,19 @@
 """A table that stays on a Spark cluster until noise has been added.
 
 Spark works lazily and computes lost partitions again, so a DataFrame with noise in its plan could
-draw twice for one release. Noise is therefore drawn only by `ClusterTable.write_noisy`, a job that
+draw twice for one release. Noise is therefore drawn only by `Counted.write_noisy`, a job that
 writes files: Spark commits the output of one attempt of each task, and what is read afterwards are
 those files.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,12 +21,28 @@ from pufferkit import noise
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.frames import aggregate, sources
-from pufferkit.frames.aggregate import BEFORE, BREAK, FIRST, SEGMENT, STATE, SUBJECT, WINDOW, Rules
-from pufferkit.frames.assemble import plain_times
+from pufferkit.frames.aggregate import FIRST, HIGH, LOW, SEGMENT, STATE, SUBJECT, WINDOW, Rules
+from pufferkit.frames.assemble import (
+    HIGHEST,
+    LOWEST,
+    ROWS,
+    Layout,
+    clock_step,
+    laid_out,
+    moves,
+    steps_between,
+)
 from pufferkit.frames.files import state_labels
+from pufferkit.frames.spark_source import moment, quoted
 from pufferkit.rounding import round_up
 
-LONGEST, ENTRIES = "_longest", "_entries"
+if TYPE_CHECKING:
+    import polars as pl
+
+ENTRIES, SCALE = "_entries", "_wanted"
+
+Rows = Sequence[tuple[Hashable, int]]
+"""Rows of a release by subject and window, 0 where there are no windows."""
 
 
 @dataclass(frozen=True)
@@ -33,22 +51,18 @@ class Noise:
 
     Attributes
     ----------
-    scales
-        Scale that a subject needs, by the length of its longest segment.
     lipschitz, largest
         Of one row; see `noise.laplace_rows`.
     shares
         Whether to divide by the number of entries, which is public, afterwards.
     """
 
-    scales: dict[int, float]
     lipschitz: float
     largest: float
     shares: bool
 
-    def draw(self, counts: Counts, longest: Counts, entries: Counts) -> tuple[Floats, Floats]:
-        """Safe noise on the rows of one batch; runs in an executor."""
-        wanted = np.array([self.scales[int(n)] for n in longest])
+    def draw(self, counts: Counts, wanted: Floats, entries: Counts) -> tuple[Floats, Floats]:
+        """Noise of at least the wanted scales on the rows of one batch; runs in an executor."""
         values, scales = noise.laplace_rows(counts, wanted, self.lipschitz, self.largest)
         if self.shares:
             values = values / entries[:, None]
@@ -83,133 +97,203 @@ class ClusterTable:
 
         return table_of_sql(self.source, self.rules, self.states)
 
-    @cached_property
-    def _entries(self) -> Any:
-        return aggregate.entries(self.source.frame, self.rules)
+    @contextmanager
+    def counted(self) -> Iterator[Counted]:
+        """The table counted on the cluster, which keeps the counts until the block is left.
 
-    @cached_property
-    def _pieces(self) -> Any:
-        """Counts of each state in each piece, a native frame that the cluster keeps."""
-        linked = aggregate.linked(self._entries, self.rules, ordered=False)
-        pairs = aggregate.in_polars(aggregate.pair_counts(linked).collect())
+        Spark hands kept rows to every plan like the one that made them, also to one over a folder
+        that has got new files since. So they are kept under a mark of their own, and let go.
+        """
+        from pyspark.sql import functions as f  # noqa: PLC0415
+
+        entries = aggregate.entries(self.source.frame, self.rules)
+        linked = aggregate.linked(entries, self.rules, ordered=False)
+        pairs = aggregate.collected_pairs(linked)
         if self.rules.every is not None:
-            step = aggregate.smallest_step(self._entries, ordered=False).collect()
+            step = aggregate.smallest_step(entries, ordered=False).collect()
             low = aggregate.in_polars(step).item()
             if low is not None and low <= 0:
-                raise self.source.duplicates(self._entries)
-        self.source.refuse_rows(pairs, self._entries)
-        self._cells.extend(pairs[STATE].drop_nulls().unique().to_list())
-        inside = pairs.filter(~pairs[BREAK]).select(BEFORE, STATE, "n")
-        self._moves.extend(inside.iter_rows())
-        counted = aggregate.piece_counts(linked, self.rules).to_native()
-        return counted.filter(counted[STATE].isNotNull()).persist()
+                raise self.source.duplicates(entries)
+        self.source.refuse_rows(pairs, entries)
+        pieces = aggregate.piece_counts(linked, self.rules).to_native()
+        pieces = pieces.withColumn("_mark", f.lit(uuid.uuid4().hex)).persist()
+        try:
+            yield Counted(
+                table=self,
+                entries=entries,
+                pieces=pieces,
+                cells=tuple(pairs[STATE].drop_nulls().unique().to_list()),
+                pairs=pairs,
+            )
+        finally:
+            pieces.unpersist()
+
+    @property
+    def session(self) -> Any:
+        """The Spark session that the rows belong to."""
+        return self.source.frame.to_native().sparkSession
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """A `ClusterTable` while the cluster keeps its counts.
+
+    Attributes
+    ----------
+    table, entries
+        The table, and its rows as entries.
+    pieces
+        Counts of each state in each piece, a native frame; rows without a state have their own.
+    cells
+        The states that occur, as they stand in the table.
+    pairs
+        Which cell follows which after which step, and how often.
+    """
+
+    table: ClusterTable
+    entries: Any
+    pieces: Any
+    cells: tuple[Any, ...]
+    pairs: pl.DataFrame
 
     @cached_property
-    def _cells(self) -> list[Any]:
-        return []
+    def _layout(self) -> Layout:
+        """Where the pieces lie, on the driver: public numbers, without any counts of states."""
+        import polars as pl  # noqa: PLC0415
+        from pyspark.sql import functions as f  # noqa: PLC0415
 
-    @cached_property
-    def _moves(self) -> list[tuple[Any, Any, int]]:
-        return []
+        keys = [SUBJECT, SEGMENT, *self._keys[1:]]
+        seen = f.col(STATE).isNotNull()
+        rows = self.pieces.groupBy(*keys).agg(
+            f.sum(f.when(seen, f.col("n")).otherwise(0)).cast("long").alias("n"),
+            f.sum("n").cast("long").alias(ROWS),
+            f.min(FIRST).alias(FIRST),
+            f.min(f.when(seen, f.col(LOW))).alias(LOW),
+            f.max(f.when(seen, f.col(HIGH))).alias(HIGH),
+            f.min(LOW).alias(LOWEST),
+            f.max(HIGH).alias(HIGHEST),
+        )
+        extents = pl.DataFrame(rows.toArrow())
+        sources.refuse_nobody(extents)
+        rules = self.table.rules
+        return laid_out(extents, keys, clock_step(self.pairs, extents, rules), rules)
 
     def transitions(self, states: Sequence[Hashable]) -> Counts:
         """How often each of these states is followed by each; all states that occur are known."""
-        self._pieces  # noqa: B018 - counts, and with them the moves
         place = {state: number for number, state in enumerate(states)}
-        labels = zip(self._cells, self._labels(states), strict=True)
+        labels = zip(self.cells, self._labels(states), strict=True)
         code = {cell: place[label] for cell, label in labels}
-        found = np.zeros((len(states), len(states)), dtype=np.int64)
-        for one, other, number in self._moves:
-            found[code[one], code[other]] += int(number)
-        return found
+        counts = np.zeros((len(states), len(states)), dtype=np.int64)
+        for one, other, number in moves(self.pairs, self._layout.step):
+            counts[code[one], code[other]] += number
+        return counts
 
     def sizes(self) -> Table:
         """Subjects, segments and windows with their numbers of entries, on the driver.
 
         It is a table over one state, ``"entry"``: what is public, without any counts of states.
         """
-        from pyspark.sql import functions  # noqa: PLC0415
-
-        keys = [SUBJECT, SEGMENT] + ([WINDOW] if self.windows is not None else [])
-        sums = functions.sum("n").alias("n"), functions.min(FIRST).alias(FIRST)
-        rows = self._pieces.groupBy(*keys).agg(*sums).toArrow()
-        return _sizes(rows, self.windows)
+        layout = self._layout
+        entries = layout.pieces["n"].to_numpy()[:, None]
+        nothing = np.zeros((1, 1), dtype=np.int64)
+        return layout.table(("entry",), entries, nothing, steps_between(self.pairs))
 
     def refuse_unknown(self, states: Sequence[Hashable]) -> None:
         """Rows with other states than these are an error, before anything is charged."""
-        self._pieces  # noqa: B018 - counts, and with them the states that occur
         known = set(states)
-        labelled = zip(self._cells, self._labels(states), strict=True)
+        labelled = zip(self.cells, self._labels(states), strict=True)
         strange = [cell for cell, label in labelled if label not in known]
         if strange:
-            raise self.source.unknown(self._entries, strange)
+            raise self.table.source.unknown(self.entries, strange)
 
     def write_noisy(
         self,
         path: str,
         states: Sequence[Hashable],
-        labels: Sequence[str],
         by: Noise,
+        rows: Rows,
+        scales: Floats,
         note: str | None = None,
-    ) -> Any:
-        """Draw noise in the executors, write the rows to ``path``, and give them as a frame.
+    ) -> None:
+        """Draw noise in the executors and write these rows to ``path``.
 
-        A note becomes a column of its own.
+        Each row has the scale that the driver charged for. A note becomes a column of its own.
         """
         from pyspark.sql import functions as f  # noqa: PLC0415
 
-        pieces = self._pieces
-        segments = pieces.groupBy(SUBJECT, SEGMENT).agg(f.sum("n").alias("n"))
-        longest = segments.groupBy(SUBJECT).agg(f.max("n").alias(LONGEST))
-        keys = [SUBJECT] + ([WINDOW] if self.windows is not None else [])
+        keys = self._keys
         sums = []
         for number, state in enumerate(states):
-            cells = [
-                c
-                for c, label in zip(self._cells, self._labels(states), strict=True)
-                if label == state
-            ]
+            labels = zip(self.cells, self._labels(states), strict=True)
+            cells = [cell for cell, label in labels if label == state]
             counted = f.when(f.col(STATE).isin(cells), f.col("n")).otherwise(f.lit(0))
             sums.append(f.sum(counted if cells else f.lit(0)).cast("long").alias(f"_{number}"))
-        rows = pieces.groupBy(*keys).agg(f.sum("n").cast("long").alias(ENTRIES), *sums)
-        rows = rows.join(longest, SUBJECT)
-        schema = rows.select(*keys, ENTRIES).schema
+        pieces = self.pieces.filter(f.col(STATE).isNotNull())
+        counts = pieces.groupBy(*keys).agg(f.sum("n").cast("long").alias(ENTRIES), *sums)
+        counts = counts.join(self._frame(rows, scales), keys)
+        schema = counts.select(*keys, ENTRIES).schema
         named = ", ".join(
-            f"{_quoted(field.name)} {field.dataType.simpleString()}" for field in schema
+            f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema
         )
         numbers = ", ".join(f"`_{n}` double" for n in range(len(states)))
-        noisy = rows.mapInArrow(
+        noisy = counts.mapInArrow(
             partial(_draw_batches, by=by, keys=keys, size=len(states)),
             f"{named}, `_scale` double, {numbers}",
         )
         out = [f.col(SUBJECT).alias("subject")]
-        if self.windows is not None:
-            start = f.col(WINDOW) * f.lit(self.windows.width) + f.lit(self.windows.origin)
-            start = f.timestamp_micros(start) if self.windows.of_time else start
-            out.append(start.alias("window_start"))
+        if self.table.windows is not None:
+            out.append(self._start().alias("window_start"))
         out += [f.col(ENTRIES).alias("entries"), f.col("_scale").alias("scale")]
         taken = {"subject", "window_start", "entries", "scale"}
         if note is not None:
             out.append(f.lit(note).alias("note"))
             taken.add("note")
-        prefix = "state " if taken & set(labels) else ""
-        out += [f.col(f"_{n}").alias(prefix + label) for n, label in enumerate(labels)]
+        names = [str(state) for state in states]
+        prefix = "state " if taken & set(names) else ""
+        out += [f.col(f"_{n}").alias(prefix + name) for n, name in enumerate(names)]
         noisy.select(*out).write.mode("errorifexists").parquet(path)
-        return self.read(path)
 
-    def read(self, path: str) -> Any:
-        """A frame that `write_noisy` wrote."""
-        return self._session.read.parquet(path)
+    def only(self, written: Any, rows: Rows) -> Any:
+        """These rows of a frame that `write_noisy` wrote."""
+        from pyspark.sql import functions as f  # noqa: PLC0415
 
-    def _labels(self, states: Sequence[Hashable]) -> list[Hashable]:
-        if self.rules.bins is not None:
-            names = tuple(states) if self.states is None else self.states
-            return [names[cell] for cell in self._cells]
-        return state_labels(self._cells, tuple(states))
+        keys = [f.col(SUBJECT).alias("subject")]
+        if self.table.windows is not None:
+            keys.append(self._start().alias("window_start"))
+        wanted = self._frame(rows).select(*keys)
+        return written.join(wanted, wanted.columns, "left_semi")
 
     @property
-    def _session(self) -> Any:
-        return self.source.frame.to_native().sparkSession
+    def _keys(self) -> list[str]:
+        return [SUBJECT] + ([WINDOW] if self.table.windows is not None else [])
+
+    def _frame(self, rows: Rows, scales: Floats | None = None) -> Any:
+        """Rows, by subject and window, as a frame on the cluster; with their scales."""
+        import pyarrow as pa  # noqa: PLC0415
+        from pyspark.sql import types as t  # noqa: PLC0415
+
+        schema = t.StructType(self.pieces.select(*self._keys).schema.fields)
+        columns = dict(zip(self._keys, zip(*rows, strict=True), strict=False))
+        if scales is not None:
+            schema = schema.add(SCALE, t.DoubleType())
+            columns[SCALE] = scales.tolist()
+        arrays = {name: pa.array(cells) for name, cells in columns.items()}
+        return self.table.session.createDataFrame(pa.table(arrays), schema)
+
+    def _start(self) -> Any:
+        """When the window of a row starts, a time of the kind that the table has."""
+        from pyspark.sql import functions as f  # noqa: PLC0415
+
+        windows = self.table.windows
+        assert windows is not None
+        start = f.col(WINDOW) * f.lit(windows.width) + f.lit(windows.origin)
+        return moment(start, zoned=self.table.source.zoned) if windows.of_time else start
+
+    def _labels(self, states: Sequence[Hashable]) -> list[Hashable]:
+        if self.table.rules.bins is not None:
+            names = tuple(states) if self.table.states is None else self.table.states
+            return [names[cell] for cell in self.cells]
+        return state_labels(self.cells, tuple(states))
 
 
 def _draw_batches(batches: Iterator[Any], *, by: Noise, keys: list[str], size: int) -> Any:
@@ -221,37 +305,8 @@ def _draw_batches(batches: Iterator[Any], *, by: Noise, keys: list[str], size: i
             continue
         counts = np.column_stack([batch.column(f"_{n}").to_numpy() for n in range(size)])
         entries = batch.column(ENTRIES).to_numpy()
-        values, scales = by.draw(counts, batch.column(LONGEST).to_numpy(), entries)
+        values, scales = by.draw(counts, batch.column(SCALE).to_numpy(), entries)
         columns = {key: batch.column(key) for key in [*keys, ENTRIES]}
         columns["_scale"] = pa.array(scales)
         columns |= {f"_{n}": pa.array(values[:, n]) for n in range(size)}
         yield pa.RecordBatch.from_pydict(columns)
-
-
-def _sizes(rows: Any, windows: Windows | None) -> Table:
-    import polars as pl  # noqa: PLC0415
-
-    frame = pl.DataFrame(rows)
-    sources.refuse_nobody(frame)
-    window = [WINDOW] if windows is not None else []
-    frame = frame.sort(SUBJECT, SEGMENT, *window)
-    if frame.height == 0:
-        raise ValueError("table: no row has a state; there is nothing to release")
-    change = (frame[SUBJECT] != frame[SUBJECT].shift(1)).fill_null(True)
-    size = frame.height
-    begins = frame.group_by(SUBJECT, maintain_order=True).agg(pl.col(FIRST).min())
-    return Table(
-        subjects=tuple(frame.filter(change)[SUBJECT].to_list()),
-        states=("entry",),
-        owner=change.cast(pl.Int64).cum_sum().to_numpy() - 1,
-        segment=frame[SEGMENT].cast(pl.Int64).to_numpy(),
-        window=frame[WINDOW].to_numpy() if window else np.zeros(size, dtype=np.int64),
-        pieces=frame["n"].cast(pl.Int64).to_numpy()[:, None],
-        transitions=np.zeros((1, 1), dtype=np.int64),
-        windows=windows,
-        begins=plain_times(begins[FIRST].to_list()),
-    )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

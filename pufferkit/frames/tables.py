@@ -13,6 +13,7 @@ from pufferkit.frames import aggregate, sources
 from pufferkit.frames.aggregate import BASE, FRESH, SEGMENT, STATE, SUBJECT, TIME, Rules
 from pufferkit.frames.assemble import assembled
 from pufferkit.frames.files import state_labels
+from pufferkit.frames.harmless import csv_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,14 +32,20 @@ def read_table(
     subject: str | None = None,
     states: Iterable[Hashable] | None = None,
     bins: Bins | Sequence[float] | None = None,
-    max_gap: Any = None,
+    independent_after: Any = None,
     every: Any = None,
     window: Any = None,
     origin: int | float | None = None,
+    max_gap: Any = None,
 ) -> Table | ClusterTable:
     """Counts, transition counts and segment lengths of many subjects; rows may be in any order.
 
     The counting happens in the engine that holds the table, and only the aggregates leave it.
+
+    A gap does not erase memory. If the times are those of a clock (every time between neighbours is
+    a whole multiple of the shortest, and more than half of them are the shortest), a gap of g steps
+    is g - 1 entries that were not observed, and the segment goes on behind it. Otherwise rows are
+    taken for neighbours as they stand, and the report says so.
 
     Parameters
     ----------
@@ -49,9 +56,10 @@ def read_table(
         others are sorted in memory. PySpark gives a `ClusterTable`, which stays on the cluster.
     time
         Column with times: numbers, dates or timestamps; in a CSV also text like 2024-03-04T08:15.
+        Those without a zone are taken as they stand, on every engine; those with one are instants.
     state
-        Column with states, or with numbers if ``bins`` are given. A row without a state splits the
-        series there.
+        Column with states, or with numbers if ``bins`` are given. A row without a state is an entry
+        that was not observed, also at the ends of a series.
     subject
         Column that says whose row it is. If left out, all rows are of one subject, ``"all"``.
     states
@@ -59,17 +67,21 @@ def read_table(
         note that which states occur is itself a fact about the data.
     bins
         `Bins`, or their cut points. They must not come from the private data.
-    max_gap
-        Neighbours further apart than this start a new, independent segment ([Q] 5.3.1): a number,
-        or for timestamps text like ``"10m"``, ``"1h"``, ``"7d"``, or a ``timedelta``.
+    independent_after
+        Declare that rows further apart than this are independent, as [Q] 5.3.1 does: they start a
+        new segment. A number, or for timestamps text like ``"3h"``, ``"7d"``, or a ``timedelta``.
+        It is an assumption about the world, and every release names it.
     every
         Put the entries on a grid of this step: the first reading in each slot counts, and a slot
-        without any starts a new segment.
+        without any is an entry that was not observed. A series runs from its first slot with a
+        reading to its last.
     window
         Cut into windows of this width, for releases day by day or week by week.
     origin
         Where slots and windows are counted from, in the units of the time column (microseconds
         since 1970 for timestamps). Default: Monday, 5 January 1970, midnight UTC; 0 for numbers.
+    max_gap
+        An older name of ``independent_after``.
 
     Raises
     ------
@@ -87,7 +99,11 @@ def read_table(
         raise ValueError(f"columns: {', '.join(columns.values())}: each role needs its own")
     found = sources.opened(source, columns, numeric=bins is not None)
     cut = bins if bins is None or isinstance(bins, Bins) else Bins(bins)
-    rules = _rules(found.of_time, max_gap, every, window, origin, cut)
+    if max_gap is not None:
+        if independent_after is not None:
+            raise ValueError("max_gap: is an older name of independent_after; give one of them")
+        independent_after = max_gap
+    rules = _rules(found.of_time, independent_after, every, window, origin, cut)
     known = _known(states, cut)
     if found.spark:
         from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
@@ -110,28 +126,25 @@ def write_columns(path: Path | str, columns: Mapping[str, Any]) -> bytes:
     """The bytes of a ``.csv`` or ``.parquet`` file with these columns."""
     import polars as pl  # noqa: PLC0415
 
-    suffix, stream = Path(path).suffix.lower(), io.BytesIO()
+    suffix = Path(path).suffix.lower()
     if suffix not in (".csv", ".parquet"):
         raise ValueError(f"{path}: cannot write {suffix or 'such'} files; name a .csv or .parquet")
     table = pl.DataFrame(dict(columns), strict=False)
     if suffix == ".csv":
-        table.write_csv(stream)
-    else:
-        table.write_parquet(stream)
+        return csv_bytes(table)
+    stream = io.BytesIO()
+    table.write_parquet(stream)
     return stream.getvalue()
 
 
 def _rules(
-    of_time: bool, max_gap: Any, every: Any, window: Any, origin: Any, bins: Bins | None
+    of_time: bool, independent_after: Any, every: Any, window: Any, origin: Any, bins: Bins | None
 ) -> Rules:
     start = (MONDAY if of_time else 0) if origin is None else checks.real("origin", origin)
     start = int(start) if float(start).is_integer() else start
-    if max_gap is not None and every is not None:
-        raise ValueError(
-            "max_gap: on a grid (every=) a slot without a reading starts a new segment; "
-            "leave max_gap out"
-        )
-    gap = None if max_gap is None else ticks("max_gap", max_gap, of_time)
+    gap = None
+    if independent_after is not None:
+        gap = ticks("independent_after", independent_after, of_time)
     step = None if every is None else ticks("every", every, of_time)
     windows = None
     if window is not None:
@@ -169,10 +182,10 @@ def table_of_sql(found: sources.Source, rules: Rules, known: tuple[Hashable, ...
         if low.item() is not None and low.item() <= 0:
             raise found.duplicates(frame)
     linked = aggregate.linked(frame, rules, ordered=False)
-    pairs = aggregate.in_polars(aggregate.pair_counts(linked).collect())
+    pairs = aggregate.collected_pairs(linked)
     found.refuse_rows(pairs, frame)
     pieces = aggregate.in_polars(aggregate.piece_counts(linked, rules).collect())
-    return assembled([pieces], [pairs], rules, known, lambda bad: found.unknown(frame, bad))
+    return assembled([pieces], pairs, rules, known, lambda bad: found.unknown(frame, bad))
 
 
 # -- polars: all at once, or in batches --------------------------------------------------------
@@ -196,7 +209,7 @@ def _from_batches(
     import polars as pl  # noqa: PLC0415
 
     pieces: list[pl.DataFrame] = []
-    pairs: list[pl.DataFrame] = []
+    pairs: pl.DataFrame | None = None
     carry: pl.DataFrame | None = None
     row, batch = 0, next(batches, None)
     while batch is not None:
@@ -213,7 +226,7 @@ def _from_batches(
             low = _smallest(frame)
         if low is not None and low <= 0:
             raise found.duplicates_in(batch, frame, row)
-        pairs.append(counts)
+        pairs = aggregate.merged_pairs([counts] if pairs is None else [pairs, counts])
         found_pieces = _collected(aggregate.piece_counts(_lazy(linked), rules))
         if following is not None or carry is not None:
             found_pieces, last = _numbered(found_pieces, linked, frame)

@@ -158,7 +158,8 @@ def _codes(answers: Any, mechanism: Response) -> tuple[NDArray[Any], tuple[int, 
         raise ValueError(
             f"answers: have states {list(series.states)}, the mechanism {list(mechanism.states)}"
         )
-    return series.codes, series.lengths
+    parts = series.stretches
+    return np.concatenate(parts), tuple(len(part) for part in parts)
 
 
 def _tables(

@@ -7,15 +7,21 @@ answers it, and keeps nothing.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import noise
+from pufferkit.beliefs.provenance import Provenance, check_not_fitted_on
 from pufferkit.data.series import Series, is_segment
 from pufferkit.local.response import KaryResponse, RandomizedResponse, Response
+
+_BLOCK = 1024
+_REMEMBERED = 8 * _BLOCK
 
 
 def sanitize(series: Any, mechanism: Response) -> Any:
@@ -29,6 +35,12 @@ def sanitize(series: Any, mechanism: Response) -> Any:
     mechanism
         From `cheapest_noise`, or made by hand. It must keep its own promise.
 
+    Raises
+    ------
+    ValueError
+        Among others, if the chain of the mechanism was fitted to this very series. In a stream that
+        is noticed as it goes on, after some answers were given.
+
     Returns
     -------
     The same kind of thing, with answers in place of entries. An iterator is answered entry by entry
@@ -37,7 +49,8 @@ def sanitize(series: Any, mechanism: Response) -> Any:
     Notes
     -----
     A series sanitised twice has been asked twice: the two losses add up. Independent segments do
-    not add up.
+    not add up. An entry that was not observed (``None``) is given no answer. That is the series
+    answered whole with some answers thrown away, so the promise holds, for that entry too.
 
     Examples
     --------
@@ -62,8 +75,10 @@ def sanitize(series: Any, mechanism: Response) -> Any:
     if isinstance(series, Series):
         _same_states(series.states, mechanism)
         _short_enough(series.lengths, mechanism)
-        codes = noise.responses(series.codes, mechanism.thresholds)
-        return Series(codes, series.states, series.lengths)
+        check_not_fitted_on(_sources(mechanism), series)
+        codes, seen = series.codes.copy(), series.observed
+        codes[seen] = noise.responses(series.codes[seen], mechanism.thresholds)
+        return replace(series, codes=codes)
     if isinstance(series, np.ndarray):
         _short_enough([len(series)] if series.ndim == 1 else [], mechanism)
         return _array(series, mechanism)
@@ -86,8 +101,32 @@ def _stream(entries: Iterator[Hashable], mechanism: Response) -> Iterator[Hashab
                 raise ValueError(_too_long(most))
             yield code
 
-    answers = noise.response_stream(codes(), mechanism.thresholds)
+    known = _watched(codes(), mechanism) if _sources(mechanism) else codes()
+    answers = noise.response_stream(known, mechanism.thresholds)
     return map(states.__getitem__, answers)
+
+
+def _sources(mechanism: Response) -> tuple[Provenance, ...]:
+    """What its chain was fitted on, if that is known."""
+    source = mechanism.chain.fitted_on
+    return () if source is None or source.private else (source,)
+
+
+def _watched(codes: Iterator[int], mechanism: Response) -> Iterator[int]:
+    """The same codes, until the last few thousand of them are those the chain was fitted on."""
+    recent: deque[int] = deque(maxlen=_REMEMBERED)
+
+    def check() -> None:
+        series = Series(np.array(recent), mechanism.states, (len(recent),))
+        check_not_fitted_on(_sources(mechanism), series)
+
+    for place, code in enumerate(codes, 1):
+        recent.append(code)
+        if place % _BLOCK == 0 or (place < _BLOCK and place.bit_count() == 1):
+            check()
+        yield code
+    if recent:
+        check()
 
 
 def _array(series: NDArray[Any], mechanism: Response) -> NDArray[Any]:
@@ -97,6 +136,8 @@ def _array(series: NDArray[Any], mechanism: Response) -> NDArray[Any]:
         labels = sanitize(series.tolist(), mechanism)
         return np.fromiter(labels, dtype=object, count=len(labels))
     codes = coded(series, mechanism.states)
+    if _sources(mechanism):
+        check_not_fitted_on(_sources(mechanism), Series(codes, mechanism.states, (len(codes),)))
     answers = noise.responses(codes, mechanism.thresholds)
     if codes is series:
         return answers

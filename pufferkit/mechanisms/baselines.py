@@ -20,23 +20,30 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.quilts.powers import Kernel, row_log_ratios
-from pufferkit.mechanisms.calibration import ENTRY, GROUP, Calibration, chains_only, check_states
-from pufferkit.mechanisms.release import Evidence
+from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
+from pufferkit.mechanisms.release import Evidence, Guarantee
 from pufferkit.rounding import round_up
 
 _CHUNK = 1 << 22
 
 
 def group_dp(query: Query, epsilon: float) -> Calibration:
-    """Hide a whole segment at once: L times the longest segment over epsilon. Needs no beliefs."""
+    """Hide a whole segment at once: L times the longest segment over epsilon. Needs no beliefs.
+
+    Entries that were not observed do not move the answer, so they are not counted if the query was
+    made with the `Series`.
+    """
     epsilon = checks.privacy(epsilon)
+    most = query.longest if query.observed is None else max(query.observed)
     return Calibration(
         "group_dp",
         epsilon,
-        round_up(query.lipschitz * query.longest / epsilon),
+        round_up(query.lipschitz * most / epsilon),
         query,
-        evidence=Evidence(length=query.longest, notes=("every entry of a segment changes",)),
-        guarantee=GROUP,
+        evidence=Evidence(
+            length=query.longest, notes=("every entry of a segment changes",), bound="group"
+        ),
+        guarantee=Guarantee.GROUP,
     )
 
 
@@ -51,8 +58,8 @@ def entry_dp(query: Query, epsilon: float) -> Calibration:
         epsilon,
         round_up(query.lipschitz / epsilon),
         query,
-        evidence=Evidence(notes=("entries taken for independent",)),
-        guarantee=ENTRY,
+        evidence=Evidence(notes=("entries taken for independent",), bound="entry"),
+        guarantee=Guarantee.ENTRY,
     )
 
 
@@ -81,7 +88,13 @@ def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
         round_up(query.lipschitz * spread / epsilon),
         query,
         theta,
-        Evidence(name, length=query.longest, influence=gamma, notes=(f"norm {norm:.6g}",)),
+        Evidence(
+            name,
+            length=query.longest,
+            influence=gamma,
+            notes=(f"norm {norm:.6g}",),
+            bound="neighbours",
+        ),
     )
 
 

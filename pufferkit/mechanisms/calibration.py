@@ -7,7 +7,7 @@ scales from the mathematics.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -20,14 +20,14 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of, states_of
 from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
-from pufferkit.data.series import Series
+from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
-from pufferkit.mechanisms.release import Evidence, Release, half_width
+from pufferkit.mechanisms.release import Evidence, Guarantee, Release, Variant, half_width
 
-PUFFERFISH = "Pufferfish for each entry"
-GROUP = "Pufferfish for each entry, whatever the correlation within a segment"
-SECRETS = "Pufferfish for the pairs of secrets that were given, and for no others"
-ENTRY = "entry DP only: does not hide entries that others predict"
+GAPS = (
+    "the distribution of a sum over the observed entries alone is not computed, and more entries "
+    "do not always mean a larger distance; use influence_curve or markov_quilt, or fill the gaps"
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Calibration:
     evidence
         What binds.
     guarantee
-        What is promised, in words.
+        What is promised.
     workings
         What a check of the scale needs besides; see `Release`.
     """
@@ -60,7 +60,7 @@ class Calibration:
     query: Query
     beliefs: Beliefs | None = None
     evidence: Evidence = field(default_factory=Evidence)
-    guarantee: str = PUFFERFISH
+    guarantee: Guarantee = Guarantee.PUFFERFISH
     workings: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -68,10 +68,14 @@ class Calibration:
         checks.positive("scale", self.scale)
         if self.beliefs is not None:
             check_states(self.beliefs, self.query)
-        if isinstance(self.beliefs, ChainClass):
-            told = self.evidence.notes
-            more = tuple(note for note in self.beliefs.caveats if note not in told)
-            object.__setattr__(self, "evidence", replace(self.evidence, notes=told + more))
+        notes = self.beliefs.caveats if isinstance(self.beliefs, ChainClass) else ()
+        declared = declared_independent(self.query.independent_after)
+        object.__setattr__(self, "evidence", self.evidence.noting(*notes, *declared))
+
+    @property
+    def variant(self) -> Variant | None:
+        """Which reading of its theorem the mechanism used; see `Evidence`."""
+        return self.evidence.variant
 
     @property
     def entry_privacy(self) -> float:
@@ -119,24 +123,30 @@ class Calibration:
             query=self.query.name,
             labels=self.query.labels,
             lengths=self.query.lengths,
+            observed=_gaps(data, self.query),
             lipschitz=self.query.lipschitz,
             total=self.query.total,
             beliefs=None if self.beliefs is None else self.beliefs.to_dict(),
-            evidence=self.evidence,
+            evidence=self.evidence.noting(*declared_independent(data.independent_after)),
             released_at=datetime.now(UTC).isoformat(timespec="seconds"),
             version=pufferkit.__version__,
             workings=self._workings(),
+            kind=self.query.kind,
         )
 
     def _workings(self) -> dict[str, Any] | None:
-        found = dict(self.workings or {})
+        record = dict(self.workings or {})
         weights = self.query.weights
-        if weights is not None and self.query.size == 1 and self.beliefs is not None:
+        if weights is not None and self.query.size == 1:
             # In the order of the states of the beliefs, as fractions.
             nothing = (Fraction(0),)
-            own = [weights.get(state, nothing)[0] for state in states_of(self.beliefs)]
-            found["weights"] = [str(weight) for weight in own]
-        return found or None
+            if self.beliefs is not None:
+                own = [weights.get(state, nothing)[0] for state in states_of(self.beliefs)]
+            else:
+                others = [nothing] if self.query.states is None else []
+                own = [row[0] for row in (*weights.values(), *others)]
+            record["weights"] = [str(weight) for weight in own]
+        return record or None
 
     def checked(self, series: Any) -> Series:
         """The data as this calibration expects them: known states, the right lengths.
@@ -150,17 +160,36 @@ class Calibration:
         data = Series.of(series, states) if not isinstance(series, Series) else series
         if states is not None and set(data.states) - set(states):
             # A Series may declare more states than the model, as long as none of them occurs.
-            data = Series.of(data.as_segments(), states)
+            data = Series.of(data, states)
         if sorted(data.lengths) != sorted(self.query.lengths):
             raise ValueError(
                 f"series: has segments of {_brief(data.lengths)} entries, but the noise was "
                 f"calibrated for {_brief(self.query.lengths)}; make the query with these lengths"
             )
+        if data.missing or self.query.missing:
+            self._check_gaps(data, named=names is not None)
         if names is not None and self.beliefs is not None:
             _check_values(self.beliefs, names, data)
         if isinstance(self.beliefs, ChainClass):
             check_not_fitted_on(self.beliefs.sources, data)
         return data
+
+    def _check_gaps(self, data: Series, named: bool) -> None:
+        """Whether query and mechanism can do with the entries that were not observed."""
+        if named:
+            raise ValueError("series: a network or a joint law needs a value for each of its names")
+        if self.mechanism == "wasserstein":
+            raise NotApplicable(GAPS)
+        wanted = self.query.observed
+        spans = zip(data.lengths, data.observed_lengths, strict=True)
+        if wanted is not None and sorted(spans) != sorted(
+            zip(self.query.lengths, wanted, strict=True)
+        ):
+            raise ValueError(
+                f"series: {data.missing} of its {len(data)} entries were not observed, but "
+                f"{self.query.name} was asked of {sum(wanted)} observed entries; make the query "
+                "with the series in place of the lengths, like relative_frequencies(states, series)"
+            )
 
 
 def chains_only(beliefs: Any, mechanism: str) -> ChainClass:
@@ -224,6 +253,18 @@ def _check_values(beliefs: Beliefs, names: tuple[Hashable, ...], data: Series) -
             raise ValueError(
                 f"series: {name!r} is {value!r}, which is not among its values {list(allowed)}"
             )
+
+
+def _gaps(data: Series, query: Query) -> tuple[int, ...] | None:
+    """How many entries of each segment were observed, in the order of the query's segments."""
+    if not data.missing:
+        return None
+    if query.observed is not None:
+        return query.observed
+    left: dict[int, list[int]] = {}
+    for length, seen in zip(data.lengths, data.observed_lengths, strict=True):
+        left.setdefault(length, []).append(seen)
+    return tuple(left[length].pop(0) for length in query.lengths)
 
 
 def _brief(lengths: tuple[int, ...]) -> str:

@@ -33,7 +33,7 @@ from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.quilts.hardest import hardest_member
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
 from pufferkit.mechanisms.markov_quilt import markov_quilt_approx
-from pufferkit.mechanisms.release import Evidence
+from pufferkit.mechanisms.release import Evidence, Variant
 from pufferkit.rounding import last_passing, round_up
 
 Profile = float | Sequence[float] | Sequence[Run]
@@ -258,7 +258,7 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     epsilon = checks.privacy(epsilon)
     theta = as_beliefs(beliefs)
     check_states(theta, query)
-    b, evidence = _entry_privacy(theta, query.longest, epsilon)
+    b, evidence = entry_privacy_for(theta, query.longest, epsilon)
     return Calibration(
         "influence_curve",
         epsilon,
@@ -288,18 +288,19 @@ def entry_epsilon(beliefs: Any, lengths: int | Iterable[int], epsilon: float) ->
         epsilon-Pufferfish private for each entry.
     """
     longest = max(checks.segment_lengths(lengths))
-    b, _ = _entry_privacy(as_beliefs(beliefs), longest, checks.privacy(epsilon))
+    b, _ = entry_privacy_for(as_beliefs(beliefs), longest, checks.privacy(epsilon))
     return b
 
 
-def _entry_privacy(beliefs: Beliefs, length: int, epsilon: float) -> tuple[float, Evidence]:
+def entry_privacy_for(beliefs: Beliefs, length: int, epsilon: float) -> tuple[float, Evidence]:
+    """The largest entry privacy that is shown to hide every entry at epsilon, and what binds."""
     if isinstance(beliefs, NetworkClass):
         b, tree = TreeCurve(beliefs).solve(epsilon)
         name = f"network {tree.network + 1} of {len(beliefs.networks)}"
-        return b, Evidence(name, tree.node, len(beliefs.nodes))
+        return b, Evidence(name, tree.node, len(beliefs.nodes), bound="curve")
     theta = chains_only(beliefs, "influence_curve")
     b, name, loss = InfluenceCurve(theta, length).solve(epsilon)
-    evidence = Evidence(name, loss.node, length, blocks=(loss.left, loss.right))
+    evidence = Evidence(name, loss.node, length, blocks=(loss.left, loss.right), bound="curve")
     region = theta if isinstance(theta, RegionClass) and theta.corners() is None else None
     if region is not None and not region_influence(region).contracts:
         return b, replace(evidence, notes=(_NO_CONTRACTION,))
@@ -310,7 +311,10 @@ def _entry_privacy(beliefs: Beliefs, length: int, epsilon: float) -> tuple[float
     by_quilt = 1 / round_up(score)
     if by_quilt > b:
         note = "the Markov quilt bound was the better one"
-        return by_quilt, Evidence(belief, node, length, notes=(note,))
+        variant: Variant = "tight" if isinstance(theta, MixingClass) else "definition"
+        return by_quilt, Evidence(
+            belief, node, length, notes=(note,), bound="quilts", variant=variant
+        )
     return b, evidence
 
 

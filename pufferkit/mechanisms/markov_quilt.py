@@ -19,7 +19,7 @@ from pufferkit.influence.quilts.networks import hardest_node
 from pufferkit.influence.quilts.search import Quilt
 from pufferkit.influence.sums.work import Progress
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
-from pufferkit.mechanisms.release import Evidence
+from pufferkit.mechanisms.release import Evidence, Variant
 from pufferkit.rounding import round_up
 
 Bound = Literal["paper", "tight"]
@@ -90,7 +90,7 @@ def markov_quilt(
         round_up(query.lipschitz * binding.quilt.score),
         query,
         theta,
-        _evidence(member.name, binding.node, query.longest, binding.quilt, notes),
+        _evidence(member.name, binding.node, query.longest, binding.quilt, notes, influence),
     )
 
 
@@ -135,7 +135,7 @@ def markov_quilt_approx(
         round_up(query.lipschitz * quilt.score),
         query,
         theta,
-        _evidence(theta.description, node, query.longest, quilt, notes),
+        _evidence(theta.description, node, query.longest, quilt, notes, bound),
     )
 
 
@@ -155,7 +155,7 @@ def _region_quilt(
         round_up(query.lipschitz * quilt.score),
         query,
         theta,
-        _evidence("all chains of the region", node, query.longest, quilt, notes),
+        _evidence("all chains of the region", node, query.longest, quilt, notes, influence),
     )
 
 
@@ -169,7 +169,15 @@ def _network_quilt(
         round_up(query.lipschitz * score),
         query,
         theta,
-        Evidence(theta.description, node, len(theta.nodes), quilt, influence),
+        Evidence(
+            theta.description,
+            node,
+            len(theta.nodes),
+            quilt,
+            influence,
+            bound="quilts",
+            variant="definition",
+        ),
         workings={"quilts": [list(own) for own in quilts]},
     )
 
@@ -190,10 +198,21 @@ def _hardest_by_mixing(
     raise ValueError(f"bound: must be 'paper' or 'tight', got {bound!r}")
 
 
-def _evidence(belief: str, node: int, length: int, quilt: Quilt, notes: list[str]) -> Evidence:
+def _evidence(
+    belief: str, node: int, length: int, quilt: Quilt, notes: list[str], variant: Variant
+) -> Evidence:
     nodes = []
     if quilt.ends_left:
         nodes.append(node - quilt.keep_left)
     if quilt.ends_right:
         nodes.append(node + quilt.keep_right)
-    return Evidence(belief, node, length, tuple(nodes), quilt.influence, notes=tuple(notes))
+    return Evidence(
+        belief,
+        node,
+        length,
+        tuple(nodes),
+        quilt.influence,
+        notes=tuple(notes),
+        bound="quilts",
+        variant=variant,
+    )

@@ -12,9 +12,10 @@ from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
-from pufferkit.mechanisms.calibration import ENTRY, Calibration, check_states
+from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
+from pufferkit.mechanisms.release import Guarantee
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
 
 Mechanism = Callable[..., Calibration]
@@ -55,7 +56,7 @@ class PlanRow:
     @property
     def pufferfish(self) -> bool:
         """Whether it hides correlated entries; entry DP does not."""
-        return self.calibration is not None and self.calibration.guarantee != ENTRY
+        return self.calibration is not None and self.calibration.guarantee is not Guarantee.ENTRY
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -105,6 +106,7 @@ class Plan:
         size = f"{sum(lengths):,} entries" + (
             f" in {len(lengths)} segments" if len(lengths) > 1 else ""
         )
+        size += f", {self.query.missing:,} not observed" if self.query.missing else ""
         head = f"{self.query.name} over {size}, epsilon {self.epsilon:g}; beliefs: {self.beliefs}"
         table = [("mechanism", "noise scale", "expected L1 error", "hides entries", "")]
         for row in self.entries:
@@ -183,4 +185,4 @@ def plan(beliefs: Any, query: Query, epsilon: float, progress: Told | None = Non
 
 
 def _why(found: Calibration) -> str:
-    return found.guarantee if found.guarantee == ENTRY else str(found.evidence)
+    return str(found.guarantee) if found.guarantee is Guarantee.ENTRY else str(found.evidence)

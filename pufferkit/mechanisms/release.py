@@ -4,16 +4,55 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from enum import StrEnum
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from pufferkit import checks
 from pufferkit.checks import Floats
+from pufferkit.data.queries import Kind
+from pufferkit.errors import printable
+from pufferkit.mechanisms.version_1 import VERSION_1, from_version_1
 
-FORMAT = "pufferkit-release/1"
+FORMAT = 2
+"""Of the files written now. Those of format 1 are read as well."""
+
+Variant = Literal["definition", "formula", "paper", "tight"]
+"""Which reading of a theorem: influence by [Q] Definition 4.1 or by (5) as printed; mixing by [Q]
+Lemma C.1 as in the paper, or by the operator norm, which is tighter."""
+
+Bound = Literal["curve", "quilts", "distance", "neighbours", "group", "entry"]
+"""Which theorem decided the scale: the influence curve, Markov quilts ([Q] 4.3), the Wasserstein
+distance ([Q] 3.2), the neighbours of GK16, a whole segment at once, or one entry alone."""
+
+Presentation = Literal["as drawn", "nearest histogram"]
+
+
+class Guarantee(StrEnum):
+    """What a release promises. The value is the sentence for people; files hold the ``code``."""
+
+    PUFFERFISH = "Pufferfish for each entry"
+    GROUP = "Pufferfish for each entry, whatever the correlation within a segment"
+    SECRETS = "Pufferfish for the pairs of secrets that were given, and for no others"
+    ENTRY = "entry DP only: does not hide entries that others predict"
+
+    @property
+    def code(self) -> str:
+        """One word, as in files."""
+        return self.name.lower()
+
+    @classmethod
+    def of_code(cls, code: Any) -> Guarantee:
+        """The guarantee that a file names."""
+        if isinstance(code, cls):
+            return code
+        known = {own.code: own for own in cls}
+        if code not in known:
+            raise ValueError(f"release: guarantee must be one of {', '.join(known)}, got {code!r}")
+        return known[code]
 
 
 @dataclass(frozen=True)
@@ -35,8 +74,13 @@ class Evidence:
     blocks
         For the influence curve: entries paid for to the left and to the right of the entry, itself
         counted in both; ``None`` for a side that is paid for whole.
+    bound, variant
+        Which theorem decided, and which reading of it; see `Bound` and `Variant`.
+    beside
+        Event-level epsilon that is spent beside this release under the same promise; ``None`` if
+        the promise is about this release alone.
     notes
-        How the numbers were obtained, in words.
+        How the numbers were obtained, in words for people. Nothing reads them.
     """
 
     belief: str | None = None
@@ -46,6 +90,41 @@ class Evidence:
     influence: float | None = None
     blocks: tuple[int | None, int | None] | None = None
     notes: tuple[str, ...] = ()
+    bound: Bound | None = None
+    variant: Variant | None = None
+    beside: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in (("bound", get_args(Bound)), ("variant", get_args(Variant))):
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                raise ValueError(f"{name}: must be one of {', '.join(known)}, got {value!r}")
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Evidence:
+        """The evidence in a file, each field of its own type."""
+        if not isinstance(data, Mapping):
+            raise ValueError(f"release: evidence must be an object, got {type(data).__name__}")
+        strange = sorted(set(data) - set(cls.__dataclass_fields__))
+        if strange:
+            raise ValueError(f"release: evidence has unknown fields {', '.join(strange)}")
+        fields = dict(data)
+        for name, (rule, fits) in _EVIDENCE.items():
+            value = fields.get(name)
+            if value is not None and not fits(value):
+                raise ValueError(f"release: {name} in the evidence must be {rule}, got {value!r}")
+            if isinstance(value, list):
+                fields[name] = tuple(value)
+        fields["notes"] = tuple(fields.get("notes") or ())
+        try:
+            return cls(**fields)
+        except ValueError as error:
+            raise ValueError(f"release: in the evidence, {error}") from None
+
+    def noting(self, *notes: str) -> Evidence:
+        """The same with these notes too, each once."""
+        more = tuple(note for note in notes if note not in self.notes)
+        return replace(self, notes=self.notes + more)
 
     def __str__(self) -> str:
         parts = []
@@ -64,6 +143,35 @@ class Evidence:
         return "; ".join([*parts, *self.notes])
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple))
+
+
+_EVIDENCE: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "belief": ("text", lambda v: isinstance(v, str)),
+    "length": ("a whole number above 0", lambda v: _is_whole(v) and v > 0),
+    "quilt": ("a list of entries", _is_list),
+    "influence": ("a number", _is_number),
+    "blocks": (
+        "two whole numbers or null",
+        lambda v: _is_list(v) and len(v) == 2 and all(n is None or _is_whole(n) for n in v),
+    ),
+    "notes": ("a list of texts", lambda v: _is_list(v) and all(isinstance(n, str) for n in v)),
+    "bound": ("text", lambda v: isinstance(v, str)),
+    "variant": ("text", lambda v: isinstance(v, str)),
+    "beside": ("a number of at least 0", lambda v: _is_number(v) and 0 <= v < math.inf),
+}
+"""What each field of the evidence must be in a file, in words and as a test."""
+
+
 @dataclass(frozen=True)
 class Release:
     """A noisy answer that may leave the process.
@@ -78,8 +186,12 @@ class Release:
         Scale of the Laplace noise on every coordinate; at least what the theorem asks.
     epsilon, mechanism, guarantee
         What is promised, and by what.
-    query, labels, lengths, lipschitz, total
-        What was asked.
+    query, kind, labels, lengths, lipschitz, total
+        What was asked; lengths count entries that were not observed too. ``kind`` says what the
+        query is (`pufferkit.data.queries.Kind`); of one's ``own`` queries nobody but their author
+        knows how far an entry moves them.
+    observed
+        How many entries of each segment were observed; ``None`` if all were.
     beliefs
         The class Theta, as plain data; ``None`` if the mechanism needs none.
     evidence
@@ -91,6 +203,8 @@ class Release:
     workings
         What a check of the scale needs besides: for sums, the contribution of each state; for
         networks, a quilt of every node; for joint laws, the answer on every row.
+    presentation
+        What ``value`` is: ``raw`` as it was drawn, or the nearest histogram to it.
     """
 
     value: tuple[float, ...]
@@ -98,7 +212,7 @@ class Release:
     scale: float
     epsilon: float
     mechanism: str
-    guarantee: str
+    guarantee: Guarantee
     query: str
     labels: tuple[str, ...]
     lengths: tuple[int, ...]
@@ -109,6 +223,9 @@ class Release:
     released_at: str
     version: str
     workings: Mapping[str, Any] | None = None
+    kind: Kind = "own"
+    presentation: Presentation = "as drawn"
+    observed: tuple[int, ...] | None = None
 
     def interval(
         self, level: float = 0.95, *, simultaneous: bool = False
@@ -131,11 +248,14 @@ class Release:
                 f"release: {self.query} is not a histogram, its coordinates have no known total"
             )
         nearest = project_to_simplex(np.array(self.raw), self.total)
-        return replace(self, value=tuple(float(v) for v in nearest))
+        value = tuple(float(v) for v in nearest)
+        return replace(self, value=value, presentation="nearest histogram")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return {"format": FORMAT, **asdict(self)}
+        """Plain data, ready for JSON. ``promise`` repeats the guarantee in words."""
+        guarantee = Guarantee.of_code(self.guarantee)
+        promised = {"guarantee": guarantee.code, "promise": str(guarantee)}
+        return {"format": FORMAT, **asdict(self), **promised}
 
     def to_json(self, indent: int | None = 2) -> str:
         """JSON text; floats keep every digit."""
@@ -143,24 +263,27 @@ class Release:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Release:
-        """The release that ``to_dict`` described."""
-        if data.get("format") != FORMAT:
-            raise ValueError(
-                f"release: format is {data.get('format')!r}, not {FORMAT!r}; "
-                "is this a file that pufferkit wrote?"
-            )
+        """The release that ``to_dict`` described, in this format or an older one."""
+        check_format("release", data)
+        if data["format"] == VERSION_1:
+            data = from_version_1(data)
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        missing = set(cls.__dataclass_fields__) - set(fields) - {"workings"}
+        missing = set(cls.__dataclass_fields__) - set(fields) - {"workings", "observed"}
         if missing:
             raise ValueError(f"release: lacks {', '.join(sorted(missing))}")
-        evidence = dict(fields["evidence"])
-        evidence["notes"] = tuple(evidence.get("notes", ()))
-        for name in ("quilt", "blocks"):
-            if evidence.get(name) is not None:
-                evidence[name] = tuple(evidence[name])
-        fields["evidence"] = Evidence(**evidence)
+        for name, known in (("kind", get_args(Kind)), ("presentation", get_args(Presentation))):
+            if fields[name] not in known:
+                raise ValueError(
+                    f"release: {name} must be one of {', '.join(known)}, got {fields[name]!r}"
+                )
         for name in ("value", "raw", "labels", "lengths"):
+            if not _is_list(fields[name]):
+                raise ValueError(f"release: {name} must be a list, got {fields[name]!r}")
             fields[name] = tuple(fields[name])
+        fields["guarantee"] = Guarantee.of_code(fields["guarantee"])
+        fields["evidence"] = Evidence.from_dict(fields["evidence"])
+        if fields.get("observed") is not None:
+            fields["observed"] = tuple(fields["observed"])
         return cls(**fields)
 
     @classmethod
@@ -170,13 +293,35 @@ class Release:
 
     def __str__(self) -> str:
         intervals = self.interval()
-        wide = max(len(label) for label in self.labels)
+        labels = [printable(label) for label in self.labels]
+        wide = max(len(label) for label in labels)
         rows = [
             f"  {label:<{wide}}  {value:>12.6g}   95%: {low:.6g} to {high:.6g}"
-            for label, value, (low, high) in zip(self.labels, self.value, intervals, strict=True)
+            for label, value, (low, high) in zip(labels, self.value, intervals, strict=True)
         ]
         head = f"{self.query}: {self.mechanism}, epsilon {self.epsilon:g}, scale {self.scale:.6g}"
+        if self.observed is not None:
+            rows.append(
+                f"  {sum(self.observed):,} of {sum(self.lengths):,} entries were observed; the "
+                "others are hidden as well"
+            )
         return "\n".join([head, *rows, f"  {self.guarantee}", f"  binds: {self.evidence}"])
+
+
+def check_format(what: str, data: Mapping[str, Any]) -> None:
+    """Refuse what pufferkit did not write, and what only a later pufferkit understands."""
+    written: Any = data.get("format")
+    if _is_whole(written) and written > FORMAT:
+        raise ValueError(
+            f"{what}: is of format {written}, and this pufferkit reads formats up to {FORMAT}; "
+            "use the pufferkit that wrote it, or a later one"
+        )
+    if not _is_whole(written) or written != FORMAT:
+        if what == "release" and written == VERSION_1:
+            return
+        raise ValueError(
+            f"{what}: format is {written!r}, not {FORMAT}; is this a file that pufferkit wrote?"
+        )
 
 
 def _named(node: Hashable) -> str:

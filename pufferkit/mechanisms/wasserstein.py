@@ -22,8 +22,8 @@ from pufferkit.errors import NotApplicable
 from pufferkit.influence.sums.network_sums import conditional_laws
 from pufferkit.influence.sums.transport import w_infinity
 from pufferkit.influence.sums.work import Progress, sum_work
-from pufferkit.mechanisms.calibration import PUFFERFISH, SECRETS, Calibration, check_states
-from pufferkit.mechanisms.release import Evidence
+from pufferkit.mechanisms.calibration import GAPS, Calibration, check_states
+from pufferkit.mechanisms.release import Evidence, Guarantee
 from pufferkit.rounding import as_fraction, at_least, round_up
 
 Event = Callable[[Row], bool]
@@ -73,12 +73,15 @@ def wasserstein(
     Raises
     ------
     NotApplicable
-        For vectors, for queries that are not sums, and for classes whose starts are open.
+        For vectors, for queries that are not sums, for series with entries that were not observed,
+        and for classes whose starts are open.
     """
     epsilon = checks.privacy(epsilon)
     theta = as_beliefs(beliefs)
     check_states(theta, query)
     check_scalar(query)
+    if query.missing:
+        raise NotApplicable(GAPS)
     if secrets is not None and not isinstance(theta, JointClass):
         raise NotApplicable("secrets of your own need the whole law; give it as a FiniteJoint")
     workings = None
@@ -104,8 +107,8 @@ def wasserstein(
         round_up(distance / epsilon),
         query,
         theta,
-        Evidence(name, worst.node, length, influence=distance, notes=worst.notes),
-        guarantee=PUFFERFISH if secrets is None else SECRETS,
+        Evidence(name, worst.node, length, influence=distance, notes=worst.notes, bound="distance"),
+        guarantee=Guarantee.PUFFERFISH if secrets is None else Guarantee.SECRETS,
         workings=workings,
     )
 

@@ -1,4 +1,4 @@
-"""The mathematics of `pufferkit.verification.verify`: the theorems once more, plainly, to be read.
+"""A release recomputed from its record: the theorems once more, plainly, to be read.
 
 It shares the beliefs with the mechanisms, and none of their searches.
 """

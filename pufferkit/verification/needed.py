@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
+from math import inf
 from typing import Any
 
 from pufferkit.beliefs.chain_class import ChainClass, MixingClass
@@ -28,6 +28,7 @@ from pufferkit.verification.pair_tables import (
     members_to_check,
     mixing_bounds,
 )
+from pufferkit.verification.questions import weights_of
 from pufferkit.verification.region_tables import RegionBound
 from pufferkit.verification.sum_distances import (
     distance_of_chains,
@@ -47,7 +48,7 @@ class BadBeliefs(Exception):
 
 def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Work) -> float:
     """A scale that is enough and at most the reported one, or what is needed at least."""
-    longest, epsilon = max(record.lengths), record.epsilon
+    epsilon = record.epsilon
     if record.mechanism == "entry_dp":
         checks.append(
             f"entry_dp: L / epsilon = {lipschitz / epsilon:.9g}; this is NOT Pufferfish privacy, "
@@ -55,10 +56,13 @@ def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Wor
         )
         return lipschitz / epsilon
     if record.mechanism == "group_dp":
-        checks.append(f"group_dp: L times the longest segment, {longest}, over epsilon")
-        return lipschitz * longest / epsilon
+        most = max(record.observed or record.lengths)
+        checks.append(f"group_dp: L times the observed entries of a segment, {most}, over epsilon")
+        return lipschitz * most / epsilon
     theta = _beliefs(record)
     if record.mechanism == "wasserstein":
+        if record.observed is not None:
+            raise BadBeliefs("wasserstein has no theorem for entries that were not observed")
         return _wasserstein(record, theta, checks, work)
     if isinstance(theta, NetworkClass):
         return _on_network(record, theta, lipschitz, checks, work)
@@ -72,7 +76,7 @@ def _on_chain(
 ) -> float:
     """Quilts, neighbours or the influence curve of chains."""
     longest, epsilon = max(record.lengths), record.epsilon
-    notes = " ".join(record.evidence.notes)
+    evidence = record.evidence
     mixing = isinstance(theta, MixingClass) or record.mechanism == "markov_quilt_approx"
     if isinstance(theta, MixingClass) and record.mechanism in ("gk16", "markov_quilt"):
         raise BadBeliefs(f"name no matrix, and {record.mechanism} needs one")
@@ -81,8 +85,9 @@ def _on_chain(
         spreads = [spread_by_neighbours(m, longest) for m in members_to_check(theta)]
         return lipschitz * max(spreads) / epsilon
 
-    tight = record.mechanism == "influence_curve" or "operator norm" in notes
-    by_quilts = record.mechanism != "influence_curve" or "quilt bound was the better" in notes
+    tight = record.mechanism == "influence_curve" or evidence.variant == "tight"
+    by_quilts = evidence.bound == "quilts"
+    beside = evidence.beside or 0.0
     how = "how fast they mix" if mixing else "their transition matrices"
     checks.append(
         f"{record.mechanism}: {'Markov quilts' if by_quilts else 'the influence curve'} for "
@@ -91,22 +96,25 @@ def _on_chain(
 
     def largest(scale: float, work: Work) -> float:
         """Over the class: score by quilts, or loss on the curve."""
-        task = Task(longest, lipschitz / scale, epsilon, hint_of(record), work)
+        task = Task(longest, lipschitz / scale + beside, epsilon, hint_of(record), work)
         sides: list[Side] = []
         if mixing:
             sides += _mixing_bounds(theta, work, tight)
         elif isinstance(theta, RegionClass) and len(theta.states) != 2:
             sides.append(RegionBound(theta, work))
         else:
-            printed = "as printed" in notes
+            printed = evidence.variant == "formula"
             sides += [
                 KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)
             ]
         return max((score_by_quilts if by_quilts else loss_by_curve)(s, task) for s in sides)
 
     found = largest(record.scale * (1 + TOLERANCE), work)
+    if beside:
+        checks.append(f"{record.mechanism}: {beside:.9g} of event-level epsilon is spent beside it")
     if by_quilts:
-        return lipschitz * found
+        left = 1 / found - beside
+        return lipschitz / left if left > 0 else inf
     checks.append(f"influence_curve: the largest loss of an entry is {found:.9g}")
     if found <= epsilon:
         return record.scale
@@ -163,16 +171,6 @@ def _on_network(
     if found <= record.epsilon:
         return record.scale
     return record.scale * min(found / record.epsilon, 1.0 + 1e-3)
-
-
-def weights_of(record: Release) -> list[Fraction] | None:
-    """What each state of the beliefs adds to a sum, as recorded."""
-    if not isinstance(record.workings, Mapping) or "weights" not in record.workings:
-        return None
-    try:
-        return [Fraction(weight) for weight in record.workings["weights"]] or None
-    except (TypeError, ValueError, ZeroDivisionError) as error:
-        raise ValueError(f"release: weights are not numbers ({error})") from None
 
 
 def on_chains(record: Release) -> bool:

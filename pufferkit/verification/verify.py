@@ -2,49 +2,54 @@
 
 It starts from what the file records (beliefs, query, lengths, epsilon, scale) and follows the
 theorem of the file's own mechanism, with none of the mechanism's code: see this room.
-What the evidence records (a quilt, blocks) is tried first but never relied on.
+What the evidence records (a quilt, blocks) is tried first but never relied on, and notes are not
+read. How far one entry moves the answer follows from what the query is
+(`pufferkit.verification.questions`).
 
-A verdict does not say that the beliefs are true, that the noise was drawn as reported, or that the
-Lipschitz constant is right of a query whose name does not tell it. The grid of the sampler, which
-the reported scale pays for, is smaller than the tolerance and left out.
+A verdict lists what it cannot vouch for. The grid of the sampler, which the reported scale pays
+for, is smaller than the tolerance and left out.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-from pufferkit.mechanisms.release import Release
+from pufferkit.beliefs.protocol import beliefs_from_dict, states_of
+from pufferkit.mechanisms.release import Guarantee, Release
+from pufferkit.verification.fleets import compare_table, read_fleet
 from pufferkit.verification.needed import (
     TOLERANCE,
     BadBeliefs,
     hint_of,
     needed_scale,
     on_chains,
-    weights_of,
 )
 from pufferkit.verification.pair_tables import NotChecked, Work
+from pufferkit.verification.questions import (
+    moved_by_one_entry,
+    not_from_raw,
+    not_such_a_query,
+    not_vouched_for,
+)
 
 MOST_WORK = 10**11
 """Work before a check is given up, in units of about a nanosecond: some minutes."""
 
-_PUFFERFISH = "Pufferfish for each entry"
-GUARANTEES = {
-    "group_dp": "Pufferfish for each entry, whatever the correlation within a segment",
-    "entry_dp": "entry DP only: does not hide entries that others predict",
-    "gk16": _PUFFERFISH,
-    "markov_quilt": _PUFFERFISH,
-    "markov_quilt_approx": _PUFFERFISH,
-    "influence_curve": _PUFFERFISH,
-    "wasserstein": _PUFFERFISH,
+THEOREMS: dict[str, tuple[Guarantee, tuple[str, ...], tuple[str | None, ...]]] = {
+    "group_dp": (Guarantee.GROUP, ("group",), (None,)),
+    "entry_dp": (Guarantee.ENTRY, ("entry",), (None,)),
+    "gk16": (Guarantee.PUFFERFISH, ("neighbours",), (None,)),
+    "markov_quilt": (Guarantee.PUFFERFISH, ("quilts",), ("definition", "formula")),
+    "markov_quilt_approx": (Guarantee.PUFFERFISH, ("quilts",), ("paper", "tight")),
+    "influence_curve": (Guarantee.PUFFERFISH, ("curve", "quilts"), (None, "definition", "tight")),
+    "wasserstein": (Guarantee.PUFFERFISH, ("distance",), (None,)),
 }
-"""What each mechanism may promise."""
-OWN_SECRETS = "Pufferfish for the pairs of secrets that were given, and for no others"
-"""What it may promise if the file lists secrets of the user's own."""
+"""Of each mechanism: what it may promise, which bounds decide its scale, in which readings."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,10 @@ class Verdict:
         recomputed.
     checks, problems
         What was recomputed and what is wrong, one plain sentence each.
+    not_vouched_for
+        What no recomputation can know: it stays with whoever made the release.
+    rows
+        How many releases the record holds. The scales are those of the row with the least to spare.
     """
 
     ok: bool
@@ -74,57 +83,113 @@ class Verdict:
     needed_scale: float | None
     checks: tuple[str, ...]
     problems: tuple[str, ...]
+    not_vouched_for: tuple[str, ...] = ()
+    rows: int = 1
 
     def __str__(self) -> str:
         word = "ok" if self.ok else "NOT CHECKED" if not self.problems else "NOT ok"
         needed = "not recomputed" if self.needed_scale is None else f"{self.needed_scale:.9g}"
-        lines = [f"{word}: reported scale {self.reported_scale:.9g}, needed {needed}"]
+        which = "" if self.rows == 1 else f"{self.rows:,} releases, the tightest with "
+        lines = [f"{word}: {which}reported scale {self.reported_scale:.9g}, needed {needed}"]
         lines += [f"  {check}" for check in self.checks]
         lines += [f"  problem: {problem}" for problem in self.problems]
+        lines += [f"  not vouched for: {matter}" for matter in self.not_vouched_for]
         return "\n".join(lines)
 
 
-def verify_file(path: str | Path) -> Verdict:
-    """`verify` for a JSON file; ``ValueError`` if it holds no release."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        table = Path(path).suffix.lower() in (".csv", ".parquet")
-        why = "a table of releases keeps no beliefs; check its ledger (pufferkit ledger verify)"
-        raise ValueError(f"{path}: is not JSON ({why if table else error})") from None
-    if isinstance(data, Mapping) and "estimates" in data and "mechanism" in data:
-        raise ValueError(
-            f"{path}: is the record of sanitised answers, not a release; attack its mechanism with "
-            "pufferkit audit --mechanism randomized_response"
-        )
-    return verify(data)
-
-
-def verify(release: Release | Mapping[str, Any], *, most_work: float = MOST_WORK) -> Verdict:
+def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
     """Recompute from the recorded beliefs that the reported scale is enough.
 
     Parameters
     ----------
     release
-        A release, or the dictionary that its file holds.
+        A `Release`, or the `Releases` of many subjects; or the dictionary that a file of either
+        holds, or the path of such a file. Of a CSV file that ``pufferkit release --each`` wrote,
+        the record beside it is checked, and that the table says the same.
     most_work
         Give up beyond this, in units of about a nanosecond; the verdict is then not ``checked``.
 
     Raises
     ------
     ValueError
-        If this is not a release at all.
+        If this is not a release at all, or of a format that only a later pufferkit knows.
 
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from pufferkit import MarkovChain, count, markov_quilt
+    >>> from pufferkit import MarkovChain, count, markov_quilt, verify
     >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     >>> honest = markov_quilt(chain, count(1, 100), 1).release([0, 1] * 50)
     >>> verify(honest).ok, verify(replace(honest, scale=0.99 * honest.scale)).ok
     (True, False)
     """
-    record = _well_formed(release)
+    if isinstance(release, (str, Path)):
+        return verify_file(release, most_work=most_work)
+    if not isinstance(release, (Release, Mapping)) and hasattr(release, "to_dict"):
+        release = release.to_dict()
+    if isinstance(release, Mapping) and "rows" in release:
+        return _verify_rows(release, (), most_work)
+    return _verify_one(_well_formed(release), most_work)
+
+
+def verify_file(path: str | Path, *, most_work: float = MOST_WORK) -> Verdict:
+    """`verify` for a file; ``ValueError`` if it holds no release."""
+    path = Path(path)
+    table = path.suffix.lower() in (".csv", ".parquet")
+    record = path.with_suffix(".json") if table else path
+    try:
+        data = json.loads(record.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if not table or not path.exists():
+            raise
+        raise ValueError(
+            f"{path}: is a table, which holds no beliefs; its record {record.name} is not beside it"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{record}: is not JSON ({error})") from None
+    if isinstance(data, Mapping) and "estimates" in data and "mechanism" in data:
+        raise ValueError(
+            f"{path}: is the record of sanitised answers, not a release; attack its mechanism with "
+            "pufferkit audit --mechanism randomized_response"
+        )
+    if not table:
+        return verify(data, most_work=most_work)
+    if not isinstance(data, Mapping) or "rows" not in data:
+        raise ValueError(f"{record}: is not the record of a table of releases")
+    if path.suffix.lower() != ".csv":
+        raise ValueError(f"{path}: only CSV tables are compared; verify the record {record.name}")
+    return _verify_rows(data, tuple(compare_table(path, read_fleet(data))), most_work)
+
+
+def _verify_rows(data: Mapping[str, Any], problems: tuple[str, ...], most_work: float) -> Verdict:
+    """Of the rows calibrated for one length, that with the least noise speaks for all."""
+    fleet = read_fleet(data)
+    checked, all_problems = True, [*problems, *fleet.problems()]
+    checks: list[str] = []
+    scales: list[tuple[float, Verdict]] = []
+    matters: dict[str, None] = {}
+    for name, row in fleet.hardest():
+        verdict = _verify_one(_well_formed(row), most_work)
+        checks += [f"segments up to {row.lengths[0]}: {check}" for check in verdict.checks]
+        all_problems += [f"{name}: {problem}" for problem in verdict.problems]
+        matters |= dict.fromkeys(verdict.not_vouched_for)
+        checked = checked and verdict.checked
+        needed = inf if verdict.needed_scale is None else verdict.needed_scale
+        scales.append((verdict.reported_scale / needed, verdict))
+    tightest = min(scales, key=lambda pair: pair[0])[1]
+    return Verdict(
+        checked and not all_problems,
+        checked,
+        tightest.reported_scale,
+        tightest.needed_scale,
+        tuple(checks),
+        tuple(all_problems),
+        tuple(matters),
+        fleet.size,
+    )
+
+
+def _verify_one(record: Release, most_work: float) -> Verdict:
     checks: list[str] = []
     problems = list(_unusable(record))
     if problems:
@@ -146,8 +211,15 @@ def verify(release: Release | Mapping[str, Any], *, most_work: float = MOST_WORK
             f"{record.epsilon:g}; by the theorem of {record.mechanism}, at least {needed:.9g}"
         )
     checked = needed is not None
-    ok = checked and not problems
-    return Verdict(ok, checked, record.scale, needed, tuple(checks), tuple(problems))
+    return Verdict(
+        checked and not problems,
+        checked,
+        record.scale,
+        needed,
+        tuple(checks),
+        tuple(problems),
+        tuple(not_vouched_for(record)),
+    )
 
 
 def _well_formed(release: Release | Mapping[str, Any]) -> Release:
@@ -161,11 +233,12 @@ def _well_formed(release: Release | Mapping[str, Any]) -> Release:
             numbers.append(record.evidence.influence)
         if any(isinstance(n, bool) or not isinstance(n, (int, float)) for n in numbers):
             raise TypeError("scale, epsilon, lipschitz, value, raw and influence must be numbers")
-        if any(isinstance(n, bool) or not isinstance(n, int) for n in record.lengths):
-            raise TypeError("lengths must be whole numbers")
-        texts = [record.mechanism, record.query, record.guarantee, *record.labels]
-        if not all(isinstance(text, str) for text in [*texts, *record.evidence.notes]):
-            raise TypeError("names, labels and notes must be text")
+        whole = (*record.lengths, *(record.observed or ()))
+        if any(isinstance(n, bool) or not isinstance(n, int) for n in whole):
+            raise TypeError("lengths and observed must be whole numbers")
+        texts = [record.mechanism, record.query, *record.labels]
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("names and labels must be text")
         if not (record.workings is None or isinstance(record.workings, Mapping)):
             raise TypeError("workings must be an object with fields of its own")
         for number in numbers:
@@ -184,13 +257,20 @@ def _unusable(record: Release) -> Iterator[str]:
             yield f"{name}: must be a finite number above 0, is {value}"
     if not record.lengths or min(record.lengths) < 1:
         yield f"lengths: there must be some, each at least 1, not {list(record.lengths)}"
-    if record.mechanism not in GUARANTEES:
-        yield f"mechanism: {record.mechanism!r} is unknown; known are {', '.join(GUARANTEES)}"
+    elif record.observed is not None and not _possible(record.observed, record.lengths):
+        yield f"observed: {list(record.observed)} of {list(record.lengths)} entries cannot be"
+    if record.mechanism not in THEOREMS:
+        yield f"mechanism: {record.mechanism!r} is unknown; known are {', '.join(THEOREMS)}"
+
+
+def _possible(observed: tuple[int, ...], lengths: tuple[int, ...]) -> bool:
+    fits = len(observed) == len(lengths) and sum(observed) > 0
+    return fits and all(0 <= seen <= n for seen, n in zip(observed, lengths, strict=True))
 
 
 def _inconsistent(record: Release) -> Iterator[str]:
     """Fields that contradict one another."""
-    longest, entries = max(record.lengths), sum(record.lengths)
+    longest = max(record.lengths)
     if on_chains(record) and record.evidence.length not in (None, longest):
         yield f"lengths: the longest is {longest}, in the evidence {record.evidence.length}"
     if not len(record.value) == len(record.raw) == len(record.labels) > 0:
@@ -200,15 +280,29 @@ def _inconsistent(record: Release) -> Iterator[str]:
         )
     if not all(isfinite(number) for number in (*record.value, *record.raw)):
         yield "value: holds numbers that are not finite"
-    may = OWN_SECRETS if (record.workings or {}).get("secrets") else GUARANTEES[record.mechanism]
-    if record.guarantee != may:
-        yield f"guarantee: promises {record.guarantee!r}, but {record.mechanism} gives {may!r}"
-    moved = _moved_by_one_entry(record)
-    if moved is not None and record.lipschitz < moved * (1 - 1e-12):
-        yield f"lipschitz: one entry moves {record.query} by {moved:g}, not {record.lipschitz:g}"
-    total = {"histogram": entries, "relative frequencies": 1}.get(record.query)
-    if total is not None and record.total != total:
-        yield f"total: the {record.query} of {entries} entries sum to {total}, not {record.total}"
+    may, bounds, variants = THEOREMS[record.mechanism]
+    if (record.workings or {}).get("secrets"):
+        may = Guarantee.SECRETS
+    if record.guarantee is not may:
+        yield f"guarantee: promises {record.guarantee!s}, but {record.mechanism} gives {may!s}"
+    if record.evidence.bound not in bounds:
+        yield f"bound: {record.evidence.bound} does not decide the scale of {record.mechanism}"
+    if record.evidence.variant not in variants:
+        yield f"variant: {record.mechanism} has no reading {record.evidence.variant}"
+    if record.evidence.beside and record.mechanism != "influence_curve":
+        yield f"beside: {record.mechanism} does not share its promise with other releases"
+    yield from not_from_raw(record)
+    yield from not_such_a_query(record, _states(record))
+
+
+def _states(record: Release) -> tuple[Hashable, ...] | None:
+    """Of the beliefs; bad ones are found by the recomputation."""
+    if record.beliefs is None:
+        return None
+    try:
+        return states_of(beliefs_from_dict(record.beliefs))
+    except (ValueError, TypeError, AttributeError):
+        return None
 
 
 def _evidence_against(record: Release) -> Iterator[str]:
@@ -222,23 +316,14 @@ def _evidence_against(record: Release) -> Iterator[str]:
         yield f"evidence: its own quilt asks for a scale of {asked:.9g}"
 
 
-def _moved_by_one_entry(record: Release) -> float | None:
-    """The Lipschitz constant, where the name of the query tells it."""
-    weights = weights_of(record)
-    if weights is not None and record.query in ("count", "total", "mean"):
-        return float(max(weights) - min(weights))
-    share = 2 / sum(record.lengths)
-    return {"count": 1.0, "histogram": 2.0, "relative frequencies": share}.get(record.query)
-
-
 def _lipschitz(record: Release, checks: list[str]) -> float:
     """The Lipschitz constant to hold the scale against."""
-    moved = _moved_by_one_entry(record)
+    moved = moved_by_one_entry(record)
     if moved is None:
         checks.append(
             f"lipschitz: {record.lipschitz:.9g} taken as recorded; a file does not hold what "
             f"{record.query!r} does with an entry"
         )
         return record.lipschitz
-    checks.append(f"lipschitz: one entry moves {record.query} by {moved:.9g}")
+    checks.append(f"lipschitz: one entry moves a {record.kind} by {moved:.9g}")
     return max(moved, record.lipschitz)

@@ -9,10 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pufferkit import (
+    BayesianNetwork,
     ChainClass,
+    FiniteJoint,
     InfluenceCurve,
     MarkovChain,
     NoTheorem,
+    OverBudget,
+    Session,
     Spending,
     compose,
     count,
@@ -23,8 +27,14 @@ from pufferkit import (
     markov_quilt,
     markov_quilt_approx,
     max_influence,
+    total,
+    wasserstein,
 )
 from pufferkit.accounting import composition as rules
+from pufferkit.accounting import windows
+from pufferkit.accounting.windows import _stretches
+from pufferkit.beliefs.region_class import RegionClass
+from tests.oracles.joint_loss import NoisySum, losses
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 
@@ -94,8 +104,15 @@ def test_parallel_uses_the_pairing_of_the_proof(gap):
     t2, t3 = 10, 10 + gap
     history = [Spending("gk16", 0.3, (1, t2)), Spending("gk16", 1.1, (t3, t3 + 9))]
     forward, backward = max_influence(chain, t2, right=gap), max_influence(chain, t3, left=gap)
-    expected = max(0.3 + min(1.1, forward), 1.1 + min(0.3, backward))
-    assert rules.parallel(history, chain, 60) == pytest.approx(expected)
+    expected = [0.3 + min(1.1, forward), 1.1 + min(0.3, backward)]
+    # An entry between the windows loses to both.
+    for d in range(1, gap):
+        sides = max_influence(chain, t2 + d, left=d), max_influence(chain, t2 + d, right=gap - d)
+        both = max_influence(chain, t2 + d, left=d, right=gap - d)
+        expected.append(min(min(0.3, sides[0]) + min(1.1, sides[1]), both))
+    value = rules.parallel(history, chain, 60)
+    assert value == pytest.approx(max(expected), abs=0.01 if gap > 8 else 1e-9)
+    assert value >= max(expected) - 1e-9
 
 
 def test_the_printed_pairing_of_theorem_3_1_can_be_too_small():
@@ -276,3 +293,118 @@ def test_the_result_prints_every_rule():
     text = str(compose([Spending.of(influence_curve(CHAIN, count(1, 30), 1))] * 2, CHAIN, 30))
     assert "entry_profile" in text
     assert "[C] 3.6 needs the bound E" in text
+
+
+# -- every entry, not only those of the windows ------------------------------------------------
+
+PAIRS = [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]] * 2  # (u, v) to (v, a fair coin)
+
+
+def test_an_entry_between_two_windows_loses_to_both(tmp_path):
+    """X_2 = (coin, coin) is told by X_1 and by X_3, which are independent of one another."""
+    chain = MarkovChain.steady(PAIRS)
+    queries = [(total([0, 1, 0, 1], 1), (1, 1)), (total([0, 0, 1, 1], 1), (3, 3))]
+    history = [Spending.of(influence_curve(chain, query, 1), window) for query, window in queries]
+    told = [NoisySum(1, 1, (0, 1, 0, 1), 1.0), NoisySum(3, 3, (0, 0, 1, 1), 1.0)]
+    assert losses([0.25] * 4, PAIRS, told, [3]) == pytest.approx([1, 2, 1])
+    assert rules.parallel(history, chain, 3) == pytest.approx(2)
+    assert compose(history, chain, 3).epsilon >= 2
+    session = Session([0, 1, 3], chain, 1.01, str(tmp_path / "l.db"))
+    session.release(queries[0][0], 1, mechanism="influence_curve", window=(1, 1))
+    with pytest.raises(OverBudget):
+        session.release(queries[1][0], 1, mechanism="influence_curve", window=(3, 3))
+
+
+def test_entries_of_a_long_gap_are_covered_in_stretches():
+    for count_ in (1, 8, 9, 30, 1000):
+        stretches = list(_stretches(count_))
+        covered = [d for near, far in stretches for d in range(near, far + 1)]
+        assert sorted(covered) == list(range(1, count_ + 1))
+    assert len(list(_stretches(10**9))) < 70
+
+
+@pytest.mark.parametrize("kind", ["steady", "any start", "mixing", "region"])
+@pytest.mark.parametrize("gap", [10, 17, 40])
+def test_stretches_are_never_below_entry_by_entry(kind, gap, monkeypatch):
+    matrix = np.array([[0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.25, 0.05, 0.7]])
+    theta = {
+        "steady": ChainClass.of(MarkovChain.steady(matrix)),
+        "any start": ChainClass.any_start(matrix),
+        "mixing": ChainClass.mixing(3, 0.2, 0.5),
+        "region": RegionClass(0.9 * matrix, 0.9 * matrix + 0.1),
+    }[kind]
+    history = [Spending("gk16", 1, (4, 5)), Spending("gk16", 1.5, (5 + gap, 8 + gap))]
+    quick = rules.parallel(history, theta, 60)
+    monkeypatch.setattr(windows, "_ONE_BY_ONE", 10**6)
+    slow = rules.parallel(history, theta, 60)
+    assert slow - 1e-9 <= quick <= slow + 0.35
+
+
+def test_far_windows_are_checked_for_every_chain_of_the_class():
+    """In windows this long the fast chain has a quilt with two endpoints, the slow one none."""
+    fast = MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]])
+    slow = MarkovChain.steady([[0.95, 0.05], [0.05, 0.95]])
+    theta = ChainClass.of(fast, slow)
+    noise = markov_quilt_approx(theta, count(1, 30), 1, bound="tight")
+    history = [Spending.of(noise, (1, 30)), Spending.of(noise, (101, 130))]
+    assert rules.far_apart(history, fast, 130) == 1
+    for beliefs in (slow, theta):
+        with pytest.raises(NoTheorem, match="two endpoints"):
+            rules.far_apart(history, beliefs, 130)
+
+
+def test_far_windows_whose_quilts_meet_in_the_gap_are_refused():
+    """An entry between them would have entries of both windows nearby."""
+    chain = MarkovChain.steady([[0.8, 0.2], [0.2, 0.8]])
+    refusals = []
+    for epsilon in np.geomspace(0.3, 3, 24):
+        noise = [markov_quilt_approx(chain, count(1, 40), e, bound="tight") for e in (epsilon, 3)]
+        history = [Spending.of(noise[0], (1, 40)), Spending.of(noise[1], (80, 119))]
+        try:
+            assert rules.far_apart(history, chain, 119) == 3
+        except NoTheorem as reason:
+            refusals.append(str(reason))
+        profile = rules.entry_profile(history, chain, 119)
+        assert profile <= 3 + 1e-6
+    assert all("two endpoints" in reason or "between the windows" in reason for reason in refusals)
+
+
+def test_quilt_releases_about_a_network_add_up():
+    step = {(0,): [0.9, 0.1], (1,): [0.4, 0.6]}
+    network = BayesianNetwork({1: (), 2: (1,), 3: (2,)}, {1: {(): [0.8, 0.2]}, 2: step, 3: step})
+    history = [Spending.of(markov_quilt(network, count(1, 3), e)) for e in (1, 2)]
+    assert rule_of(compose(history, network, 3), "quilt_sum").micro == 3_000_000
+
+
+def test_a_release_for_given_secrets_is_no_release_for_every_entry():
+    joint = FiniteJoint({(0, 0): 0.4, (0, 1): 0.1, (1, 0): 0.1, (1, 1): 0.4})
+    secret = [(lambda row: row[0] == 0, lambda row: row[0] == 1)]
+    noise = wasserstein(joint, count(1, 2), 1, secrets=secret)
+    with pytest.raises(NoTheorem, match="every entry"):
+        Spending.of(noise)
+
+
+def test_noise_for_a_short_window_is_not_taken_for_a_long_one():
+    noise = influence_curve(CHAIN, count(1, 5), 1)
+    with pytest.raises(ValueError, match="calibrated for 5"):
+        Spending.of(noise, (1, 6))
+
+
+# -- a distribution that switches --------------------------------------------------------------
+
+
+def test_a_chain_that_switches_is_in_no_class_of_homogeneous_chains():
+    """Weekends by one matrix, weekdays by another: the class of both chains promises 1."""
+    weekend, weekday = [[0.7, 0.3], [0.7, 0.3]], [[0.98, 0.02], [0.9, 0.1]]
+    both = ChainClass.of(MarkovChain.steady(weekend), MarkovChain.steady(weekday))
+    told = [NoisySum(1, 8, (0, 1), influence_curve(both, count(1, 8), 1).scale)]
+    for matrix, start in ((weekend, [0.7, 0.3]), (weekday, [0.9 / 0.92, 0.02 / 0.92])):
+        assert losses(start, matrix, told, [8]).max() <= 1 + 1e-9
+    switching = np.array([weekend] * 3 + [weekday] * 4)
+    assert losses([0.7, 0.3], switching, told, [8]).max() > 1.19
+    # Weekends and weekdays released apart, each under its own chain.
+    apart = [
+        NoisySum(1, 4, (0, 1), influence_curve(both.chains[0], count(1, 4), 1).scale),
+        NoisySum(5, 8, (0, 1), influence_curve(both.chains[1], count(1, 4), 1).scale),
+    ]
+    assert losses([0.7, 0.3], switching, apart, [8]).max() > 1

@@ -5,7 +5,7 @@ import multiprocessing
 import pytest
 
 from pufferkit import Ledger, OverBudget
-from pufferkit.accounting.bulk import Charge
+from pufferkit.accounting.entries import Charge
 from tests.accounting.test_ledger import url  # noqa: F401
 
 NAMES = [f"person {n}" for n in range(40)]
@@ -40,7 +40,7 @@ def test_opening_again_changes_nothing_and_other_terms_are_refused(book):
     book.open_accounts(NAMES, 1.0, rule="composed", about={"beliefs": "x"})
     assert book.head == before
     for options, match in [
-        ({"budget": 2.0}, "budget does not change"),
+        ({"budget": 2.0}, "ledger budget"),
         ({"about": {"beliefs": "y"}}, "other data or beliefs"),
         ({"accounts": ["new", ""]}, "1 to 200"),
     ]:

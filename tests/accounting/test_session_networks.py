@@ -67,7 +67,7 @@ def test_quilts_of_any_network_by_theorem_4_4(book):
 
 def test_two_wasserstein_releases_have_no_theorem(book):
     for n, beliefs in enumerate((TREE, TREE.joint())):
-        session = pk.Session(RECORD, beliefs, 10, book, name=f"flu {n}")
+        session = pk.Session(RECORD, beliefs, 10, book, name=f"flu {n}", data_meant=True)
         session.release(QUERY, 1, mechanism="wasserstein")
         with pytest.raises(pk.NoTheorem):
             session.release(QUERY, 1, mechanism="wasserstein", label="again")

@@ -10,7 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.audit import ForwardBackward, SingleBit, Viterbi, attackers, kernels
+from pufferkit.audit import ForwardBackward, SingleBit, Viterbi, attackers
+from pufferkit.audit import hidden_markov as kernels
 from tests.strategies.generators import Chain, chains
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])

@@ -147,6 +147,8 @@ def test_json_and_print():
         Audit.from_dict({})
     with pytest.raises(ValueError, match="lacks"):
         Audit.from_dict({"format": "pufferkit-audit/1"})
+    older = {k: v for k, v in record.items() if k not in ("exact", "noise", "detectable")}
+    assert Audit.from_dict({**older, "format": "pufferkit-audit/1"}).proven == found.proven
     text = str(found)
     assert "promises epsilon 1" in text
     assert "best attack" in text
@@ -155,4 +157,7 @@ def test_json_and_print():
     assert "FAILED" in str(broken)
     # The verdict in a file is not believed: it follows from the numbers.
     assert Audit.from_dict({**broken.to_dict(), "verdict": "passed"}).verdict == "failed"
-    assert "proves nothing" in str(replace(found, proven=0.0))
+    assert "proves nothing" in str(replace(found, proven=0.0, exact=None))
+    assert "keeps the promise" in str(found)
+    assert "would find   any loss of" in text
+    assert "no loss, however large" in str(replace(found, detectable=np.inf))

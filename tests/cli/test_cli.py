@@ -202,7 +202,7 @@ def test_entry_dp_warns(folder: Path):
     result = run(*RELEASE, "--mechanism", "entry_dp")
     assert result.exit_code == 0
     assert "does not hide" in result.stderr
-    assert "does not hide" in json.loads(result.stdout)["guarantee"]
+    assert "does not hide" in json.loads(result.stdout)["promise"]
 
 
 def test_proper_histogram_keeps_the_raw_answer(folder: Path):

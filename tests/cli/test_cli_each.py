@@ -1,5 +1,6 @@
 """``pufferkit release --each``: many subjects on the command line."""
 
+import json
 from pathlib import Path
 
 import polars as pl
@@ -89,7 +90,7 @@ def test_numbers_cut_into_states(table: Path):
         (("--ledger", "l.db"), "go together"),
         (("--account", "x"), "--ledger"),
         (("--mechanism", "entry-dp"), "entry_dp"),
-        (("--max-gap", "1h", "--every", "1h"), "leave max_gap out"),
+        (("--max-gap", "1h", "--independent-after", "1h"), "older name"),
         (("--cuts", "a"), "not a number"),
         (("--each", "nobody"), "no column 'nobody'"),
         (("--out", "table.csv"), "another file"),
@@ -130,7 +131,8 @@ def test_one_subject_needs_no_column_of_subjects(meter: Path):
     paid = ("--ledger", "l.db", "--budget", "2", "--account", "home", "--label", "spring")
     first = run(*METER, "--query", "frequencies", *paid, "--out", "days.csv")
     assert first.exit_code == 0, first.output
-    assert "1 subject, 162 entries, 3 segments" in first.stderr
+    assert "1 subject, 162 entries, 2 segments of 60 to 103, 1 not observed" in first.stderr
+    assert "note: pieces more than 1h apart were declared independent" in first.stderr
     days = pl.read_csv("days.csv")
     assert days["subject"].to_list() == ["home"] * 7
     assert days["entries"].to_list() == [24, 23, 19, 24, 24, 24, 24]
@@ -139,7 +141,39 @@ def test_one_subject_needs_no_column_of_subjects(meter: Path):
     assert Path("days.csv").read_bytes() == before
     assert "home     2.000   1.000  1.000" in good("ledger", "show", "l.db")
     shown = good("ledger", "show", "l.db", "--account", "home")
-    assert "frequencies influence_curve entries 25 to 47 (spring)" in shown
+    assert "frequencies influence_curve entries 25 to 48 (spring)" in shown
+
+
+def test_a_file_with_gaps_is_one_chain_unless_declared_otherwise(meter: Path):
+    lines = Path("meter.csv").read_text().replace(",100", ",rest").replace(",600", ",run")
+    Path("gaps.csv").write_text(lines.replace("when,watts", "when,state"))
+    start = ("gaps.csv", "--model", "model.json", "--epsilon", "1", "--state", "state")
+    whole = run("release", *start, "--time", "when", "--query", "frequencies")
+    assert whole.exit_code == 0, whole.output
+    assert "note: 6 of 168 entries were not observed" in whole.stderr
+    record = json.loads(whole.stdout)
+    assert (record["lengths"], record["observed"]) == ([168], [162])
+    Path("whole.json").write_text(whole.stdout)
+    assert "ok" in good("verify", "whole.json").lower()
+    # Without a column of times rows are the entries, and the missing state is one of them.
+    rows = json.loads(good("release", *start))
+    assert (rows["lengths"], rows["observed"]) == ([163], [162])
+    declared = json.loads(good("release", *start, "--time", "when", "--independent-after", "3h"))
+    assert (declared["lengths"], declared["observed"]) == ([60, 103], [59, 103])
+    assert "pieces more than 3h apart were declared independent" in declared["evidence"]["notes"]
+    told = ("--data", "gaps.csv", "--state", "state", "--time", "when")
+    shown = good("plan", "--model", "model.json", "--epsilon", "1", *told)
+    assert "168 entries, 6 not observed" in shown
+    assert "declared" not in shown
+    shown = good("plan", *start[1:5], *told, "--independent-after", "3h")
+    assert "declared independent" in " ".join(shown.split())
+    assert "--independent-after" in refusal(
+        "plan", *start[1:5], "--length", "9", "--independent-after", "3h"
+    )
+    assert "needs a column with times" in refusal("release", *start, "--independent-after", "3h")
+    good("sanitize", *start, "--time", "when", "--out", "answers.csv")
+    answers = pl.read_csv("answers.csv")["state"]
+    assert (len(answers), answers.null_count()) == (163, 1)
 
 
 def test_one_subject_is_paid_from_a_named_account(meter: Path):
@@ -184,3 +218,34 @@ def test_no_bar_without_a_terminal(capsys):
     with terminal.bar("work") as step:
         assert step is None
     assert capsys.readouterr().err == ""
+
+
+def test_verify_checks_every_row_and_that_the_table_says_the_same(table: Path):
+    good(*EACH, "--window", "7d", "--proper", "--out", "weeks.csv")
+    said = good("verify", "weeks.csv")
+    assert "4 releases" in said
+    assert "not vouched for" in said
+    good("verify", "weeks.json")
+    lines = Path("weeks.csv").read_text().splitlines()
+    cells = lines[2].split(",")
+    Path("weeks.csv").write_text(
+        "\n".join([*lines[:2], ",".join([*cells[:-1], "3.5"]), *lines[3:]])
+    )
+    result = run("verify", "weeks.csv")
+    assert result.exit_code == 1
+    assert "weeks.csv: row 2 ann" in result.stdout
+    record = json.loads(Path("weeks.json").read_text())
+    record["rows"]["scale"][3] *= 0.9
+    Path("weeks.json").write_text(json.dumps(record))
+    result = run("verify", "weeks.json")
+    assert result.exit_code == 1
+    assert "row 4 bob" in result.stdout
+
+
+def test_a_table_without_its_record_is_not_verified(table: Path):
+    good(*EACH, "--out", "days.csv")
+    Path("days.json").unlink()
+    assert "record days.json is not beside it" in refusal("verify", "days.csv")
+    good(*EACH, "--out", "days.parquet")
+    assert "verify the record days.json" in refusal("verify", "days.parquet")
+    good("verify", "days.json")

@@ -128,7 +128,7 @@ def test_bad_options_of_release(folder: Path, options: list[str], words: str):
         ("bad.csv", b"", "is empty"),
         ("bad.csv", b"state\n", "no rows"),
         ("bad.csv", b"state\nrest\nfly\n", "'fly' not among the declared states"),
-        ("bad.csv", b"state,x\nrest,1\n,2\n", "row 2 has no state"),
+        ("bad.csv", b"state,x\n,1\n,2\n", "no entry was observed"),
         ("bad.csv", b"\x89PNG\r\n\x1a\n\x00", "not a CSV file"),
         ("bad.csv", b"state\n0\n1\n", "'0', '1' not among"),
         ("bad.parquet", b"state\nrest\n", "not a Parquet file"),

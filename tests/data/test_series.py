@@ -64,9 +64,8 @@ def test_states_are_found_if_not_given():
         (b"0101", "bytes"),
         (7, "int"),
         (None, "NoneType"),
-        ([0, None, 1], "missing"),
-        ([0, nan, 1], "missing"),
-        ([0.0, np.nan], "missing"),
+        ([None, nan], "no entry was observed"),
+        ([0, None, 5], r"5 not among.*entry 3"),
         ([0, {}, 1], "state"),
         ([0, 1, 2], r"2 not among.*0, 1.*entry 3"),
         ([0, "1"], r"'1' not among"),
@@ -101,7 +100,8 @@ def test_bad_states(states, message):
         ([0, 1, 0], (2,), "lengths"),
         ([0, 1, 0], (), "lengths"),
         ([0, 2], (2,), "between 0 and 1"),
-        ([0, -1], (2,), "between 0 and 1"),
+        ([0, -2], (2,), "between 0 and 1"),
+        ([-1, -1], (2,), "no entry was observed"),
         ([[0, 1]], (2,), "lengths"),
         ([0.5, 1], (2,), "codes"),
     ],
@@ -120,3 +120,44 @@ def test_series_cannot_be_changed():
         series.codes[0] = 1
     with pytest.raises(AttributeError):
         series.states = ("b", "a")
+
+
+@pytest.mark.parametrize("nothing", [None, nan, np.nan, np.float64("nan")])
+def test_what_was_not_observed_keeps_its_place(nothing):
+    series = pk.Series.of([["a", "b", nothing, "b", "b"], [nothing, "a"]])
+    assert series.lengths == (5, 2)
+    assert series.observed_lengths == (4, 1)
+    assert series.missing == 2
+    assert series.codes.tolist() == [0, 1, -1, 1, 1, -1, 0]
+    assert series.as_segments() == [["a", "b", None, "b", "b"], [None, "a"]]
+    assert series.counts.tolist() == [2, 3]
+    assert series.transitions.tolist() == [[0, 1], [0, 1]]  # nothing across the gap
+    assert [part.tolist() for part in series.stretches] == [[0, 1], [1, 1], [0]]
+    assert pk.Series.of(series, ["b", "a"]).labels == series.labels
+    part = series.window(2, 6)
+    assert (part.lengths, part.labels) == ((4, 1), ["b", None, "b", "b", None])
+
+
+def test_missing_cells_of_dataframes():
+    polars, pandas = pytest.importorskip("polars"), pytest.importorskip("pandas")
+    for column in (
+        polars.Series(["a", None, "b"]),
+        pandas.Series(["a", None, "b"]),
+        pandas.Series(["a", pandas.NA, "b"], dtype="string"),
+    ):
+        assert pk.Series.of(column).labels == ["a", None, "b"]
+    assert pk.Series.of(pandas.Series([0, None, 1], dtype="Int64")).labels == [0, None, 1]
+
+
+def test_moves_and_models_are_counted_between_observed_neighbours():
+    cut = pk.Series.of([[0, 0, 1], [1, 0, 0, 1]])
+    gap = pk.Series.of([0, 0, 1, None, 1, 0, 0, 1])
+    assert (
+        pk.MarkovChain.fit(gap).transition.tolist() == pk.MarkovChain.fit(cut).transition.tolist()
+    )
+    report = pk.check_model(gap, pk.ChainClass.any_start([[0.5, 0.5], [0.5, 0.5]]))
+    expected = pk.check_model(cut, pk.ChainClass.any_start([[0.5, 0.5], [0.5, 0.5]]))
+    assert report.checks[0] == expected.checks[0]
+    assert report.checks[2] == expected.checks[2]
+    with pytest.raises(ValueError, match="fitted to the very series"):
+        pk.influence_curve(pk.MarkovChain.fit(gap), pk.count(1, gap), 1).release(gap)

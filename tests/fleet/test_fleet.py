@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -241,11 +242,15 @@ def test_what_was_charged_and_not_drawn_is_drawn_with_the_noise_that_was_charged
     frame = people([(n,) for n in range(40, 106)])
     options = {"ledger": book, "budget": 9, "label": "run", "mechanism": "group_dp"}
 
-    def killed(*_):
+    charge_many = book.charge_many
+
+    def killed(charges, **options):
+        """As an earlier version was, between the charges and their values."""
+        charge_many([replace(charge, value=None) for charge in charges], **options)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(noise, "laplace_rows", killed)
+        patch.setattr(book, "charge_many", killed)
         with pytest.raises(KeyboardInterrupt):
             pk.release_each(table_of(frame), BELIEF, 1, **options)
     one = table_of(frame.filter(pl.col("who") == "p1"))
@@ -293,7 +298,7 @@ def test_other_beliefs_need_other_accounts(book):
     other = pk.ChainClass.any_start(BELIEF.transition, states=STATES)
     with pytest.raises(ValueError, match="other data or beliefs"):
         pk.release_each(table, other, 1, ledger=book, budget=5)
-    pk.release_each(table, other, 1, ledger=book, budget=5, prefix="any start/")
+    pk.release_each(table, other, 1, ledger=book, budget=5, prefix="any start/", data_meant=True)
 
 
 def test_an_aggregate_is_paid_by_everybody_in_one_transaction(book):
@@ -324,8 +329,9 @@ def test_flat_profiles_are_on_the_safe_side(book, monkeypatch):
     pk.release_each(whole, BELIEF, 0.5, ledger=book, budget=9, prefix="exact/")
     pk.release_each(table, BELIEF, 0.5, ledger=book, budget=9, prefix="exact/")
     monkeypatch.setattr(accounts, "_MOST_PROFILES", 0)
-    pk.release_each(whole, BELIEF, 0.5, ledger=book, budget=9, prefix="flat/")
-    pk.release_each(table, BELIEF, 0.5, ledger=book, budget=9, prefix="flat/")
+    options = {"ledger": book, "budget": 9, "prefix": "flat/", "data_meant": True}
+    pk.release_each(whole, BELIEF, 0.5, **options)
+    pk.release_each(table, BELIEF, 0.5, **options)
     for name in ("p0", "p1"):
         exact, flat = book.account(f"exact/{name}").total, book.account(f"flat/{name}").total
         assert exact <= flat <= exact * 1.2
@@ -345,7 +351,6 @@ def test_names_of_accounts_that_keep_records_are_taken(book):
         ({"mechanism": "entry_dp"}, "mechanism"),
         ({"epsilon": 0}, "epsilon"),
         ({"budget": 1}, "go together"),
-        ({"storage": "x"}, "PySpark"),
     ],
 )
 def test_refusals(options, match):
@@ -459,9 +464,11 @@ def test_a_start_of_its_own_is_told_where_segments_follow_a_gap():
     for release in (pk.release_each, pk.release_all):
         assert "start of its own" in release(split, start, 1).notes[0]
         assert release(whole, start, 1).notes == ()
-        assert release(split, BELIEF, 1).notes == ()
+        declared = ("pieces more than 1 apart were declared independent",)
+        assert release(split, BELIEF, 1).notes == declared
+        assert set(release(split, BELIEF, 1).columns()["note"]) == set(declared)
         free = pk.ChainClass.any_start(BELIEF.transition, states=STATES)
-        assert release(split, free, 1).notes == ()
+        assert release(split, free, 1).notes == declared
 
 
 def test_from_a_table_to_beliefs_to_releases():
@@ -516,3 +523,65 @@ def test_a_refusal_names_one_account_and_counts_the_others(book):
         pk.OverBudget, match=r"a \(and 1 more like it\): requested .*; ask for less"
     ):
         pk.release_each(table, chain, 1, label="again", **paid)
+
+
+# -- gaps --------------------------------------------------------------------------------------
+
+
+def with_clock(frame, **options):
+    return pk.read_table(frame, subject="who", time="when", state="what", states=STATES, **options)
+
+
+def test_noise_is_that_of_the_span_and_shares_are_of_what_was_observed():
+    frame = people([(60,), (60,)]).filter(
+        ~((pl.col("who") == "p1") & pl.col("when").is_between(20, 39))
+    )
+    table = with_clock(frame)
+    assert list(table.lengths) == [(60,), (60,)]
+    found = pk.release_each(table, BELIEF, 1, query="frequencies")
+    counts = pk.release_each(table, BELIEF, 1)
+    assert counts.scale[0] == counts.scale[1]
+    assert found.entries.tolist() == [60, 40]
+    assert found.scale[1] == pytest.approx(1.5 * found.scale[0])
+    apart = with_clock(frame, independent_after=5)
+    parts = pk.release_each(apart, BELIEF, 1, mechanism="group_dp")
+    assert parts.scale[1] < parts.scale[0]
+    assert parts.independent_after == "5"
+
+
+def test_places_are_those_of_the_clock_and_late_rows_pay_again(book):
+    """A row for a place that was not observed when a run was charged."""
+    whole = people([(40,)])
+    late = pl.col("when").is_in([13, 14])
+    options = {"ledger": book, "budget": 9.0, "label": "weekly"}
+    first = pk.release_each(with_clock(whole.filter(~late), window=10), BELIEF, 1, **options)
+    charges = [entry for entry in book.entries("p0") if entry.kind == "charge"]
+    assert [entry.body["window"] for entry in charges] == [[1, 10], [11, 20], [21, 30], [31, 40]]
+    assert [entry.body["entries"] for entry in charges] == [10, 8, 10, 10]
+    assert {entry.body["step"] for entry in charges} == {1}
+    # The same label is for what was there; the new rows are not slipped in.
+    with pytest.raises(ValueError, match=r"used 8 entries of 'p0' in this window, and now .* 10"):
+        pk.release_each(with_clock(whole, window=10), BELIEF, 1, **options)
+    again = pk.release_each(with_clock(whole.filter(~late), window=10), BELIEF, 1, **options)
+    assert again.value.tolist() == first.value.tolist()
+    # Another label pays for every place of the window again, as for any second release.
+    pk.release_each(with_clock(whole, window=10), BELIEF, 1, **{**options, "label": "late"})
+    scale = next(entry.body["scale"] for entry in charges)
+    profile = pk.InfluenceCurve(BELIEF, 40).epsilon(2 * 2 / scale)
+    assert book.account("p0").total / 1e6 == pytest.approx(profile, rel=1e-3)
+
+
+def test_series_with_gaps_grow_at_the_end_and_keep_their_clock(book):
+    rows = people([(60,)]).filter(~pl.col("when").is_in([5, 6, 22]))
+    options = {"ledger": book, "budget": 9.0, "label": "weekly"}
+    begun = rows.filter(pl.col("when") < 30)
+    first = pk.release_each(with_clock(begun, window=10), BELIEF, 1, **options)
+    grown = pk.release_each(with_clock(rows, window=10), BELIEF, 1, **options)
+    assert grown.value[:3].tolist() == first.value.tolist()
+    assert len(grown) == 6
+    with pytest.raises(ValueError, match="counted anew; every= puts them on the grid"):
+        pk.release_each(
+            with_clock(rows.filter(pl.col("when") % 2 == 0), window=10), BELIEF, 1, **options
+        )
+    with pytest.raises(ValueError, match="had other segments"):
+        pk.release_each(with_clock(rows, window=10, independent_after=1), BELIEF, 1, **options)

@@ -1,8 +1,9 @@
 """Tables in: what becomes a series, and what is refused and how."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -108,8 +109,8 @@ def test_parquet_categories(tmp_path: Path):
 def test_segments(tmp_path: Path):
     path = csv(tmp_path, "day,t,state\nmon,1,a\nmon,2,b\ntue,1,b\nwed,0,a\nwed,5,a\nwed,6,b\n")
     series = read_series(path, "state", time="t", segment="day")
-    assert series.lengths == (2, 1, 3)
-    assert series.labels == ["a", "b", "b", "a", "a", "b"]
+    assert series.lengths == (2, 1, 7)  # on Wednesday 1 to 4 were not observed
+    assert series.labels == ["a", "b", "b", "a", None, None, None, None, "a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -217,16 +218,17 @@ def test_nested_column(tmp_path: Path):
     assert "lists or records" in refusal(parquet(tmp_path, state=[["a"], ["b"]]))
 
 
-def test_a_gap_names_its_row_and_must_split_the_series(tmp_path: Path):
+def test_a_row_without_a_state_is_an_entry_that_was_not_observed(tmp_path: Path):
     for path in (
         csv(tmp_path, "t,state\n1,a\n2,b\n3,\n4,a\n"),
         csv(tmp_path, 't,state\n1,a\n2,b\n3,""\n4,a\n'),
         parquet(tmp_path, t=[1, 2, 3, 4], state=[0.0, 1.0, None, 0.0]),
         parquet(tmp_path, t=[1, 2, 3, 4], state=[0.0, 1.0, float("nan"), 0.0]),
     ):
-        message = refusal(path)
-        assert "row 3" in message
-        assert "split" in message
+        series = read_series(path, "state")
+        assert series.lengths == (4,)
+        assert series.observed.tolist() == [True, True, False, True]
+        assert series.transitions.sum() == 1
 
 
 def test_unknown_state_is_listed(tmp_path: Path):
@@ -301,7 +303,7 @@ def test_the_error_for_an_entry_that_is_no_state_does_not_show_the_data():
 
 
 @pytest.mark.parametrize("clock", ["{}", "2024-03-04T{:02d}:00"])
-def test_a_gap_in_an_even_clock_is_told(tmp_path, clock):
+def test_a_gap_in_a_clock_is_counted_in_entries(tmp_path, clock):
     path = tmp_path / "gap.csv"
 
     def write(hours):
@@ -311,11 +313,41 @@ def test_a_gap_in_an_even_clock_is_told(tmp_path, clock):
     write(range(24))
     assert len(read_series(path, "state", time="time")) == 24
     write([*range(11), *range(13, 24)])
-    with pytest.warns(UserWarning, match="not before row 12; entries on both sides"):
-        read_series(path, "state", time="time")
+    series = read_series(path, "state", time="time")
+    assert series.lengths == (24,)
+    assert np.flatnonzero(~series.observed).tolist() == [11, 12]
     assert read_series(path, "state", time="time", segment="half").lengths == (11, 11)
+    limit = 1 if clock == "{}" else "1h"
+    apart = read_series(path, "state", time="time", independent_after=limit)
+    assert (apart.lengths, apart.independent_after) == ((11, 11), str(limit))
+    wide = 3 if clock == "{}" else timedelta(hours=3)
+    assert read_series(path, "state", time="time", independent_after=wide).lengths == (24,)
+    with pytest.raises(ValueError, match="independent_after: needs a column with times"):
+        read_series(path, "state", independent_after=wide)
     write([0, 1, 3, 4, 9, 11, 12, 18, 23])
     assert len(read_series(path, "state", time="time")) == 9  # no clock, so no gaps
+
+
+def test_times_in_decimals_are_exact(tmp_path: Path):
+    rows = [f"{n / 10},{n % 2}" for n in range(1000) if n not in (300, 301)]
+    series = read_series(csv(tmp_path, "\n".join(["t,state", *rows])), "state", time="t")
+    assert series.lengths == (1000,)
+    assert np.flatnonzero(~series.observed).tolist() == [300, 301]
+
+
+def test_a_gap_that_no_clock_counts_is_told(tmp_path: Path):
+    rows = [f"{n + (n > 30) * 7.5},{n % 2}" for n in range(60)]
+    path = csv(tmp_path, "\n".join(["t,state", *rows]))
+    with pytest.warns(UserWarning, match=r"not before row 32; .*count as neighbours.*every="):
+        assert len(read_series(path, "state", time="t")) == 60
+
+
+def test_a_span_too_long_to_be_listed_is_refused_with_its_number(tmp_path: Path):
+    path = csv(tmp_path, "t,state\n0,a\n1,b\n2,a\n40000000,b\n")
+    with pytest.raises(ValueError, match="4 rows span 40,000,001 entries of the clock"):
+        read_series(path, "state", time="t")
+    assert read_series(path, "state", time="t", independent_after=9).lengths == (3, 1)
+    assert pk.read_table(path, state="state", time="t").lengths_of(0) == (40000001,)
 
 
 def test_times_of_day_are_compared_but_not_subtracted(tmp_path):

@@ -1,6 +1,7 @@
 """Tables of many subjects: the same aggregates from every engine, in any order, in any batches."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -18,50 +19,84 @@ START = datetime(2024, 1, 1)
 MINUTE = 60 * 10**6
 
 
-def brute(rows, states, max_gap=None, width=None, every=None):
-    """Counts by (subject, segment, window), transitions and lengths, one row at a time."""
-    pieces, transitions, lengths = {}, np.zeros((len(states), len(states)), int), {}
+def clock(steps):
+    """The step by the rule, one step at a time; None if there is none."""
+    if not steps or any(step % min(steps) for step in steps):
+        return None
+    return min(steps) if 2 * steps.count(min(steps)) > len(steps) else None
+
+
+def brute(rows, states, after=None, width=None, every=None):
+    """Counts and places by (subject, segment, window), transitions and lengths, row by row."""
+    series = {}
     for subject in sorted({row[0] for row in rows}):
         own = sorted((row for row in rows if row[0] == subject), key=lambda row: row[1])
+        own = [(time, time, state) for _, time, state in own]
         if every is not None:
             slots = {}
-            for _, time, state in own:
+            for time, _, state in own:
                 if state is not None:
                     slots.setdefault(time // every, (time, state))
-            own = [(subject, slot, *entry) for slot, entry in sorted(slots.items())]
+            own = [(slot, *entry) for slot, entry in sorted(slots.items())]
+        parts = split(own, None if after is None else after / (every or 1))
+        parts = [part for part in parts if any(state is not None for _, _, state in part)]
+        if parts:
+            series[subject] = parts
+    every_step = [
+        b[0] - a[0]
+        for subject in sorted({row[0] for row in rows})
+        for part in split(sorted((t, x or "") for who, t, x in rows if who == subject), after)
+        for a, b in pairwise(part)
+    ]
+    step = 1 if every is not None else clock(every_step)
+    pieces, transitions, lengths = {}, np.zeros((len(states), len(states)), int), {}
+    for subject, parts in series.items():
+        lengths[subject] = ()
+        for number, part in enumerate(parts):
+            start = part[0][0]
+            places = [n if step is None else (e[0] - start) // step for n, e in enumerate(part)]
+            offset = sum(lengths[subject]) + 1
+            for n, (_, time, state) in enumerate(part):
+                key = (subject, number, 0 if width is None else time // width)
+                row = pieces.setdefault(key, [np.zeros(len(states), int), []])
+                if state is not None:
+                    row[0][states.index(state)] += 1
+                if state is not None or step is None:  # without a clock, rows are the places
+                    row[1].append(offset + places[n])
+                near = n and (step is None or places[n] - places[n - 1] == 1)
+                if near and state is not None and part[n - 1][2] is not None:
+                    transitions[states.index(part[n - 1][2]), states.index(state)] += 1
+            lengths[subject] += (places[-1] + 1,)
+    return {key: row for key, row in pieces.items() if row[0].any()}, transitions, lengths
+
+
+def split(entries, after):
+    """Entries in parts that are further apart than ``after``; the place comes first."""
+    parts = []
+    for entry in entries:
+        if parts and (after is None or entry[0] - parts[-1][-1][0] <= after):
+            parts[-1].append(entry)
         else:
-            own = [(subject, time, time, state) for _, time, state in own]
-        before, found = None, []
-        for _, place, time, state in own:
-            if state is None:
-                before = None
-                continue
-            limit = 1 if every is not None else max_gap
-            split = before is None or (limit is not None and place - before[0] > limit)
-            if split:
-                found.append(0)
-            else:
-                transitions[states.index(before[1]), states.index(state)] += 1
-            found[-1] += 1
-            key = (subject, len(found) - 1, 0 if width is None else time // width)
-            pieces.setdefault(key, np.zeros(len(states), int))[states.index(state)] += 1
-            before = (place, state)
-        if found:
-            lengths[subject] = tuple(found)
-    return pieces, transitions, lengths
+            parts.append([entry])
+    return parts
 
 
 def same(table, expected):
     pieces, transitions, lengths = expected
     found = {
-        (table.subjects[owner], int(segment), int(window)): counts.tolist()
-        for owner, segment, window, counts in zip(
-            table.owner, table.segment, table.window, table.pieces, strict=True
+        (table.subjects[owner], int(segment), int(window)): (counts.tolist(), int(a), int(b))
+        for owner, segment, window, counts, a, b in zip(
+            table.owner, table.segment, table.window, table.pieces, *table.places, strict=True
         )
     }
-    assert found == {key: counts.tolist() for key, counts in pieces.items()}
+    assert found == {
+        key: (counts.tolist(), min(places), max(places)) for key, (counts, places) in pieces.items()
+    }
     assert table.transitions.tolist() == transitions.tolist()
     assert dict(zip(table.subjects, table.lengths, strict=True)) == lengths
+    assert table.missing == sum(map(sum, lengths.values())) - sum(
+        counts.sum() for counts, _ in pieces.values()
+    )
 
 
 def frame(rows):
@@ -88,10 +123,10 @@ COLUMNS = {"subject": "who", "time": "when", "state": "what"}
 
 
 @given(entries(), st.sampled_from([None, 1, 3]), st.sampled_from([None, 10]), st.integers(1, 9))
-def test_equal_to_one_row_at_a_time_in_any_batches(rows, max_gap, window, batch):
+def test_equal_to_one_row_at_a_time_in_any_batches(rows, after, window, batch):
     states = ["x", "y", "z"]
-    expected = brute(rows, states, max_gap, window)
-    options = {**COLUMNS, "states": states, "max_gap": max_gap, "window": window}
+    expected = brute(rows, states, after, window)
+    options = {**COLUMNS, "states": states, "independent_after": after, "window": window}
     same(pk.read_table(frame(rows), **options), expected)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "BATCH", batch)
@@ -99,11 +134,12 @@ def test_equal_to_one_row_at_a_time_in_any_batches(rows, max_gap, window, batch)
         same(pk.read_table(frame(rows).sort("when").lazy(), **options), expected)
 
 
-@given(entries(), st.sampled_from([2, 5]), st.integers(1, 9))
-def test_a_grid_takes_the_first_reading_and_splits_at_empty_slots(rows, every, batch):
+@given(entries(), st.sampled_from([2, 5]), st.sampled_from([None, 10]), st.integers(1, 9))
+def test_a_grid_takes_the_first_reading_and_goes_on_behind_empty_slots(rows, every, after, batch):
     states = ["x", "y", "z"]
-    expected = brute(rows, states, every=every, width=10)
+    expected = brute(rows, states, after, every=every, width=10)
     options = {**COLUMNS, "states": states, "every": every, "window": 10}
+    options["independent_after"] = after
     same(pk.read_table(frame(rows), **options), expected)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "BATCH", batch)
@@ -164,13 +200,19 @@ def native(kind, week, folder: Path):
 def test_every_engine_gives_the_same(kind, week, tmp_path):
     source = native(kind, week, tmp_path)
     options = {**COLUMNS, "states": ["rest", "run"]}
-    gaps = pk.read_table(source, **options, max_gap="10m", window="1d")
-    same(gaps, expected_week(week, max_gap=10 * MINUTE, width=24 * 60 * MINUTE))
+    gaps = pk.read_table(source, **options, independent_after="10m", window="1d")
+    same(gaps, expected_week(week, after=10 * MINUTE, width=24 * 60 * MINUTE))
     assert gaps.is_regular
+    assert gaps.independent_after == "10m"
     assert gaps.windows == Windows(24 * 60 * MINUTE, 4 * 24 * 60 * MINUTE, True)
     grid = pk.read_table(source, **options, every=timedelta(minutes=10))
     same(grid, expected_week(week, every=10 * MINUTE))
-    assert not pk.read_table(source, **options).is_regular
+    whole = pk.read_table(source, **options)  # the clock is found, the chain goes on
+    same(whole, expected_week(week))
+    assert whole.is_regular
+    assert whole.step == 5 * MINUTE
+    assert len(whole.segment_lengths) == 3
+    assert whole.missing > 9 * 10
 
 
 @pytest.mark.parametrize("kind", ENGINES)
@@ -198,10 +240,11 @@ def test_every_engine_refuses_the_same(kind, week, tmp_path):
     assert "no subject" in nobody
 
 
-def test_null_states_split_and_never_glue():
+def test_null_states_are_entries_that_were_not_observed_and_never_glue():
     rows = [("a", 1, "x"), ("a", 2, None), ("a", 3, "x"), ("a", 4, "y")]
     table = pk.read_table(frame(rows), **COLUMNS, states=["x", "y"])
-    assert list(table.lengths) == [(1, 2)]
+    assert list(table.lengths) == [(4,)]
+    assert table.missing == 1
     assert table.transitions.tolist() == [[0, 1], [0, 0]]
 
 
@@ -219,7 +262,7 @@ def test_bins_by_cuts_width_and_public_quantiles():
     table = pk.read_table(data, time="t", state="v", bins=[100, 760])
     assert table.states == (0, 1, 2)
     assert table.counts.tolist() == [[3, 1, 2]]
-    assert list(table.lengths) == [(6,)]
+    assert list(table.lengths) == [(8,)]  # two of which were not observed
     named = pk.read_table(
         data, time="t", state="v", bins=pk.Bins.width(200, high=600), states=["low", "mid", "high"]
     )
@@ -275,7 +318,7 @@ def test_times_in_text(tmp_path, times, ok):
     [
         ({"max_gap": "5m"}, "times are numbers"),
         ({"max_gap": 0}, "above 0"),
-        ({"max_gap": 1, "every": 1}, "leave max_gap out"),
+        ({"max_gap": 1, "independent_after": 1}, "older name"),
         ({"window": 1.5}, "whole"),
         ({"window": 10, "every": 3}, "whole slots"),
         ({"every": "soon"}, "not a duration"),
@@ -352,7 +395,11 @@ def test_even_steps_in_floats_are_neither_gaps_nor_empty_slots(engine, kind, beg
     assert lengths(frame, max_gap=0.1) == lengths(frame, every=0.1) == (80,)
     assert lengths(frame, every=0.2) == (40,)
     holed = frame.filter(pl.int_range(80) != 30)
-    assert lengths(holed, max_gap=0.1) == lengths(holed, every=0.1) == (30, 49)
+    assert lengths(holed) == lengths(holed, every=0.1) == (80,)
+    assert lengths(holed, max_gap=0.1) == lengths(holed, every=0.1, max_gap=0.1) == (30, 49)
+    late = frame.with_columns(pl.col("t") + pl.when(pl.int_range(80) > 60).then(0.03).otherwise(0))
+    assert lengths(late) == (80,)  # no clock, so rows are the entries
+    assert lengths(late.filter(pl.int_range(80) != 30)) == (79,)
 
 
 @pytest.mark.parametrize("options", [{}, {"max_gap": 1}, {"every": 1}, {"window": 2}])
@@ -394,10 +441,13 @@ def test_the_report_speaks_of_time_in_its_units():
     rows = {"when": times, "what": ["a", "b", "a"]}
     report = pk.read_table(pl.DataFrame(rows), time="when", state="what").report()
     assert report.startswith("1 subject, 3 entries, 1 segment of 3, irregular")
-    assert "1m to 5.98h apart; max_gap=" in report
+    assert "1m to 5.98h apart and no clock is known; every= puts" in report
+    rows = {"when": [*times[:2], start + timedelta(minutes=2), times[2]], "what": list("abab")}
+    report = pk.read_table(pl.DataFrame(rows), time="when", state="what").report()
+    assert report == "1 subject, 4 entries, 1 segment of 361, 357 not observed"
     rows = {"when": [0, 1, 5], "what": ["a", "b", "a"]}
     report = pk.read_table(pl.DataFrame(rows), time="when", state="what", max_gap=1).report()
-    assert report == "1 subject, 3 entries, 2 segments of 1 to 2"
+    assert report == ("1 subject, 3 entries, 2 segments of 1 to 2, declared independent after 1")
 
 
 def test_readings_are_not_taken_for_states():

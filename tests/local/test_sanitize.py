@@ -96,7 +96,7 @@ def test_single_and_many_answers_use_words_alike(monkeypatch):
     for code in range(4):
         monkeypatch.setattr(noise.os, "urandom", Words(words))
         many = noise.responses(np.full(len(words), code), [limit] * 4).tolist()
-        monkeypatch.setattr(noise, "_random_words", lambda: iter(words))
+        monkeypatch.setattr(noise.os, "urandom", Words(words))
         assert many == list(noise.response_stream(iter([code] * len(words)), [limit] * 4))
         assert many == [(code + s) % 4 for s in (1, 1, 2, 3, 3, 0, 0)]
     limits = [noise.flip_threshold(rho, 2) for rho in (0.2, 0.3)]
@@ -104,7 +104,7 @@ def test_single_and_many_answers_use_words_alike(monkeypatch):
     for code in (0, 1):
         monkeypatch.setattr(noise.os, "urandom", Words(words))
         many = noise.responses(np.full(len(words), code), limits).tolist()
-        monkeypatch.setattr(noise, "_random_words", lambda words=words: iter(words))
+        monkeypatch.setattr(noise.os, "urandom", Words(words))
         assert many == list(noise.response_stream(iter([code] * len(words)), limits))
 
 
@@ -174,13 +174,13 @@ def test_refusals():
         ([], "empty"),
         (np.array([]), "one row"),
         (pk.Series.of(["home", "out"], ["out", "home"]), "in its order"),
-        (["home", None], "missing entry"),
-        (np.array(["home", None]), "missing entry"),
+        ([None, None], "no entry was observed"),
         (np.array([["home"], ["out"]]), "one row"),
         ("home", "sequence of states"),
     ]:
         with pytest.raises(ValueError, match=message):
             sanitize(series, made)
+    assert sanitize(np.array(["home", None]), made)[1] is None  # not observed, not answered
     with pytest.raises(ValueError, match="entry 2 is not among"):
         list(sanitize(iter(["home", "moon"]), made))
     with pytest.raises(ValueError, match="longer than"):

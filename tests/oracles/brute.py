@@ -352,6 +352,13 @@ def privacy_loss(
     )
 
 
+def of_observed(
+    answer: Callable[[tuple[int, ...]], tuple[float, ...]], observed: Sequence[bool]
+) -> Callable[[tuple[int, ...]], tuple[float, ...]]:
+    """The same answer about the observed entries of a path alone; the chain runs through all."""
+    return lambda path: answer(tuple(x for x, seen in zip(path, observed, strict=True) if seen))
+
+
 def count_of(state: int) -> Callable[[tuple[int, ...]], tuple[float, ...]]:
     return lambda path: (float(path.count(state)),)
 

@@ -77,7 +77,7 @@ def test_long_stationary_chains_are_checked_by_certificate():
 def test_files_that_are_no_release_say_what_checks_them(tmp_path):
     table = tmp_path / "days.csv"
     table.write_text("subject,entries\nhome,24\n")
-    with pytest.raises(ValueError, match="ledger verify"):
+    with pytest.raises(ValueError, match=r"its record days\.json is not beside it"):
         verify_file(table)
     record = tmp_path / "coin.json"
     record.write_text('{"mechanism": {}, "estimates": {}}')

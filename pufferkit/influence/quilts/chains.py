@@ -298,7 +298,7 @@ class GivenStartInfluence(ChainInfluence):
             raise NotApplicable(
                 f"the law of X_i does not settle, and a table of {length:,} nodes by "
                 f"{len(chain)} states needs about {length * len(chain) * 18 / 1e9:.0f} GB; "
-                "split the series into shorter segments, or use ChainClass.any_start"
+                "use ChainClass.any_start, or influence_curve"
             )
         laws, possible = chain.initial[None, :], (chain.initial > 0)[None, :]
         self.cycle = chain.period if self._may_settle() else length

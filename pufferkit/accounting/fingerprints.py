@@ -1,0 +1,276 @@
+"""Knowing data again that the ledger has seen, without keeping anything of them.
+
+Of the data behind an account the ledger keeps *marks*: digests under a key that lives beside the
+ledger, each hidden by a pad that depends on the account. Without the key they are random bytes; not
+even that two accounts have equal data can be told. With it, three things are noticed:
+
+- entries that were inserted, changed or removed within what the account was charged for: the digest
+  of everything up to a noted place is another one. Data that grow at the end keep theirs.
+- a second name for the same data.
+- a second name for much of the same data, also cut or changed here and there: *shingles*, that is
+  stretches of 36 runs of equal entries, are sampled from every series by the size of their digest
+  and are the same wherever the stretch stands.
+
+Equal by chance is told from equal by origin by information: minus the log of the chance that an
+unrelated series has the same moves. What carries little (hours of sleep) is no evidence. An exact
+copy of a whole series always is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.accounting.private import name_once, private_file
+from pufferkit.data.series import Series
+from pufferkit.errors import LedgerError
+
+TELLING = 40.0
+"""Nats from which a stretch of a series is recognised: equal by chance once in 10^17."""
+
+_ENOUGH = 12.0
+"""Nats, less the log of the number of candidates, from which counts of subjects are."""
+
+_RUNS = 36
+_SAMPLE = 16
+_DIGEST = 8
+
+Words = NDArray[np.uint64]
+
+
+class Data(Protocol):
+    """What an account is about, as far as it can be recognised."""
+
+    @property
+    def length(self) -> int:
+        """Number of entries."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether equal digests mean equal entries, and not only equal counts."""
+        ...
+
+    @property
+    def fellows(self) -> Collection[str]:
+        """Accounts that the same table declares to be about others."""
+        ...
+
+    @property
+    def places(self) -> Sequence[int]:
+        """Numbers of entries after which a digest is noted; the last is the length."""
+        ...
+
+    def prefixes(self, key: bytes, places: Iterable[int]) -> dict[int, bytes]:
+        """The digest of everything up to each place, where it can be told."""
+        ...
+
+    def information(self, place: int) -> float:
+        """Nats of information up to a place."""
+        ...
+
+    def shingles(self, key: bytes) -> Words:
+        """Digests of all telling stretches."""
+        ...
+
+
+class SeriesData:
+    """The entries of one series."""
+
+    exact = True
+    fellows: Collection[str] = ()
+
+    def __init__(self, series: Series) -> None:
+        self.length = len(series)
+        self.places = (self.length,)
+        # By label, whatever the order of the states; entries that were not observed are 0.
+        names = [hashlib.sha256(str(state).encode()).digest()[:8] for state in series.states]
+        table = np.frombuffer(b"".join([*names, bytes(8)]), dtype="<u8")
+        self._words: Words = table[series.codes].astype(np.uint64)
+        starts = np.zeros(self.length, dtype=bool)
+        starts[np.cumsum([0, *series.lengths[:-1]])] = True
+        self._starts = starts
+        size = len(series.states) + 1
+        moves = (series.codes[:-1] % size) * size + series.codes[1:] % size
+        seen = np.bincount(moves, minlength=size * size).reshape(size, size)
+        leaves = np.maximum(seen.sum(axis=1, keepdims=True), 1)
+        loss = -np.log(np.maximum(seen, 1) / leaves).ravel()
+        self._information = np.concatenate([[0.0], np.cumsum(loss[moves])])
+
+    def prefixes(self, key: bytes, places: Iterable[int]) -> dict[int, bytes]:
+        digest = hashlib.blake2b(key=key, digest_size=_DIGEST, person=b"series")
+        content = self._words ^ np.where(self._starts, ~np.uint64(0), np.uint64(0))
+        found, before = {}, 0
+        for place in sorted({place for place in places if 0 < place <= self.length}):
+            digest.update(content[before:place].tobytes())
+            found[place], before = digest.copy().digest(), place
+        return found
+
+    def information(self, place: int) -> float:
+        return float(self._information[place - 1])
+
+    def shingles(self, key: bytes) -> Words:
+        new = self._starts.copy()
+        new[1:] |= self._words[1:] != self._words[:-1]
+        # The first and the last run may have been cut off; how long they are means nothing.
+        at = np.flatnonzero(new)[1:]
+        if len(at) <= _RUNS:
+            return np.empty(0, dtype=np.uint64)
+        weights = np.frombuffer(_stream(key, b"shingles", 8 * (_RUNS + 2)), dtype="<u8")
+        odd: Words = weights.astype(np.uint64) | np.uint64(1)
+        lengths: Words = np.diff(at).astype(np.uint64)
+        runs = _mixed(self._words[at[:-1]] * odd[0] + lengths * odd[1])
+        count = len(runs) - _RUNS + 1
+        found = np.zeros(count, dtype=np.uint64)
+        for place in range(_RUNS):
+            found += runs[place : place + count] * odd[place + 2]
+        told = self._information[at[_RUNS:] - 1] - self._information[at[:-_RUNS]]
+        telling: Words = np.unique(_mixed(found[told >= TELLING]))
+        return telling
+
+
+def _mixed(words: Words) -> Words:
+    """Every bit of the result depends on every bit of the word (the finaliser of splitmix64)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def _stream(key: bytes, what: bytes, size: int) -> bytes:
+    """Bytes that only the key tells."""
+    parts = [
+        hashlib.blake2b(what + number.to_bytes(4, "big"), key=key).digest()
+        for number in range(-(-size // 64))
+    ]
+    return b"".join(parts)[:size]
+
+
+# -- marks ----------------------------------------------------------------------------------------
+
+
+def marks_of(key: bytes, account: str, data: Data) -> dict[str, Any]:
+    """What the ledger keeps: digests at places, and a sample of shingles, all under pads."""
+    digests = data.prefixes(key, data.places)
+    sample = [int(word).to_bytes(8, "big") for word in data.shingles(key)[:_SAMPLE]]
+    pad = _pad(key, account, data.length, _DIGEST * (len(digests) + len(sample)))
+    hidden = _hidden([*digests.values(), *sample], pad)
+    return {"entries": data.length, "at": list(digests), "digests": hidden}
+
+
+class Marks:
+    """The marks of one account, read with the key."""
+
+    def __init__(self, key: bytes, account: str, stored: Mapping[str, Any]) -> None:
+        text = str(stored["digests"])
+        pad = _pad(key, account, int(stored["entries"]), len(text) // 2)
+        plain = bytes(a ^ b for a, b in zip(bytes.fromhex(text), pad, strict=True))
+        digests = [plain[n : n + _DIGEST] for n in range(0, len(plain), _DIGEST)]
+        places = [int(place) for place in stored["at"]]
+        self.account, self.length = account, int(stored["entries"])
+        self.at = dict(zip(places, digests, strict=False))
+        self.shingles = [int.from_bytes(d, "big") for d in digests[len(places) :]]
+
+    def changed(self, key: bytes, data: Data) -> int | None:
+        """The first noted place up to which the data are not what they were."""
+        now = data.prefixes(key, self.at)
+        return next((p for p in sorted(now) if now[p] != self.at[p]), None)
+
+
+def _pad(key: bytes, account: str, length: int, size: int) -> bytes:
+    return _stream(key, b"pad" + length.to_bytes(8, "big") + account.encode(), size)
+
+
+def _hidden(digests: Sequence[bytes], pad: bytes) -> str:
+    return bytes(a ^ b for a, b in zip(b"".join(digests), pad, strict=True)).hex()
+
+
+def same_data(key: bytes, new: Mapping[str, Data], known: Sequence[Marks]) -> str | None:
+    """Why new accounts seem to be second names for data of known ones; ``None`` if they do not."""
+    fellows = next(iter(new.values())).fellows  # of one table, or of one series
+    known = [marks for marks in known if marks.account not in fellows]
+    at: dict[tuple[int, bytes], str] = {}
+    stretches: dict[int, str] = {}
+    ends: Counter[tuple[int, bytes]] = Counter()
+    for marks in known:
+        ends[marks.length, marks.at[marks.length]] += 1
+        at |= dict.fromkeys(marks.at.items(), marks.account)
+        stretches |= dict.fromkeys(marks.shingles, marks.account)
+    places = {place for place, _ in at}
+    own: Counter[tuple[int, bytes]] = Counter()
+    evidence, named, chance = 0.0, None, math.log(max(len(known), 1))
+    for name, data in new.items():
+        digests = data.prefixes(key, {*places, data.length})
+        own[data.length, digests[data.length]] += 1
+        equal = [p for p in digests if (p, digests[p]) in at]
+        told = sum(data.information(p) for p in equal) if not data.exact else 0.0
+        if equal and data.exact:
+            last = max(equal)
+            if last == data.length or data.information(last) >= TELLING:
+                return _second(name, at[last, digests[last]])
+        if equal and told > chance:
+            evidence += told - chance
+        if equal and named is None:
+            named = _second(name, at[equal[-1], digests[equal[-1]]])
+        if stretches and data.exact:
+            words = np.fromiter(stretches, dtype=np.uint64, count=len(stretches))
+            shared = np.intersect1d(words, data.shingles(key))
+            if len(shared):
+                return _second(name, stretches[int(shared[0])])
+    # A whole table again, subject by subject; or more equal counts than chance explains.
+    whole = bool(own) and own <= ends and len(known) <= len(new)
+    return named if whole or evidence >= _ENOUGH else None
+
+
+def _second(name: str, known: str) -> str:
+    return (
+        f"account: the data of {name!r} are, in whole or in part, those of {known!r}; two names "
+        "for the same data are two budgets for it. Release them under the name they have; only if "
+        "a second account is meant (or another person's data happen to be equal), say so with "
+        "data_meant=True (--data-meant)"
+    )
+
+
+# -- the key --------------------------------------------------------------------------------------
+
+KEY_SIZE = 32
+
+
+def read_key(path: Path) -> bytes | None:
+    """The key in a file; ``None`` if there is no file."""
+    try:
+        text = path.read_text("ascii").strip()
+        key = bytes.fromhex(text)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise LedgerError(f"key: {path} cannot be read ({type(error).__name__})") from None
+    if len(key) != KEY_SIZE:
+        raise LedgerError(f"key: {path} is not a key of a ledger; restore it from a backup")
+    return key
+
+
+def make_key(path: Path) -> bytes:
+    """A new key, for its owner alone; another process may be first."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+    try:
+        private_file(part, f"{secrets.token_hex(KEY_SIZE)}\n".encode())
+        name_once(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    key = read_key(path)
+    if key is None:
+        raise LedgerError(f"key: {path} cannot be made")
+    return key
+
+
+def key_name(key: bytes) -> str:
+    """By which the ledger knows its key: tells nothing about it."""
+    return hashlib.blake2b(b"name of the key", key=key, digest_size=16).hexdigest()

@@ -1,0 +1,130 @@
+"""The ledger's memory for data: its key, and what charges are refused or marked for."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from pufferkit.accounting import database
+from pufferkit.accounting.database import META
+from pufferkit.accounting.entries import DATA_MARKS, marks_named
+from pufferkit.accounting.fingerprints import (
+    Data,
+    Marks,
+    key_name,
+    make_key,
+    marks_of,
+    read_key,
+    same_data,
+)
+from pufferkit.errors import LedgerError
+
+_KEY = "key"
+
+
+class Recognition:
+    """Data are recognised with the key in ``path``; not at all if that is ``None``."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._trial: bytes | None = None
+        self._prepared = False
+        self._read: dict[str, tuple[Any, Marks]] = {}
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """A key for a ledger that is not there; it is not kept."""
+        self._trial = secrets.token_bytes(32)
+        try:
+            yield
+        finally:
+            self._trial = None
+
+    def prepare(self, place: database.Place) -> None:
+        """Make the key of a ledger that has none yet, and note its name in the ledger."""
+        if self._prepared or self.path is None or database.read(place, _named) is not None:
+            self._prepared = True
+            return
+        key = read_key(self.path) or make_key(self.path)
+        row = {"name": _KEY, "value": key_name(key)}
+        database.write(
+            place, lambda c: None if _named(c) else c.execute(META.insert().values(**row))
+        )
+
+    def marks(
+        self,
+        connection: sa.Connection,
+        data: Mapping[str, Data],
+        meant: bool,
+    ) -> dict[str, dict[str, Any]]:
+        """What charges about these data must note; an error if the data are not as they should be.
+
+        An account that was opened before it had marks gets them now.
+        """
+        if not data:
+            return {}
+        key = self._key(connection, meant)
+        if key is None:
+            return {}
+        stored = marks_named(connection, data)
+        if not meant:
+            for name, marks in stored.items():
+                self._unchanged(key, name, marks, data[name])
+            new = {name: d for name, d in data.items() if name not in stored}
+            if new:
+                others = marks_named(connection)
+                known = [self._known(key, n, marks) for n, marks in others.items()]
+                refusal = same_data(key, new, known)
+                if refusal is not None:
+                    raise ValueError(refusal)
+        fresh = {name: marks_of(key, name, d) for name, d in data.items()}
+        return {
+            name: {DATA_MARKS: marks} for name, marks in fresh.items() if marks != stored.get(name)
+        }
+
+    def _unchanged(self, key: bytes, name: str, stored: Any, data: Data) -> None:
+        place = self._known(key, name, stored).changed(key, data)
+        if place is not None:
+            raise ValueError(
+                f"account: entries 1 to {place} of {name!r} are not those that it was charged for; "
+                "rows were inserted, changed or removed. An account is for data that only grow at "
+                "the end; if the change is meant, say so with data_meant=True (--data-meant)"
+            )
+
+    def _known(self, key: bytes, name: str, stored: Any) -> Marks:
+        """The marks of an account, read once."""
+        before = self._read.get(name)
+        if before is None or before[0] != stored:
+            before = self._read[name] = (stored, Marks(key, name, stored))
+        return before[1]
+
+    def _key(self, connection: sa.Connection, meant: bool) -> bytes | None:
+        """The key of this ledger; ``None`` if data are not recognised, or nothing is noted yet."""
+        if self._trial is not None:
+            return self._trial if self.path is not None else None
+        named = _named(connection)
+        if named is None:
+            return None
+        key = None if self.path is None else read_key(self.path)
+        if key is None or key_name(key) != named:
+            if meant:
+                return None
+            where = "no file was named" if self.path is None else f"not the one in {self.path}"
+            raise LedgerError(
+                f"key: this ledger recognises data by its key, and it is missing ({where}); "
+                "restore it from a backup, or name its file with key= (--ledger-key, "
+                "PUFFERKIT_LEDGER_KEY). If it is lost, data_meant=True (--data-meant) goes on "
+                "without recognising data"
+            )
+        return key
+
+
+def _named(connection: sa.Connection) -> str | None:
+    """The name of the key of this ledger, if it has one."""
+    value = connection.execute(sa.select(META.c.value).where(META.c.name == _KEY)).scalar()
+    return None if value is None else str(value)

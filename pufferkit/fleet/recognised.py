@@ -1,0 +1,88 @@
+"""Knowing the subjects of a table again; of them only counts are known, not entries.
+
+The digest of a subject up to a place is over the time of its first entry and the counts of all
+entries so far, so that it does not depend on how windows are cut. Places are ends of pieces: the
+last and some before it. Counts of a long stretch in several states are rarely equal by chance, and
+a few windows of them hardly ever; where they are, it is no evidence (see `fingerprints`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.data.table import Counts, Table
+
+_BACK = (1, 2, 3, 5, 9, 17)
+"""Which ends of pieces are noted, counted from the last."""
+
+
+class SubjectData:
+    """The counts of one subject, as `fingerprints.Data`."""
+
+    exact = False
+
+    def __init__(
+        self,
+        ends: Counts,
+        words: NDArray[np.uint64],
+        told: NDArray[np.float64],
+        begins: str,
+        fellows: Collection[str],
+    ) -> None:
+        self.fellows = fellows
+        self._at = {int(end): number for number, end in enumerate(ends)}
+        self._words, self._told, self._begins = words, told, begins.encode()
+        self.length = int(ends[-1])
+        self.places = tuple(int(ends[-n]) for n in reversed(_BACK) if n <= len(ends))
+
+    def prefixes(self, key: bytes, places: Iterable[int]) -> dict[int, bytes]:
+        wanted = places if isinstance(places, (set, dict)) else set(places)
+        return {
+            place: hashlib.blake2b(
+                b"%d %b %b" % (place, self._words[number].tobytes(), self._begins),
+                key=key,
+                digest_size=8,
+                person=b"subject",
+            ).digest()
+            for place, number in self._at.items()
+            if place in wanted
+        }
+
+    def information(self, place: int) -> float:
+        return float(self._told[self._at[place]])
+
+    def shingles(self, key: bytes) -> NDArray[np.uint64]:
+        return np.empty(0, dtype=np.uint64)
+
+
+def recognised(table: Table, names: list[str]) -> dict[str, SubjectData]:
+    """What each account is about; ``names`` are the accounts of the subjects, in order."""
+    # A sum of counts, each times a word of its label: states that never occur do not matter.
+    labels = [hashlib.sha256(str(state).encode()).digest()[:16] for state in table.states]
+    weights = np.frombuffer(b"".join(labels), dtype="<u8").astype(np.uint64).reshape(-1, 2)
+    first = np.searchsorted(table.owner, np.arange(len(names) + 1))
+    sums = np.cumsum(table.pieces, axis=0).astype(np.uint64)
+    words = np.column_stack([(sums * weights[:, n]).sum(axis=1) for n in (0, 1)])
+    ends = np.cumsum(table.sizes)
+    present = (table.pieces > 0).sum(axis=1)
+    told = 0.5 * (present - 1) * np.log(np.maximum(table.sizes, 1))
+    found, fellows = {}, frozenset(names)
+    for number, name in enumerate(names):
+        start, stop = int(first[number]), int(first[number + 1])
+        before = words[start - 1] if start else np.zeros(2, dtype=np.uint64)
+        offset = int(ends[start - 1]) if start else 0
+        begins = "" if table.begins is None else _time(table.begins[number])
+        found[name] = SubjectData(
+            ends[start:stop] - offset, words[start:stop] - before, told[start:stop], begins, fellows
+        )
+    return found
+
+
+def _time(begins: float) -> str:
+    """A time in one spelling, whether an engine gave it as 3 or 3.0."""
+    return str(int(begins)) if math.isfinite(begins) and begins == int(begins) else repr(begins)

@@ -1,0 +1,80 @@
+"""What is Spark's own about reading a table: its kinds of time, and which files it has listed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pufferkit.frames.aggregate import TICKS
+
+_DAY = 86_400_000_000
+_EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
+
+
+def is_zoned(native: Any, time: str) -> bool:
+    """Whether a column holds instants, which Spark calls ``timestamp``."""
+    return str(native.schema[time].dataType.typeName()) == "timestamp"
+
+
+def with_ticks(native: Any, time: str) -> Any:
+    """The frame with the column `TICKS`: its times in microseconds since 1970.
+
+    A date or a ``timestamp_ntz`` has no zone. Cast to ``timestamp`` it would get that of the
+    session, and with it hours that come twice or never; so it is subtracted from its own epoch.
+    """
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    name = quoted(time)
+    kind = native.schema[time].dataType.typeName()
+    if kind == "date":
+        ticks = f"unix_date({name}) * {_DAY}L"
+    elif kind == "timestamp_ntz":
+        seconds = f"cast({name} - {_EPOCH} as interval second)"
+        ticks = f"cast(cast({seconds} as decimal(20, 6)) * 1000000 as bigint)"
+    else:
+        ticks = f"unix_micros({name})"
+    return native.withColumn(TICKS, f.expr(ticks))
+
+
+def with_quotient(native: Any, time: str, origin: int, width: int, name: str) -> Any:
+    """The frame with the column (time - origin) // width, in whole numbers throughout.
+
+    Spark's division goes through floats, which do not hold every whole number beyond 2**53: times
+    in nanoseconds would fall into the window next to theirs.
+    """
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    since = f"({quoted(time)} - {origin}L)"
+    return native.withColumn(name, f.expr(f"({since} - pmod({since}, {width}L)) div {width}L"))
+
+
+def moment(ticks: Any, *, zoned: bool) -> Any:
+    """Back again: a column of microseconds as timestamps with or without a zone."""
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    if zoned:
+        return f.timestamp_micros(ticks)
+    seconds = ticks.cast("decimal(24, 0)") / f.lit(1_000_000)
+    none = f.lit(0)
+    return f.expr(_EPOCH) + f.make_dt_interval(none, none, none, seconds.cast("decimal(18, 6)"))
+
+
+def list_files_anew(native: Any) -> None:
+    """Let Spark look again which files a frame is about.
+
+    It lists the files of a folder or table once and keeps the list for the whole session, so rows
+    that came later would be left out of what is released and charged.
+    """
+    if not hasattr(native, "_jdf"):  # a remote session (Spark Connect) lists on its own side
+        return
+    leaves = native._jdf.queryExecution().analyzed().collectLeaves()
+    for number in range(leaves.size()):
+        leaf = leaves.apply(number)
+        if leaf.getClass().getSimpleName() == "LogicalRelation":
+            relation = leaf.relation()
+            if relation.getClass().getSimpleName() == "HadoopFsRelation":
+                relation.location().refresh()
+
+
+def quoted(name: str) -> str:
+    """The name of a column in SQL."""
+    return "`" + name.replace("`", "``") + "`"

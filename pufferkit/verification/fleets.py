@@ -1,0 +1,180 @@
+"""The record of a table of releases: one calibration for each length, a row for each release.
+
+All rows about a subject are promised together. No entry is in two of its windows, so the theorem
+of one release with the least noise of any row covers them all.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from pufferkit.mechanisms.release import Evidence, Guarantee, Release, check_format
+from pufferkit.verification.questions import near, nearest_histogram
+
+_KINDS = ("histogram", "relative frequencies")
+_COMMON = ("mechanism", "epsilon", "guarantee", "kind", "labels", "beliefs", "presentation")
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A record, its columns of equal length."""
+
+    common: Mapping[str, Any]
+    evidence: Mapping[int, Evidence]
+    columns: Mapping[str, list[Any]]
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self.columns["scale"])
+
+    def key(self, row: int) -> tuple[Hashable, ...]:
+        """Whose row it is, and of which window."""
+        named = (self.columns[what] for what in ("subject", "window") if what in self.columns)
+        return tuple(str(column[row]) for column in named)
+
+    def name(self, row: int) -> str:
+        """What a row is called in a sentence."""
+        return " ".join(str(part) for part in (f"row {row + 1}", *self.key(row)))
+
+    def total(self, row: int) -> float:
+        """What the numbers of a row sum to without noise."""
+        return float(self.columns["entries"][row]) if self.common["kind"] == "histogram" else 1.0
+
+    def spare(self, row: int) -> float:
+        """The noise of a row, for a query that one entry moves by 2."""
+        scale, entries = self.columns["scale"][row], self.columns["entries"][row]
+        return float(scale) * float(entries) / self.total(row)
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with rows beside their noise."""
+        seen: set[tuple[Hashable, ...]] = set()
+        wrong: list[str] = []
+        for row in range(self.size):
+            if self.key(row) in seen:
+                wrong.append(f"{self.name(row)}: is there twice, and would cost epsilon twice")
+            seen.add(self.key(row))
+            drawn = self.columns["raw"][row]
+            shown = self.columns["value"][row]
+            made = drawn
+            if self.common["presentation"] == "nearest histogram":
+                made = nearest_histogram(drawn, self.total(row))
+            if len(drawn) != len(self.common["labels"]) or not near(shown, made, self.total(row)):
+                wrong.append(f"{self.name(row)}: value and raw do not belong together")
+        yield from wrong[:_MOST_NAMED]
+        if len(wrong) > _MOST_NAMED:
+            yield f"rows: {len(wrong) - _MOST_NAMED} more are wrong in this way"
+
+    def hardest(self) -> Iterator[tuple[str, Release]]:
+        """Of each length the row with the least noise, as a histogram over one such segment."""
+        least: dict[int, int] = {}
+        for row, length in enumerate(self.columns["length"]):
+            if length not in least or self.spare(row) < self.spare(least[length]):
+                least[length] = row
+        nothing = (0.0,) * len(self.common["labels"])
+        for length, row in sorted(least.items()):
+            yield (
+                self.name(row),
+                Release(
+                    value=nothing,
+                    raw=nothing,
+                    scale=self.spare(row),
+                    epsilon=self.common["epsilon"],
+                    mechanism=self.common["mechanism"],
+                    guarantee=Guarantee.of_code(self.common["guarantee"]),
+                    query="histogram",
+                    labels=tuple(self.common["labels"]),
+                    lengths=(length,),
+                    lipschitz=2.0,
+                    total=float(length),
+                    beliefs=self.common["beliefs"],
+                    evidence=self.evidence[length],
+                    released_at="",
+                    version="",
+                    kind="histogram",
+                ),
+            )
+
+
+def read_fleet(data: Mapping[str, Any]) -> Fleet:
+    """The record that ``Releases.to_dict`` wrote; ``ValueError`` if it is none."""
+    check_format("releases", data)
+    missing = [name for name in (*_COMMON, "calibrations") if name not in data]
+    if missing:
+        raise ValueError(f"releases: lacks {', '.join(missing)}")
+    if data["kind"] not in _KINDS:
+        raise ValueError(f"releases: kind must be one of {', '.join(_KINDS)}, not {data['kind']!r}")
+    labels = data["labels"]
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        raise ValueError("releases: labels must be a list of texts")
+    columns = _columns(data["rows"])
+    calibrations = data["calibrations"]
+    if not isinstance(calibrations, list) or not all(
+        isinstance(own, Mapping) and _whole(own.get("length")) for own in calibrations
+    ):
+        raise ValueError("releases: calibrations must be a list, each with the length it is for")
+    evidence = {own["length"]: Evidence.from_dict(own.get("evidence")) for own in calibrations}
+    strange = sorted(set(columns["length"]) - set(evidence))
+    if strange:
+        raise ValueError(f"releases: there is no calibration for segments of {strange[0]}")
+    return Fleet({name: data[name] for name in _COMMON}, evidence, columns)
+
+
+def compare_table(path: Path, fleet: Fleet) -> Iterator[str]:
+    """Where a CSV table says other than its record."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    if len(rows) != fleet.size:
+        yield f"{path.name}: has {len(rows)} rows, its record {fleet.size}"
+        return
+    labels = fleet.common["labels"]
+    for number, cells in enumerate(rows):
+        names = [label if label in cells else f"state {label}" for label in labels]
+        try:
+            told = [float(cells[name]) for name in ("entries", "scale", *names)]
+        except (KeyError, TypeError, ValueError):
+            yield f"{path.name}: {fleet.name(number)} is not a row of numbers for {labels}"
+            return
+        own = [fleet.columns["entries"][number], fleet.columns["scale"][number]]
+        own += fleet.columns["value"][number]
+        subject = str(fleet.columns["subject"][number]) if "subject" in fleet.columns else None
+        # A table may put a quote before a name that a spreadsheet would take for a formula.
+        other = subject is not None and str(cells.get("subject")).removeprefix("'") != subject
+        if other or told != [float(value) for value in own]:
+            yield f"{path.name}: {fleet.name(number)} is not what the record says"
+            return
+
+
+def _columns(rows: Any) -> dict[str, list[Any]]:
+    if not isinstance(rows, Mapping):
+        raise ValueError("releases: rows must be an object of columns")
+    columns = {name: column for name, column in rows.items() if column is not None}
+    columns.setdefault("value", columns.get("raw"))
+    needed = ("entries", "length", "scale", "raw", "value")
+    if any(not isinstance(columns.get(name), list) for name in needed) or not columns["scale"]:
+        raise ValueError(f"releases: rows must have the columns {', '.join(needed)}, not empty")
+    if len({len(column) for column in columns.values()}) != 1:
+        raise ValueError("releases: the columns of the rows are not equally long")
+    for name in ("entries", "length"):
+        if not all(_whole(value) for value in columns[name]):
+            raise ValueError(f"releases: {name} must be whole numbers above 0")
+    if not all(_number(value) and value > 0 for value in columns["scale"]):
+        raise ValueError("releases: scale must be finite numbers above 0")
+    for name in ("raw", "value"):
+        if not all(isinstance(row, list) and all(map(_number, row)) for row in columns[name]):
+            raise ValueError(f"releases: {name} must be lists of finite numbers")
+    return columns
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)

@@ -1,0 +1,136 @@
+"""What a recorded query is: how far one entry moves it, and what its values must be.
+
+Of the kinds that pufferkit knows, the Lipschitz constant follows from the kind, the states and the
+lengths, whatever the file says:
+
+    count                 1                        one state adds 1, the others nothing
+    histogram             2                        one bin loses, another gains
+    relative frequencies  2 / entries
+    total, mean           largest less least of what a state adds
+    transition counts     4, or 2 in segments of at most two entries
+
+Of one's own query it is the word of whoever asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from pufferkit.mechanisms.release import Release
+
+_PRECISION = 1e-9
+_SIZES = {"count": 1, "total": 1, "mean": 1}
+
+
+def weights_of(record: Release) -> list[Fraction] | None:
+    """What each state adds to a sum, as recorded."""
+    if not isinstance(record.workings, Mapping) or "weights" not in record.workings:
+        return None
+    try:
+        return [Fraction(weight) for weight in record.workings["weights"]] or None
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise ValueError(f"release: weights are not numbers ({error})") from None
+
+
+def moved_by_one_entry(record: Release) -> float | None:
+    """The Lipschitz constant, where the kind of the query tells it."""
+    weights = weights_of(record)
+    if record.kind in ("total", "mean"):
+        return None if weights is None else float(max(weights) - min(weights))
+    return {
+        "count": 1.0,
+        "histogram": 2.0,
+        "relative frequencies": 2 / entries_in(record),
+        "transition counts": 4.0 if max(record.lengths) > 2 else 2.0,
+    }.get(record.kind)
+
+
+def entries_in(record: Release) -> int:
+    """Number of entries behind the answer: those that were observed."""
+    return sum(record.observed or record.lengths)
+
+
+def not_such_a_query(record: Release, states: Sequence[Hashable] | None) -> Iterator[str]:
+    """Where the fields of the question contradict its kind."""
+    weights, kind, size = weights_of(record), record.kind, len(record.labels)
+    if kind in _SIZES and size != 1:
+        yield f"labels: a {kind} is one number, not {size}"
+    if (
+        kind == "count"
+        and weights is not None
+        and sorted(weights) != [0] * (len(weights) - 1) + [1]
+    ):
+        shown = ", ".join(str(weight) for weight in weights)
+        yield f"weights: one state adds 1 to a count and the others 0, not {shown}"
+    if states is not None and weights is not None and len(weights) != len(states):
+        yield f"weights: there are {len(weights)}, for {len(states)} states"
+    names = None if states is None else [str(state) for state in states]
+    strange = size < 2 or (names is not None and sorted(names) != sorted(record.labels))
+    if strange and kind in ("histogram", "relative frequencies"):
+        yield f"labels: {list(record.labels)} are not the states of the beliefs"
+    if kind == "transition counts":
+        moves = None if names is None else [f"{one} to {two}" for one in names for two in names]
+        if moves is not None and sorted(moves) != sorted(record.labels):
+            yield f"labels: {size} of them are not the moves between {len(names or ())} states"
+    moved = moved_by_one_entry(record)
+    if moved is not None and record.lipschitz < moved * (1 - 1e-12):
+        yield f"lipschitz: one entry moves a {kind} by {moved:g}, not {record.lipschitz:g}"
+    entries = entries_in(record)
+    total = {
+        "histogram": entries,
+        "relative frequencies": 1,
+        # Across entries that were not observed no move is counted, and a file does not say where.
+        "transition counts": None if record.observed else entries - len(record.lengths),
+    }.get(kind)
+    if total is not None and record.total != total:
+        yield f"total: the {kind} of {entries} entries sum to {total}, not {record.total}"
+
+
+def not_from_raw(record: Release) -> Iterator[str]:
+    """Where the value is not what the presentation makes of the raw answer."""
+    if record.presentation == "as drawn":
+        if record.value != record.raw:
+            yield "value: differs from raw, but is said to be the answer as drawn"
+        return
+    if record.total is None:
+        yield f"value: is said to be a histogram, but a {record.kind} has no known total"
+        return
+    if not near(record.value, nearest_histogram(record.raw, record.total), record.total):
+        yield "value: is not the nearest histogram to raw"
+
+
+def near(one: Sequence[float], other: Sequence[float], size: float) -> bool:
+    """Whether these are the same numbers up to rounding."""
+    if len(one) != len(other):
+        return False
+    most = max(1.0, size, *(abs(value) for value in one))
+    return all(abs(a - b) <= _PRECISION * most for a, b in zip(one, other, strict=True))
+
+
+def nearest_histogram(raw: Sequence[float], total: float) -> list[float]:
+    """Lower all bins alike until they sum to ``total``, leaving out those that fall below 0."""
+    kept = list(raw)
+    while True:
+        excess = (sum(kept) - total) / len(kept)
+        above = [value for value in kept if value > excess]
+        if len(above) == len(kept) or not above:
+            return [max(value - excess, 0.0) for value in raw]
+        kept = above
+
+
+def not_vouched_for(record: Release) -> Iterator[str]:
+    """What no recomputation from a file can know."""
+    yield "that noise of this scale was drawn, afresh and once"
+    if record.beliefs is not None:
+        yield "that the beliefs hold for the data, and for every adversary that matters"
+    if record.guarantee.code != "entry":
+        yield "that the segments are as long as recorded, and independent of one another"
+    if moved_by_one_entry(record) is None:
+        yield (
+            f"that one entry moves {record.query!r} by at most {record.lipschitz:g}: the word of "
+            "whoever asked"
+        )
+    elif record.kind in ("total", "mean"):
+        yield "that the states have the values that the weights give them"
+    yield "what else was released about the same data; that is in the ledger"

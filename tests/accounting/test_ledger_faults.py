@@ -1,0 +1,300 @@
+"""A database that fails at every statement in turn: no second value for a charge, none without."""
+
+import sqlite3
+import threading
+from contextlib import contextmanager
+
+import polars as pl
+import pytest
+
+import pufferkit as pk
+from pufferkit import Ledger, LedgerError, MarkovChain, Session, count, noise
+from pufferkit.accounting import database
+from tests.accounting.test_ledger import url  # noqa: F401
+
+CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+DATA = [0, 0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 1]
+FRAME = pl.DataFrame({"who": [n // 4 for n in range(12)], "when": [n % 4 for n in range(12)],
+                      "what": DATA})  # fmt: skip
+TABLE = pk.read_table(FRAME, subject="who", time="when", state="what", states=[0, 1])
+PAID = {"budget": 1, "mechanism": "group_dp", "data_meant": True}
+SECRET = "the noisy value 3.14159"
+
+
+class Fault:
+    """Fails at one statement or commit, counted from 1: before or after it took effect.
+
+    ``lost`` also closes the connection, so that nobody knows whether a commit took effect.
+    """
+
+    def __init__(self, at, mode):
+        self.at, self.mode, self.seen = at, mode, 0
+
+    @property
+    def struck(self):
+        return self.seen >= self.at
+
+    def around(self, real, connection_of):
+        def called(*arguments, **options):
+            self.seen += 1
+            if self.seen != self.at:
+                return real(*arguments, **options)
+            if self.mode != "before":
+                real(*arguments, **options)
+            connection = connection_of(arguments)
+            if isinstance(connection, sqlite3.Connection):
+                raise sqlite3.OperationalError(f"disk I/O error near {SECRET}")
+            import psycopg
+
+            if self.mode == "lost":
+                connection.close()
+            raise psycopg.OperationalError(f"consuming input failed: {SECRET}")
+
+        return called
+
+
+@contextmanager
+def failing(ledger, fault, monkeypatch):
+    dialect = ledger._engine.dialect
+    with monkeypatch.context() as patch:
+        for name in ("do_execute", "do_executemany", "do_execute_no_params"):
+            real = getattr(dialect, name)
+            patch.setattr(dialect, name, fault.around(real, lambda a: a[0].connection))
+        patch.setattr(dialect, "do_commit", fault.around(dialect.do_commit, _driver))
+        yield
+
+
+def _driver(arguments):
+    return getattr(arguments[0], "driver_connection", arguments[0])
+
+
+def by_session(ledger, name):
+    session = Session(DATA, CHAIN, 1.0, ledger, name=name, data_meant=True)
+    release = session.release(count(1, 12), 0.4, mechanism="group_dp")
+    return {(name, "count"): release.value}
+
+
+def by_each(ledger, name):
+    found = pk.release_each(TABLE, CHAIN, 0.4, ledger=ledger, prefix=name, **PAID)
+    return {(s, "each"): tuple(v) for s, v in zip(found.subjects, found.value, strict=True)}
+
+
+def by_all(ledger, name):
+    found = pk.release_all(TABLE, CHAIN, 0.4, ledger=ledger, prefix=name, **PAID)
+    return {("all", "all"): tuple(found.value[0])}
+
+
+@pytest.mark.parametrize(
+    ("ask", "mode"),
+    [(by_session, "before"), *((ask, mode) for ask in (by_session, by_each, by_all)
+                               for mode in ("after", "lost"))],
+)  # fmt: skip
+def test_at_most_one_value_for_a_charge_and_none_without(url, monkeypatch, ask, mode):  # noqa: F811
+    if mode == "lost" and "://" not in url:
+        pytest.skip("SQLite has no connection to lose")
+    draws = []
+    for door in ("laplace", "laplace_rows"):
+        monkeypatch.setattr(noise, door, _watched(getattr(noise, door), draws))
+    with Ledger(url) as ledger:
+        ask(ledger, "first")  # the ledger is made here
+        for at in range(1, 200):
+            name, fault, shown = f"{at}/", Fault(at, mode), []
+            draws.clear()
+            with failing(ledger, fault, monkeypatch):
+                try:
+                    shown.append(ask(ledger, name))
+                except LedgerError as error:
+                    _says_nothing(error, draws)
+            before = _charged(ledger, name)
+            assert not shown or before
+            shown.append(ask(ledger, name))
+            assert all(values == shown[0] for values in shown)
+            _one_value_each(ledger, name)
+            if not fault.struck:
+                break
+        assert at > 10
+        assert ledger.verify() == []
+
+
+def _watched(door, draws):
+    def drawn(*arguments, **options):
+        found = door(*arguments, **options)
+        draws.append(str(found))
+        return found
+
+    return drawn
+
+
+def _says_nothing(error, draws):
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    assert SECRET not in str(error)
+    assert not any(draw in str(error) for draw in draws)
+
+
+def _charged(ledger, name):
+    return [a for a in ledger.accounts() if a.account.startswith(name) and a.total]
+
+
+def _one_value_each(ledger, name):
+    for account in _charged(ledger, name):
+        kinds = [e.kind for e in ledger.entries(account.account)]
+        assert kinds.count("open") == 1
+        assert kinds.count("charge") == 1
+        assert 0 < account.total <= 400_000
+        values = kinds.count("value")
+        assert values == 1 or "(all subjects)" in {a.account.removeprefix(name) for a in
+                                                   _charged(ledger, name)}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["before", "after", "lost"])
+def test_a_spend_without_a_key_is_done_once(url, monkeypatch, mode):  # noqa: F811
+    with Ledger(url) as ledger:
+        ledger.open_account("alice", 50)
+        for at in range(1, 100):
+            fault, before, done = Fault(at, mode), ledger.account("alice").total, False
+            with failing(ledger, fault, monkeypatch):
+                try:
+                    done = bool(ledger.spend("alice", 0.1))
+                except LedgerError as error:
+                    _says_nothing(error, [])
+            spent = ledger.account("alice").total - before
+            assert spent in (0, 100_000)
+            assert spent or not done
+            if not fault.struck:
+                break
+        assert ledger.verify() == []
+
+
+def test_a_lost_connection_at_commit_gives_what_is_stored(url, monkeypatch):  # noqa: F811
+    """Whether the commit took effect is not known; the ledger looks, and does not draw again."""
+    if "://" not in url:
+        pytest.skip("SQLite has no connection to lose")
+    with Ledger(url) as ledger:
+        ledger.open_account("alice", 1)
+        dialect, real, commits = ledger._engine.dialect, ledger._engine.dialect.do_commit, []
+
+        def lost(connection):
+            import psycopg
+
+            real(connection)
+            commits.append(1)
+            if len(commits) == 1:
+                _driver([connection]).close()
+                raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+        ledger.spend("alice", 0.1)
+        monkeypatch.setattr(dialect, "do_commit", lost)
+        entry = ledger.spend("alice", 0.1)
+        monkeypatch.undo()
+        assert len(commits) >= 2
+        assert ledger.account("alice").total == 200_000
+        assert ledger.entries()[-1] == entry
+
+
+def test_serialisation_failures_and_deadlocks_are_tried_again(url, monkeypatch):  # noqa: F811
+    if "://" not in url:
+        pytest.skip("SQLite takes turns")
+    import psycopg
+
+    monkeypatch.setattr(database.time, "sleep", lambda _: None)
+    for kind in (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+        for times, works in ((database._TRIES - 1, True), (database._TRIES, False)):
+            with Ledger(url) as ledger:
+                ledger.open_account("alice", 1)
+                before, dialect = ledger.account("alice").total, ledger._engine.dialect
+                with monkeypatch.context() as patch:
+                    failures = [kind(SECRET)] * times
+                    for door in ("do_execute", "do_executemany"):
+                        patch.setattr(dialect, door, _refused(getattr(dialect, door), failures))
+                    if works:
+                        ledger.spend("alice", 0.1)
+                    else:
+                        with pytest.raises(LedgerError, match=kind.__name__) as error:
+                            ledger.spend("alice", 0.1)
+                        assert SECRET not in str(error.value)
+                assert ledger.account("alice").total == before + 100_000 * works
+
+
+def _refused(real, failures):
+    def called(cursor, statement, *arguments, **options):
+        if statement.startswith("INSERT") and failures:
+            raise failures.pop()
+        return real(cursor, statement, *arguments, **options)
+
+    return called
+
+
+def test_a_real_deadlock_is_survived(url):  # noqa: F811
+    """Two transactions that lock an account and the head in opposite order."""
+    if "://" not in url:
+        pytest.skip("SQLite takes turns")
+    import sqlalchemy as sa
+
+    with Ledger(url) as ledger:
+        ledger.open_account("alice", 1)
+        held, go = threading.Event(), threading.Event()
+
+        def other():
+            with ledger._engine.begin() as connection:
+                connection.execute(sa.text("SET LOCAL deadlock_timeout = '10s'"))
+                connection.execute(sa.text("SELECT * FROM pufferkit_accounts FOR UPDATE"))
+                held.set()
+                go.wait(20)
+                connection.execute(sa.text("SELECT * FROM pufferkit_head FOR UPDATE"))
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert held.wait(20)
+        threading.Timer(0.3, go.set).start()
+        ledger.spend("alice", 0.1)
+        thread.join()
+        assert ledger.account("alice").total == 100_000
+        assert ledger.verify() == []
+
+
+def test_a_ledger_that_cannot_be_made_is_not_there(tmp_path, monkeypatch):
+    path = tmp_path / "ledger.db"
+
+    def full(*_, **__):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        ledger = Ledger(path)
+        # The trial in memory succeeds; the file does not.
+        make = database.SQLiteFile.make
+        fill = database._fill
+
+        def failing_make(place):
+            patch.setattr(database, "_fill", full)
+            try:
+                make(place)
+            finally:
+                patch.setattr(database, "_fill", fill)
+
+        patch.setattr(database.SQLiteFile, "make", failing_make)
+        with pytest.raises(LedgerError, match="cannot make"):
+            ledger.open_account("alice", 1)
+    assert list(tmp_path.iterdir()) == []
+    ledger.open_account("alice", 1)
+    assert ledger.verify() == []
+
+
+def test_a_full_disk_says_so(tmp_path):
+    import sqlalchemy as sa
+
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("alice", 1)
+
+    @sa.event.listens_for(ledger._engine, "connect")
+    def _small(connection, _):
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+
+    def fill():
+        for _ in range(200):
+            ledger.spend("alice", 0.001, what="x" * 2000)
+
+    with pytest.raises(LedgerError, match=r"the disk is full.*asking again is safe"):
+        fill()
+    assert ledger.verify() == []

@@ -1,0 +1,226 @@
+"""The same data under a second name, and data that changed: noticed, and nothing given away."""
+
+import json
+import os
+
+import numpy as np
+import polars as pl
+import pytest
+
+import pufferkit as pk
+from pufferkit import Ledger, LedgerError, MarkovChain, Series, Session, count
+from pufferkit.accounting.fingerprints import Marks, SeriesData, marks_of, same_data
+from tests.accounting.test_ledger import url  # noqa: F401
+
+CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+LONG = CHAIN.sample(2000, seed=1).tolist()
+OTHER = CHAIN.sample(2000, seed=2).tolist()
+KEY = bytes(range(32))
+
+
+def release(ledger, data, name, **options):
+    session = Session(data, CHAIN, 1.0, ledger, name=name, **options)
+    return session.release(count(1, len(data)), 0.4, mechanism="group_dp")
+
+
+@pytest.fixture
+def book(tmp_path):
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        release(ledger, LONG, "anna")
+        yield ledger
+
+
+def cases():
+    changed = [*LONG[:900], *(1 - x for x in LONG[900:905]), *LONG[905:]]
+    inserted = [*LONG[:700], 1, 0, 1, *LONG[700:]]
+    return {
+        "the same": LONG,
+        "its beginning": LONG[:1200],
+        "a window of it": LONG[301:1400],
+        "grown": [*LONG, *OTHER[:50]],
+        "changed in the middle": changed,
+        "rows inserted": inserted,
+        "later added before": [*OTHER[:80], *LONG],
+    }
+
+
+@pytest.mark.parametrize("case", cases())
+def test_the_same_data_under_a_second_name_are_refused(book, case):
+    before, data = book.entries(), cases()[case]
+    with pytest.raises(ValueError, match=r"'bob' are, in whole or in part, those of 'anna'"):
+        release(book, data, "bob")
+    assert book.entries() == before
+    release(book, data, "bob", data_meant=True)
+    # Known under this name now: no need to say it again.
+    release(book, data, "bob")
+    assert book.verify() == []
+
+
+def test_other_data_are_not_refused(book):
+    release(book, OTHER, "bob")
+    release(book, [1 - x for x in LONG], "carol")
+    release(book, [0] * 500, "asleep")
+    release(book, [0] * 600, "also asleep")
+    with pytest.raises(ValueError, match=r"'third' are.*'asleep'"):
+        release(book, [0] * 500, "third")
+    release(book, [0] * 500, "third", data_meant=True)
+
+
+def test_unrelated_series_share_nothing():
+    data = [SeriesData(Series.of(CHAIN.sample(3000, seed=n).tolist())) for n in range(60)]
+    known = [Marks(KEY, f"{n}", marks_of(KEY, f"{n}", data[n])) for n in range(30)]
+    assert all(len(marks.shingles) == 16 for marks in known)
+    for new in data[30:]:
+        assert same_data(KEY, {"new": new}, known) is None
+
+
+def test_changed_rows_under_the_same_name_are_refused(book):
+    for where in (0, 999, 1999):
+        changed = list(LONG)
+        changed[where] = 1 - changed[where]
+        before = book.entries()
+        with pytest.raises(ValueError, match=r"entries 1 to 2000 of 'anna' are not those"):
+            Session(changed, CHAIN, 1.0, book, name="anna")
+        assert book.entries() == before
+        Session(changed, CHAIN, 1.0, book, name="anna", data_meant=True)
+
+
+def test_two_processes_cannot_open_two_names_at_once(book, monkeypatch):
+    """What the check at the door did not see, the one under the lock does."""
+    monkeypatch.setattr(Ledger, "check_terms", lambda *_, **__: None)
+    session = Session(LONG, CHAIN, 1.0, book, name="bob")
+    with pytest.raises(ValueError, match="'bob' are"):
+        session.release(count(1, 2000), 0.4, mechanism="group_dp")
+    assert [account.account for account in book.accounts()] == ["anna"]
+
+
+def test_the_ledger_alone_tells_nothing(tmp_path):
+    """Equal data of two accounts, and equal stretches of one, look like any others."""
+    with Ledger(tmp_path / "l.db") as ledger:
+        release(ledger, LONG, "anna")
+        release(ledger, LONG, "bob", data_meant=True)
+        bodies = [e.body["data marks"] for e in ledger.entries() if e.kind == "charge"]
+    digests = [body["digests"][n : n + 16] for body in bodies for n in range(0, 17 * 16, 16)]
+    assert len(digests) == len(set(digests)) == 34
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex("".join(digests)), dtype=np.uint8))
+    assert abs(bits.mean() - 0.5) < 6 * 0.5 / np.sqrt(bits.size)
+    # Another key makes other marks of the same data, so that guesses cannot be tried.
+    series = SeriesData(Series.of(LONG))
+    assert marks_of(KEY, "anna", series) != marks_of(KEY[::-1], "anna", series)
+    text = json.dumps(bodies)
+    assert (tmp_path / "l.db.key").read_text().strip() not in text
+
+
+def test_without_its_key_a_ledger_does_not_go_on(book, tmp_path):
+    key = tmp_path / "ledger.db.key"
+    kept = key.read_text()
+    for content in (None, "11" * 32, "no key"):
+        key.unlink(missing_ok=True)
+        if content is not None:
+            key.write_text(content)
+        with pytest.raises(LedgerError, match="key"):
+            release(book, OTHER, "bob")
+        assert content is not None or not key.exists()
+    key.unlink()
+    assert book.verify() == []
+    release(book, OTHER, "bob", data_meant=True)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text(kept)
+    again = Ledger(tmp_path / "ledger.db", key=elsewhere)
+    with again, pytest.raises(ValueError, match="'third' are"):
+        release(again, LONG, "third")
+
+
+def test_on_a_server_the_key_is_a_file_of_yours(url, tmp_path, monkeypatch):  # noqa: F811
+    if "://" not in url:
+        pytest.skip("a file has its key beside it")
+    with Ledger(url) as ledger:
+        assert not ledger.recognises_data
+        release(ledger, LONG, "anna")
+        release(ledger, LONG, "bob")  # nothing is kept, nothing is noticed
+        assert not any("data marks" in e.body for e in ledger.entries())
+    monkeypatch.setenv("PUFFERKIT_LEDGER_KEY", str(tmp_path / "key"))
+    with Ledger(url) as ledger:
+        assert ledger.recognises_data
+        release(ledger, OTHER, "carol")
+        assert os.stat(tmp_path / "key").st_mode & 0o777 == 0o600
+        with pytest.raises(ValueError, match="'dave' are"):
+            release(ledger, OTHER, "dave")
+    monkeypatch.delenv("PUFFERKIT_LEDGER_KEY")
+    with Ledger(url) as ledger, pytest.raises(LedgerError, match="no file was named"):
+        release(ledger, LONG, "erin")
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+STATES = ("rest", "walk", "run")
+BELIEF = MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]], states=STATES)
+
+
+def people(sizes, seed=1):
+    rows = [
+        (f"p{n}", t, STATES[code])
+        for n, size in enumerate(sizes)
+        for t, code in enumerate(BELIEF.sample(size, seed=seed + n))
+    ]
+    return pl.DataFrame(rows, schema=["who", "when", "what"], orient="row")
+
+
+def run(frame, ledger, window=None, **options):
+    table = pk.read_table(
+        frame, subject="who", time="when", state="what", states=STATES, window=window
+    )
+    return pk.release_each(
+        table, BELIEF, 0.1, ledger=ledger, budget=2, mechanism="group_dp", **options
+    )
+
+
+@pytest.mark.parametrize("window", [None, 50])
+def test_a_table_under_other_names_is_refused(tmp_path, window):
+    frame = people([400, 350, 300, 420])
+    with Ledger(tmp_path / "l.db") as ledger:
+        run(frame, ledger, window)
+        before = ledger.entries()
+        for release_all in (False, True):
+            table = pk.read_table(
+                frame, subject="who", time="when", state="what", states=STATES, window=window
+            )
+            call = pk.release_all if release_all else pk.release_each
+            with pytest.raises(ValueError, match=r"'again/p0' are.*those of 'p0'"):
+                call(table, BELIEF, 0.1, ledger=ledger, budget=2, prefix="again/")
+        assert ledger.entries() == before
+        run(people([400, 350, 300, 420], seed=50), ledger, window, prefix="others/")
+        run(frame, ledger, window, prefix="again/", data_meant=True)
+        assert ledger.verify() == []
+
+
+def test_one_subject_of_many_windows_is_recognised_among_others(tmp_path):
+    with Ledger(tmp_path / "l.db") as ledger:
+        run(people([400] * 30), ledger, 40)
+        alone = people([400] * 3).filter(pl.col("who") == "p2").with_columns(who=pl.lit("x"))
+        with pytest.raises(ValueError, match=r"'x' are.*those of 'p2'"):
+            run(alone, ledger, 40)
+
+
+def test_rows_that_changed_in_the_middle_of_a_table_are_noticed_and_growth_is_not(tmp_path):
+    frame = people([100])
+    with Ledger(tmp_path / "l.db") as ledger:
+        for weeks in (2, 3, 5):
+            run(frame.filter(pl.col("when") < 20 * weeks), ledger, 20, label="weekly")
+        run(frame, ledger, label="whole")
+        other = pl.when(pl.col("when") == 33).then(pl.lit("run")).otherwise(pl.col("what"))
+        was = frame.filter(pl.col("when") == 33)["what"][0]
+        assert was != "run"
+        for window in (20, None):
+            with pytest.raises(ValueError, match=r"of 'p0' are not those that it was charged for"):
+                run(frame.with_columns(what=other), ledger, window, label="changed")
+        assert ledger.verify() == []
+
+
+def test_short_series_that_happen_to_be_equal_are_no_evidence(tmp_path):
+    rows = [(f"{c}{n}", t, STATES[(t + n) % 2]) for c in "ab" for n in range(40) for t in range(6)]
+    frame = pl.DataFrame(rows, schema=["who", "when", "what"], orient="row")
+    with Ledger(tmp_path / "l.db") as ledger:
+        run(frame.filter(pl.col("who").str.starts_with("a")), ledger)
+        few = frame.filter(pl.col("who").is_in(["b1", "b2", "b3"]))
+        assert len(run(few, ledger)) == 3

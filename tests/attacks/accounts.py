@@ -1,0 +1,84 @@
+"""What whole accounts charge: sessions, and fleets of one subject, through their front doors."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+import pufferkit as pk
+from tests.attacks.cases import ENTRYWISE, KINDS, PRIVATE, Case, Target
+from tests.attacks.charges import beliefs_of, losses_of, parts, query_of, told
+from tests.oracles.joint_loss import NoisySum
+
+NAMES = {"approx tight": "markov_quilt_approx_tight", "markov_quilt formula": "markov_quilt"}
+"""Names of mechanisms where a session and a fleet call them otherwise."""
+
+BUDGET = 1e6
+
+SESSION = Target("Session", tuple(dict.fromkeys(PRIVATE + ENTRYWISE + ("best",))), (1, 2, 3))
+FLEET = Target(
+    "each and all",
+    ("influence_curve", "markov_quilt", "markov_quilt_approx", "approx tight", "group_dp"),
+    (1, 2, 3),
+    tuple(kind for kind in KINDS if kind != "region"),
+    segments=False,
+)
+
+
+def by_session(case: Case) -> tuple[np.ndarray, float]:
+    """The loss of every entry, and what a session has charged after all releases."""
+    theta, history = beliefs_of(case), []
+    data = [[0] * length for length in case.lengths]
+    with tempfile.TemporaryDirectory() as folder, pk.Ledger(str(Path(folder) / "l.db")) as ledger:
+        session = pk.Session(data, theta, BUDGET, ledger)
+        for asked in case.asked:
+            paid = len(session.history)
+            session.release(
+                query_of(case, asked),
+                asked.epsilon,
+                mechanism=NAMES.get(asked.mechanism, asked.mechanism),
+                window=(asked.first, asked.last),
+                label=asked.label,
+            )
+            if len(session.history) > paid:  # else it was told before
+                history += told(case, asked, session.history[-1]["scale"])
+        charge = session.history[-1]["total"]
+    return losses_of(case, theta, history), charge
+
+
+def by_fleet(case: Case) -> tuple[np.ndarray, float]:
+    """The same for runs over one subject whose series grows.
+
+    ``last`` is how far the series has grown and ``first`` the width of the windows; a histogram is
+    released by `release_each`, and any other query stands for `release_all`.
+    """
+    theta, seen, history, grown = beliefs_of(case), set(), [], 0
+    with tempfile.TemporaryDirectory() as folder, pk.Ledger(str(Path(folder) / "l.db")) as ledger:
+        for asked in case.asked:
+            parts(case, asked)
+            grown = max(grown, asked.last)
+            frame = pl.DataFrame({"who": ["p"] * grown, "when": range(grown), "what": [0] * grown})
+            table = pk.read_table(
+                frame,
+                subject="who",
+                time="when",
+                state="what",
+                states=range(case.states),
+                max_gap=1,
+                window=asked.first,
+            )
+            release = pk.release_each if asked.values is None else pk.release_all
+            name = NAMES.get(asked.mechanism, asked.mechanism)
+            options = {"mechanism": name, "ledger": ledger, "budget": BUDGET, "label": asked.label}
+            rows = release(table, theta, asked.epsilon, **options)
+            for n, value in enumerate(rows.value):
+                if tuple(value) in seen:  # the same numbers once more
+                    continue
+                seen.add(tuple(value))
+                first, last = n * asked.first + 1, min((n + 1) * asked.first, grown)
+                for x in range(case.states):
+                    values = tuple(np.eye(case.states)[x].tolist())
+                    history.append(NoisySum(first, last, values, float(rows.scale[n])))
+        charge = ledger.account("p").total / 1e6
+    return losses_of(case, theta, history), charge

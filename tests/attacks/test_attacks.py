@@ -1,0 +1,121 @@
+"""A short, repeatable slice of the attacks; ``python -m tests.attacks`` goes on for longer."""
+
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import pufferkit as pk
+from tests.attacks.accounts import FLEET, SESSION, by_fleet, by_session
+from tests.attacks.cases import TARGETS, Case
+from tests.attacks.charges import MECHANISMS, beliefs_of, by_rule, losses_of, query_of, told
+from tests.attacks.climb import TOLERANCE, climb
+from tests.oracles.joint_loss import NoisySum, any_start_losses, losses
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def old_parallel(case: Case) -> tuple[np.ndarray, float]:
+    """Losses, and [C] Theorem 3.1 as it stands: the largest over entries *in* the windows."""
+    theta, history = beliefs_of(case), []
+    (chain,) = theta.chains
+    ordered = sorted(case.asked, key=lambda asked: asked.first)
+    if any(other.first <= one.last for one, other in pairwise(ordered)):
+        raise ValueError("windows overlap")
+    for asked in case.asked:
+        made = MECHANISMS[asked.mechanism](theta, query_of(case, asked), asked.epsilon)
+        history += told(case, asked, made.scale)
+    count, epsilons = len(ordered), [asked.epsilon for asked in ordered]
+    right, left = [0.0] * count, [0.0] * count
+    for j in range(count - 2, -1, -1):
+        gap = ordered[j + 1].first - ordered[j].last
+        right[j] = min(influence(chain, gap), epsilons[j + 1] + right[j + 1])
+    for j in range(1, count):
+        gap = ordered[j].first - ordered[j - 1].last
+        left[j] = min(influence(chain, -gap), epsilons[j - 1] + left[j - 1])
+    charge = max(e + before + after for e, before, after in zip(epsilons, left, right, strict=True))
+    return losses_of(case, theta, history), charge
+
+
+def influence(chain: pk.MarkovChain, steps: int) -> float:
+    """e(X_{t+steps} | X_t) of a stationary chain, by definition."""
+    can = chain.initial > 0
+    rows = np.linalg.matrix_power(chain.transition, abs(steps))[np.ix_(can, can)]
+    if steps < 0:
+        rows = (chain.initial[can, None] * rows / chain.initial[can]).T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(rows)[:, None, :] - np.log(rows)[None, :, :]
+    return float(np.nan_to_num(logs, nan=0.0, posinf=np.inf).max())
+
+
+def test_the_climber_breaks_the_theorem_that_forgets_entries_between_windows():
+    """So that its silence elsewhere means something."""
+    target = replace(TARGETS["parallel"], kinds=("steady",))
+    for seed in (2, 5, 0, 1, 3, 4):
+        summit = climb(target, old_parallel, np.random.default_rng(seed), 600, enough=1.01)
+        if summit.ratio > 1.01:
+            break
+    assert summit.ratio > 1.01
+    assert not any(a.first <= summit.entry <= a.last for a in summit.case.asked)
+    # The same history is charged enough by the rule in use.
+    found, charge = by_rule(summit.case, "parallel")
+    assert found.max() <= charge * (1 + TOLERANCE)
+
+
+@pytest.mark.parametrize("rule", TARGETS)
+def test_no_rule_charges_less_than_any_entry_loses(rule):
+    charge = partial(by_rule, rule=rule)
+    for seed in (1, 2):
+        summit = climb(TARGETS[rule], charge, np.random.default_rng(seed), 30)
+        assert summit.charge > 0
+        assert summit.ratio <= 1 + TOLERANCE, summit
+
+
+@pytest.mark.parametrize(("target", "charge"), [(SESSION, by_session), (FLEET, by_fleet)])
+def test_no_account_charges_less_than_any_entry_loses(target, charge):
+    summit = climb(target, charge, np.random.default_rng(3), 8)
+    assert summit.charge > 0
+    assert summit.ratio <= 1 + TOLERANCE, summit
+
+
+# -- the oracle --------------------------------------------------------------------------------
+
+
+def test_the_loss_of_one_entry_by_hand():
+    """X_2 = (X_1, X_3) of fair coins: two noisy coins tell both halves of it."""
+    pairs = [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]] * 2  # (u, v) to (v, a fair coin)
+    history = [NoisySum(1, 1, (0, 1, 0, 1), 1.0), NoisySum(3, 3, (0, 0, 1, 1), 1.0)]
+    assert losses([0.25] * 4, pairs, history, [3]) == pytest.approx([1, 2, 1])
+
+
+def test_the_grid_of_outputs_has_the_worst_one():
+    rng = np.random.default_rng(4)
+    chain, start = rng.dirichlet([1, 1, 1], 3), rng.dirichlet([1, 1, 1])
+    history = [NoisySum(1, 2, (0, 1, 3), 0.7), NoisySum(2, 4, (1, 0, -1), 1.3)]
+    worst = losses(start, chain, history, [4])
+    paths = np.indices((3,) * 4).reshape(4, -1)
+    chance = start[paths[0]] * np.prod([chain[paths[t], paths[t + 1]] for t in range(3)], axis=0)
+    outputs = rng.uniform(-6, 10, size=(2000, 2))
+    shifts = np.zeros((2000, paths.shape[1]))
+    for axis, told_ in enumerate(history):
+        sums = np.array(told_.values)[paths[told_.first - 1 : told_.last]].sum(axis=0)
+        shifts += np.abs(outputs[:, [axis]] - sums) / told_.scale
+    density = np.exp(-shifts) * chance
+    for i in range(4):
+        given = [density[:, paths[i] == x].sum(1) / chance[paths[i] == x].sum() for x in range(3)]
+        spread = np.log(np.max(given, axis=0) / np.min(given, axis=0)).max()
+        assert 0.8 * worst[i] <= spread <= worst[i] + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_start_is_the_largest_over_starts(seed):
+    rng = np.random.default_rng(seed)
+    chain = rng.dirichlet([0.7] * 3, 3)
+    history = [NoisySum(1, 2, tuple(rng.normal(size=3)), 1.0), NoisySum(4, 4, (0, 1, 2), 0.5)]
+    worst = any_start_losses(chain, history, 4)
+    starts = rng.dirichlet([0.3] * 3, 300)
+    seen = np.max([losses(start, chain, history, [4]) for start in starts], axis=0)
+    assert (seen <= worst + 1e-9).all()
+    assert (seen >= 0.9 * worst).all()

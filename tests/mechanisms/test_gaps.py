@@ -1,0 +1,207 @@
+"""Gaps do not erase memory: entries that were not observed, by the definition of privacy."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import pufferkit as pk
+from pufferkit.data.queries import transition_counts
+from pufferkit.verification.verify import verify
+from tests.oracles import brute
+from tests.strategies.generators import chains
+
+MECHANISMS = {
+    "influence_curve": pk.influence_curve,
+    "markov_quilt": pk.markov_quilt,
+    "markov_quilt_approx": pk.markov_quilt_approx,
+    "gk16": pk.gk16,
+    "group_dp": lambda _, query, epsilon: pk.group_dp(query, epsilon),
+}
+STICKY = [[0.9, 0.1], [0.1, 0.9]]
+
+
+def patterns(most: int) -> st.SearchStrategy[list[bool]]:
+    return st.lists(st.booleans(), min_size=1, max_size=most).filter(any)
+
+
+def with_gaps(observed, state=0):
+    return pk.Series.of([state if seen else None for seen in observed], [0, 1])
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@given(chain=chains(3, least=2), observed=patterns(5), epsilon=st.sampled_from([0.3, 1.0, 4.0]))
+def test_every_entry_is_hidden_whether_it_was_observed_or_not(mechanism, chain, observed, epsilon):
+    initial, transition = chain
+    belief = pk.MarkovChain(initial, transition)
+    data = pk.Series.of([0 if seen else None for seen in observed], range(len(transition)))
+    try:
+        noise = MECHANISMS[mechanism](belief, pk.count(0, data), epsilon)
+    except pk.NotApplicable:
+        assume(False)
+    answer = brute.of_observed(brute.count_of(0), observed)
+    loss = brute.privacy_loss(initial, transition, len(observed), answer, noise.scale)
+    assert loss <= epsilon * (1 + 1e-9)
+    whole = MECHANISMS[mechanism](belief, pk.count(0, len(observed)), epsilon)
+    assert noise.scale <= whole.scale  # never more than for the unbroken span
+
+
+def test_pieces_around_a_gap_taken_as_independent_lose_more_than_promised():
+    """The mistake: 111?111 read as two independent segments of three."""
+    observed, law, epsilon = [True] * 3 + [False] + [True] * 3, [0.5, 0.5], 1.0
+    belief = pk.MarkovChain.steady(STICKY)
+    answer = brute.of_observed(brute.count_of(1), observed)
+
+    def loss(scale):
+        return brute.privacy_loss(law, STICKY, 7, answer, scale)
+
+    wrong = pk.influence_curve(belief, pk.count(1, (3, 3)), epsilon)
+    assert loss(wrong.scale) > 1.3 * epsilon
+    right = pk.influence_curve(belief, pk.count(1, with_gaps(observed)), epsilon)
+    assert loss(right.scale) <= epsilon
+    # The entry in the gap, which nobody observed, is not the safest: it loses to both sides.
+    joint = brute.joint_law(law, STICKY, 7)
+    losses = [
+        brute.laplace_loss(brute.answers_given(joint, node, answer), wrong.scale)
+        for node in range(1, 8)
+    ]
+    assert losses[3] > epsilon
+    assert max(losses) == pytest.approx(losses[2])
+
+
+@given(patterns(6), st.integers(1, 5))
+def test_windows_are_counted_by_places(observed, cut):
+    """Two windows of a session with gaps: the joint loss of every entry is what was charged."""
+    assume(cut < len(observed) and any(observed[:cut]) and any(observed[cut:]))
+    belief, data = pk.MarkovChain.steady(STICKY), with_gaps(observed)
+    history, scale = [], 0.0
+    for window in ((1, cut), (cut + 1, len(observed))):
+        noise = pk.influence_curve(belief, pk.count(0, data.window(*window)), 0.7)
+        history.append(pk.Spending.of(noise, window))
+        scale = max(scale, noise.scale)
+    charged = pk.compose(
+        [pk.Spending("influence_curve", 0.7, spending.window, 1 / scale) for spending in history],
+        belief,
+        len(observed),
+    )
+
+    def answer(path):
+        seen = [x == 0 and here for x, here in zip(path, observed, strict=True)]
+        return (float(sum(seen[:cut])), float(sum(seen[cut:])))
+
+    loss = brute.privacy_loss([0.5, 0.5], STICKY, len(observed), answer, scale)
+    profile = next(row for row in charged.considered if row.rule == "entry_profile")
+    assert loss <= profile.micro / 1e6
+
+
+def test_leading_entries_matter_to_a_fixed_start():
+    belief = pk.MarkovChain([1, 0], [[0.6, 0.4], [0.3, 0.7]])
+    late = pk.Series.of([None, None, 0, 1, 1], [0, 1])
+    noise = pk.influence_curve(belief, pk.count(1, late), 1)
+    answer = brute.of_observed(brute.count_of(1), [False, False, True, True, True])
+    loss = brute.privacy_loss([1, 0], belief.transition.tolist(), 5, answer, noise.scale)
+    assert loss <= 1
+    assert noise.evidence.length == 5
+
+
+def test_the_wasserstein_mechanism_refuses_gaps():
+    belief, data = pk.MarkovChain.steady(STICKY), pk.Series.of([0, 1, None, 1, 0])
+    with pytest.raises(pk.NotApplicable, match="observed entries alone"):
+        pk.wasserstein(belief, pk.count(1, data), 1)
+    blind = pk.wasserstein(belief, pk.count(1, 5), 1)
+    with pytest.raises(pk.NotApplicable, match="observed entries alone"):
+        blind.release(data)
+    # A longer sum is not always further away: the distance is not monotone in the span.
+    flip = pk.MarkovChain.steady([[0.0, 1.0], [1.0, 0.0]])
+    distance = [pk.wasserstein(flip, pk.count(1, n), 1).scale for n in (1, 3)]
+    with pytest.raises(pk.NotApplicable, match="nothing to hide"):
+        pk.wasserstein(flip, pk.count(1, 2), 1)
+    assert min(distance) > 0
+    assert "not applicable" in str(pk.plan(belief, pk.count(1, data), 1)).split("wasserstein")[1]
+
+
+def test_shares_and_means_divide_by_what_was_observed():
+    data = pk.Series.of([0, 1, None, 1, 1, None], [0, 1])
+    belief = pk.MarkovChain.steady(STICKY)
+    shares = pk.relative_frequencies([0, 1], data)
+    assert shares.exact(data) == [0.25, 0.75]
+    assert shares.lipschitz == 0.5
+    assert pk.mean([0, 1], data).exact(data) == [0.75]
+    assert pk.histogram([0, 1], data).total == 4
+    assert pk.count(1, data).exact(data) == pk.count(1, data.lengths).exact(data) == [3]
+    for blind in (
+        pk.relative_frequencies([0, 1], data.lengths),
+        pk.histogram([0, 1], 6),
+        pk.mean([0, 1], 6),
+        transition_counts([0, 1], 6),
+    ):
+        with pytest.raises(ValueError, match=r"2 of its 6 entries were not observed.*the series"):
+            pk.influence_curve(belief, blind, 1).release(data)
+    moves = transition_counts([0, 1], data)
+    assert moves.exact(data) == [0, 1, 0, 1]
+    assert moves.total == 2
+    own = pk.Query("ones", lambda entries: float((entries == 1).sum()), 1, data)
+    assert own.exact(data) == [3]
+
+
+def test_a_record_of_a_series_with_gaps_is_verified():
+    data = pk.Series.of([[0, 1, None, 1, 1, None], [1, 1, 0]], [0, 1])
+    belief = pk.MarkovChain.steady(STICKY)
+    for query in (pk.relative_frequencies([0, 1], data), pk.count(1, data), pk.count(1, (6, 3))):
+        for name, mechanism in MECHANISMS.items():
+            try:
+                release = mechanism(belief, query, 1).release(data)
+            except pk.NotApplicable:
+                assert name == "gk16"
+                continue
+            assert release.observed == (4, 3)
+            again = pk.Release.from_json(release.to_json())
+            assert again == release
+            assert verify(again).ok, name
+            assert "7 of 9 entries were observed" in str(release)
+    few = pk.group_dp(pk.count(1, data), 1)
+    assert few.scale == pytest.approx(4)
+    forged = {**few.release(data).to_dict(), "observed": [2, 3], "scale": 3.0}
+    assert verify(forged).ok  # what was observed is taken as recorded, like lengths
+    assert not verify({**forged, "observed": [7, 3]}).ok
+    assert not verify({**forged, "observed": [4, 3]}).ok
+
+
+def test_declared_breaks_are_named_everywhere(tmp_path):
+    path = tmp_path / "hours.csv"
+    hours = [0, 1, 2, 3, 9, 10, 11]
+    path.write_text("hour,state\n" + "".join(f"{hour},{hour % 2}\n" for hour in hours))
+    declared = pk.read_series(path, "state", time="hour", independent_after=3)
+    assert declared.lengths == (4, 3)
+    belief, said = pk.MarkovChain.steady(STICKY), "pieces more than 3 apart were declared"
+    query = pk.count(1, declared)
+    assert said in str(pk.plan(belief, query, 1))
+    for asked in (query, pk.count(1, declared.lengths)):
+        release = pk.influence_curve(belief, asked, 1).release(declared)
+        assert any(said in note for note in release.evidence.notes)
+        assert verify(release).ok
+    book = str(tmp_path / "ledger.db")
+    session = pk.Session(declared, belief, 2, book)
+    assert said in session.release(query, 1).to_json()
+    plain = pk.read_series(path, "state", time="hour")
+    assert (plain.lengths, plain.missing) == ((12,), 5)
+    assert "5 not observed" in str(pk.plan(belief, pk.count(1, plain), 1))
+
+
+def test_named_entries_need_their_values():
+    network = pk.BayesianNetwork(
+        {"a": (), "b": ("a",)}, {"a": {(): [0.5, 0.5]}, "b": {(0,): [0.9, 0.1], (1,): [0.2, 0.8]}}
+    )
+    noise = pk.markov_quilt(network, pk.count(1, 2), 1)
+    with pytest.raises(ValueError, match="needs a value for each"):
+        noise.release([0, None])
+
+
+def test_answers_leave_out_what_was_not_observed():
+    chain = pk.MarkovChain.steady(STICKY)
+    mechanism = pk.local.cheapest_noise(chain, 2)
+    answers = pk.local.sanitize([0, None, 1, 1], mechanism)
+    assert [answer is None for answer in answers] == [False, True, False, False]
+    found = pk.local.estimate(pk.Series.of([0, 1, None, 1, 0] * 50, [0, 1]), mechanism)
+    assert found.length == 200
+    assert found.counts.sum() == pytest.approx(200)
+    assert found.transitions.sum() == pytest.approx(149)

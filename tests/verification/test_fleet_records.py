@@ -1,0 +1,111 @@
+"""The record of a table of releases: every row is checked."""
+
+import json
+
+import polars as pl
+import pytest
+
+import pufferkit as pk
+
+CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "run"])
+
+
+def table(lengths=(40, 7, 40, 12), **options):
+    rows = [
+        (f"p{who}", t, CHAIN.states[code])
+        for who, length in enumerate(lengths)
+        for t, code in enumerate(CHAIN.sample(length, seed=who))
+    ]
+    frame = pl.DataFrame(rows, schema=["who", "when", "what"], orient="row")
+    return pk.read_table(
+        frame, subject="who", time="when", state="what", states=CHAIN.states, max_gap=1, **options
+    )
+
+
+CASES = {
+    "each": lambda: pk.release_each(table(), CHAIN, 1),
+    "windows": lambda: pk.release_each(table(window=10), CHAIN, 1),
+    "shares": lambda: pk.release_each(table(window=10), CHAIN, 1, query="frequencies"),
+    "proper": lambda: pk.release_each(table(), CHAIN, 1).as_histogram(),
+    "proper shares": lambda: pk.release_each(table(), CHAIN, 1, query="frequencies").as_histogram(),
+    "quilt": lambda: pk.release_each(table(), CHAIN, 1, mechanism="markov_quilt"),
+    "tight": lambda: pk.release_each(table(), CHAIN, 1, mechanism="markov_quilt_approx_tight"),
+    "group": lambda: pk.release_each(table(), CHAIN, 1, mechanism="group_dp"),
+    "class": lambda: pk.release_each(
+        table(), pk.ChainClass.any_start(CHAIN.transition, states=CHAIN.states), 1
+    ),
+    "all": lambda: pk.release_all(table(), CHAIN, 1),
+    "all windows": lambda: pk.release_all(table(window=10), CHAIN, 1),
+}
+
+
+@pytest.fixture(params=CASES, scope="module")
+def record(request):
+    return json.loads(CASES[request.param]().to_json())
+
+
+def test_an_honest_record_passes(record):
+    verdict = pk.verify(record)
+    assert verdict.ok, str(verdict)
+    assert verdict.rows == len(record["rows"]["scale"])
+
+
+def test_each_row_is_checked(record):
+    """One percent less noise in any one row is caught, and the row is named."""
+    for number in range(len(record["rows"]["scale"])):
+        scales = list(record["rows"]["scale"])
+        scales[number] *= 0.99
+        verdict = pk.verify({**record, "rows": {**record["rows"], "scale": scales}})
+        assert not verdict.ok
+        assert f"row {number + 1}" in str(verdict)
+
+
+def test_values_belong_to_raw(record):
+    raw = [list(row) for row in record["rows"]["raw"]]
+    shown = record["rows"]["value"] or raw
+    wrong = [[value + 1 for value in row] for row in shown]
+    verdict = pk.verify({**record, "rows": {**record["rows"], "value": wrong}})
+    assert not verdict.ok
+    assert "value and raw do not belong together" in str(verdict)
+
+
+def test_a_row_is_not_given_twice():
+    record = CASES["each"]().to_dict()
+    rows = {k: None if v is None else [*v, v[0]] for k, v in record["rows"].items()}
+    verdict = pk.verify({**record, "rows": rows})
+    assert not verdict.ok
+    assert "twice" in str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": 3}, "format 3"),
+        ({"format": None}, "pufferkit wrote"),
+        ({"kind": "count"}, "kind"),
+        ({"labels": [1, 2]}, "labels"),
+        ({"calibrations": []}, "no calibration for segments of"),
+        ({"calibrations": 5}, "calibrations"),
+        ({"rows": []}, "rows"),
+        ({"rows": {}}, "columns"),
+        ({"guarantee": "most"}, "guarantee"),
+    ],
+)
+def test_records_that_are_none(change, said):
+    with pytest.raises(ValueError, match=said):
+        pk.verify({**CASES["each"]().to_dict(), **change})
+
+
+@pytest.mark.parametrize(
+    ("column", "wrong"),
+    [("scale", 0.0), ("scale", True), ("entries", 1.5), ("length", 0), ("raw", 3), ("raw", ["x"])],
+)
+def test_columns_of_the_wrong_type(column, wrong):
+    record = CASES["each"]().to_dict()
+    values = [wrong, *record["rows"][column][1:]]
+    with pytest.raises(ValueError, match=column):
+        pk.verify({**record, "rows": {**record["rows"], column: values}})
+
+
+def test_the_object_itself():
+    assert pk.verify(CASES["each"]()).ok

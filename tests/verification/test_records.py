@@ -1,0 +1,128 @@
+"""What a record says is typed: notes are for people, old files are read, later ones refused."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import pufferkit as pk
+from tests.verification.test_verify_files import CASES, CHAIN
+
+OLD = json.loads(Path(__file__).with_name("version_1.json").read_text())
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_files_of_format_1_are_read_and_verified(name):
+    verdict = pk.verify(OLD[name])
+    assert verdict.ok, str(verdict)
+    assert not pk.verify({**OLD[name], "scale": 0.99 * OLD[name]["scale"]}).ok
+    read = pk.Release.from_dict(OLD[name])
+    again = json.loads(read.to_json())
+    assert again["format"] == 2
+    assert pk.Release.from_dict(again) == read
+    assert pk.verify(again).ok
+
+
+@pytest.mark.parametrize(
+    ("name", "bound", "variant"),
+    [
+        ("quilt as printed", "quilts", "formula"),
+        ("approx paper", "quilts", "paper"),
+        ("approx tight", "quilts", "tight"),
+        ("curve", "curve", None),
+        ("curve by quilts", "quilts", None),
+        ("mean by distance", "distance", None),
+    ],
+)
+def test_what_the_notes_of_format_1_said(name, bound, variant):
+    evidence = pk.Release.from_dict(OLD[name]).evidence
+    assert (evidence.bound, evidence.variant) == (bound, variant)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_notes_are_not_read(name):
+    """Whatever they say: the verdict is the same without them and with those of another theorem."""
+    calibration = CASES[name]()
+    record = calibration.release([0, 1] * 30).to_dict()
+    for notes in ([], ["influence by [Q] (5) as printed", "operator norm", "quilt bound was the"]):
+        changed = {**record, "evidence": {**record["evidence"], "notes": notes}}
+        assert pk.verify(changed).ok
+        assert not pk.verify({**changed, "scale": 0.99 * record["scale"]}).ok
+
+
+def test_the_reading_is_a_field():
+    query = pk.count(1, 60)
+    start = pk.MarkovChain([1, 0], CHAIN.transition)
+    assert pk.markov_quilt(start, query, 1).variant == "definition"
+    assert pk.markov_quilt(start, query, 1, influence="formula").variant == "formula"
+    assert pk.markov_quilt_approx(CHAIN, query, 1).variant == "paper"
+    tight = pk.markov_quilt_approx(CHAIN, query, 1, bound="tight")
+    assert tight.variant == "tight"
+    assert tight.evidence.bound == "quilts"
+    # Less noise under the name of the other reading is not enough for it.
+    record = tight.release([0, 1] * 30).to_dict()
+    evidence = {**record["evidence"], "variant": "paper"}
+    assert not pk.verify({**record, "evidence": evidence}).ok
+    for field, wrong in (("variant", "formula"), ("bound", "curve")):
+        evidence = {**record["evidence"], field: wrong}
+        assert field in " ".join(pk.verify({**record, "evidence": evidence}).problems)
+
+
+def test_the_guarantee_is_one_of_four():
+    record = pk.entry_dp(pk.count(1, 4), 1).release([0, 1, 0, 1])
+    assert record.guarantee is pk.Guarantee.ENTRY
+    assert "does not hide" in record.guarantee
+    data = json.loads(record.to_json())
+    assert data["guarantee"] == "entry"
+    assert data["promise"] == str(pk.Guarantee.ENTRY)
+    assert not pk.verify({**data, "guarantee": "pufferfish"}).ok
+    with pytest.raises(ValueError, match="guarantee must be one of pufferfish, group"):
+        pk.verify({**data, "guarantee": "Pufferfish for everybody"})
+
+
+@pytest.mark.parametrize("written", [3, 17])
+def test_a_later_format_is_refused_in_words(written):
+    data = pk.group_dp(pk.count(1, 4), 1).release([0, 1, 0, 1]).to_dict()
+    with pytest.raises(ValueError, match=rf"format {written}, and this pufferkit reads .* up to 2"):
+        pk.verify({**data, "format": written})
+
+
+@pytest.mark.parametrize("written", [None, True, 2.0, "2", 1, 0, -1, "pufferkit-release/2", []])
+def test_no_format_of_ours(written):
+    data = pk.group_dp(pk.count(1, 4), 1).release([0, 1, 0, 1]).to_dict()
+    with pytest.raises(ValueError, match="is this a file that pufferkit wrote"):
+        pk.verify({**data, "format": written})
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("variant", "best"),
+        ("bound", 7),
+        ("blocks", [1]),
+        ("blocks", ["a", 2]),
+        ("blocks", [1.5, 2]),
+        ("quilt", 3),
+        ("influence", "high"),
+        ("length", 0),
+        ("beside", -1),
+        ("notes", "text"),
+        ("colour", "red"),
+    ],
+)
+def test_evidence_of_the_wrong_type_is_refused(field, wrong):
+    data = pk.influence_curve(CHAIN, pk.count(1, 4), 1).release([0, 1, 0, 1]).to_dict()
+    with pytest.raises(ValueError, match=field):
+        pk.verify({**data, "evidence": {**data["evidence"], field: wrong}})
+
+
+def test_a_promise_shared_with_bought_transitions_is_checked_as_such():
+    path = CHAIN.sample(40_000, seed=1).tolist()
+    counts = pk.private_transitions(path, 1, pk.ChainClass.binary(0.35, 0.95))
+    release = counts.calibrate(pk.count(1, 40_000), 3).release(path)
+    assert pk.verify(release).ok
+    assert not pk.verify(replace(release, scale=0.99 * release.scale)).ok
+    # Taken alone it would need less, and pass with less.
+    alone = replace(release, evidence=replace(release.evidence, beside=None))
+    assert pk.verify(replace(alone, scale=0.99 * release.scale)).ok

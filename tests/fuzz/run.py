@@ -43,7 +43,9 @@ class Report:
     failures: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        ends = ", ".join(f"exit code {code}: {n:,}" for code, n in sorted(self.codes.items(), key=str))
+        ends = ", ".join(
+            f"exit code {code}: {n:,}" for code, n in sorted(self.codes.items(), key=str)
+        )
         return f"{self.codes.total():,} calls; {ends}; {len(self.failures)} failures"
 
 

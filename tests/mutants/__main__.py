@@ -90,8 +90,10 @@ AREAS = {
         [
             f"accounting/{name}.py"
             for name in (
+                "access",
                 "amounts",
                 "anchor",
+                "batch",
                 "database",
                 "entries",
                 "fingerprints",

@@ -21,7 +21,7 @@ def test_listed_lines_are_lines_of_the_code(entry):
 def test_areas_have_files_and_tests(name):
     files = [path for glob in AREAS[name].files for path in (ROOT / "pufferkit").glob(glob)]
     assert files
-    assert any((ROOT / "tests" / path).exists() for path in AREAS[name].tests)
+    assert all((ROOT / "tests" / path).exists() for path in AREAS[name].tests)
 
 
 def test_a_survivor_is_known_by_its_lines():

@@ -62,8 +62,10 @@ AREAS = {
             "mechanisms/test_markov_quilt.py",
             "mechanisms/test_markov_quilt_approx.py",
         ],
-        "moderately_long or few_nodes_are_solved or search_looks_at_few or longer_chain "
-        "or loses_at_most or against_a_scan or released or underflow",
+        "moderately_long or few_nodes_are_solved or search_looks_at_few or longer_chain or released "
+        "or loses_at_most or scan or underflow or screening or supremum or finite_class or several "
+        "or more_epsilon or larger_class or longer_series or never_means or lies_between or tiny "
+        "or huge or search_finds_the_best or large_networks",
     ),
     "curve": Area(
         ["influence/curve/*.py"],
@@ -80,7 +82,7 @@ AREAS = {
         "or thousands_of_nodes or a_long_way_from_the_start or json_both_ways "
         "or never_less_noise_than_for_a_member",
     ),
-    "noise": Area(["noise.py"], ["test_noise.py", "test_noise_exact.py"]),
+    "noise": Area(["noise.py"], ["test_noise.py", "test_noise_exact.py", "test_forks.py"]),
     "composition": Area(
         ["accounting/composition.py", "accounting/windows.py"],
         ["accounting/test_composition.py", "accounting/test_composition_rules.py"],

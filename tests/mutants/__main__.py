@@ -63,7 +63,8 @@ AREAS = {
             "mechanisms/test_markov_quilt_approx.py",
         ],
         "moderately_long or few_nodes_are_solved or search_looks_at_few or longer_chain "
-        "or released or loses_at_most or scan or underflow or screening or supremum or finite_class or several "
+        "or released or loses_at_most or scan or underflow or screening or supremum "
+        "or finite_class or several "
         "or more_epsilon or larger_class or longer_series or never_means or lies_between or tiny "
         "or huge or search_finds_the_best or large_networks",
     ),

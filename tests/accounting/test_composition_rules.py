@@ -5,7 +5,9 @@ import pytest
 import pufferkit as pk
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain, NoTheorem, Spending, compose
 from pufferkit.accounting import composition as rules
+from pufferkit.accounting import windows
 from pufferkit.influence.curve.sweep import Run
+from pufferkit.influence.quilts.search import Quilt
 from pufferkit.rounding import round_up
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
@@ -138,6 +140,8 @@ def test_one_release_of_a_kind_that_promises_pufferfish():
         NoTheorem, match=r"no theorem covers.*\(single: there are several releases; "
     ):
         compose(once * 2, CHAIN, 9)
+    with pytest.raises(NoTheorem, match="Pufferfish private releases; the history has entry_dp"):
+        rules.single([Spending("entry_dp", 0.5, (1, 9))])
     with pytest.raises(NoTheorem, match="the history has entry_dp"):
         compose([Spending("entry_dp", 0.5, (1, 9))], CHAIN, 9)
 
@@ -220,6 +224,28 @@ def test_disjoint_windows_are_disjoint():
         rules.parallel(touching, CHAIN, (5, 4))
     with pytest.raises(NoTheorem, match="the history has entry_dp"):
         rules.parallel([*touching, Spending("entry_dp", 1, (11, 12), 1.0)], CHAIN, 12)
+
+
+def test_entries_of_a_short_gap_are_looked_at_one_by_one():
+    assert list(windows._stretches(8)) == [(n, n) for n in range(1, 9)]
+    assert list(windows._stretches(9)) == [(1, 1), (2, 3), (4, 4), (9, 9), (7, 8), (5, 6)]
+    assert list(windows._stretches(0)) == []
+
+
+def test_quilts_of_far_windows_may_touch_but_not_meet(monkeypatch):
+    """An entry in the gap borrows the quilt of either window; none may reach both."""
+    history = [Spending("markov_quilt_approx", e, w) for e, w in ((0.5, (1, 10)), (0.75, (30, 39)))]
+    sides = {0.5: (4, 12), 0.75: (9, 5)}
+
+    def hardest(self, length, epsilon):
+        assert length == 10
+        return 5, Quilt(1.0, 0.0, *sides[epsilon], True, True)
+
+    monkeypatch.setattr(windows.MixingInfluence, "hardest", hardest)
+    assert rules.far_apart(history, CHAIN, 60) == 0.75
+    sides[0.75] = (10, 5)
+    with pytest.raises(NoTheorem, match="a gap of at least 21 entries, there are 20"):
+        rules.far_apart(history, CHAIN, 60)
 
 
 # --- spending -------------------------------------------------------------------------------------

@@ -5,11 +5,13 @@ from math import exp, inf, log
 import numpy as np
 import pytest
 
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import ChainClass, Mixing
 from pufferkit.beliefs.graph import Graph
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.influence.quilts import powers, search, separation
-from pufferkit.influence.quilts.chains import SETTLED, max_influence
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.quilts import networks, powers, search, separation
+from pufferkit.influence.quilts.chains import SETTLED, GivenStartInfluence, max_influence
 from pufferkit.influence.quilts.hardest import _scores, hardest_member
 from pufferkit.influence.quilts.mixing import MixingInfluence
 from pufferkit.influence.quilts.powers import TINY, Kernel, Powers, log_ratio, row_log_ratios
@@ -256,6 +258,23 @@ def test_the_hardest_of_many_members_is_that_of_each_alone():
     assert worst is members[int(np.argmax(alone))]
 
 
+def test_a_probability_lost_to_underflow_has_no_known_ratio():
+    chain = MarkovChain([0.5, 0.25, 0.25], [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
+    start = GivenStartInfluence(chain, "definition", 5)
+    known, error = start.prior(1)
+    assert known[0, 1] == pytest.approx(log(0.5))
+    assert error >= SETTLED
+    start.lost[0] = [False, True, False]
+    prior, _ = start.prior(1)
+    assert (np.diag(prior) == 0).all()
+    assert prior[0, 2] == known[0, 2]
+    assert prior[2, 0] == known[2, 0]
+    assert (prior[1, [0, 2]] == inf).all()
+    assert (prior[[0, 2], 1] == inf).all()
+    assert start.lost_at(1)
+    assert not start.lost_at(2)
+
+
 # --- mixing ---------------------------------------------------------------------------------------
 
 
@@ -324,3 +343,11 @@ def test_the_family_stops_at_its_limits(monkeypatch):
     assert len(few) < 20  # of 72
     monkeypatch.setattr(separation, "MOST_BORDER", 1)
     assert {cut for cut, _ in separation.quilts(path_graph(size), 8)} < cuts
+
+
+def test_tables_that_are_too_large_are_refused_in_words(monkeypatch):
+    step = {(0,): [0.9, 0.1], (1,): [0.4, 0.6]}
+    chain = BayesianNetwork({1: (), 2: (1,), 3: (2,)}, {1: {(): [0.8, 0.2]}, 2: step, 3: step})
+    monkeypatch.setattr(networks, "MOST_TABLE", 3)
+    with pytest.raises(NotApplicable, match="out of reach; the joint law with its quilt has 4 ent"):
+        networks.hardest_node(chain, 10.0)

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-all coverage attack fuzz lint docs bench dist hooks clean
+.PHONY: help mutants demo test test-all coverage attack fuzz lint docs bench dist hooks clean
 
 help:
 	@echo "make demo      release a generated week of activity; pictures in out/"
@@ -15,6 +15,7 @@ help:
 	@echo "make lint      ruff, mypy and the order of rooms"
 	@echo "make docs      the documentation, into site/; open site/index.html"
 	@echo "make bench     speed, as ratios within one run"
+	@echo "make mutants   do the tests notice changed code? a sample; MODULES='noise ledger', ALL=1: hours"
 	@echo "make dist      build wheel and sdist into dist/ and check them"
 	@echo "make hooks     run lint before every commit, by pre-commit"
 	@echo "make clean     remove .venv, out/, site/, dist/ and caches"
@@ -63,8 +64,11 @@ hooks: $(VENV)/.tools
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz --calls 20000 --seed 1
 
+mutants: $(VENV)/.mutants
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m tests.mutants $(MODULES) $(if $(ALL),--all)
+
 clean:
-	rm -rf $(VENV) out site dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .grimp_cache
+	rm -rf $(VENV) out site dist .mutants .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .grimp_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -80,6 +84,10 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.mutants: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,mutants]"
+	@touch $@ $(VENV)/.dev $(VENV)/.demo
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"

@@ -7,13 +7,20 @@ import shutil
 from types import ModuleType
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
 # The suite gives the same verdict every time; HYPOTHESIS_PROFILE=explore looks further.
 settings.register_profile("suite", max_examples=60, derandomize=True, database=None, **COMMON)
 settings.register_profile("explore", max_examples=2000, **COMMON)
+# For mutants it is enough that a test fails; no smallest example is looked for.
+settings.register_profile(
+    "mutants",
+    settings.get_profile("suite"),
+    max_examples=25,
+    phases=[Phase.explicit, Phase.generate],
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 # Optional parts that must be there: a test that would be skipped for want of one fails instead.

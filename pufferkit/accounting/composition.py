@@ -107,7 +107,8 @@ class Spending:
     quilt_sets: str | None = None
 
     def __post_init__(self) -> None:
-        checks.privacy(self.epsilon)
+        # A float: rules that count in whole micro-epsilon are told by their type.
+        object.__setattr__(self, "epsilon", checks.privacy(self.epsilon))
         first, last = self.window
         if not 1 <= first <= last:
             raise ValueError(f"window: needs 1 <= first <= last, got {first} to {last}")

@@ -292,11 +292,17 @@ def _chain_distance(
         mirrored=chain.is_stationary and chain.is_reversible,
         progress=progress,
     )
-    if not found.unsure:
+    if not (found.unsure or found.lost):
         return _Found(found.value * unit, found.node)
     if length**3 * len(values) ** 2 * max(values) <= _EXACT_WORK:
         exact = exact_distance(chain, values, length)
         return _Found(exact.distance * unit, exact.node, ("ties decided by exact arithmetic",))
+    if found.lost:
+        raise NotApplicable(
+            "some sums are too unlikely for floats next to others, and the least likely decide the "
+            "distance; use influence_curve, a shorter series, or beliefs without transitions "
+            "of next to no probability"
+        )
     note = "a tie was too close for floats and counted as the larger distance"
     return _Found(found.value * unit, found.node, (note,))
 

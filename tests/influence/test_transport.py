@@ -128,8 +128,39 @@ def test_float_values_round_up():
         ({0: -1, 1: 2}, "below 0"),
         ({0: float("nan")}, "finite"),
         ({}, "0"),
+        ({0: 1 + 2e-8}, "sum to 1.00000002"),
+        ({0: 1 - 2e-8}, "sum to 0.99999998"),
+        ({"one": 1}, "value"),
     ],
 )
-def test_bad_laws(mu, problem):
-    with pytest.raises(ValueError, match=problem):
+def test_bad_distributions_are_named(mu, problem):
+    with pytest.raises(ValueError, match=f"^mu: .*{problem}"):
         w_infinity(mu, {0: 1})
+    with pytest.raises(ValueError, match=f"^nu: .*{problem}"):
+        w_infinity({0: 1}, mu)
+
+
+def test_a_sum_that_is_off_by_rounding_is_rescaled():
+    for slip in (Fraction(1, 10**8), -Fraction(1, 10**8)):
+        assert w_infinity({0: Fraction(1, 2) + slip, 3: Fraction(1, 2)}, {0: 0.5, 3: 0.5}) == 3
+    assert w_infinity({0: 0.5 + 5e-9, 3: 0.5 + 5e-9}, {0: 0.5, 3: 0.5}) == 0
+
+
+def test_values_without_mass_are_not_there():
+    """A value of probability 0 is no event, wherever it lies and whatever it is."""
+    assert w_infinity({0: 1, 100: 0}, {0: 1}) == 0
+    assert w_infinity({0: 1}, {-100: 0, 0: 1, 7: 0.0}) == 0
+    assert w_infinity({0: 1, "never": 0}, {0: 1}) == 0
+
+
+def test_equal_values_written_differently_are_one():
+    tenth = Fraction(1, 10)
+    assert w_infinity({tenth: 0.25, 0.1: 0.25, 2: 0.5}, {0.1: 0.5, 2: 0.5}) == 0
+
+
+def test_fractions_in_fractions_out():
+    exact = w_infinity({Fraction(1, 3): 1}, {0: 0.5, Fraction(2, 3): 0.5})
+    assert isinstance(exact, Fraction)
+    assert exact == Fraction(1, 3)
+    assert isinstance(w_infinity({0: 1}, {0.5: 1}), float)
+    assert isinstance(w_infinity({0.5: 1}, {0: 1}), float)

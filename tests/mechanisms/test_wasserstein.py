@@ -166,7 +166,7 @@ def test_both_ways_to_get_the_laws_agree(p, q, length):
     chain = MarkovChain.steady([[p, 1 - p], [1 - q, q]])
     laws, values = [chain.initial] * length, np.array([0, 1])
     halved = dict(sums._halving(laws[0], chain.transition, values, length, length))
-    sided = dict(sums._by_sides(laws, chain.transition, values, length))
+    sided = dict(sums._by_sides(laws[0], chain.transition, values, length, length))
     for node in range(1, length + 1):
         one, other = halved[node], sided[node]
         for x in range(2):

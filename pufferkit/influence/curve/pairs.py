@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.checks import Floats
-from pufferkit.influence.curve.transport_programme import all_steps
+from pufferkit.influence.curve import transport_programme
 from pufferkit.rounding import EPS
 
 SLACK = 1e-6
@@ -55,6 +55,7 @@ _MOST_ROUNDS = 60
 _SWEEPS = 4
 _DENSE = 24
 _MOST_PIVOTS = 20_000
+_PLAIN = 16
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,8 @@ class PairSteps:
         self._warm = [np.zeros((*shape, self.states)) for _ in self.kernels]
         self._trees = [np.zeros((*shape, 2 * self.states, 2), dtype=np.int64) for _ in self.kernels]
         self._known = [np.zeros(shape, dtype=np.bool_) for _ in self.kernels]
+        small = self.rows * self.states <= _PLAIN
+        self._programme = transport_programme if small else transport_programme.compiled()
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
@@ -114,7 +117,7 @@ class PairSteps:
         ):
             places = [np.empty(room, dtype=np.int64) for _ in range(3)]
             masses = [np.empty(room) for _ in range(2)]
-            steps, written, _ = all_steps(
+            steps, written, _ = self._programme.all_steps(
                 kernel, limit, warm, trees, known, _MOST_PIVOTS, *places, *masses
             )
             self.arcs.append(Arcs(*(array[:written] for array in (*places, *masses))))

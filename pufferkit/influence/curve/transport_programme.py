@@ -22,6 +22,9 @@ trees only, with no matrix to invert: a pivot costs one look at all arcs. It sta
 the last time, so that near a fixed point most programmes need no pivot at all.
 
 The flow is also the derivative of the step: d step / d B(y, z) = f_yz.
+
+Small problems run these functions as they stand, so that a first plan need not wait for a compiler;
+`compiled` runs this file once more with numba's decorator in place of the one below.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -29,14 +32,40 @@ The flow is also the derivative of the step: d step / d B(y, z) = f_yz.
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+from typing import Any
+
 import numpy as np
-from numba import njit
 
 _TIGHT = 1e-12
 _NEGATIVE = -1e-13
 
 
-@njit(cache=True)
+def _as_it_stands(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+jit = globals().get("jit", _as_it_stands)
+
+
+@cache
+def compiled() -> ModuleType:
+    """This module with every function compiled; the first time ever it takes seconds."""
+    from numba import njit  # noqa: PLC0415
+
+    spec = importlib.util.find_spec(__name__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    module.jit = njit(cache=True)  # type: ignore[attr-defined]
+    spec.loader.exec_module(module)
+    return module
+
+
+@jit
 def _first_potentials(p, q, cost, beta):
     """Potentials of the best single column: alpha_y = B(y, z0)."""
     rows, columns = cost.shape
@@ -62,7 +91,7 @@ def _first_potentials(p, q, cost, beta):
             beta[:] = trial
 
 
-@njit(cache=True)
+@jit
 def _feasible(cost, alpha, beta):
     """Make any beta feasible and tight: every row and every column gets a tight arc."""
     rows, columns = cost.shape
@@ -78,7 +107,7 @@ def _feasible(cost, alpha, beta):
         beta[z] = most
 
 
-@njit(cache=True)
+@jit
 def _masses(weights, potentials, masses):
     """Tilted masses, scaled to sum to one."""
     top = potentials.max()
@@ -90,7 +119,7 @@ def _masses(weights, potentials, masses):
         masses[n] /= total
 
 
-@njit(cache=True)
+@jit
 def _join(label, one, other):
     """Give two parts of a forest one label; False if they had one already."""
     keep, gone = label[one], label[other]
@@ -102,7 +131,7 @@ def _join(label, one, other):
     return True
 
 
-@njit(cache=True)
+@jit
 def _spanning_tree(p, q, cost, alpha, beta, arc_y, arc_z, kept):
     """A spanning tree of tight arcs, the first ``kept`` given arcs preferred.
 
@@ -158,7 +187,7 @@ def _spanning_tree(p, q, cost, alpha, beta, arc_y, arc_z, kept):
         arcs += 1
 
 
-@njit(cache=True)
+@jit
 def _hang(rows, columns, arc_y, arc_z, parent, through, order):
     """Hang the tree from node 0: parent of every node, the arc to it, an order of visits."""
     size = rows + columns
@@ -189,7 +218,7 @@ def _hang(rows, columns, arc_y, arc_z, parent, through, order):
             link = following[link]
 
 
-@njit(cache=True)
+@jit
 def optimal_flow(p, q, cost, alpha, beta, arc_y, arc_z, kept, flow, pivots):
     """Dual simplex on spanning trees, from any beta; the flow on every arc of the last tree.
 
@@ -253,7 +282,7 @@ def optimal_flow(p, q, cost, alpha, beta, arc_y, arc_z, kept, flow, pivots):
     return done
 
 
-@njit(cache=True)
+@jit
 def plan_value(p, q, cost, alpha, arc_y, arc_z, flow, plan):
     """The plan behind a flow, with row sums p, and the logarithm of its largest load.
 
@@ -284,7 +313,7 @@ def plan_value(p, q, cost, alpha, arc_y, arc_z, flow, plan):
     return max(value + slack * (1.0 + abs(value)), 0.0)
 
 
-@njit(cache=True)
+@jit
 def all_steps(kernel, limit, warm, trees, known, pivots, pairs, ys, zs, plans, flows):
     """Steps of every ordered pair of rows of a kernel at the variation ``limit``.
 

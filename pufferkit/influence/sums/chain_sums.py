@@ -15,7 +15,7 @@ The cheaper one is taken. Both only add and multiply non-negative numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, cast
 
@@ -30,18 +30,21 @@ from pufferkit.rounding import EPS
 MOST_BYTES = 8 * 10**9
 """Largest table of laws that is started."""
 
+_LEAST = 2.0**-960
+
 
 @dataclass(frozen=True)
 class Distance:
     """The largest W-infinity over nodes and pairs of states, and where it is.
 
     ``unsure`` says that rounding could not decide a comparison, so that the true distance may be
-    smaller.
+    smaller; ``lost`` that some sum is too unlikely for floats, so that it may be larger.
     """
 
     value: int
     node: int
     unsure: bool
+    lost: bool = False
 
 
 def largest_distance(
@@ -70,11 +73,23 @@ def largest_distance(
     best = Distance(0, 1, False)
     # Each number passes at most about this many roundings on its way.
     error = 4 * EPS * (length * (size + 2) + length * int(values.max()) + 200)
-    for node, around in _around(laws, transition, values, last):
+    lost = _underflow(laws, transition)
+    for node, around in _around(laws[0], transition, values, length, last):
         best = _at_node(node, around, laws[node - 1], values, error, best)
+        lost |= around.lost
         if progress is not None:
             progress(node, last)
-    return best
+    return replace(best, lost=lost)
+
+
+def _underflow(laws: Sequence[Floats], transition: Floats) -> bool:
+    """Whether a possible state has a probability that floats do not hold well."""
+    possible = laws[0] > 0
+    for law in laws:
+        if (law[possible] < _LEAST).any():
+            return True
+        possible = possible @ (transition > 0)
+    return False
 
 
 def check_memory(length: int, size: int, largest: int) -> None:
@@ -129,14 +144,11 @@ def _at_node(
 
 
 def _around(
-    laws: Sequence[Floats], transition: Floats, values: Ints, last: int
+    initial: Floats, transition: Floats, values: Ints, length: int, last: int
 ) -> Iterator[tuple[int, Blocks]]:
     """For nodes 1 ... last, the joint laws of (X_i = x, sum of all other values)."""
-    length = len(laws)
-    if _halves(length, len(values)):
-        yield from _halving(laws[0], transition, values, length, last)
-        return
-    yield from _by_sides(laws, transition, values, last)
+    way = _halving if _halves(length, len(values)) else _by_sides
+    yield from way(initial, transition, values, length, last)
 
 
 def _halving(
@@ -197,28 +209,24 @@ def _grouped(rows: list[tuple[int, int]], size: int) -> Ints:
 
 
 def _by_sides(
-    laws: Sequence[Floats], transition: Floats, values: Ints, last: int
+    initial: Floats, transition: Floats, values: Ints, length: int, last: int
 ) -> Iterator[tuple[int, Blocks]]:
-    size, length = len(values), len(laws)
+    size = len(values)
     points = Blocks.units(np.ones(size), values)
-    start = Blocks.units(np.ones(size), np.zeros(size, dtype=np.int64))
+    nowhere = np.zeros(size, dtype=np.int64)
     each = np.array([[[x, x]] for x in range(size)])
 
     def extended(side: Blocks, kernel: Floats) -> Blocks:
         """Row y is the sum over x of kernel[y, x] times (row x shifted by v(x))."""
         return convolved(points, side, each, side.length + int(values.max())).mixed(kernel)
 
-    after = [start]
+    after = [Blocks.units(np.ones(size), nowhere)]
     for _ in range(length - 1):
         after.append(extended(after[-1], transition))
-    before = start
+    # Together with X_i, not given it: a product of two probabilities may be too small for a float.
+    before = Blocks.units(initial, nowhere)
     for node in range(1, last + 1):
         if node > 1:
-            joint = (laws[node - 2][:, None] * transition).T
-            sums = joint.sum(axis=1, keepdims=True)
-            before = extended(
-                before, np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0)
-            )
+            before = extended(before, transition.T)
         other = after[length - node]
-        found = convolved(before, other, each, before.length + other.length)
-        yield node, found.mixed(np.diag(laws[node - 1]))
+        yield node, convolved(before, other, each, before.length + other.length)

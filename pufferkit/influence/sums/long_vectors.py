@@ -3,12 +3,13 @@
 Numbers are kept in blocks; the numbers of a block share an exponent. Only sums and products of
 non-negative numbers are taken, so every number keeps its *relative* accuracy, however small it is.
 Convolutions go pair of blocks by pair of blocks, and pairs that cannot matter to one part in 10^22
-are passed over, which is most of them for long laws.
+are passed over, which is most of them for long laws. A number more than 2^960 times smaller than
+the largest of its block does not fit beside it; then the vectors say that they are ``lost``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
@@ -24,16 +25,21 @@ NOTHING = -(2**30)
 
 _NEAR = 60
 _NEGLIGIBLE = -74.0
+_TINY = 2.0**-960
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Several vectors of one length: ``mantissas[n, j] * 2^exponents[n, j // BLOCK]``."""
+    """Several vectors of one length: ``mantissas[n, j] * 2^exponents[n, j // BLOCK]``.
+
+    ``lost`` says that some positive number was too small beside its neighbours to be kept.
+    """
 
     mantissas: Floats
     exponents: Ints
+    lost: bool = False
 
     @classmethod
     def zeros(cls, count: int, length: int) -> Blocks:
@@ -62,24 +68,27 @@ class Blocks:
     def mixed(self, weights: Floats) -> Blocks:
         """Vector m of the result is the sum over n of ``weights[m, n]`` times vector n."""
         out = Blocks.zeros(len(weights), self.length)
-        _mix(self.mantissas, self.exponents, weights, out.mantissas, out.exponents)
-        return out
+        lost = _mix(self.mantissas, self.exponents, weights, out.mantissas, out.exponents)
+        return replace(out, lost=self.lost or bool(lost))
 
 
 def convolved(first: Blocks, second: Blocks, pairs: NDArray[np.int64], length: int) -> Blocks:
     """Vector m is the sum over j of vector ``pairs[m, j, 0]`` convolved with ``pairs[m, j, 1]``."""
     out = Blocks.zeros(len(pairs), length)
+    lost = first.lost or second.lost
     for m, chosen in enumerate(pairs):
-        _convolve(
-            first.mantissas,
-            first.exponents,
-            second.mantissas,
-            second.exponents,
-            chosen,
-            out.mantissas[m],
-            out.exponents[m],
+        lost |= bool(
+            _convolve(
+                first.mantissas,
+                first.exponents,
+                second.mantissas,
+                second.exponents,
+                chosen,
+                out.mantissas[m],
+                out.exponents[m],
+            )
         )
-    return out
+    return replace(out, lost=lost)
 
 
 @njit(cache=True)
@@ -101,6 +110,8 @@ def _normalise(mantissa, exponent, block):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _mix(mantissas, exponents, weights, out_mantissas, out_exponents):  # type: ignore[no-untyped-def]
+    """Fill in the weighted sums; whether some number got lost."""
+    lost = False
     for m in range(weights.shape[0]):
         for block in range(exponents.shape[1]):
             top = NOTHING
@@ -116,13 +127,20 @@ def _mix(mantissas, exponents, weights, out_mantissas, out_exponents):  # type: 
                     scale = np.ldexp(weights[m, n], shift)
                     for j in range(block * BLOCK, (block + 1) * BLOCK):
                         out_mantissas[m, j] += scale * mantissas[n, j]
+            for j in range(block * BLOCK, (block + 1) * BLOCK):
+                if out_mantissas[m, j] < _TINY:
+                    for n in range(weights.shape[1]):
+                        lost |= weights[m, n] > 0.0 and mantissas[n, j] > 0.0
             _normalise(out_mantissas[m], out_exponents[m], block)
+    return lost
 
 
 @njit(cache=True)
 def _convolve(  # type: ignore[no-untyped-def]  # noqa: PLR0912
     first, first_exp, second, second_exp, pairs, out, out_exp
 ):
+    """Fill in the sum of the convolutions of some pairs; whether some number got lost."""
+    lost = False
     blocks_a, blocks_b = first_exp.shape[1], second_exp.shape[1]
     for block in range(len(out_exp)):
         start = block * BLOCK
@@ -169,7 +187,25 @@ def _convolve(  # type: ignore[no-untyped-def]  # noqa: PLR0912
                 low = -(2**29)
             if low >= high:
                 break
+        for j in range(start, start + BLOCK):
+            if out[j] < _TINY and not lost:
+                lost = _reached(first, first_exp, second, pairs, j)
         _normalise(out, out_exp, block)
+    return lost
+
+
+@njit(cache=True)
+def _reached(first, first_exp, second, pairs, j):  # type: ignore[no-untyped-def]
+    """Whether some pair has positive numbers whose places add up to j."""
+    for n in range(len(pairs)):
+        a, b = pairs[n, 0], pairs[n, 1]
+        for p in range(first_exp.shape[1]):
+            if first_exp[a, p] == NOTHING:
+                continue
+            for i in range(max(p * BLOCK, j + 1 - second.shape[1]), min((p + 1) * BLOCK, j + 1)):
+                if first[a, i] > 0.0 and second[b, j - i] > 0.0:
+                    return True
+    return False
 
 
 @njit(cache=True)

@@ -1,0 +1,353 @@
+"""The parts of the search for quilts: powers, splits, made-up influences against a scan."""
+
+from math import exp, inf, log
+
+import numpy as np
+import pytest
+
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.chain_class import ChainClass, Mixing
+from pufferkit.beliefs.graph import Graph
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.quilts import networks, powers, search, separation
+from pufferkit.influence.quilts.chains import SETTLED, GivenStartInfluence, max_influence
+from pufferkit.influence.quilts.hardest import _scores, hardest_member
+from pufferkit.influence.quilts.mixing import MixingInfluence
+from pufferkit.influence.quilts.powers import TINY, Kernel, Powers, log_ratio, row_log_ratios
+from pufferkit.influence.quilts.search import NOTHING, Quilt, best_quilt, hardest_node
+from pufferkit.rounding import EPS
+
+# --- powers ---------------------------------------------------------------------------------------
+
+CHAIN = np.array([[0.5, 0.5, 0.0], [0.0, 0.25, 0.75], [1.0, 0.0, 0.0]])
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 5, 6, 7, 12, 13, 31])
+def test_powers_and_their_patterns(steps):
+    kernel = Powers(CHAIN)[steps]
+    assert kernel.values == pytest.approx(np.linalg.matrix_power(CHAIN, steps))
+    reached = np.linalg.matrix_power((CHAIN > 0).astype(float), steps) > 0
+    assert (kernel.possible == reached).all()
+    assert (kernel.transposed.values == kernel.values.T).all()
+    assert (kernel.transposed.possible == kernel.possible.T).all()
+
+
+def test_powers_are_kept_while_memory_lasts():
+    few = Powers(CHAIN, memory=0)
+    kernels = [few[steps] for steps in range(1, 10)]
+    assert few[9] is kernels[8]  # one of the last eight
+    assert few[2] is not None
+    again = few[3]
+    assert again is few[3]
+    assert few._room == 8
+    assert Powers(CHAIN)._room == (1 << 29) // 81
+    assert list(few._known)[-1] == 3
+    few[4]
+    assert list(few._known)[-1] == 4
+    assert len(few._known) == 8
+
+
+def test_what_rounding_may_have_done():
+    assert Powers(CHAIN).rounding(10) == pytest.approx(1e-13 + 3 * EPS * 10 * 5, rel=1e-12)
+
+
+def test_ratios_of_rows():
+    """0/0 is no event, c/0 infinite, 0/c minus infinity, and underflow counts as 0 below only."""
+    rows = np.array([[0.5, 0.5, 0.0], [0.25, 0.0, 0.75], [TINY / 2, 1.0, 0.0]])
+    kernel = Kernel(rows, rows > 0)
+    ratios = row_log_ratios(kernel)
+    assert ratios[0, 1] == inf
+    assert ratios[1, 0] == inf
+    assert (np.diag(ratios) == 0).all()
+    assert ratios[0, 2] == inf  # 0.5 over a number that underflowed
+    assert ratios[2, 0] == pytest.approx(log(2))
+    alone = Kernel(np.array([[0.0, 1.0]]), np.array([[False, True]]))
+    other = Kernel(np.array([[1.0, 0.0]]), np.array([[True, False]]))
+    assert log_ratio(alone, other) == inf
+    never, twice, thrice = (
+        Kernel(np.array([[value]]), np.array([[value > 0]])) for value in (0.0, 2.0, 3.0)
+    )
+    assert log_ratio(never, twice) == -inf
+    assert log_ratio(thrice, twice) == pytest.approx(log(1.5))
+
+
+def test_ratios_in_parts_are_the_same(monkeypatch):
+    rows = np.random.default_rng(1).dirichlet(np.ones(5), 7)
+    kernel = Kernel(rows, rows > 0)
+    whole = row_log_ratios(kernel)
+    monkeypatch.setattr(powers, "_CHUNK", 80)
+    assert (row_log_ratios(kernel) == whole).all()
+    for x in range(7):
+        for y in range(7):
+            assert whole[x, y] == pytest.approx(np.log(rows[x] / rows[y]).max(), abs=1e-15)
+
+
+# --- the search over quilts -----------------------------------------------------------------------
+
+
+class MadeUp:
+    """A node whose parts fall at random, with as many pairs of secrets as asked for."""
+
+    def __init__(self, seed, left, right, pairs=1, infinite=0):
+        rng = np.random.default_rng(seed)
+        self.left, self.right, self.asked = left, right, 0
+        self.parts = {}
+        for p in range(pairs):
+            for side, size in ((0, left), (1, right)):
+                fall = np.cumsum(rng.exponential(rng.uniform(0.01, 1), size + 1))[::-1]
+                fall[: rng.integers(0, infinite + 1)] = inf
+                self.parts[side, (p, p + 1)] = fall
+        self.pairs = [(p, p + 1) for p in range(pairs)]
+
+    def left_part(self, a, pair):
+        assert 1 <= a < self.left
+        return float(self.parts[0, pair][a])
+
+    def right_part(self, b, pair):
+        assert 1 <= b < self.right
+        return float(self.parts[1, pair][b])
+
+    def whole(self, a, b):
+        self.asked += 1
+        sums = {
+            p: (self.parts[0, p][a] if a < self.left else 0.0)
+            + (self.parts[1, p][b] if b < self.right else 0.0)
+            for p in self.pairs
+        }
+        worst = max(sums, key=sums.get)
+        return float(sums[worst]), worst
+
+    def scores(self, epsilon):
+        found = {}
+        for a in range(1, self.left + 1):
+            for b in range(1, self.right + 1):
+                value, _ = self.whole(a, b)
+                found[a, b] = (a + b - 1) / (epsilon - value) if value < epsilon else inf
+        return found
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 5])
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("epsilon", [0.3, 2.0, 30.0])
+def test_the_search_finds_the_least_score_of_all(seed, pairs, epsilon):
+    rng = np.random.default_rng(100 + seed)
+    left, right = (int(n) for n in rng.integers(1, 30, 2))
+    node = MadeUp(seed, left, right, pairs, infinite=3)
+    scores = node.scores(epsilon)
+    least = min(scores.values())
+    quilt = best_quilt(node, epsilon)
+    assert quilt.score == pytest.approx(least, rel=1e-12)
+    assert scores[quilt.keep_left, quilt.keep_right] == quilt.score
+    assert quilt.ends_left == (quilt.keep_left < left)
+    assert quilt.ends_right == (quilt.keep_right < right)
+    assert quilt.influence == node.whole(quilt.keep_left, quilt.keep_right)[0]
+    # A hint, good or bad, changes nothing; nor does one from a node with more on either side.
+    for hint in (quilt, Quilt(1.0, 0.0, 1, 1, True, True), Quilt(1.0, 0.0, 99, 99, True, True)):
+        assert best_quilt(node, epsilon, hint=hint).score == pytest.approx(least, rel=1e-12)
+    # Enough is enough, but never more than that.
+    loose = best_quilt(node, epsilon, enough=2 * least)
+    assert loose.score <= 2 * least or loose.score == pytest.approx(least)
+
+
+def test_one_entry_keeps_itself():
+    assert best_quilt(MadeUp(0, 1, 1), 2.0) == Quilt(0.5, 0.0, 1, 1, False, False)
+
+
+def test_a_long_series_is_not_scanned():
+    node = MadeUp(3, 3000, 3000, 2)
+    for part in node.parts.values():
+        part[:] = 5 * np.exp(-np.arange(len(part)) / 40)
+    best_quilt(node, 1.0)
+    assert node.asked < 60
+
+
+def test_a_hint_saves_the_doubling():
+    node = MadeUp(4, 200, 200, 1)
+    first = best_quilt(node, 1.0)
+    without, node.asked = node.asked, 0
+    best_quilt(node, 1.0, hint=first)
+    assert node.asked <= without
+    node.asked = 0
+    best_quilt(node, 1.0, enough=first.score, hint=first)
+    assert node.asked == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_least_cost_of_one_side(seed):
+    rng = np.random.default_rng(seed)
+    part = np.sort(rng.exponential(1, 50))[::-1]
+    part[: seed % 4] = inf
+    low, high = sorted(int(n) for n in rng.integers(1, 50, 2))
+    score = float(rng.exponential(20))
+    n, cost = search._least(lambda n: float(part[n]), low, high, score)
+    costs = {n: n + score * part[n] for n in range(low, high + 1)}
+    assert cost == min(costs.values())
+    if cost < inf:
+        assert costs[n] == cost
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "middle"),
+    [(1, 2, 1), (1, 100, 1), (8, 100, 16), (5, 6, 5), (1, 9, 2), (100, 1000, 256), (7, 9, 7)],
+)
+def test_points_of_few_digits_near_the_geometric_middle(low, high, middle):
+    assert search._round_split(low, high) == middle
+
+
+def test_boxes_are_cut_across_their_longer_side():
+    assert search._split(3, 3, 5, 5, 3, 5) == []
+    assert search._split(1, 9, 5, 5, 4, 5) == [(5, 9, 5, 5), (1, 4, 5, 5)]
+    assert search._split(3, 3, 1, 9, 3, 2) == [(3, 3, 4, 9), (3, 3, 1, 3)]
+    assert search._split(1, 9, 4, 5, 9, 4) == [(7, 9, 4, 5), (1, 6, 4, 5)]
+    assert search._split(4, 5, 1, 9, 4, 9) == [(4, 5, 7, 9), (4, 5, 1, 6)]
+    assert search._split(1, 2, 2, 4, 1, 3) == [(1, 2, 4, 4), (1, 2, 2, 3)]
+    assert search._doublings(1) == [1]
+    assert search._doublings(9) == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("seed", range(8))
+def test_the_hardest_node_by_bisection(seed, same):
+    """Nodes of a made-up chain whose influence is the same everywhere: all nodes looked at."""
+    rng = np.random.default_rng(seed)
+    length = int(rng.integers(1, 25))
+    template = MadeUp(seed, length + 1, length + 1)
+
+    def at(node):
+        made = MadeUp(seed, length + 1, length + 1)
+        made.parts, made.left, made.right = template.parts, node, length - node + 1
+        return made
+
+    def solve(node, enough, hint):
+        return best_quilt(at(node), 2.0, enough, hint)
+
+    node, quilt = hardest_node(solve, 1, length, 0.0, same_everywhere=same)
+    scores = [best_quilt(at(n), 2.0).score for n in range(1, length + 1)]
+    assert quilt.score == pytest.approx(max(scores), rel=1e-12)
+    assert scores[node - 1] == pytest.approx(max(scores), rel=1e-12)
+    assert hardest_node(solve, 3, 2, 0.0, same_everywhere=same) == (0, NOTHING)
+
+
+# --- classes --------------------------------------------------------------------------------------
+
+
+def test_screening_bounds_the_least_score():
+    chains = [MarkovChain.steady([[1 - p, p], [q, 1 - q]]) for p, q in [(0.3, 0.4), (0.1, 0.2)]]
+    chains.append(MarkovChain.steady([[0.0, 1.0], [0.5, 0.5]]))
+    quilt = Quilt(1.0, 0.0, 3, 2, True, True)
+    bounds = _scores(chains, quilt, 4.0)
+    for chain, bound in zip(chains[:2], bounds, strict=False):
+        influence = max_influence(chain, 10, 3, 2)
+        slack = 2e-13 + 3 * EPS * 5 * 4 + SETTLED
+        assert bound == pytest.approx(4 / (4 - influence), rel=1e-9)
+        assert bound >= 4 / (4 - influence + slack)
+    one_step = Quilt(1.0, 0.0, 1, 1, True, True)
+    assert _scores(chains[2:], one_step, 4.0).tolist() == [inf]
+    assert (_scores(chains, quilt, 1e-3) == inf).all()
+
+
+def test_the_hardest_of_many_members_is_that_of_each_alone():
+    rates = [(0.3, 0.3), (0.05, 0.1), (0.2, 0.45), (0.06, 0.09), (0.5, 0.5)]
+    chains = [MarkovChain.steady([[1 - p, p], [q, 1 - q]]) for p, q in rates]
+    chains.append(MarkovChain([1.0, 0.0], [[0.9, 0.1], [0.3, 0.7]]))
+    members = ChainClass.of(*chains).members()
+    alone = [hardest_member([m], 60, 1.0, "definition")[1].quilt.score for m in members]
+    worst, binding = hardest_member(members, 60, 1.0, "definition")
+    assert binding.quilt.score == pytest.approx(max(alone), rel=1e-9)
+    assert worst is members[int(np.argmax(alone))]
+
+
+def test_a_probability_lost_to_underflow_has_no_known_ratio():
+    chain = MarkovChain([0.5, 0.25, 0.25], [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
+    start = GivenStartInfluence(chain, "definition", 5)
+    known, error = start.prior(1)
+    assert known[0, 1] == pytest.approx(log(0.5))
+    assert error >= SETTLED
+    start.lost[0] = [False, True, False]
+    prior, _ = start.prior(1)
+    assert (np.diag(prior) == 0).all()
+    assert prior[0, 2] == known[0, 2]
+    assert prior[2, 0] == known[2, 0]
+    assert (prior[1, [0, 2]] == inf).all()
+    assert (prior[[0, 2], 1] == inf).all()
+    assert start.lost_at(1)
+    assert not start.lost_at(2)
+
+
+# --- mixing ---------------------------------------------------------------------------------------
+
+
+def test_bounds_from_mixing_are_the_formulas():
+    mixing = Mixing(pi_min=0.25, gap=0.8, contraction=0.5, stationary=False)
+    paper, tight = MixingInfluence.paper(mixing), MixingInfluence.tight(mixing)
+    for steps in (1, 5, 9):
+        for bound, delta in ((paper, exp(-0.4 * steps) / 0.25), (tight, 0.5**steps * 3)):
+            if delta >= 1:
+                assert bound.bound(steps) == inf
+                continue
+            h = log((1 + delta) / (1 - delta))
+            assert h <= bound.bound(steps) <= h * (1 + 1e-9)
+    assert (paper.left_weight, tight.left_weight) == (2, 2)
+    steady = MixingInfluence.tight(Mixing(0.25, 0.8, 0.5, True))
+    assert steady.left_weight == 1
+    assert MixingInfluence.tight(Mixing(0.25, 0.8, 0.0, True)).bound(1) == 0
+    assert MixingInfluence.tight(Mixing(1.0, 0.8, 0.5, True)).bound(1) == 0
+    node, quilt = steady.hardest(100, 1.0)
+    scores = [
+        (a + b - 1) / (1 - steady.bound(a) - steady.bound(b))
+        for a in range(1, 30)
+        for b in range(1, 30)
+        if steady.bound(a) + steady.bound(b) < 1
+    ]
+    assert quilt.score == pytest.approx(min(scores), rel=1e-12)
+    assert quilt.keep_left < node <= 100 - quilt.keep_right
+    first, second = paper.hardest(100, 1.0)[1], MixingInfluence(0.4, 4.0, 2).hardest(100, 1.0)[1]
+    assert first == second
+
+
+# --- networks -------------------------------------------------------------------------------------
+
+
+def path_graph(size):
+    return Graph({n: (n - 1,) if n else () for n in range(size)})
+
+
+def test_quilts_of_a_path_by_hand():
+    quilts = separation.quilts(path_graph(3), 1)
+    assert quilts == [(0b101, 0b010), (0b001, 0b110), (0b100, 0b011), (0b000, 0b111)]
+
+
+def test_a_long_path_has_the_family_of_its_ends():
+    size, node = separation.EXHAUSTIVE + 4, 6
+    quilts = separation.quilts(path_graph(size), node)
+    wanted = set()
+    for left in (None, *range(node)):
+        for right in (None, *range(node + 1, size)):
+            cut = sum(1 << n for n in (left, right) if n is not None)
+            low = 0 if left is None else left + 1
+            high = size - 1 if right is None else right - 1
+            wanted.add((cut, sum(1 << n for n in range(low, high + 1))))
+    assert set(quilts) == wanted
+    sizes = [near.bit_count() for _, near in quilts]
+    assert sizes == sorted(sizes)
+
+
+def test_the_family_stops_at_its_limits(monkeypatch):
+    size = separation.EXHAUSTIVE + 4
+    monkeypatch.setattr(separation, "MOST_SETS", 3)
+    few = separation.quilts(path_graph(size), 8)
+    balls = {(1 << 8 - r) * (8 - r >= 0) | (1 << 8 + r) * (8 + r < size) for r in range(1, 9)}
+    cuts = {cut for cut, _ in few}
+    assert {c for c in balls if c} <= cuts
+    assert len(few) < 20  # of 72
+    monkeypatch.setattr(separation, "MOST_BORDER", 1)
+    assert {cut for cut, _ in separation.quilts(path_graph(size), 8)} < cuts
+
+
+def test_tables_that_are_too_large_are_refused_in_words(monkeypatch):
+    step = {(0,): [0.9, 0.1], (1,): [0.4, 0.6]}
+    chain = BayesianNetwork({1: (), 2: (1,), 3: (2,)}, {1: {(): [0.8, 0.2]}, 2: step, 3: step})
+    monkeypatch.setattr(networks, "MOST_TABLE", 3)
+    with pytest.raises(NotApplicable, match="out of reach; the joint law with its quilt has 4 ent"):
+        networks.hardest_node(chain, 10.0)

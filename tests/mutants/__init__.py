@@ -1,0 +1,1 @@
+"""Mutation testing: do the tests notice a changed operator, number or argument?"""

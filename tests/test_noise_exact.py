@@ -1,0 +1,245 @@
+"""Noise: all that can be checked to the last digit, with a sampler or random words of our own."""
+
+import sys
+from fractions import Fraction
+from math import inf
+
+import numpy as np
+import pytest
+
+from pufferkit import noise
+from pufferkit.rounding import round_up
+
+WORD = 2**64
+
+
+@pytest.fixture
+def sampler(monkeypatch):
+    """A sampler that adds nothing, charges what OpenDP does, and remembers what it was asked."""
+    asked = []
+
+    def measurement(size, scale, k, lipschitz):
+        asked.append((size, scale, k, lipschitz))
+        return list, (lipschitz + size * 2.0**k) / scale
+
+    monkeypatch.setattr(noise, "_measurement", measurement)
+    return asked
+
+
+# --- the grid -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lipschitz", "size", "largest", "k"),
+    [
+        (1, 1, None, -30),
+        (2, 1, None, -29),
+        (3, 1, None, -29),
+        (1, 2, None, -31),
+        (1, 3, None, -32),
+        (1, 1, 0, -30),
+        (1, 1, 1.0, -30),
+        (1, 1, 2.0**21, -30),
+        (1, 1, 2.0**22, -29),
+        (1, 1, 2.0**22 + 1, -28),
+        (4, 1, 2.0**22, -28),
+    ],
+)
+def test_the_grid_is_the_finest_that_holds_the_answer(lipschitz, size, largest, k):
+    assert noise.grid_exponent(lipschitz, size, largest) == k
+    paid = Fraction(5) * (1 + size * Fraction(2) ** k / lipschitz)
+    assert paid <= noise.paid_scale(5, lipschitz, size, largest) <= round_up(float(paid), 8)
+
+
+def test_bad_scale_and_constant_are_named():
+    with pytest.raises(ValueError, match=r"^lipschitz: "):
+        noise.grid_exponent(0, 1)
+    with pytest.raises(ValueError, match=r"^scale: "):
+        noise.paid_scale(-1, 1, 1)
+
+
+def test_the_largest_number_of_steps_has_52_digits():
+    step = Fraction(2) ** -30
+    assert noise._snapped((2**52 - 1) * step, -30, 1.0) == float((2**52 - 1) * step)
+    assert noise._snapped(Fraction(5, 4), -1, 1.0) == 1.0
+    assert noise._snapped(Fraction(7, 4) + step, -1, 1.0) == 2.0
+    with pytest.raises(ValueError, match="too large"):
+        noise._snapped(2**52 * step, -30, 1.0)
+
+
+# --- many at once ---------------------------------------------------------------------------------
+
+
+def test_one_release_asks_the_sampler_once(sampler):
+    noisy = noise.laplace([Fraction(1), Fraction(2)], 3.0, 1.0, 8.0)
+    assert noisy.values == (1.0, 2.0)
+    assert noisy.scale == noise.paid_scale(3.0, 1.0, 2, 8.0)
+    assert sampler == [(2, noisy.scale, -31, 1.0)]
+
+
+def test_many_releases_are_one_long_vector_in_their_order(sampler):
+    answers = [[Fraction(1), Fraction(2)], [Fraction(3), Fraction(4)]]
+    assert noise.laplace_many(answers, [1, 0, 1], 3.0, 1.0, 2.0**30) == [3, 4, 1, 2, 3, 4]
+    paid = noise.paid_scale(3.0, 1.0, 2, 2.0**30)
+    assert sampler == [(2, paid, -21, 1.0), (6, paid, -21, 1.0)]
+
+
+def test_a_draw_beyond_the_largest_float_is_that_float(monkeypatch):
+    most = sys.float_info.max
+    monkeypatch.setattr(noise, "_measurement", lambda *_: (lambda _: [inf, -inf, 1.0], 0.0))
+    assert noise.laplace([Fraction(0)] * 3, 1.0, 1.0).values == (most, -most, 1.0)
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_sampler_that_charges_too_much_releases_nothing(monkeypatch, rows):
+    """The most it may charge is what was asked for, to a few units in the last place."""
+
+    def release():
+        if rows:
+            return noise.laplace_rows(np.array([[1]]), np.array([4.0]), 2.0, 2.0)[0].tolist()
+        return [list(noise.laplace([Fraction(1)], 4.0, 2.0).values)]
+
+    charged = []
+    monkeypatch.setattr(noise, "_measurement", lambda *_: (list, charged[-1]))
+    charged.append(round_up(0.5))
+    assert release() == [[1.0]]
+    charged.append(round_up(0.5, 5))
+    with pytest.raises(RuntimeError, match="nothing was released"):
+        release()
+
+
+def test_rows_have_scales_of_their_own(sampler, monkeypatch):
+    monkeypatch.setattr(noise, "_AT_ONCE", 3)
+    rows = np.array([[1, 2], [3, 4], [5, 6], [-7, 8]])
+    noisy, paid = noise.laplace_rows(rows, np.array([2.0, 1.0, 2.0, 2.0]), 2.0, 8.0)
+    assert noisy.tolist() == rows.tolist()
+    assert noisy.dtype == np.float64
+    two, one = noise.paid_scale(2.0, 2.0, 2, 8.0), noise.paid_scale(1.0, 2.0, 2, 8.0)
+    assert paid.tolist() == [two, one, two, two]
+    # Charged by one row, drawn in parts; the smaller scale first.
+    assert sampler == [
+        (2, one, -30, 2.0),
+        (2, one, -30, 2.0),
+        (2, two, -30, 2.0),
+        (3, two, -30, 2.0),
+        (3, two, -30, 2.0),
+    ]
+
+
+def test_rows_on_a_grid_coarser_than_one(sampler):
+    rows = np.array([[1500], [1537], [2560], [3584]])
+    noisy, _ = noise.laplace_rows(rows, np.full(4, 2.0**40), 2.0**40, 4000.0)
+    assert noise.grid_exponent(2.0**40, 1, 4000.0) == 10
+    assert noisy.ravel().tolist() == [1024.0, 2048.0, 2048.0, 4096.0]
+    fine, _ = noise.laplace_rows(rows, np.full(4, 2.0**31), 2.0**31, 4000.0)
+    assert noise.grid_exponent(2.0**31, 1, 4000.0) == 1
+    assert fine.ravel().tolist() == [1500.0, 1536.0, 2560.0, 3584.0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "scales", "problem"),
+    [
+        (np.array([1, 2]), np.ones(2), "^rows: must be a table"),
+        (np.empty((0, 2), dtype=int), np.ones(0), "^rows: must be a table"),
+        (np.array([[1.0]]), np.ones(1), "^rows: must be a table"),
+        (np.array([[1], [2]]), np.ones(1), "^scales: must be one for each of 2 rows"),
+        (np.array([[1], [2]]), np.ones((2, 1)), "^scales: "),
+        (np.array([[1], [-5]]), np.ones(2), "^rows: hold 5, above the bound 4"),
+    ],
+)
+def test_what_rows_refuse(rows, scales, problem):
+    with pytest.raises(ValueError, match=problem):
+        noise.laplace_rows(rows, scales, 1.0, 4.0)
+
+
+def test_unsigned_rows_up_to_the_bound_are_taken(sampler):
+    rows = np.array([[4], [0]], dtype=np.uint8)
+    assert noise.laplace_rows(rows, np.ones(2), 1.0, 4.0)[0].tolist() == [[4.0], [0.0]]
+
+
+def test_the_sampler_is_laplace_on_the_grid_and_charges_for_it():
+    measurement, cost = noise._measurement(3, 2.0, -4, 1.0)
+    values = [Fraction(x) for x in measurement([0.0, 1.0, 1e9])]
+    assert all((x * 16).denominator == 1 for x in values)
+    assert len(values) == 3
+    assert values[2] > 10**8
+    assert cost == pytest.approx((1.0 + 3 / 16) / 2.0)
+
+
+# --- randomised response --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rho", "states", "threshold"),
+    [
+        (0.0, 2, 0),
+        (0.5, 2, 2**63),
+        (0.25, 3, 2**62),
+        (1e-30, 2, 1),
+        (2.0**-64, 2, 1),
+        (3 * 2.0**-65, 2, 2),
+        (1 / 3, 3, WORD // 3 - 341),
+        (0.4, 3, WORD // 3),
+    ],
+)
+def test_thresholds_are_rounded_up_and_never_pass_a_fair_share(rho, states, threshold):
+    assert noise.flip_threshold(rho, states) == threshold
+
+
+def words_from(monkeypatch, words):
+    """Let the operating system give these words, in order, and no more."""
+    supply = iter(words)
+
+    def urandom(count):
+        assert count % 8 == 0
+        some = [next(supply, 0) for _ in range(count // 8)]
+        return np.array(some, dtype=np.uint64).tobytes()
+
+    monkeypatch.setattr(noise.os, "urandom", urandom)
+
+
+def answer(code, word, thresholds):
+    """One answer by definition: the words below k - 1 thresholds, in order, go to the others."""
+    states, limit = len(thresholds), thresholds[code]
+    for step in range(1, states):
+        if (step - 1) * limit <= word < step * limit:
+            return (code + step) % states
+    return code
+
+
+@pytest.mark.parametrize(
+    "thresholds", [[10, 20], [2**63, 0], [10, 20, 30], [0, 5, 0], [7, 1, 2, 3]]
+)
+def test_responses_are_the_definition_word_by_word(monkeypatch, thresholds):
+    near = sorted(
+        {
+            min(max(step * limit + slip, 0), WORD - 1)
+            for limit in thresholds
+            for step in range(len(thresholds) + 1)
+            for slip in (-1, 0, 1)
+        }
+        | {WORD - 1}
+    )
+    codes = [code for code in range(len(thresholds)) for _ in near]
+    words = near * len(thresholds)
+    wanted = [answer(code, word, thresholds) for code, word in zip(codes, words, strict=True)]
+    monkeypatch.setattr(noise, "_CHUNK", 4)
+    words_from(monkeypatch, words)
+    assert noise.responses(np.array(codes), thresholds).tolist() == wanted
+    words_from(monkeypatch, words)
+    assert list(noise.response_stream(iter(codes), thresholds)) == wanted
+
+
+def test_a_stream_answers_before_it_asks_for_more(monkeypatch):
+    words_from(monkeypatch, [0, 0, 0])
+    asked = []
+
+    def codes():
+        for code in (0, 1):
+            asked.append(code)
+            yield code
+
+    stream = noise.response_stream(codes(), [1, 1])
+    assert next(stream) == 1
+    assert asked == [0]
+    assert list(stream) == [0]

@@ -12,12 +12,12 @@ from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.regions import region_influence
+from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.chains import Reading, check_reading
 from pufferkit.influence.quilts.hardest import hardest_member
 from pufferkit.influence.quilts.mixing import MixingInfluence
 from pufferkit.influence.quilts.networks import hardest_node
 from pufferkit.influence.quilts.search import Quilt
-from pufferkit.influence.sums.work import Progress
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
 from pufferkit.mechanisms.release import Evidence, Variant
 from pufferkit.rounding import round_up

@@ -19,9 +19,10 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs, states_of
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.network_sums import conditional_laws
 from pufferkit.influence.sums.transport import w_infinity
-from pufferkit.influence.sums.work import Progress, sum_work
+from pufferkit.influence.sums.work import sum_work
 from pufferkit.mechanisms.calibration import GAPS, Calibration, check_states
 from pufferkit.mechanisms.release import Evidence, Guarantee
 from pufferkit.rounding import as_fraction, at_least, round_up

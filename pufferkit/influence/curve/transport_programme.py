@@ -53,7 +53,7 @@ jit = globals().get("jit", _as_it_stands)
 
 @cache
 def compiled() -> ModuleType:
-    """This module with every function compiled; the first time ever it takes seconds."""
+    """The functions of this module, compiled; the first time ever it takes seconds."""
     from numba import njit  # noqa: PLC0415
 
     spec = importlib.util.find_spec(__name__)

@@ -30,8 +30,8 @@ from pufferkit.beliefs.graph import Graph, bits
 from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass, as_network_class
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.separation import Quilt, quilts
-from pufferkit.influence.sums.work import Progress
 from pufferkit.rounding import EPS
 
 MOST_TABLE = 1 << 20

@@ -152,7 +152,7 @@ def read_data(
     for warning in told:
         terminal.warn(str(warning.message))
     if series.missing:
-        typer.echo(
+        terminal.say(
             f"note: {series.missing:,} of {len(series):,} entries were not observed; the series "
             "goes on behind them",
             err=True,

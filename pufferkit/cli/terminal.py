@@ -40,7 +40,7 @@ class OneLineErrors(TyperGroup):
             # The reader of our output has gone. Nothing is left to say, not even at shutdown.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
-        except Exception as error:
+        except BaseException as error:
             message = _explained(error)
             if message is None:
                 raise
@@ -49,7 +49,7 @@ class OneLineErrors(TyperGroup):
         sys.exit(code or 0)
 
 
-def _explained(error: Exception) -> str | None:
+def _explained(error: BaseException) -> str | None:
     """The error in one line, if it is one that input can cause."""
     if hasattr(error, "format_message"):  # the parser's own: an unknown option, a missing value
         text = error.format_message()
@@ -59,6 +59,8 @@ def _explained(error: Exception) -> str | None:
         text = f"a number is too large to compute with ({error})"
     elif isinstance(error, (ValueError, OSError, ImportError)):
         text = str(error)
+    elif type(error).__name__ == "PanicException":  # of polars, and no Exception
+        text = f"a table cannot be read; is the file damaged? ({error})"
     else:
         return None
     return _PASSWORD.sub(r"\1***@", " ".join(str(text).split()))

@@ -169,7 +169,7 @@ def _columns(file: Path, wanted: dict[str, str]) -> dict[str, list[Any]]:
             table = nw.read_parquet(str(file), backend="polars", glob=False)
     except pl.exceptions.NoDataError:
         raise ValueError(f"{file}: is empty") from None
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{file}: is not a readable {suffix} file ({reason})") from None
     for role, name in wanted.items():

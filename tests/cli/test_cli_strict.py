@@ -236,3 +236,13 @@ def test_a_password_is_not_repeated(folder: Path):
     address = "postgresql://u:secret@127.0.0.1:1/x"
     for args in ((address,), (*RELEASE, "--out", address), ("fit", address, "--state", "state")):
         assert "secret" not in refusal(*args)
+
+
+def test_a_damaged_parquet_file_is_an_error_of_one_line(folder: Path):
+    polars.DataFrame({"when": range(20), "state": ["rest", "run"] * 10}).write_parquet("d.parquet")
+    whole = Path("d.parquet").read_bytes()
+    for at in range(4, len(whole), 23):
+        Path("d.parquet").write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
+        result = run("release", "d.parquet", *RELEASE[2:])
+        assert result.exit_code in (0, 2)
+        assert isinstance(result.exception, (SystemExit, type(None)))

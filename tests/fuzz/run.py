@@ -111,6 +111,10 @@ def called(scratch: Path, args: list[str]) -> tuple[str | None, Any]:
             result = CliRunner().invoke(app, args)
     except Hang:
         return f"no answer within {SECONDS} s", "hang"
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return f"{type(error).__name__}: {error!s:.300}", "escaped"
     finally:
         os.chdir(here)
     return _problem(args, result, before, _snapshot(scratch)), result.exit_code
@@ -129,7 +133,7 @@ def _problem(args: list[str], result: Result, before: Any, after: Any) -> str | 
         f"control characters are shown: {words!r:.300}": not all(map(str.isprintable, lines)),
         f"not one line of error: {words!r:.300}": code == 2
         and sum(line.startswith("error: ") for line in lines) != 1,
-        f"a password is shown: {words:.300}": "secret" in words,
+        f"a password is shown: {words:.300}": ":secret@" in words,
         f"failed, but changed {sorted(changed)}: {words:.200}": code == 2 and bool(changed),
         f"others may read {open_to_others}": bool(open_to_others),
         "a partial file is left": any(name.endswith(".part") for name in after),

@@ -62,7 +62,8 @@ def write(folder: Path) -> None:
     (folder / "data.csv").write_text(table())
     (folder / "people.csv").write_text(people())
     (folder / "entries.csv").write_text("who,state\na,0\nb,1\nc,1\n")
-    polars.read_csv(folder / "data.csv").write_parquet(folder / "data.parquet")
+    for name in ("data", "people"):
+        polars.read_csv(folder / f"{name}.csv").write_parquet(folder / f"{name}.parquet")
     series = pk.Series.of(PRIVATE, STATES)
     query = pk.histogram(STATES, len(PRIVATE))
     release = pk.influence_curve(CHAIN, query, 1).release(series)
@@ -97,6 +98,7 @@ release entries.csv --model network.json --epsilon 1 --state state --entry who -
     --state-value 1
 {EACH} --out out.csv
 {EACH} --window 4 --out out.parquet
+{EACH.replace("csv", "parquet")} --out out.csv
 {EACH} --ledger new.db --budget 2 --out out.csv
 {SANITIZE}
 {SANITIZE} --record out.json --time when --adversary ignorant --length 12

@@ -91,7 +91,7 @@ def arrays(value):
     elif isinstance(value, (tuple, list)):
         for part in value:
             yield from arrays(part)
-    elif hasattr(value, "__dict__") and not isinstance(value, Enum):
+    elif hasattr(value, "__dict__") and not isinstance(value, (Enum, type)):
         yield from arrays(list(vars(value).values()))
 
 

@@ -385,7 +385,7 @@ class Session:
 
 
 def _best(table: Plan) -> Calibration:
-    """The least noise of those that vouch for single entries, so that they compose."""
+    """The least noise of those with a per-entry bound, so that they compose."""
     return _best_row(table)[1]
 
 

@@ -119,7 +119,7 @@ class MarkovChain(checks.Frozen):
         return len(self.states)
 
     def __repr__(self) -> str:
-        start = "stationary start" if self.is_stationary else "own start"
+        start = "stationary start" if self.is_stationary else "fixed initial distribution"
         return f"MarkovChain({len(self)} states, {start})"
 
     @cached_property

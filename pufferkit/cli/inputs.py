@@ -140,7 +140,7 @@ def read_data(
         return read_record(path, entry, state, entries_of(beliefs) or (), states)
     if entry is not None:
         raise ValueError("--entry: only for networks and joint laws; chains are ordered by rows")
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         series = read_series(
             path,
@@ -150,7 +150,7 @@ def read_data(
             states=states,
             independent_after=duration(independent_after),
         )
-    for warning in told:
+    for warning in caught:
         terminal.warn(str(warning.message))
     if series.missing:
         typer.echo(

@@ -271,8 +271,8 @@ def _counted(
 
 def _mechanisms(beliefs: Beliefs, state: Hashable, lengths: Sequence[int]) -> None:
     """Which mechanisms apply to a count."""
-    with terminal.progress() as told:
-        plan = pk.plan(beliefs, pk.count(state, lengths), 1.0, told)
+    with terminal.progress() as progress:
+        plan = pk.plan(beliefs, pk.count(state, lengths), 1.0, progress)
     terminal.say(f"mechanisms, over {sum(lengths):,} entries:")
     wide = max(len(row["mechanism"]) for row in plan.rows)
     for row in plan.rows:

@@ -48,8 +48,8 @@ def plan(
     if not lengths:
         raise ValueError(NO_SIZE)
     query = question.over(states, lengths)
-    with terminal.progress() as told:
-        found = pk.plan(beliefs, query, epsilon, told)
+    with terminal.progress() as progress:
+        found = pk.plan(beliefs, query, epsilon, progress)
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
 

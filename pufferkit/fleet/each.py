@@ -53,7 +53,7 @@ def release_each(
         From `read_table`. With windows, each subject has a row for each of its windows.
     beliefs
         A `MarkovChain` or a `ChainClass`, about every segment of every subject: a chain with a
-        start of its own says that every segment starts so, also behind a declared break.
+        fixed initial distribution says that every segment starts so, also behind a declared break.
     epsilon
         Pufferfish privacy of each entry against everything this call releases; windows do not add
         up, because no entry is in two of them. Windows that an earlier call released when the

@@ -97,7 +97,7 @@ class Run:
         fixed = (
             fixed_start(self.beliefs) if len(table.segment_lengths) > len(table.subjects) else None
         )
-        start = () if fixed is None else (f"{fixed} has a start of its own, and {FRESH_STARTS}",)
+        start = (f"{fixed} has a fixed initial distribution, and {FRESH_STARTS}",) if fixed else ()
         return (*self.beliefs.caveats, *start, *table.notes)
 
     def key(self, window: int) -> str:

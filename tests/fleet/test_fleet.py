@@ -462,7 +462,7 @@ def test_a_start_of_its_own_is_told_where_segments_follow_a_gap():
     start = pk.MarkovChain([1, 0, 0], BELIEF.transition, states=STATES)
     split, whole = table_of(people([(30, 20)])), table_of(people([(30,), (20,)]))
     for release in (pk.release_each, pk.release_all):
-        assert "start of its own" in release(split, start, 1).notes[0]
+        assert "fixed initial distribution" in release(split, start, 1).notes[0]
         assert release(whole, start, 1).notes == ()
         declared = ("pieces more than 1 apart were declared independent",)
         assert release(split, BELIEF, 1).notes == declared

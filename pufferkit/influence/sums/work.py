@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import log2
 
 Progress = Callable[[int, int], None]
-"""Told how many entries are done, and of how many."""
+"""Called with the number of entries done, and of all."""
 
 
 def halving_cost(length: int, states: int) -> float:

@@ -210,13 +210,13 @@ def same_data(key: bytes, new: Mapping[str, Data], known: Sequence[Marks]) -> st
         digests = data.prefixes(key, {*places, data.length})
         own[data.length, digests[data.length]] += 1
         equal = [p for p in digests if (p, digests[p]) in at]
-        shared = sum(data.information(p) for p in equal) if not data.exact else 0.0
+        nats = sum(data.information(p) for p in equal) if not data.exact else 0.0
         if equal and data.exact:
             last = max(equal)
             if last == data.length or data.information(last) >= IDENTIFYING:
                 return _second(name, at[last, digests[last]])
-        if equal and shared > chance:
-            evidence += shared - chance
+        if equal and nats > chance:
+            evidence += nats - chance
         if equal and named is None:
             named = _second(name, at[equal[-1], digests[equal[-1]]])
         if stretches and data.exact:

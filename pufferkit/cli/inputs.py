@@ -207,7 +207,7 @@ class Question:
         if (self.state_value is not None) != counting:
             raise ValueError(f"--state-value: {'needed' if counting else 'only'} for --query count")
         if (self.values is not None) != valued:
-            which = "needs a number for each state, like a=1,b=2.5"
+            which = "a number for each state, like a=1,b=2.5"
             raise ValueError(f"--values: {which if valued else 'only for total and mean'}")
         if self.state_value is not None:
             return pk.count(_state("--state-value", self.state_value, states), lengths)

@@ -16,11 +16,11 @@ from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts, Table
-from pufferkit.fleet.accounts import Accounts, Due
+from pufferkit.fleet.accounts import Accounts, PendingRelease
 from pufferkit.fleet.plan import LIPSCHITZ, Run, aligned
 from pufferkit.fleet.recognised import recognised
 from pufferkit.fleet.releases import Releases
-from pufferkit.fleet.rows import EVERYBODY, Asked, account_names, chunks_of, dues_of
+from pufferkit.fleet.rows import EVERYBODY, Asked, account_names, chunks_of, pending_releases
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.rounding import round_up
 
@@ -111,11 +111,13 @@ def release_each(
         chunks = chunks_of(asked.owner)
         if accounts is not None:
             for rows in chunks:
-                accounts.check(dues_of(table, asked, rows, used, calibrations, prefix))
+                accounts.check(pending_releases(table, asked, rows, used, calibrations, prefix))
         for rows in chunks:
-            dues = dues_of(table, asked, rows, used, calibrations, prefix) if accounts else []
+            pending = (
+                pending_releases(table, asked, rows, used, calibrations, prefix) if accounts else []
+            )
             lengths = used[asked.owner[rows]]
-            found = _drawn(asked, rows, lengths, calibrations, accounts, dues)
+            found = _drawn(asked, rows, lengths, calibrations, accounts, pending)
             values[rows], scales[rows], cost = found
             together.append(cost)
             if progress is not None:
@@ -182,8 +184,8 @@ def release_all(
             values, scales = _noisy_sums(sums, calibration)
         else:
             record = f"{prefix}{EVERYBODY}"
-            dues = dues_of(found, asked, rows, used, calibrations, prefix)
-            values, scales = _recorded(accounts, run, record, dues, windows, sums, calibration)
+            pending = pending_releases(found, asked, rows, used, calibrations, prefix)
+            values, scales = _recorded(accounts, run, record, pending, windows, sums, calibration)
     if progress is not None:
         progress(len(windows), len(windows))
     answer = _releases(run, None, windows, values, scales, sums, calibrations)
@@ -199,7 +201,7 @@ def _recorded(
     accounts: Accounts,
     run: Run,
     record: str,
-    dues: Sequence[Due],
+    pending: Sequence[PendingRelease],
     windows: Counts,
     sums: Counts,
     calibration: Calibration,
@@ -216,7 +218,7 @@ def _recorded(
         values, scales = _noisy_sums(sums, calibration)
         return {"value": values.tolist(), "scale": scales.tolist()}
 
-    stored = accounts.ledger.find(record, accounts.pay_together(dues, record, body, draw))
+    stored = accounts.ledger.find(record, accounts.pay_jointly(pending, record, body, draw))
     assert stored is not None
     return np.array(stored.body["value"]), np.array(stored.body["scale"])
 
@@ -232,7 +234,7 @@ def _drawn(
     lengths: Counts,
     calibrations: dict[int, Calibration],
     accounts: Accounts | None,
-    dues: Sequence[Due],
+    pending: Sequence[PendingRelease],
 ) -> tuple[Floats, Floats, float]:
     """Noisy counts of some rows, their scales, and what they cost together.
 
@@ -247,11 +249,11 @@ def _drawn(
 
     if accounts is None:
         return *draw(np.arange(len(rows)), wanted), 0.0
-    paid = accounts.pay(dues, draw)
+    paid = accounts.pay(pending, draw)
     values = np.array([stored["value"] for stored in paid.values])
     scales = np.array([stored["scale"] for stored in paid.values])
-    dearer = paid.together > spent_micro(accounts.run.epsilon)
-    return values, scales, in_epsilon(paid.together) if dearer else 0.0
+    dearer = paid.joint_micro > spent_micro(accounts.run.epsilon)
+    return values, scales, in_epsilon(paid.joint_micro) if dearer else 0.0
 
 
 def _releases(

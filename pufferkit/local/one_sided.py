@@ -22,17 +22,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from math import exp, inf, isfinite, log, log1p
+from math import inf, isfinite, log
 from typing import NamedTuple
 
 import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
+from pufferkit.local.odds import Logs, moved_odds
 
 Map = Callable[[float], float]
-Logs = tuple[float, float, float, float]
-"""Logarithms of m00, m01, m10, m11."""
 
 SHORT = 128
 """Steps taken in plain Python; most chains have forgotten everything by then."""
@@ -105,19 +104,6 @@ def moebius(matrix: Floats) -> Map:
     """The map g -> log (m00 e^g + m01) / (m10 e^g + m11) on [-inf, inf]."""
     a, b, c, d = logs = _logs(matrix)
     return partial(moved_odds, logs) if (a, b) != (c, d) else lambda _: 0.0
-
-
-def moved_odds(logs: Logs, g: float) -> float:
-    """The map of `moebius` at one point; plain arithmetic, so that it can be compiled."""
-    a, b, c, d = logs
-    if g == inf:
-        return a - c
-    if g == -inf:
-        return b - d
-    up, down = a + g, c + g
-    above = up + log1p(exp(b - up)) if up > b else b + log1p(exp(up - b))
-    below = down + log1p(exp(d - down)) if down > d else d + log1p(exp(down - d))
-    return above - below
 
 
 def _logs(matrix: Floats) -> Logs:

@@ -22,7 +22,7 @@ from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts
 from pufferkit.errors import OverBudget
-from pufferkit.fleet.plan import LIPSCHITZ, Run, digest
+from pufferkit.fleet.plan import Run, digest
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.calibration import Calibration
 
@@ -405,7 +405,7 @@ class Accounts:
                 "segments": _segments(release.lengths, release.last),
                 "beliefs": self.run.beliefs_digest,
                 "mechanism": self.run.mechanism,
-                "scale": LIPSCHITZ * release.calibration.scale,
+                "scale": release.calibration.scale,
                 "entry_privacy_pico": self._pico(release.calibration),
                 "rule": rule,
                 **self._notes,

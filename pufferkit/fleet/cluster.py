@@ -58,7 +58,7 @@ def release_on_cluster(
         sizes = counted.sizes()
         asked = Asked.of(sizes, sizes.pieces)
         used, calibrations = run.calibrations(sizes.longest)
-        wanted = np.array([LIPSCHITZ * calibrations[int(length)].scale for length in used])
+        wanted = np.array([calibrations[int(length)].scale for length in used])
         draw = _Draw(counted, run, sizes, asked, wanted[asked.owner], folder)
         everything = np.arange(len(asked.owner))
         if accounts is None:

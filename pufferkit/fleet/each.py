@@ -210,7 +210,7 @@ def _recorded(
     body = {
         "query": f"{run.query} over all subjects",
         "mechanism": run.mechanism,
-        "scale": LIPSCHITZ * calibration.scale,
+        "scale": calibration.scale,
         "windows": windows.tolist(),
     }
 
@@ -224,7 +224,7 @@ def _recorded(
 
 
 def _noisy_sums(sums: Counts, calibration: Calibration) -> tuple[Floats, Floats]:
-    wanted = np.full(len(sums), LIPSCHITZ * calibration.scale)
+    wanted = np.full(len(sums), calibration.scale)
     return noise.laplace_rows(sums, wanted, LIPSCHITZ, float(sums.sum()))
 
 
@@ -240,7 +240,7 @@ def _drawn(
 
     Stored ones are given as they are, new ones are paid for.
     """
-    wanted = np.array([LIPSCHITZ * calibrations[int(n)].scale for n in lengths])
+    wanted = np.array([calibrations[int(n)].scale for n in lengths])
     largest = float((asked.last - asked.first + 1).max())
 
     def draw(which: Counts, least: Floats) -> tuple[Floats, Floats]:

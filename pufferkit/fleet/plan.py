@@ -14,7 +14,7 @@ from pufferkit.accounting.composition import fixed_start
 from pufferkit.accounting.database import canonical
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.provenance import check_not_counted_from
-from pufferkit.data.queries import count
+from pufferkit.data.queries import histogram
 from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.plan import MECHANISMS
@@ -105,8 +105,12 @@ class Run:
         return digest({"run": self.identity, "window": window})
 
     def calibration(self, longest: int) -> Calibration:
-        """The noise for a 1-Lipschitz query over segments of at most this length."""
-        query = count(self.beliefs.states[0], longest)
+        """The noise for a histogram over segments of at most this length.
+
+        Not for a count in place of it: a count holds the other states at distance 0, and noise that
+        is calibrated by these distances would leave them apart in a histogram.
+        """
+        query = histogram(self.beliefs.states, longest)
         return MECHANISMS[self.mechanism](self.beliefs, query, self.epsilon)
 
     def calibrations(self, longest: Counts) -> tuple[Counts, dict[int, Calibration]]:

@@ -22,9 +22,10 @@ from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts
 from pufferkit.errors import OverBudget
-from pufferkit.fleet.plan import Run, digest
+from pufferkit.fleet.plan import Run
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.records import digest
 
 _LISTED = 8
 _MOST_PROFILES = 200

@@ -22,7 +22,6 @@ from pufferkit.fleet.recognised import recognised
 from pufferkit.fleet.releases import Releases
 from pufferkit.fleet.rows import EVERYBODY, Asked, account_names, chunks_of, pending_releases
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.rounding import round_up
 
 if TYPE_CHECKING:
     from pufferkit.frames.spark import ClusterTable
@@ -267,9 +266,7 @@ def _releases(
 ) -> Releases:
     entries = counts.sum(axis=1)
     if run.query == "frequencies":
-        # Dividing by the public number of entries is post-processing.
-        values = values / entries[:, None]
-        scales = np.array([round_up(s / n) for s, n in zip(scales, entries, strict=True)])
+        values, scales = noise.as_shares(values, scales, entries)
     for array in (values, scales, entries):
         array.setflags(write=False)
     return Releases(

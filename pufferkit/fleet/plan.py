@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,13 +10,13 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.accounting.composition import fixed_start
-from pufferkit.accounting.database import canonical
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.data.queries import histogram
 from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.plan import MECHANISMS
+from pufferkit.records import digest
 
 QUERIES = ("histogram", "frequencies")
 MECHANISM_NAMES = (
@@ -146,8 +145,3 @@ def aligned(table: Table, beliefs: ChainClass) -> Counts:
         if state in place:
             found[:, place[state]] = table.pieces[:, number]
     return found
-
-
-def digest(data: Any) -> str:
-    """SHA-256 of plain data."""
-    return hashlib.sha256(canonical(data).encode()).hexdigest()

@@ -157,6 +157,15 @@ def laplace_rows(
     return noisy, paid
 
 
+def as_shares(values: Floats, scales: Floats, entries: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Noisy counts and their scales over the number of entries of each row, which is public.
+
+    It is post-processing and costs nothing. Scales are rounded up.
+    """
+    shares = np.array([round_up(s / n) for s, n in zip(scales, entries, strict=True)])
+    return values / entries[:, None], shares
+
+
 def _drawn_rows(exact: Floats, scale: float, paid: float, lipschitz: float, k: int) -> Floats:
     """Rows on the grid with noise of one scale, drawn in parts."""
     _, cost = _measurement(exact.shape[1], paid, k, lipschitz)

@@ -22,11 +22,12 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from pufferkit.accounting.database import ENTRIES, GENESIS, canonical
+from pufferkit.accounting.database import ENTRIES, GENESIS
 from pufferkit.accounting.entries import head_of
 from pufferkit.accounting.fingerprints import make_key, read_key
 from pufferkit.accounting.private import private_file
 from pufferkit.errors import LedgerError
+from pufferkit.records import canonical
 
 FORMAT = "pufferkit-anchor/1"
 

@@ -76,7 +76,7 @@ __all__ = [
 ]
 
 ENTRYWISE = QUILTS | {"influence_curve", "gk16", "group_dp", "entry_dp"}
-"""Mechanisms that vouch for the privacy of single entries, whatever else they promise."""
+"""Mechanisms that give a per-entry bound, whatever else they promise."""
 ANY_START = frozenset({"group_dp", "entry_dp"})
 """Mechanisms that ask no beliefs, so that it does not matter where a window starts."""
 
@@ -92,7 +92,7 @@ class Spending:
     window
         First and last entry that were used, counted from 1.
     entry_privacy
-        By how much one entry moves the log-likelihood of the output; ``None`` if not vouched for.
+        By how much one entry moves the log-likelihood of the output; ``None`` without a bound.
     quilt
         Nodes of the binding quilt, for mechanisms that have one.
     quilt_sets
@@ -275,7 +275,7 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     """Loss of the whole history on the influence curve.
 
     *Secrets*: any two values of any entry. *Beliefs*: any chains, with any start; networks and
-    joint distributions, where all entries are used. *Releases*: any that vouch for single entries.
+    joint distributions, where all entries are used. *Releases*: any with a per-entry bound.
 
     Entry privacies add up where windows overlap and do not where they are disjoint, so the joint
     release is b_t-entry-private at entry t, with b_t = 0 at entries that no release used. The
@@ -283,7 +283,7 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     """
     unknown = sorted({s.mechanism for s in history if s.entry_privacy is None})
     if unknown:
-        raise NoTheorem(f"{', '.join(unknown)} does not vouch for single entries")
+        raise NoTheorem(f"{', '.join(unknown)} gives no per-entry bound")
     theta, sizes = as_beliefs(beliefs), checks.segment_lengths(lengths)
     if not isinstance(theta, ChainClass):
         return _record_profile(sum(s.entry_privacy or 0.0 for s in history), theta)

@@ -10,7 +10,6 @@ Errors of a driver can quote what was being written. None of them leaves this fi
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import secrets
@@ -95,11 +94,6 @@ _SQLITE = {
 }
 
 Result = TypeVar("Result")
-
-
-def canonical(data: Any) -> str:
-    """JSON with one spelling: sorted keys, no spaces."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 # -- places ---------------------------------------------------------------------------------------

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from pufferkit.accounting.amounts import show
-from pufferkit.accounting.database import ACCOUNTS, ENTRIES, HEAD, MARKS, canonical
+from pufferkit.accounting.database import ACCOUNTS, ENTRIES, HEAD, MARKS
 from pufferkit.errors import LedgerError
+from pufferkit.records import canonical
 
 if TYPE_CHECKING:
     from pufferkit.accounting.fingerprints import Data

@@ -11,7 +11,7 @@ even that two accounts have equal data can be told. With it, three things are no
   stretches of 36 runs of equal entries, are sampled from every series by the size of their digest
   and are the same wherever the stretch stands.
 
-Equal by chance is told from equal by origin by information: minus the log of the chance that an
+Information distinguishes equal by chance from equal by origin: minus the log of the chance that an
 unrelated series has the same moves. What carries little (hours of sleep) is no evidence. An exact
 copy of a whole series always is.
 """
@@ -33,7 +33,7 @@ from pufferkit.accounting.private import name_once, private_file
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError
 
-TELLING = 40.0
+IDENTIFYING = 40.0
 """Nats from which a stretch of a series is recognised: equal by chance once in 10^17."""
 
 _ENOUGH = 12.0
@@ -78,7 +78,7 @@ class Data(Protocol):
         ...
 
     def shingles(self, key: bytes) -> Words:
-        """Digests of all telling stretches."""
+        """Digests of all identifying stretches."""
         ...
 
 
@@ -132,9 +132,9 @@ class SeriesData:
         found = np.zeros(count, dtype=np.uint64)
         for place in range(_RUNS):
             found += runs[place : place + count] * odd[place + 2]
-        told = self._information[at[_RUNS:] - 1] - self._information[at[:-_RUNS]]
-        telling: Words = np.unique(_mixed(found[told >= TELLING]))
-        return telling
+        information = self._information[at[_RUNS:] - 1] - self._information[at[:-_RUNS]]
+        stretches: Words = np.unique(_mixed(found[information >= IDENTIFYING]))
+        return stretches
 
 
 def _mixed(words: Words) -> Words:
@@ -210,13 +210,13 @@ def same_data(key: bytes, new: Mapping[str, Data], known: Sequence[Marks]) -> st
         digests = data.prefixes(key, {*places, data.length})
         own[data.length, digests[data.length]] += 1
         equal = [p for p in digests if (p, digests[p]) in at]
-        told = sum(data.information(p) for p in equal) if not data.exact else 0.0
+        nats = sum(data.information(p) for p in equal) if not data.exact else 0.0
         if equal and data.exact:
             last = max(equal)
-            if last == data.length or data.information(last) >= TELLING:
+            if last == data.length or data.information(last) >= IDENTIFYING:
                 return _second(name, at[last, digests[last]])
-        if equal and told > chance:
-            evidence += told - chance
+        if equal and nats > chance:
+            evidence += nats - chance
         if equal and named is None:
             named = _second(name, at[equal[-1], digests[equal[-1]]])
         if stretches and data.exact:

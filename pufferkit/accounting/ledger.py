@@ -34,7 +34,7 @@ from pufferkit.accounting.access import Access
 from pufferkit.accounting.amounts import allowed_micro, in_epsilon, show, spent_micro
 from pufferkit.accounting.anchor import Anchor, Head
 from pufferkit.accounting.batch import Batch, on_terms, over_budget, required, rows
-from pufferkit.accounting.database import ACCOUNTS, MARKS, canonical
+from pufferkit.accounting.database import ACCOUNTS, MARKS
 from pufferkit.accounting.entries import (
     Account,
     Charge,
@@ -54,6 +54,7 @@ from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.recognition import Recognition
 from pufferkit.accounting.replay import Examination, examine
 from pufferkit.errors import OverBudget
+from pufferkit.records import canonical
 
 
 class Ledger:

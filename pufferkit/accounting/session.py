@@ -7,7 +7,6 @@ applies, which is usually less than its own epsilon added on top.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
@@ -30,7 +29,6 @@ from pufferkit.accounting.composition import (
     check_start,
     compose,
 )
-from pufferkit.accounting.database import canonical
 from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger
@@ -43,6 +41,7 @@ from pufferkit.errors import NoTheorem
 from pufferkit.mechanisms.calibration import Calibration, in_order
 from pufferkit.mechanisms.plan import Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
+from pufferkit.records import digest
 
 BEST = "best"
 
@@ -130,7 +129,7 @@ class Session:
             check_not_fitted_on(self.beliefs.sources, self.data)
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.name = name
-        about = {"lengths": _lengths(self.data), "beliefs": _digest(self.beliefs.to_dict())}
+        about = {"lengths": _lengths(self.data), "beliefs": digest(self.beliefs.to_dict())}
         self._terms = Terms(allowed_micro(budget), "composed", about)
         self._recognised, self._meant = SeriesData(self.data), data_meant
         self.ledger.check_terms({name: (self._terms, self._recognised)}, data_meant=data_meant)
@@ -340,7 +339,7 @@ class Session:
             "query": calibration.query.name,
             "labels": list(calibration.query.labels),
             "window": list(window),
-            "beliefs": _digest(self.beliefs.to_dict()),
+            "beliefs": digest(self.beliefs.to_dict()),
             "mechanism": calibration.mechanism,
             "scale": calibration.scale,
             "entry_privacy_pico": None if b is None else spent_pico(b),
@@ -370,7 +369,7 @@ class Session:
             weights = sorted(
                 (repr(state), [str(w) for w in row]) for state, row in query.weights.items()
             )
-        return _digest(
+        return digest(
             {
                 "query": query.name,
                 "labels": list(query.labels),
@@ -385,7 +384,7 @@ class Session:
 
 
 def _best(table: Plan) -> Calibration:
-    """The least noise of those that vouch for single entries, so that they compose."""
+    """The least noise of those with a per-entry bound, so that they compose."""
     return _best_row(table)[1]
 
 
@@ -418,8 +417,4 @@ def _rounded(spending: Spending) -> Spending:
 
 def _lengths(series: Series) -> str | list[int]:
     """Lengths of the segments; a digest of them if there are many."""
-    return list(series.lengths) if len(series.lengths) <= 100 else _digest(list(series.lengths))
-
-
-def _digest(data: Any) -> str:
-    return hashlib.sha256(canonical(data).encode()).hexdigest()
+    return list(series.lengths) if len(series.lengths) <= 100 else digest(list(series.lengths))

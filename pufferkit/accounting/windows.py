@@ -211,8 +211,8 @@ def shift_invariant(theta: ChainClass) -> None:
     fixed = fixed_start(theta)
     if fixed is not None:
         raise NoTheorem(
-            f"windows need beliefs that hold from any time on; {fixed} has a start of its own; "
-            "use ChainClass.any_start, or MarkovChain.steady"
+            f"windows need beliefs that hold from any time on; {fixed} has a fixed "
+            "initial distribution; use ChainClass.any_start, or MarkovChain.steady"
         )
 
 

@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 
 from pufferkit import noise
+from pufferkit.audit.answer_models import AnswerModel, Answers, Law, answer_model
 from pufferkit.audit.exact import MOST_ENTRIES, worst_release
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
-from pufferkit.audit.members import Believed, believed
+from pufferkit.audit.members import Candidate, candidates
 from pufferkit.audit.noise_drawn import measured
 from pufferkit.audit.result import Audit, WorstCase
 from pufferkit.audit.scores import Choice, choose, log_density
-from pufferkit.audit.worlds import Answers, Law, World, world
 from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
@@ -54,7 +54,7 @@ def audit_release(
     rng: np.random.Generator,
 ) -> Audit:
     """See `pufferkit.audit.audit`."""
-    laws = believed(beliefs)
+    laws = candidates(beliefs)
     notes = []
     if len(laws) > MOST_BELIEFS:
         notes.append(f"{MOST_BELIEFS} of {len(laws)} beliefs were tried")
@@ -67,25 +67,25 @@ def audit_release(
             f"drawing {sum(calibration.query.lengths):,} entries {2 * trials:,} times takes "
             f"{walked:.2g} steps, more than {_MOST_STEPS:.0e}; use fewer trials or a shorter series"
         )
-    worlds = [(own, world(own.law, calibration.query)) for own in laws]
-    work = sum(len(_entries(w, calibration, own, entry)) for own, w in worlds)
+    models = [(own, answer_model(own.law, calibration.query)) for own in laws]
+    work = sum(len(_entries(m, calibration, own, entry)) for own, m in models)
     steps = sum(calibration.query.lengths) * max(1, work)
     pilot = int(min(20_000, trials, max(2_000, _PILOT_STEPS / steps)))
-    best: tuple[_Found, Believed, World, int] | None = None
-    for own, place in worlds:
-        for at in _entries(place, calibration, own, entry):
-            found = _best_pair(place, at, calibration, pilot, trials, 1 - error, rng)
+    best: tuple[_Found, Candidate, AnswerModel, int] | None = None
+    for own, model in models:
+        for at in _entries(model, calibration, own, entry):
+            found = _best_pair(model, at, calibration, pilot, trials, 1 - error, rng)
             if found is not None and (best is None or found.expected > best[0].expected):
-                best = (found, own, place, at)
+                best = (found, own, model, at)
     if best is None:
         raise NotApplicable("no entry can take two values, so there is no secret to tell")
-    found, own, place, at = best
+    found, own, model, at = best
     choice = found.choice
 
     drawn: list[Floats] = []
 
     def hit(secret: _Side) -> int:
-        answers = place.draw(at, secret.code, trials, rng)
+        answers = model.draw(at, secret.code, trials, rng)
         outputs = _released(calibration, answers)
         drawn.append(outputs - answers.points[answers.which])
         return choice.hits(found.score(outputs))
@@ -119,7 +119,7 @@ def audit_release(
         trials=trials,
         hits=hits,
         belief=own.name,
-        entry=place.entries[at],
+        entry=model.entries[at],
         secrets=(first.label, second.label),
         notes=tuple(notes),
         exact=exact,
@@ -153,7 +153,7 @@ class _Side:
 
     def __init__(
         self,
-        place: World,
+        model: AnswerModel,
         at: int,
         secret: tuple[int, Hashable],
         pilot: int,
@@ -161,8 +161,8 @@ class _Side:
         rng: Any,
     ) -> None:
         self.code, self.label = secret
-        answers = place.draw(at, self.code, 2 * pilot, rng)
-        law = place.law(at, self.code)
+        answers = model.draw(at, self.code, 2 * pilot, rng)
+        law = model.law(at, self.code)
         self.exact = law is not None
         self.law = law if law is not None else _empirical(answers, pilot)
         rehearsed = answers.points[answers.which[:pilot]]
@@ -207,7 +207,7 @@ _LINEAR = "linear discriminant"
 
 
 def _best_pair(
-    place: World,
+    model: AnswerModel,
     at: int,
     calibration: Calibration,
     pilot: int,
@@ -216,8 +216,8 @@ def _best_pair(
     rng: np.random.Generator,
 ) -> _Found | None:
     scale = calibration.scale
-    values = place.values(at)[:_MOST_VALUES]
-    sides = [_Side(place, at, secret, pilot, scale, rng) for secret in values]
+    values = model.values(at)[:_MOST_VALUES]
+    sides = [_Side(model, at, secret, pilot, scale, rng) for secret in values]
     best: _Found | None = None
     for one, other in combinations(sides, 2):
         for words, score in _scores(one, other, scale):
@@ -263,19 +263,19 @@ def _released(calibration: Calibration, answers: Answers) -> Floats:
 
 
 def _entries(
-    place: World, calibration: Calibration, own: Believed, entry: Hashable | None
+    model: AnswerModel, calibration: Calibration, own: Candidate, entry: Hashable | None
 ) -> list[int]:
     """Entries to attack: all of a short series; else the one that binds, the middle, the ends."""
-    count = len(place.entries)
+    count = len(model.entries)
     if entry is not None:
-        if entry not in place.entries:
+        if entry not in model.entries:
             raise ValueError(f"entry: {entry!r} is not an entry; they are 1 to {count} or named")
-        return [place.entries.index(entry)]
+        return [model.entries.index(entry)]
     if count <= 10 and own.complete:
         return list(range(count))
     lengths, node = calibration.query.lengths, calibration.evidence.node
     begin = sum(lengths[: lengths.index(max(lengths))])
     chosen = {begin, begin + (max(lengths) - 1) // 2, begin + max(lengths) - 1}
-    if node in place.entries:
-        chosen.add(place.entries.index(node) + (begin if isinstance(node, int) else 0))
+    if node in model.entries:
+        chosen.add(model.entries.index(node) + (begin if isinstance(node, int) else 0))
     return sorted(at for at in chosen if at < count)

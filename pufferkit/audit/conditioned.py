@@ -38,7 +38,7 @@ class Conditioned:
     def sample(self, trials: int, rng: np.random.Generator) -> NDArray[np.uint16]:
         """Independent paths, one row each, as codes."""
         paths = np.empty((trials, self.length), dtype=np.uint16)
-        start, moves = running(self.initial[None, :])[0], running(self.matrices)
+        start, moves = cumulative_rows(self.initial[None, :])[0], cumulative_rows(self.matrices)
         state: Codes = (rng.random(trials)[:, None] >= start).sum(axis=1)
         paths[:, 0] = state
         for t, own in enumerate(self.which):
@@ -52,7 +52,7 @@ class Conditioned:
 
         counts = np.zeros((trials, len(self.initial)), dtype=np.int64)
         state = np.zeros(trials, dtype=np.intp)
-        start, moves = running(self.initial[None, :])[0], running(self.matrices)
+        start, moves = cumulative_rows(self.initial[None, :])[0], cumulative_rows(self.matrices)
         steps = np.concatenate([[0], self.which]).astype(np.intp)
         block = max(1, _BLOCK // trials)
         for begin in range(0, self.length, block):
@@ -124,7 +124,7 @@ def conditioned(chain: MarkovChain, length: int, known: Mapping[int, int]) -> Co
     return Conditioned(start / start.sum(), np.array(matrices), steps)
 
 
-def running(rows: Floats) -> Floats:
+def cumulative_rows(rows: Floats) -> Floats:
     """Running sums of laws along the last axis, 1 from the last possible state on."""
     sums: Floats = np.cumsum(rows, axis=-1)
     possible = rows > 0

@@ -26,15 +26,15 @@ from typing import Any
 
 import numpy as np
 
+from pufferkit.audit.answer_models import AnswerModel, Law, ListedModel, answer_model
 from pufferkit.audit.any_start import largest_ratios
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.exact_local import check_steps, worst_response
 from pufferkit.audit.mechanisms import LocalMechanism, belief_of
-from pufferkit.audit.members import Believed, believed
+from pufferkit.audit.members import Candidate, candidates
 from pufferkit.audit.result import WorstCase
 from pufferkit.audit.scores import log_density
 from pufferkit.audit.sums import law_of_answers
-from pufferkit.audit.worlds import Law, Table, World, world
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import AnyStartClass, ChainClass, Member
 from pufferkit.beliefs.finite_joint import FiniteJoint
@@ -129,7 +129,7 @@ def worst_release(
     best: WorstCase | None = None
     complete = only is None
     one_segment = len(query.lengths) == 1
-    laws = believed(theta)
+    laws = candidates(theta)
     members = theta.members() if isinstance(theta, ChainClass) and one_segment else ()
     opened = [own for own in members if own.any_start]
     for member in opened:
@@ -166,19 +166,19 @@ def check_floats(law: MarkovChain | FiniteJoint | BayesianNetwork, length: int) 
 
 
 def _given(
-    own: Believed, query: Query, scale: float, only: Sequence[int] | None
+    own: Candidate, query: Query, scale: float, only: Sequence[int] | None
 ) -> WorstCase | None:
     """One law, every entry (or only some) and output."""
-    place = world(own.law, query)
+    model = answer_model(own.law, query)
     sets = _columns(query, own.law)
     best: WorstCase | None = None
     some = _entries(query, only, len(sets) ** 2)
-    for entry in some or range(len(place.entries)):
-        values = place.values(entry)
+    for entry in some or range(len(model.entries)):
+        values = model.values(entry)
         if len(values) < 2:
             continue
         for columns in sets:
-            laws = [_law(place, own.law, query, entry, code, columns) for code, _ in values]
+            laws = [_law(model, own.law, query, entry, code, columns) for code, _ in values]
             axes = [np.unique(column) for column in np.vstack([law.points for law in laws]).T]
             logs = np.stack([log_densities(law, axes, scale) for law in laws])
             spread = logs.max(axis=0) - logs.min(axis=0)
@@ -186,7 +186,7 @@ def _given(
             found = WorstCase(
                 float(spread[at]),
                 own.name,
-                place.entries[entry],
+                model.entries[entry],
                 values[int(logs[:, at].argmax())][1],
                 values[int(logs[:, at].argmin())][1],
                 _output(axes, at),
@@ -197,11 +197,11 @@ def _given(
 
 
 def _law(
-    place: World, law: Any, query: Query, entry: int, code: int, columns: tuple[int, ...]
+    model: AnswerModel, law: Any, query: Query, entry: int, code: int, columns: tuple[int, ...]
 ) -> Law:
     """The answer given a secret: listed, or by its sums."""
-    if isinstance(place, Table):
-        whole = place.law(entry, code)
+    if isinstance(model, ListedModel):
+        whole = model.law(entry, code)
         return Law(whole.points[:, list(columns)], whole.weights)
     sums = law_of_answers(law, query, entry, code, columns)
     if sums is None:
@@ -245,7 +245,7 @@ def _over_starts(
     size, length = len(chain), sum(query.lengths)
     sure = [MarkovChain(np.eye(size)[x], chain.transition, states) for x in range(size)]
     check_floats(sure[0], length)
-    places = [world(own, query) for own in sure]
+    places = [answer_model(own, query) for own in sure]
     sets = _columns(query, chain, _MOST_IN_LOGS if size <= 3 else 0)
     best: WorstCase | None = None
     some = _entries(query, only, len(sets) * size * size)

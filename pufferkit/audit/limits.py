@@ -15,8 +15,13 @@ from __future__ import annotations
 
 import math
 
+from scipy.special import betainc, betaincinv
+
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
+
+_TAIL_ROUNDING = 1e-9
+"""Relative error of the incomplete beta function that is allowed for; scipy has far less."""
 
 
 def success_bound(epsilon: float, prior_odds: float = 1.0) -> float:
@@ -64,8 +69,8 @@ def prior_odds(chain: MarkovChain, node: int) -> float:
 def clopper_pearson(hits: int, trials: int, error: float) -> tuple[float, float]:
     """Bounds on a probability from below and above, each wrong with probability at most ``error``.
 
-    Each is the value at which the observed count would be this extreme with probability ``error``;
-    the search ends on the outer side.
+    Each is the value at which the observed count would be this extreme with probability ``error``,
+    moved to the outer side of all rounding.
     """
     trials = checks.whole("trials", trials, 1)
     hits = checks.whole("hits", hits, 0)
@@ -75,9 +80,9 @@ def clopper_pearson(hits: int, trials: int, error: float) -> tuple[float, float]
         raise ValueError(f"error: must lie between 0 and 0.5, got {error:g}")
     low, high = 0.0, 1.0
     if hits > 0:  # P(Bin(n, p) >= k) = I_p(k, n - k + 1)
-        low, _ = _bracket(hits, trials - hits + 1, error)
-    if hits < trials:  # P(Bin(n, p) <= k) = 1 - I_p(k + 1, n - k)
-        _, high = _bracket(trials - hits, hits + 1, error, mirrored=True)
+        low = _outer(hits, trials - hits + 1, error)
+    if hits < trials:  # P(Bin(n, p) <= k) = I_{1-p}(n - k, k + 1)
+        high = min(1.0, math.nextafter(1 - _outer(trials - hits, hits + 1, error), 2.0))
     return low, high
 
 
@@ -104,13 +109,15 @@ def detectable_epsilon(
     the epsilon returned, and every larger one, what it proves is above ``promise`` with probability
     at least ``power``. Infinite if these trials cannot prove that much, whatever epsilon.
     """
+    from scipy.stats import binom  # noqa: PLC0415  (slow to load)
+
     spare = (1 - power) / 2
     rate = max(hits, 1) / trials
-    low = _quantile(trials, rate, spare)
+    low = int(binom.ppf(spare, trials, rate))
 
     def proves(epsilon: float) -> bool:
-        other = _quantile(trials, rate * math.exp(-epsilon), 1 - spare)
-        return proven_epsilon(low, min(other, trials), trials, confidence) > promise
+        other = int(binom.ppf(1 - spare, trials, rate * math.exp(-epsilon)))
+        return proven_epsilon(low, other, trials, confidence) > promise
 
     most = promise + 60.0
     if not proves(most):
@@ -120,19 +127,6 @@ def detectable_epsilon(
         middle = (least + most) / 2
         least, most = (least, middle) if proves(middle) else (middle, most)
     return most
-
-
-def _quantile(trials: int, rate: float, level: float) -> int:
-    """The least k with P(Bin(trials, rate) <= k) >= level."""
-    low, high = -1, trials
-    while high - low > 1:
-        middle = (low + high) // 2
-        # P(Bin(n, p) <= k) = I_{1-p}(n - k, k + 1)
-        if incomplete_beta(trials - middle, middle + 1, 1 - rate) >= level:
-            high = middle
-        else:
-            low = middle
-    return high
 
 
 def confidence_level(confidence: float) -> float:
@@ -145,50 +139,16 @@ def confidence_level(confidence: float) -> float:
     return level
 
 
-def _bracket(a: float, b: float, target: float, mirrored: bool = False) -> tuple[float, float]:
-    """The two floats between which I_p(a, b) passes ``target``; of 1 - p if ``mirrored``."""
-    low, high = 0.0, 1.0
-    # Rounding of lgamma is the largest error; the search leans to the outer side by more.
-    slack = 1e-12 + 4e-15 * abs(math.lgamma(a + b))
-    for _ in range(200):
-        middle = (low + high) / 2
-        if not low < middle < high or high - low <= 1e-15 * high:
-            break
-        if incomplete_beta(a, b, middle) < target * (1 - slack):
-            low = middle
-        else:
-            high = middle
-    # Above, 1 - p is what was searched for: the outer side is its lower end.
-    return (1 - high, math.nextafter(1 - low, 2.0)) if mirrored else (low, high)
+def _outer(a: float, b: float, error: float) -> float:
+    """A p just below the root of I_p(a, b) = error: there, the tail is smaller for certain.
 
-
-def incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function I_x(a, b), by its continued fraction."""
-    if x <= 0 or x >= 1:
-        return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):
-        return 1 - incomplete_beta(b, a, 1 - x)
-    front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-    front += a * math.log(x) + b * math.log1p(-x)
-    # Lentz: numerators d_{2m} = m (b - m) x / ..., d_{2m+1} = -(a + m)(a + b + m) x / ...
-    tiny = 1e-300
-    c, d = 1.0, 1 / _away_from_zero(1 - (a + b) * x / (a + 1), tiny)
-    value = d
-    for m in range(1, 10_000):
-        for step in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d = 1 / _away_from_zero(1 + step * d, tiny)
-            c = _away_from_zero(1 + step / c, tiny)
-            value *= c * d
-        if abs(c * d - 1) < 1e-15:
-            break
-    return min(1.0, math.exp(front) * value / a)
-
-
-def _away_from_zero(value: float, tiny: float) -> float:
-    return value if abs(value) > tiny else tiny
+    The inverse of scipy is close and on either side. It is lowered until the tail is below
+    ``error`` by more than the rounding of the tail itself.
+    """
+    p, step = float(betaincinv(a, b, error)), 1e-15
+    while p > 0 and betainc(a, b, p) > error * (1 - _TAIL_ROUNDING):
+        p, step = p * (1 - step), 2 * step
+    return p
 
 
 def _not_negative(epsilon: float) -> float:

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
 from pufferkit.audit.attackers import Attacker, Codes
-from pufferkit.audit.conditioned import running
+from pufferkit.audit.conditioned import cumulative_rows
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 
@@ -138,7 +138,7 @@ class LSTM(Attacker):
         rng = np.random.default_rng(self.training.seed)
         truth = self.chain.sample(self.training.examples, rng)
         draws = rng.random(len(truth))[:, None]
-        outputs = (draws >= running(self.matrix)[truth]).sum(axis=1)
+        outputs = (draws >= cumulative_rows(self.matrix)[truth]).sum(axis=1)
         with _bar(self.training, 1) as advance:
             return _train(outputs, truth, self.matrix.shape[1], self.training, advance)
 

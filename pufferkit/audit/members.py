@@ -22,7 +22,7 @@ _START_ODDS = (1e-3, 1e-2, 0.1, 1 / 3, 1.0, 3.0, 10.0, 1e2, 1e3)
 
 
 @dataclass(frozen=True)
-class Believed:
+class Candidate:
     """One law of a class. ``complete`` is false where the class holds more than those listed."""
 
     name: str
@@ -30,8 +30,8 @@ class Believed:
     complete: bool = True
 
 
-def believed(beliefs: Any) -> list[Believed]:
-    """The laws of a class, one by one; where its starts are open, many of them.
+def candidates(beliefs: Any) -> list[Candidate]:
+    """The laws of a class, one by one; with any start, many of them.
 
     A start may then be sure, stationary, or split between two states at odds from 1 : 1000 to
     1000 : 1.
@@ -40,12 +40,12 @@ def believed(beliefs: Any) -> list[Believed]:
     if isinstance(theta, NetworkClass):
         count = len(theta.networks)
         return [
-            Believed(f"network {n} of {count}", network)
+            Candidate(f"network {n} of {count}", network)
             for n, network in enumerate(theta.networks, 1)
         ]
     if not isinstance(theta, ChainClass):
         count = len(theta.joints)
-        return [Believed(f"law {n} of {count}", j) for n, j in enumerate(theta.joints, 1)]
+        return [Candidate(f"law {n} of {count}", j) for n, j in enumerate(theta.joints, 1)]
     try:
         members = theta.members()
     except NotApplicable:
@@ -57,11 +57,11 @@ def believed(beliefs: Any) -> list[Believed]:
     for member in members:
         if not member.any_start:
             whole = not member.chain.has_lost_states
-            found.append(Believed(member.name, member.chain, complete=whole))
+            found.append(Candidate(member.name, member.chain, complete=whole))
             continue
         for words, start in _starts(member.chain):
             chain = MarkovChain(start, member.chain.transition, theta.states)
-            found.append(Believed(f"{member.name}: {words}", chain, complete=False))
+            found.append(Candidate(f"{member.name}: {words}", chain, complete=False))
     return found
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.audit.conditioned import Conditioned, conditioned, running
+from pufferkit.audit.conditioned import Conditioned, conditioned, cumulative_rows
 from pufferkit.audit.exact_local import (
     MOST_ENTRIES,
     MOST_POINTS,
@@ -155,7 +155,7 @@ class _Secret:
     @staticmethod
     def by_matrix(matrix: Floats, states: Symbols, rng: np.random.Generator) -> Symbols:
         """Symbols in place of states."""
-        trials, sums = len(states), running(matrix)
+        trials, sums = len(states), cumulative_rows(matrix)
         symbols = np.empty_like(states)
         for t in range(states.shape[1]):
             symbols[:, t] = (rng.random(trials)[:, None] >= sums[states[:, t]]).sum(axis=1)

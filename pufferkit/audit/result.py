@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
 
-from pufferkit import checks
 from pufferkit.audit.noise_drawn import NoiseDrawn
+from pufferkit.records import Report
 
 FORMAT = "pufferkit-audit/2"
 _OLDER = "pufferkit-audit/1"
@@ -46,7 +45,7 @@ class WorstCase:
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Report):
     """A promise, and what the best attack found against it.
 
     Attributes
@@ -75,6 +74,9 @@ class Audit:
     detectable
         The least true loss that this audit would have found with probability 95%.
     """
+
+    _called = "audit"
+    _in_words = str
 
     mechanism: str
     promise: float
@@ -111,10 +113,6 @@ class Audit:
         """Plain data, ready for JSON."""
         return {"format": FORMAT, **asdict(self), "verdict": self.verdict}
 
-    def to_json(self, indent: int | None = 2) -> str:
-        """JSON text; floats keep every digit, labels that JSON does not know become text."""
-        return json.dumps(self.to_dict(), indent=indent, default=str)
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Audit:
         """The audit that ``to_dict`` described. The verdict follows from its numbers."""
@@ -136,11 +134,6 @@ class Audit:
         for name in ("hits", "secrets", "notes"):
             fields[name] = tuple(fields[name])
         return cls(**fields)
-
-    @classmethod
-    def from_json(cls, text: str) -> Audit:
-        """The audit that ``to_json`` wrote."""
-        return cls.from_dict(checks.json_object("audit", text))
 
     def __str__(self) -> str:
         first, second = self.secrets

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pufferkit.audit.worlds import Law
+from pufferkit.audit.answer_models import Law
 from pufferkit.checks import Floats
 
 _CELLS = 400_000
@@ -67,7 +67,7 @@ class Choice:
 
     def hits(self, scores: Floats) -> int:
         """How often it happens."""
-        level = settled(scores)
+        level = rounded_scores(scores)
         held = level <= self.threshold if self.flipped else level >= self.threshold
         return int(np.count_nonzero(held))
 
@@ -83,7 +83,7 @@ class Choice:
         return f"{ratio} is at least {math.exp(min(level, 700)):.4g}"
 
 
-def settled(scores: Floats) -> Floats:
+def rounded_scores(scores: Floats) -> Floats:
     """Scores rounded: where a ratio is constant, rounding errors must not split the outputs."""
     rounded: Floats = np.round(scores, 9)
     return rounded
@@ -95,7 +95,7 @@ def choose(one: Floats, other: Floats, trials: int, confidence: float) -> Choice
     A high score speaks for the first. Rates are taken as the pilot has them, and what ``trials``
     releases would prove is foreseen with a normal interval, a little wide for small rates.
     """
-    one, other = settled(one), settled(other)
+    one, other = rounded_scores(one), rounded_scores(other)
     upper = _best(one, other, trials, confidence)
     lower = _best(-other, -one, trials, confidence)
     if upper[1] >= lower[1]:

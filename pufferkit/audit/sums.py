@@ -15,8 +15,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from pufferkit.audit.answer_models import Law, by_counts
 from pufferkit.audit.conditioned import Conditioned, conditioned, split
-from pufferkit.audit.worlds import Law, by_counts
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query

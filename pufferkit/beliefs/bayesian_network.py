@@ -10,7 +10,6 @@ of these nodes and their ancestors; the joint law of everything is only for smal
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,13 +29,14 @@ from pufferkit.beliefs.graph import Graph, bits
 from pufferkit.beliefs.network_checks import Node, Rows, Values
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.records import JsonRecord
 
 MOST_ROWS = 1 << 18
 """Largest joint law, in rows, that is written out."""
 
 
 @dataclass(frozen=True, eq=False)
-class BayesianNetwork:
+class BayesianNetwork(JsonRecord):
     """Nodes, their parents, and the law of each node given its parents.
 
     Parameters
@@ -331,15 +331,6 @@ class BayesianNetwork:
         except TypeError as error:
             raise ValueError(f"model: this network is malformed ({error})") from None
         return cls(parents, tables, values)
-
-    def to_json(self) -> str:
-        """One JSON object; floats keep every digit."""
-        return json.dumps(self.to_dict())
-
-    @classmethod
-    def from_json(cls, text: str) -> BayesianNetwork:
-        """The network that ``to_json`` wrote."""
-        return cls.from_dict(checks.json_object("model", text))
 
 
 def _labelled(table: Floats, parents: Sequence[Values]) -> dict[Values, Floats]:

@@ -3,7 +3,7 @@
 Five shapes, each with the constructor that users call:
 
 ====================  ==========================================================================
-``ChainClass.of``         finitely many chains, each with its own start
+``ChainClass.of``         finitely many chains, each with its initial distribution
 ``ChainClass.any_start``  finitely many matrices, every initial law ([Q] C.4)
 ``ChainClass.binary``     every two-state chain with staying probabilities in an interval, any start
 ``ChainClass.mixing``     every chain that mixes at least this well ([Q] 4.4.2)
@@ -254,7 +254,10 @@ class FiniteClass(ChainClass):
     def description(self) -> str:
         count = len(self.chains)
         stationary = sum(chain.is_stationary for chain in self.chains)
-        start = {count: "stationary start", 0: "own start"}.get(stationary, "mixed starts")
+        start = {
+            count: "stationary start",
+            0: "fixed initial distributions" if count > 1 else "fixed initial distribution",
+        }.get(stationary, "mixed starts")
         noun = "1 chain" if count == 1 else f"{count} chains"
         private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
         return f"{noun}, {_plural(len(self.states))}, {start}{private}"

@@ -7,7 +7,6 @@ stay the floats they were and fractions stay fractions, because what is decided 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Hashable, Iterable, Mapping
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.records import JsonRecord
 
 if TYPE_CHECKING:
     from pufferkit.beliefs.bayesian_network import BayesianNetwork
@@ -31,7 +31,7 @@ Row = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class FiniteJoint:
+class FiniteJoint(JsonRecord):
     """A law of (X_1, ..., X_n), one row for each data set.
 
     Parameters
@@ -170,15 +170,6 @@ class FiniteJoint:
             raise ValueError(f"model: rows must be [values, probability] ({error})") from None
         names = data.get("names")
         return cls(table, None if names is None else labels(names))
-
-    def to_json(self) -> str:
-        """One JSON object; floats keep every digit."""
-        return json.dumps(self.to_dict())
-
-    @classmethod
-    def from_json(cls, text: str) -> FiniteJoint:
-        """The law that ``to_json`` wrote."""
-        return cls.from_dict(checks.json_object("model", text))
 
 
 def labels(values: Iterable[Any]) -> tuple[Hashable, ...]:

@@ -10,7 +10,6 @@ chain is nearly decomposable, where a linear solve or a high power of the matrix
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +22,7 @@ from pufferkit import checks
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.structure import ClosedClass, closed_classes, common_period
 from pufferkit.checks import Floats
+from pufferkit.records import JsonRecord
 
 STATIONARY_TOLERANCE = 1e-12
 """A start whose log-ratio to the stationary law varies by at most this counts as stationary."""
@@ -35,7 +35,7 @@ _LARGE = 1e150
 
 
 @dataclass(frozen=True, eq=False)
-class MarkovChain(checks.Frozen):
+class MarkovChain(checks.Frozen, JsonRecord):
     """A chain over ``states``, started from ``initial``.
 
     Parameters
@@ -119,7 +119,7 @@ class MarkovChain(checks.Frozen):
         return len(self.states)
 
     def __repr__(self) -> str:
-        start = "stationary start" if self.is_stationary else "own start"
+        start = "stationary start" if self.is_stationary else "fixed initial distribution"
         return f"MarkovChain({len(self)} states, {start})"
 
     @cached_property
@@ -317,15 +317,6 @@ class MarkovChain(checks.Frozen):
         if data.get("initial") is None:
             return cls.steady(data["transition"], states, source)
         return cls(data["initial"], data["transition"], states, source)
-
-    def to_json(self) -> str:
-        """One JSON object; floats keep every digit."""
-        return json.dumps(self.to_dict())
-
-    @classmethod
-    def from_json(cls, text: str) -> MarkovChain:
-        """The chain that ``to_json`` wrote."""
-        return cls.from_dict(checks.json_object("model", text))
 
 
 def plain_labels(states: Any) -> Any:

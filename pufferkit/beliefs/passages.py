@@ -101,7 +101,7 @@ class Passages:
 
 
 def passages_of(series: Series) -> tuple[Passages, ...]:
-    """Digests of the telling passages of a series."""
+    """Digests of the identifying passages of a series."""
     runs = _Runs.of(series)
     if len(runs.sizes) == 0:
         return ()
@@ -109,7 +109,7 @@ def passages_of(series: Series) -> tuple[Passages, ...]:
     kept = []
     for reach in sorted({_LONGER * len(runs.sizes), max(_LONG, _LONGER * len(runs.sizes))}):
         enough = math.log(2 * min(len(runs.sizes), most) * reach / FALSE_ALARMS)
-        chosen = runs.telling(enough)
+        chosen = runs.identifying(enough)
         step = -(-len(chosen) // most) if chosen else 1
         by_runs: dict[int, list[int]] = {}
         for _, size, digest in chosen[(step - 1) // 2 :: step]:
@@ -179,8 +179,8 @@ class _Runs:
                     yield size, _short(digests)
             sizes = [(2 * n, _joined(d[: max(len(d) - n, 0)], d[n:])) for n, d in sizes]
 
-    def telling(self, enough: float) -> list[tuple[int, int, int]]:
-        """For each start the shortest passage that tells enough: start, runs, digest."""
+    def identifying(self, enough: float) -> list[tuple[int, int, int]]:
+        """For each start the shortest passage that identifies: start, runs, digest."""
         sizes, moves = self._information()
         left = np.ones(len(self.sizes), dtype=bool)
         chosen: list[tuple[int, int, int]] = []
@@ -189,9 +189,11 @@ class _Runs:
             left = left[:count] & self.whole(size)
             if not left.any():
                 break
-            told = sizes[size:] - sizes[:count] + moves[size - 1 : size - 1 + count] - moves[:count]
+            information = (
+                sizes[size:] - sizes[:count] + moves[size - 1 : size - 1 + count] - moves[:count]
+            )
             _, place, times = np.unique(digests, return_inverse=True, return_counts=True)
-            good = left & (told >= enough) & (times[place] < _HABIT)
+            good = left & (information >= enough) & (times[place] < _HABIT)
             left &= ~good
             chosen += [
                 (start, size, int(digests[start])) for start in np.flatnonzero(good).tolist()

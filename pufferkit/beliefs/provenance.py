@@ -1,7 +1,7 @@
 """Where beliefs come from, so that a series is not protected by a model of itself.
 
 A matrix counted from the series to be released is a release without noise. Beliefs therefore
-remember a digest of the counts they were fitted on and digests of its telling passages
+remember a digest of the counts they were fitted on and digests of its identifying passages
 (`pufferkit.beliefs.passages`), and a release refuses a series with the same counts or with one of
 these passages: the whole, a window of it, or the series it was a window of. Whoever fits to private
 data all the same must say so, and then every artefact says so.
@@ -37,8 +37,8 @@ ALTERNATIVES = (
 )
 
 _ITSELF = (
-    "beliefs: were fitted to the very series being released, or share a telling passage with it, "
-    f"so the model gives it away without noise; {ALTERNATIVES}"
+    "beliefs: were fitted to the very series being released, or share an identifying passage with "
+    f"it, so the model gives it away without noise; {ALTERNATIVES}"
 )
 
 
@@ -60,7 +60,7 @@ class Provenance:
     private
         Whether they were knowingly fitted to private data.
     passages
-        Digests of telling passages; none for private data.
+        Digests of identifying passages; none for private data.
     """
 
     digests: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Provenance:
         return cls((counts_digest(counts, states),), int(np.sum(counts)), 0.0, rare)
 
     def covers(self, series: Series) -> bool:
-        """Whether beliefs were fitted on this series, or share a telling passage with it."""
+        """Whether beliefs were fitted on this series, or share an identifying passage with it."""
         return self.covers_counts(series.transitions, series.states) or share_a_passage(
             self.passages, series
         )

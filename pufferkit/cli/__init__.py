@@ -11,7 +11,17 @@ from typing import Annotated
 import typer
 
 import pufferkit
-from pufferkit.cli import audit, ledger, model, plan, release, reproduce, sanitize, verify
+from pufferkit.cli import (
+    audit,
+    ledger,
+    model,
+    plan,
+    release,
+    release_each,
+    reproduce,
+    sanitize,
+    verify,
+)
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
 
 app = typer.Typer(
@@ -23,6 +33,7 @@ app = typer.Typer(
 )
 app.command("plan")(plan.plan)
 app.command("release")(release.release)
+app.command("release-each")(release_each.release_each)
 app.command("sanitize")(sanitize.sanitize)
 app.command("fit")(model.fit)
 app.command("check")(model.check)

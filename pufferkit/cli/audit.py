@@ -11,7 +11,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
-from pufferkit.cli.release import calibrated, known_mechanism
+from pufferkit.cli.options import calibrated, known_mechanism, with_options
 
 if TYPE_CHECKING:
     from pufferkit.beliefs.protocol import Beliefs
@@ -20,21 +20,12 @@ FAILED = 1
 LOCAL = "randomized_response"
 
 
+@with_options
 def audit(
     model: inputs.Model,
     epsilon: inputs.Epsilon,
-    length: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--length",
-            parser=terminal.integer,
-            metavar="N",
-            help="Entries in the series; once a segment.",
-        ),
-    ] = None,
-    query: inputs.Asked = inputs.QueryName.HISTOGRAM,
-    state_value: inputs.StateValue = None,
-    values: inputs.Values = None,
+    question: inputs.Question,
+    length: inputs.Length = None,
     mechanism: Annotated[
         str | None,
         typer.Option(
@@ -73,11 +64,7 @@ def audit(
     """
     local = mechanism is not None and mechanism.replace("-", "_") == LOCAL
     name = None if local else known_mechanism(mechanism)
-    outputs.check_outputs([plot], [model])
-    if plot is not None:
-        from pufferkit import plots  # noqa: PLC0415
-
-        plots.check_picture(plot)
+    outputs.check_outputs([], [model], plot)
     beliefs = inputs.read_model(model)
     lengths = length or inputs.lengths_of(beliefs)
     if not lengths:
@@ -92,11 +79,13 @@ def audit(
             found = attacked(response, trials=trials, confidence=confidence, length=size)
         else:
             states = inputs.states_of(beliefs)
-            question = inputs.make_query(query, states, lengths, state_value, values)
-            noise = calibrated(name, beliefs, question, epsilon)
+            query = question.over(states, lengths)
+            noise = calibrated(name, beliefs, query, epsilon)
             found = attacked(noise, beliefs, trials=trials, confidence=confidence)
         rows = attack_curve(epsilon) if plot is not None else []
     if plot is not None:
+        from pufferkit import plots  # noqa: PLC0415
+
         outputs.write_all({plot: plots.picture(plots.attack_figure(rows), plot)})
     if as_json:
         known = found.exact is not None and found.exact.complete

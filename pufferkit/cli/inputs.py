@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,16 +36,7 @@ Epsilon = Annotated[
         "--epsilon", parser=terminal.number, metavar="X", help="Privacy; smaller hides more."
     ),
 ]
-Asked = Annotated[QueryName, typer.Option("--query", help="What is asked.")]
-StateValue = Annotated[
-    str | None, typer.Option("--state-value", metavar="NAME", help="For count: the state to count.")
-]
-Values = Annotated[
-    str | None,
-    typer.Option(
-        "--values", metavar='"A=1,B=2.5"', help="For total and mean: the value of each state."
-    ),
-]
+QueryOption = Annotated[QueryName, typer.Option("--query", help="What is asked.")]
 State = Annotated[str, typer.Option("--state", metavar="COL", help="Column with the states.")]
 MaybeState = Annotated[
     str | None, typer.Option("--state", metavar="COL", help="Column with the states.")
@@ -62,6 +54,15 @@ IndependentAfter = Annotated[
         "--independent-after",
         metavar="3h",
         help="Declare rows further apart than this independent; the release says so.",
+    ),
+]
+Length = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--length",
+        parser=terminal.integer,
+        metavar="N",
+        help="Entries in the series; once a segment.",
     ),
 ]
 Data = Annotated[
@@ -139,7 +140,7 @@ def read_data(
         return read_record(path, entry, state, entries_of(beliefs) or (), states)
     if entry is not None:
         raise ValueError("--entry: only for networks and joint laws; chains are ordered by rows")
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         series = read_series(
             path,
@@ -149,7 +150,7 @@ def read_data(
             states=states,
             independent_after=duration(independent_after),
         )
-    for warning in told:
+    for warning in caught:
         terminal.warn(str(warning.message))
     if series.missing:
         terminal.say(
@@ -158,6 +159,19 @@ def read_data(
             err=True,
         )
     return series
+
+
+def cut_points(text: str | None) -> list[float] | None:
+    """Numbers with commas between them."""
+    if text is None:
+        return None
+    points = []
+    for cut in text.split(","):
+        try:
+            points.append(terminal.number(cut.strip()))
+        except typer.BadParameter:
+            raise ValueError(f"--cuts: {cut!r} is not a number") from None
+    return points
 
 
 def duration(text: str | None) -> Any:
@@ -170,27 +184,38 @@ def duration(text: str | None) -> Any:
         return text
 
 
-def make_query(
-    asked: QueryName,
-    states: Sequence[Hashable],
-    lengths: Sequence[int] | Series,
-    state_value: str | None,
-    values: str | None,
-) -> Query:
-    """The query that the options describe, over the states of the model."""
-    counting, valued = asked is QueryName.COUNT, asked in (QueryName.TOTAL, QueryName.MEAN)
-    if (state_value is not None) != counting:
-        raise ValueError(f"--state-value: {'needed' if counting else 'only'} for --query count")
-    if (values is not None) != valued:
-        which = "a number for each state, like a=1,b=2.5" if valued else "only for total and mean"
-        raise ValueError(f"--values: {which}")
-    if state_value is not None:
-        return pk.count(_state("--state-value", state_value, states), lengths)
-    if values is not None:
-        make = pk.total if asked is QueryName.TOTAL else pk.mean
-        return make(_values(values, states), lengths)
-    make_bins = pk.histogram if asked is QueryName.HISTOGRAM else pk.relative_frequencies
-    return make_bins(states, lengths)
+@dataclass(frozen=True)
+class Question:
+    """What is asked, as options say it."""
+
+    query: QueryOption = QueryName.HISTOGRAM
+    state_value: Annotated[
+        str | None,
+        typer.Option("--state-value", metavar="NAME", help="For count: the state to count."),
+    ] = None
+    values: Annotated[
+        str | None,
+        typer.Option(
+            "--values", metavar='"A=1,B=2.5"', help="For total and mean: the value of each state."
+        ),
+    ] = None
+
+    def over(self, states: Sequence[Hashable], lengths: Sequence[int] | Series) -> Query:
+        """The query over the states of the model."""
+        counting = self.query is QueryName.COUNT
+        valued = self.query in (QueryName.TOTAL, QueryName.MEAN)
+        if (self.state_value is not None) != counting:
+            raise ValueError(f"--state-value: {'needed' if counting else 'only'} for --query count")
+        if (self.values is not None) != valued:
+            which = "a number for each state, like a=1,b=2.5"
+            raise ValueError(f"--values: {which if valued else 'only for total and mean'}")
+        if self.state_value is not None:
+            return pk.count(_state("--state-value", self.state_value, states), lengths)
+        if self.values is not None:
+            make = pk.total if self.query is QueryName.TOTAL else pk.mean
+            return make(_values(self.values, states), lengths)
+        histogram = self.query is QueryName.HISTOGRAM
+        return (pk.histogram if histogram else pk.relative_frequencies)(states, lengths)
 
 
 def _state(option: str, name: str, states: Sequence[Hashable]) -> Hashable:

@@ -7,13 +7,13 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import each as tables
 from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.options import Cuts, MaxGap
 from pufferkit.errors import printable
 
 if TYPE_CHECKING:
@@ -174,8 +174,8 @@ def fit(
         Order.ONE
     ),
     independent_after: inputs.IndependentAfter = None,
-    cuts: tables.Cuts = None,
-    max_gap: tables.MaxGap = None,
+    cuts: Cuts = None,
+    max_gap: MaxGap = None,
     private: Annotated[
         bool,
         typer.Option(
@@ -210,7 +210,7 @@ def fit(
         raise ValueError("--cuts: only with --order 1 and a stationary start")
     else:
         after = max_gap or independent_after
-        series = tables.counted(file, state, time, segment, declared, after, cuts)
+        series = _counted(file, state, time, segment, declared, after, cuts)
     if around is not None and (
         smoothing != 0 or start is not Start.STATIONARY or order is not Order.ONE
     ):
@@ -240,10 +240,39 @@ def fit(
         terminal.say(f"written: {out}", err=True)
 
 
+def _counted(
+    file: Path,
+    state: str,
+    time: str | None,
+    subject: str | None,
+    states: Sequence[Hashable] | None,
+    independent_after: str | None,
+    cuts: str | None,
+) -> Table:
+    """The table in a file, its bins named in words unless names are given."""
+    from pufferkit.frames import read_table  # noqa: PLC0415
+
+    if time is None:
+        given = "--independent-after" if cuts is None else "--cuts"
+        raise ValueError(f"--time: with {given}, name the column that holds the times")
+    points = inputs.cut_points(cuts)
+    bins = None if points is None else pk.Bins(points)
+    table: Any = read_table(
+        file,
+        subject=subject,
+        time=time,
+        state=state,
+        states=bins.names if states is None and bins is not None else states,
+        bins=bins,
+        independent_after=inputs.duration(independent_after),
+    )
+    return cast("Table", table)
+
+
 def _mechanisms(beliefs: Beliefs, state: Hashable, lengths: Sequence[int]) -> None:
     """Which mechanisms apply to a count."""
-    with terminal.progress() as told:
-        plan = pk.plan(beliefs, pk.count(state, lengths), 1.0, told)
+    with terminal.progress() as progress:
+        plan = pk.plan(beliefs, pk.count(state, lengths), 1.0, progress)
     terminal.say(f"mechanisms, over {sum(lengths):,} entries:")
     wide = max(len(row["mechanism"]) for row in plan.rows)
     for row in plan.rows:

@@ -9,10 +9,14 @@ from pathlib import Path
 from pufferkit.accounting.private import private_file
 
 
-def check_outputs(targets: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:
-    """Every target can be written and is none of the inputs, or an error."""
+def check_outputs(
+    targets: Iterable[Path | None],
+    inputs: Iterable[Path | None] = (),
+    picture: Path | None = None,
+) -> None:
+    """Every target and the picture can be written and is none of the inputs, or an error."""
     taken = {path.resolve() for path in inputs if path is not None}
-    for target in targets:
+    for target in (*targets, picture):
         if target is None:
             continue
         real = target.resolve()
@@ -27,6 +31,10 @@ def check_outputs(targets: Iterable[Path | None], inputs: Iterable[Path | None] 
         if not os.access(real.parent, os.W_OK):
             raise ValueError(f"{target}: the directory {target.parent} cannot be written to")
         taken.add(real)
+    if picture is not None:
+        from pufferkit import plots  # noqa: PLC0415
+
+        plots.check_picture(picture)
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:

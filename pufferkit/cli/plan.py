@@ -10,6 +10,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.options import with_options
 
 if TYPE_CHECKING:
     from pufferkit import Series
@@ -17,37 +18,24 @@ if TYPE_CHECKING:
 NO_SIZE = "give the size of the series: either --length N or --data FILE --state COL"
 
 
+@with_options
 def plan(
     model: inputs.Model,
     epsilon: inputs.Epsilon,
-    query: inputs.Asked = inputs.QueryName.HISTOGRAM,
-    length: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--length",
-            parser=terminal.integer,
-            metavar="N",
-            help="Entries in the series; once a segment.",
-        ),
-    ] = None,
+    question: inputs.Question,
+    length: inputs.Length = None,
     data: inputs.Data = None,
     state: inputs.MaybeState = None,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
     independent_after: inputs.IndependentAfter = None,
-    state_value: inputs.StateValue = None,
-    values: inputs.Values = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON.")] = False,
     plot: inputs.Plot = None,
 ) -> None:
     """Compare mechanisms for a query; spends nothing."""
     if length and data is not None:
         raise ValueError(NO_SIZE)
-    outputs.check_outputs([plot], [model, data])
-    if plot is not None:
-        from pufferkit import plots  # noqa: PLC0415
-
-        plots.check_picture(plot)
+    outputs.check_outputs([], [model, data], plot)
     beliefs = inputs.read_model(model)
     states = inputs.states_of(beliefs)
     lengths: Sequence[int] | Series = length or inputs.lengths_of(beliefs)
@@ -59,16 +47,18 @@ def plan(
         raise ValueError("--independent-after: is about gaps in a file; name it with --data")
     if not lengths:
         raise ValueError(NO_SIZE)
-    question = inputs.make_query(query, states, lengths, state_value, values)
-    with terminal.progress() as told:
-        found = pk.plan(beliefs, question, epsilon, told)
+    query = question.over(states, lengths)
+    with terminal.progress() as progress:
+        found = pk.plan(beliefs, query, epsilon, progress)
     if plot is not None:
+        from pufferkit import plots  # noqa: PLC0415
+
         title = str(found).partition("\n")[0].replace("; ", "\n")
         outputs.write_all({plot: plots.picture(plots.plan_figure(found.rows, title), plot)})
     if as_json:
         record = {
-            "query": question.name,
-            "lengths": question.lengths,
+            "query": query.name,
+            "lengths": query.lengths,
             "epsilon": found.epsilon,
             "beliefs": found.beliefs,
             "rows": found.rows,

@@ -42,8 +42,8 @@ def reproduce(
     _check_folder(out)
     outputs.check_outputs([t for t in (table, picture) if out.is_dir()], [data])
     drawn = _can_draw(picture)
-    with terminal.progress() as told:
-        found = experiments.run(name, quick=quick, data=data, seed=seed, progress=told)
+    with terminal.progress() as progress:
+        found = experiments.run(name, quick=quick, data=data, seed=seed, progress=progress)
     contents = {table: found.to_csv().encode()}
     if drawn:
         from pufferkit import plots  # noqa: PLC0415

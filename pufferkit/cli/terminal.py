@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from pufferkit import Plan
-    from pufferkit.mechanisms.plan import Told
+    from pufferkit.mechanisms.plan import Progress as ProgressOf
 
 BAD_INPUT = 2
 _INTERRUPTED = 130
@@ -111,7 +111,7 @@ def warn(message: str) -> None:
 
 
 @contextmanager
-def progress() -> Iterator[Told | None]:
+def progress() -> Iterator[ProgressOf | None]:
     """A bar for each long mechanism on stderr; nothing where there is no terminal."""
     if not sys.stderr.isatty():
         yield None
@@ -122,12 +122,12 @@ def progress() -> Iterator[Told | None]:
     with Progress(console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, Any] = {}
 
-        def told(mechanism: str, done: int, whole: int) -> None:
+        def report(mechanism: str, done: int, whole: int) -> None:
             if mechanism not in tasks:
                 tasks[mechanism] = bars.add_task(mechanism, total=whole)
             bars.update(tasks[mechanism], completed=done, total=whole)
 
-        yield told
+        yield report
 
 
 @contextmanager

@@ -15,7 +15,7 @@ def verify(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="RELEASE", help="A release as JSON, or a table that release --each wrote."
+            metavar="RELEASE", help="A release as JSON, or a table that release-each wrote."
         ),
     ],
 ) -> None:

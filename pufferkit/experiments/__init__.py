@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pufferkit import checks
-from pufferkit.experiments.result import Chart, Result, Told
+from pufferkit.experiments.result import Chart, Progress, Result
 
 __all__ = ["EXPERIMENTS", "Chart", "Experiment", "Result", "find", "names", "run"]
 
@@ -97,7 +97,7 @@ def run(
     quick: bool = False,
     data: str | Path | None = None,
     seed: int = 0,
-    progress: Told | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Run one experiment.
 
@@ -113,7 +113,7 @@ def run(
     seed
         For everything that is drawn.
     progress
-        Told what is at work, how much is done, and of how much.
+        Called with what is at work, the number of parts done, and of all.
     """
     experiment = find(name)
     settings: dict[str, Any] = {

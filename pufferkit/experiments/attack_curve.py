@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.audit.conditioned import conditioned, running
+from pufferkit.audit.conditioned import conditioned, cumulative_rows
 from pufferkit.audit.limits import charged_epsilon, success_bound
 from pufferkit.audit.response import log_likelihood
 from pufferkit.beliefs.markov_chain import MarkovChain
@@ -100,7 +100,7 @@ def _success(
     matrix: Floats = np.array([[1 - rho, rho], [rho, 1 - rho]])
     middle = (length - 1) // 2
     truth = conditioned(chain, length, {}).sample(trials, rng)
-    sums = running(matrix)
+    sums = cumulative_rows(matrix)
     seen = (rng.random(truth.shape)[..., None] >= sums[truth]).sum(axis=-1).astype(np.uint16)
     sides = [conditioned(chain, length, {middle: x}) for x in (0, 1)]
     # Equal priors: the posterior odds are the ratio of the likelihoods.

@@ -10,7 +10,7 @@ import numpy as np
 from pufferkit.accounting.composition import Spending, compose, entry_profile
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.data.queries import count, histogram
-from pufferkit.experiments.result import Chart, Result, Rows, Told, tracked
+from pufferkit.experiments.result import Chart, Progress, Result, Rows, tracked
 from pufferkit.influence.quilts.chains import max_influence
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.markov_quilt import markov_quilt_approx
@@ -54,7 +54,9 @@ WEEK = MarkovChain.steady(
 )
 
 
-def counterexample(*, quick: bool = False, seed: int = 0, progress: Told | None = None) -> Result:
+def counterexample(
+    *, quick: bool = False, seed: int = 0, progress: Progress | None = None
+) -> Result:
     """[C] Theorem 3.4: the loss of one release and of two, at every output. Draws nothing."""
     del seed
     p, q = 0.9, 0.01
@@ -93,7 +95,7 @@ def _ratio(w: float, p: float, q: float, times: int) -> float:
     return above / (density(1) * q + density(0) * (1 - q))
 
 
-def distance(*, quick: bool = False, seed: int = 0, progress: Told | None = None) -> Result:
+def distance(*, quick: bool = False, seed: int = 0, progress: Progress | None = None) -> Result:
     """Joint epsilon of two windows against the steps between them. Draws nothing."""
     del seed
     chain, size = WEEK, 200
@@ -143,7 +145,7 @@ def _printed_pairing(chain: MarkovChain, last: int, begin: int, a: float, b: flo
     return max(min(a + b, a + on_first), min(a + b, b + on_second))
 
 
-def year(*, quick: bool = False, seed: int = 0, progress: Told | None = None) -> Result:
+def year(*, quick: bool = False, seed: int = 0, progress: Progress | None = None) -> Result:
     """Joint epsilon of weekly histograms against the number of weeks. Draws nothing."""
     del seed
     size, epsilon = (200 if quick else 2016), 0.5

@@ -8,7 +8,7 @@ from pufferkit.audit.limits import success_bound
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.experiments.attack_curve import THETAS, attack_curve
 from pufferkit.experiments.local_noise import noise_privacy_curves
-from pufferkit.experiments.result import Chart, Result, Rows, Told, tracked
+from pufferkit.experiments.result import Chart, Progress, Result, Rows, tracked
 from pufferkit.local import (
     RandomizedResponse,
     cheapest_noise,
@@ -54,7 +54,7 @@ Added: `every`, the noise against adversaries who may know other entries, and `d
 little on a chain."""
 
 
-def figure_1(*, quick: bool = False, seed: int = 0, progress: Told | None = None) -> Result:
+def figure_1(*, quick: bool = False, seed: int = 0, progress: Progress | None = None) -> Result:
     """Constraints on the two flip probabilities. Draws nothing."""
     del seed
     chain = MarkovChain.steady([[0.8, 0.2], [0.35, 0.65]])
@@ -100,7 +100,7 @@ def figure_1(*, quick: bool = False, seed: int = 0, progress: Told | None = None
     return Result("local-figure-1", title, rows, NOTE_1, chart)
 
 
-def figure_2(*, quick: bool = False, seed: int = 0, progress: Told | None = None) -> Result:
+def figure_2(*, quick: bool = False, seed: int = 0, progress: Progress | None = None) -> Result:
     """Attackers against DP noise and ours, over the correlation."""
     thetas, trials = ((0.02, 0.2, 0.5), 500) if quick else (THETAS, 100_000)
     rows: Rows = []
@@ -124,7 +124,7 @@ def figure_2(*, quick: bool = False, seed: int = 0, progress: Told | None = None
     return Result("local-figure-2", "[B] Figure 2: DP broken by correlation", rows, NOTE_2, chart)
 
 
-def figure_3(*, quick: bool = False, seed: int = 0, progress: Told | None = None) -> Result:
+def figure_3(*, quick: bool = False, seed: int = 0, progress: Progress | None = None) -> Result:
     """Least flip probability by each rule, over epsilon. Draws nothing."""
     del seed
     epsilons = (1.0, 3.0, 8.0) if quick else tuple(0.25 * n for n in range(1, 41))

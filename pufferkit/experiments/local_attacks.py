@@ -21,7 +21,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.experiments import data as files
 from pufferkit.experiments.local import binary_noise
-from pufferkit.experiments.result import Chart, Result, Rows, Told, tracked
+from pufferkit.experiments.result import Chart, Progress, Result, Rows, tracked
 from pufferkit.local import loss
 
 Bits = NDArray[np.intp]
@@ -59,7 +59,7 @@ def figure_4(
     data: Path | None = None,
     quick: bool = False,
     seed: int = 0,
-    progress: Told | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Success of each attacker against epsilon, for each series and kind of noise."""
     rng = np.random.default_rng(seed)

@@ -17,9 +17,9 @@ from pufferkit.data.series import Series
 from pufferkit.experiments import data as files
 from pufferkit.experiments.result import (
     Chart,
+    Progress,
     Result,
     Rows,
-    Told,
     attempt,
     simulated_error,
     tracked,
@@ -144,7 +144,7 @@ def table_1(
     data: Path | None = None,
     quick: bool = False,
     seed: int = 0,
-    progress: Told | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Errors of the histogram of a group and of each person, epsilon 1."""
     rng, trials = np.random.default_rng(seed), 20
@@ -192,7 +192,7 @@ def table_3(
     data: Path | None = None,
     quick: bool = False,
     seed: int = 0,
-    progress: Told | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Errors of the histogram of power levels, for each epsilon."""
     rng, trials = np.random.default_rng(seed), 20
@@ -242,7 +242,7 @@ def figure_4_lower(
     data: Path | None = None,
     quick: bool = False,
     seed: int = 0,
-    progress: Told | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Exact and noisy aggregated histograms of activity, epsilon 1."""
     rng = np.random.default_rng(seed)

@@ -16,7 +16,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import Query, count, mean, relative_frequencies
 from pufferkit.experiments import data as files
 from pufferkit.experiments.quilt_data import groups, households
-from pufferkit.experiments.result import Chart, Result, Rows, Told, attempt, tracked
+from pufferkit.experiments.result import Chart, Progress, Result, Rows, attempt, tracked
 
 MECHANISMS = (
     "group_dp",
@@ -76,7 +76,7 @@ def table_2(
     data: Path | None = None,
     quick: bool = False,
     seed: int = 0,
-    progress: Told | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Running times on the synthetic chains and, with data, on the measured ones. Draws nothing."""
     del seed
@@ -114,7 +114,7 @@ def table_2(
     return Result("quilt-table-2", "[Q] Table 2: running times", rows, NOTE, chart)
 
 
-def paper_size(*, quick: bool = False, seed: int = 0, progress: Told | None = None) -> Result:
+def paper_size(*, quick: bool = False, seed: int = 0, progress: Progress | None = None) -> Result:
     """Scales and running times for 51 states and a million entries."""
     states, length, runs = (12, 10**4, 1) if quick else (51, 10**6, 3)
     matrix = sticky_chain(states, seed)

@@ -11,9 +11,9 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.data.queries import Query, mean
 from pufferkit.experiments.result import (
     Chart,
+    Progress,
     Result,
     Rows,
-    Told,
     attempt,
     simulated_error,
     tracked,
@@ -43,7 +43,9 @@ class, so the Wasserstein Mechanism is given corners of the class with several s
 bound on what it would need for all of it, not a mechanism for the class."""
 
 
-def figure_4_upper(*, quick: bool = False, seed: int = 0, progress: Told | None = None) -> Result:
+def figure_4_upper(
+    *, quick: bool = False, seed: int = 0, progress: Progress | None = None
+) -> Result:
     """L1 error against alpha, for each epsilon and mechanism."""
     rng = np.random.default_rng(seed)
     alphas = (0.2, 0.4) if quick else (*(round(0.1 + 0.02 * n, 2) for n in range(15)), 0.39, 0.4)

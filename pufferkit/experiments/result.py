@@ -18,8 +18,8 @@ from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.plan import calibrate
 
 Rows = list[dict[str, Any]]
-Told = Callable[[str, int, int], None]
-"""Told what is at work, how many parts are done, and of how many."""
+Progress = Callable[[str, int, int], None]
+"""Called with what is at work, the number of parts done, and of all."""
 
 Item = TypeVar("Item")
 _PRINTED = 60
@@ -128,13 +128,13 @@ class Result:
         return "\n".join([self.title, "", *lines, "", note])
 
 
-def tracked(items: Iterable[Item], told: Told | None, what: str) -> Iterator[Item]:
-    """The items one after another, telling how far the work is."""
+def tracked(items: Iterable[Item], progress: Progress | None, what: str) -> Iterator[Item]:
+    """The items one after another, with progress."""
     listed = list(items)
     for done, item in enumerate(listed, 1):
         yield item
-        if told is not None:
-            told(what, done, len(listed))
+        if progress is not None:
+            progress(what, done, len(listed))
 
 
 def attempt(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,6 +22,7 @@ from pufferkit.fitting.ratio_tests import (
     stationarity_check,
 )
 from pufferkit.mechanisms.influence_curve import influence_curve
+from pufferkit.records import Report
 
 MOST_STATES = 7
 """With more states than this, pairs of states are too many to compare the noise."""
@@ -31,7 +31,7 @@ _SMOOTHING = 0.5
 
 
 @dataclass(frozen=True)
-class ModelReport:
+class ModelReport(Report):
     """What data say about beliefs, without noise: keep it to yourself if they are private.
 
     Attributes
@@ -77,10 +77,6 @@ class ModelReport:
             "passed": self.passed,
             "second_order_factor": self.second_order_factor,
         }
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """JSON text."""
-        return json.dumps(self.to_dict(), indent=indent)
 
     def __str__(self) -> str:
         marks = {True: "yes", False: "NO", None: "?"}

@@ -22,19 +22,20 @@ from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts
 from pufferkit.errors import OverBudget
-from pufferkit.fleet.plan import LIPSCHITZ, Run, digest
+from pufferkit.fleet.plan import Run
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.records import digest
 
 _LISTED = 8
 _MOST_PROFILES = 200
 
 Draw = Callable[[Counts, Floats], tuple[Floats, Floats]]
-"""Noisy counts and their scales, for dues of these numbers, with at least these scales."""
+"""Noisy counts and their scales, for releases of these numbers, with at least these scales."""
 
 
 @dataclass(frozen=True)
-class Due:
+class PendingRelease:
     """One release to pay for: entries ``first`` to ``last`` of a subject, counted from 1.
 
     Places count entries that were not observed too, by the clock. ``begins`` is the time of entry 1
@@ -68,14 +69,14 @@ class Paid:
 
     Attributes
     ----------
-    together
+    joint_micro
         Millionths of epsilon that all rows cost the subject who pays most: the epsilon of the run,
         or more if some were released when the series was shorter, and with less noise.
     values
-        The stored value of each due, in order.
+        The stored value of each release, in order.
     """
 
-    together: int
+    joint_micro: int
     values: Sequence[Mapping[str, Any]]
 
 
@@ -110,12 +111,12 @@ class Accounts:
         self._privacies: dict[int, int] = {}
         self._bodies: dict[Any, dict[str, Any]] = {}
 
-    def check(self, dues: Sequence[Due]) -> None:
+    def check(self, pending: Sequence[PendingRelease]) -> None:
         """Whether every account can pay; nothing is written. Refuses before anything is spent."""
-        names = list(dict.fromkeys(due.account for due in dues))
+        names = list(dict.fromkeys(release.account for release in pending))
         self.ledger.check_terms(dict.fromkeys(names, (self.terms, None)))
         known, entries = self._standing(names)
-        charges = self._charges(dues, known, entries)
+        charges = self._charges(pending, known, entries)
         terms = {name: (self.terms, self.data.get(name)) for name in names}
         self.ledger.check_terms(terms, data_meant=self._meant)
         short = [c for c in charges if c.total > known[c.account].budget]
@@ -127,23 +128,23 @@ class Accounts:
             more = f" (and {others:,} more like it)" if others else ""
             raise OverBudget(f"{first.account}{more}: {refusal}")
 
-    def pay(self, dues: Sequence[Due], draw: Draw) -> Paid:
+    def pay(self, pending: Sequence[PendingRelease], draw: Draw) -> Paid:
         """Charges and values of all of them in one transaction, each once.
 
         What is stored is what counts, whoever wrote it: values that are there are given as they
         are, and what was drawn is dropped if another process was first.
         """
-        names = list(dict.fromkeys(due.account for due in dues))
-        keys = {window: self.run.key(window) for window in {due.window for due in dues}}
-        places = [(due.account, keys[due.window]) for due in dues]
+        names = list(dict.fromkeys(release.account for release in pending))
+        keys = {window: self.run.key(window) for window in {release.window for release in pending}}
+        places = [(release.account, keys[release.window]) for release in pending]
         while True:
             stored = self.ledger.find_many(names, list(keys.values()))
             known, entries = self._standing(names)
-            new = {(c.account, c.key): c for c in self._charges(dues, known, entries)}
+            new = {(c.account, c.key): c for c in self._charges(pending, known, entries)}
             missing = np.array([n for n, at in enumerate(places) if at not in stored], dtype=int)
             if not len(missing):
                 values = [stored[place].body for place in places]
-                return Paid(self._together(dues, entries), values)
+                return Paid(self._joint_micro(pending, entries), values)
             # A run that was killed may have charged for more noise, among subjects of more lengths.
             charged = {(e.account, e.key): e for e in entries if e.body["run"] == self.run.identity}
             least = [charged[p].body["scale"] if p in charged else 0.0 for p in places]
@@ -161,9 +162,9 @@ class Accounts:
         after = known[entry.account].entries
         return Charge(entry.account, entry.key, entry.epsilon, entry.total, entry.body, after)
 
-    def pay_together(
+    def pay_jointly(
         self,
-        dues: Sequence[Due],
+        pending: Sequence[PendingRelease],
         record: str,
         body: Mapping[str, Any],
         draw: Callable[[], Mapping[str, Any]],
@@ -174,17 +175,17 @@ class Accounts:
         whole, so its label is for exactly these entries. The values are stored in the same
         transaction. Returns their key.
         """
-        used = digest([[due.account, due.window, *due.used] for due in dues])
+        used = digest([[release.account, release.window, *release.used] for release in pending])
         key = digest({"run": self.run.identity, "record": True})
         facts = {**body, "label": self.run.label, "run": self.run.identity, "entries used": used}
         facts |= self._notes
-        names = list(dict.fromkeys(due.account for due in dues))
+        names = list(dict.fromkeys(release.account for release in pending))
         amount = spent_micro(self.run.epsilon)
         self.ledger.check_terms(dict.fromkeys([*names, record], (self.terms, None)))
         while True:
             self._same_entries(record, key, used)
             known, entries = self._standing([*names, record])
-            charges = self._charges(dues, known, entries)
+            charges = self._charges(pending, known, entries)
             account = known[record]
             total = max([account.total, *(charge.total for charge in charges)])
             value = None if self.ledger.find(record, key) is not None else draw()
@@ -204,7 +205,7 @@ class Accounts:
         return {n: known.get(n) or Account(n, rule, budget, 0, 0) for n in names}, entries
 
     def pay_part(
-        self, dues: Sequence[Due], record: str, body: Mapping[str, Any]
+        self, pending: Sequence[PendingRelease], record: str, body: Mapping[str, Any]
     ) -> dict[tuple[str, str], Entry]:
         """Charge what is new of a run whose values are kept in files, in one transaction.
 
@@ -212,11 +213,11 @@ class Accounts:
         names its part, and so does one to the account ``record``, under which the files are noted.
         Returns the charges of all these rows, new and old, by account and key.
         """
-        names = list(dict.fromkeys(due.account for due in dues))
+        names = list(dict.fromkeys(release.account for release in pending))
         while True:
             known, entries = self._standing([*names, record])
             entries = [entry for entry in entries if entry.account != record]
-            charges = self._charges(dues, known, entries)
+            charges = self._charges(pending, known, entries)
             if not charges:
                 break
             part = digest({"run": self.run.identity, "rows": [[c.account, c.key] for c in charges]})
@@ -257,48 +258,51 @@ class Accounts:
             )
 
     def _charges(
-        self, dues: Sequence[Due], known: dict[str, Account], entries: Sequence[Entry]
+        self, pending: Sequence[PendingRelease], known: dict[str, Account], entries: Sequence[Entry]
     ) -> list[Charge]:
         """What is still to be charged, with the joint total of each account."""
         history: dict[str, list[Entry]] = {}
         for entry in entries:
             history.setdefault(entry.account, []).append(entry)
-        by_account: dict[str, list[Due]] = {}
-        for due in dues:
-            by_account.setdefault(due.account, []).append(due)
-        keys = {window: self.run.key(window) for window in {due.window for due in dues}}
+        by_account: dict[str, list[PendingRelease]] = {}
+        for release in pending:
+            by_account.setdefault(release.account, []).append(release)
+        keys = {window: self.run.key(window) for window in {release.window for release in pending}}
         amount = spent_micro(self.run.epsilon)
         charges = []
         for name, wanted in by_account.items():
             earlier = history.get(name, [])
             _unchanged(name, earlier, wanted[0])
             paid = {entry.key: entry for entry in earlier}
-            for due in wanted:
-                before = paid.get(keys[due.window])
-                if before is not None and before.body["window"] != [due.first, due.last]:
+            for release in wanted:
+                before = paid.get(keys[release.window])
+                if before is not None and before.body["window"] != [release.first, release.last]:
                     raise ValueError(
                         f"label: the run {self.run.label!r} was made for other data of {name!r} "
-                        f"(entries {before.body['window']}, now {[due.first, due.last]}); "
+                        f"(entries {before.body['window']}, now {[release.first, release.last]}); "
                         "give this one another label"
                     )
-                if before is not None and before.body.get("entries", due.entries) != due.entries:
+                if (
+                    before is not None
+                    and before.body.get("entries", release.entries) != release.entries
+                ):
                     raise ValueError(
                         f"label: the run {self.run.label!r} used {before.body['entries']} entries "
-                        f"of {name!r} in this window, and now there are {due.entries}: rows "
+                        f"of {name!r} in this window, and now there are {release.entries}: rows "
                         "arrived late; leave them out, or give this run another label, which "
                         "pays for the whole window again"
                     )
-            new = [due for due in wanted if keys[due.window] not in paid]
+            new = [release for release in wanted if keys[release.window] not in paid]
             if not new:
                 continue
             total, rule = self._joint(earlier, new)
             total = max(total, known[name].total)
-            for due in new:
-                body = self._body(due, rule)
+            for release in new:
+                body = self._body(release, rule)
                 charges.append(
                     Charge(
                         name,
-                        keys[due.window],
+                        keys[release.window],
                         amount,
                         total,
                         body,
@@ -309,7 +313,7 @@ class Accounts:
                 )
         return charges
 
-    def _joint(self, earlier: Sequence[Entry], new: Sequence[Due]) -> tuple[int, str]:
+    def _joint(self, earlier: Sequence[Entry], new: Sequence[PendingRelease]) -> tuple[int, str]:
         """Millionths of epsilon for everything ever released about this subject."""
         b = self._pico(new[0].calibration)
         other = [
@@ -320,32 +324,34 @@ class Accounts:
         if not other:
             return spent_micro(self.run.epsilon), "one release"
         spans = [(*entry.body["window"], entry.body["entry_privacy_pico"]) for entry in earlier]
-        spans += [(due.first, due.last, b) for due in new]
+        spans += [(release.first, release.last, b) for release in new]
         return self._loss(spans, new[0])
 
-    def _together(self, dues: Sequence[Due], entries: Sequence[Entry]) -> int:
+    def _joint_micro(self, pending: Sequence[PendingRelease], entries: Sequence[Entry]) -> int:
         """Millionths of epsilon for these rows of one run, for the subject who pays most."""
         paid = {(e.account, e.key): e.body["entry_privacy_pico"] for e in entries}
-        keys = {window: self.run.key(window) for window in {due.window for due in dues}}
+        keys = {window: self.run.key(window) for window in {release.window for release in pending}}
         rows: dict[str, list[tuple[int, int, int]]] = {}
-        raised: dict[str, Due] = {}
-        for due in dues:
-            now = self._pico(due.calibration)
-            pico = paid[due.account, keys[due.window]]
-            rows.setdefault(due.account, []).append((due.first, due.last, pico))
+        raised: dict[str, PendingRelease] = {}
+        for release in pending:
+            now = self._pico(release.calibration)
+            pico = paid[release.account, keys[release.window]]
+            rows.setdefault(release.account, []).append((release.first, release.last, pico))
             if pico > now:
-                raised[due.account] = due
+                raised[release.account] = release
         most = spent_micro(self.run.epsilon)
-        for name, due in raised.items():
+        for name, release in raised.items():
             if self.run.mechanism == "group_dp":  # its promise is for every belief
-                most = max(most, _whole(rows[name], due.lengths))
+                most = max(most, _whole(rows[name], release.lengths))
             else:
-                most = max(most, self._loss(rows[name], due)[0])
+                most = max(most, self._loss(rows[name], release)[0])
         return most
 
-    def _loss(self, spans: Sequence[tuple[int, int, int]], due: Due) -> tuple[int, str]:
+    def _loss(
+        self, spans: Sequence[tuple[int, int, int]], release: PendingRelease
+    ) -> tuple[int, str]:
         """Millionths of epsilon when these entries of a subject have spent this much, and why."""
-        lengths = due.lengths
+        lengths = release.lengths
         signature = (tuple(sorted(spans)), lengths)
         if signature not in self._profiles:
             theta = self.run.beliefs
@@ -358,7 +364,7 @@ class Accounts:
                 self._profiles[signature] = spent_micro(loss)
             else:
                 # As if every entry had spent what the dearest one has: more, and shared by many.
-                flat = ("flat", _most(spans), due.calibration.query.longest)
+                flat = ("flat", _most(spans), release.calibration.query.longest)
                 if flat not in self._profiles:
                     loss = InfluenceCurve(theta, flat[2]).epsilon(flat[1] / PICO)
                     self._profiles[flat] = spent_micro(loss)
@@ -376,48 +382,56 @@ class Accounts:
         notes = self.run.beliefs.caveats
         return {"notes": list(notes)} if notes else {}
 
-    def _body(self, due: Due, rule: str) -> dict[str, Any]:
+    def _body(self, release: PendingRelease, rule: str) -> dict[str, Any]:
         """What the ledger keeps; the same object for subjects of equal lengths."""
-        same = (due.lengths, due.first, due.last, due.begins, due.entries, due.step, rule)
+        same = (
+            release.lengths,
+            release.first,
+            release.last,
+            release.begins,
+            release.entries,
+            release.step,
+            rule,
+        )
         if same not in self._bodies:
             self._bodies[same] = {
                 "query": self.run.query,
                 "label": self.run.label,
                 "run": self.run.identity,
-                "window": [due.first, due.last],
-                "begins": due.begins,
-                "step": due.step,
-                "entries": due.entries,
-                "independent_after": due.independent_after,
-                "segments": _segments(due.lengths, due.last),
+                "window": [release.first, release.last],
+                "begins": release.begins,
+                "step": release.step,
+                "entries": release.entries,
+                "independent_after": release.independent_after,
+                "segments": _segments(release.lengths, release.last),
                 "beliefs": self.run.beliefs_digest,
                 "mechanism": self.run.mechanism,
-                "scale": LIPSCHITZ * due.calibration.scale,
-                "entry_privacy_pico": self._pico(due.calibration),
+                "scale": release.calibration.scale,
+                "entry_privacy_pico": self._pico(release.calibration),
                 "rule": rule,
                 **self._notes,
             }
         return self._bodies[same]
 
 
-def _unchanged(name: str, earlier: Sequence[Entry], due: Due) -> None:
+def _unchanged(name: str, earlier: Sequence[Entry], release: PendingRelease) -> None:
     """Data may grow at the end; what was released must still be where it was."""
     seen: set[Any] = set()
-    lengths = due.lengths
+    lengths = release.lengths
     for entry in earlier:
         last, recorded = entry.body["window"][1], entry.body["segments"]
         begins = entry.body.get("begins")
-        if None not in (begins, due.begins) and begins != due.begins:
-            moved = "earlier" if due.begins < begins else "later"  # type: ignore[operator]
+        if None not in (begins, release.begins) and begins != release.begins:
+            moved = "earlier" if release.begins < begins else "later"  # type: ignore[operator]
             raise ValueError(
                 f"table: the entries of {name!r} begin {moved} than when they were released "
                 f"(ledger entry {entry.seq}), so they would be counted anew; give the whole "
                 "series from the same beginning on"
             )
-        if last > 1 and "step" in entry.body and entry.body["step"] != due.step:
+        if last > 1 and "step" in entry.body and entry.body["step"] != release.step:
             raise ValueError(
                 f"table: entries of {name!r} were {_apart(entry.body['step'])} when they were "
-                f"released (ledger entry {entry.seq}) and are {_apart(due.step)} now, so they "
+                f"released (ledger entry {entry.seq}) and are {_apart(release.step)} now, so they "
                 "would be counted anew; every= puts them on the grid they were on"
             )
         mark = (last, str(recorded))

@@ -27,10 +27,10 @@ import numpy as np
 from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts, Table
-from pufferkit.fleet.accounts import Accounts, Due
+from pufferkit.fleet.accounts import Accounts, PendingRelease
 from pufferkit.fleet.plan import LIPSCHITZ, Run
 from pufferkit.fleet.releases import note_of
-from pufferkit.fleet.rows import ON_CLUSTER, Asked, account_names, dues_of
+from pufferkit.fleet.rows import ON_CLUSTER, Asked, account_names, pending_releases
 from pufferkit.frames import spark_storage
 from pufferkit.frames.spark import ClusterTable, Counted, Noise
 
@@ -58,7 +58,7 @@ def release_on_cluster(
         sizes = counted.sizes()
         asked = Asked.of(sizes, sizes.pieces)
         used, calibrations = run.calibrations(sizes.longest)
-        wanted = np.array([LIPSCHITZ * calibrations[int(length)].scale for length in used])
+        wanted = np.array([calibrations[int(length)].scale for length in used])
         draw = _Draw(counted, run, sizes, asked, wanted[asked.owner], folder)
         everything = np.arange(len(asked.owner))
         if accounts is None:
@@ -66,8 +66,8 @@ def release_on_cluster(
             draw.write(path, everything, draw.wanted)
             found = spark_storage.read(table.session, [path])
         else:
-            dues = dues_of(sizes, asked, everything, used, calibrations, prefix)
-            found = _paid(draw, accounts, dues, f"{prefix}{ON_CLUSTER}", prefix)
+            pending = pending_releases(sizes, asked, everything, used, calibrations, prefix)
+            found = _paid(draw, accounts, pending, f"{prefix}{ON_CLUSTER}", prefix)
     if progress is not None:
         progress(len(asked.owner), len(asked.owner))
     return found
@@ -113,11 +113,13 @@ class _Draw:
             ) from None
 
 
-def _paid(draw: _Draw, accounts: Accounts, dues: Sequence[Due], record: str, prefix: str) -> Any:
+def _paid(
+    draw: _Draw, accounts: Accounts, pending: Sequence[PendingRelease], record: str, prefix: str
+) -> Any:
     """Charge what is new, draw what has no folder, and give the rows of all parts."""
-    account_names(draw.sizes, prefix)  # they must tell subjects apart
-    key_of = {window: draw.run.key(window) for window in {due.window for due in dues}}
-    keys = [(due.account, key_of[due.window]) for due in dues]
+    account_names(draw.sizes, prefix)  # they must identify subjects
+    key_of = {window: draw.run.key(window) for window in {release.window for release in pending}}
+    keys = [(release.account, key_of[release.window]) for release in pending]
     if not _all_noted(accounts, record, keys, list(key_of.values())):
         spark_storage.try_executors(draw.session, f"{draw.folder}/_trial-{uuid.uuid4().hex[:16]}")
     body = {
@@ -125,7 +127,7 @@ def _paid(draw: _Draw, accounts: Accounts, dues: Sequence[Due], record: str, pre
         "mechanism": draw.run.mechanism,
         "scale": float(draw.wanted.max()),
     }
-    charges = accounts.pay_part(dues, record, body)
+    charges = accounts.pay_part(pending, record, body)
     members: dict[str, list[int]] = {}
     for number, key in enumerate(keys):
         members.setdefault(charges[key].body["part"], []).append(number)

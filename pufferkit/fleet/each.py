@@ -16,13 +16,12 @@ from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts, Table
-from pufferkit.fleet.accounts import Accounts, Due
+from pufferkit.fleet.accounts import Accounts, PendingRelease
 from pufferkit.fleet.plan import LIPSCHITZ, Run, aligned
 from pufferkit.fleet.recognised import recognised
 from pufferkit.fleet.releases import Releases
-from pufferkit.fleet.rows import EVERYBODY, Asked, account_names, chunks_of, dues_of
+from pufferkit.fleet.rows import EVERYBODY, Asked, account_names, chunks_of, pending_releases
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.rounding import round_up
 
 if TYPE_CHECKING:
     from pufferkit.frames.spark import ClusterTable
@@ -53,7 +52,7 @@ def release_each(
         From `read_table`. With windows, each subject has a row for each of its windows.
     beliefs
         A `MarkovChain` or a `ChainClass`, about every segment of every subject: a chain with a
-        start of its own says that every segment starts so, also behind a declared break.
+        fixed initial distribution says that every segment starts so, also behind a declared break.
     epsilon
         Pufferfish privacy of each entry against everything this call releases; windows do not add
         up, because no entry is in two of them. Windows that an earlier call released when the
@@ -111,11 +110,13 @@ def release_each(
         chunks = chunks_of(asked.owner)
         if accounts is not None:
             for rows in chunks:
-                accounts.check(dues_of(table, asked, rows, used, calibrations, prefix))
+                accounts.check(pending_releases(table, asked, rows, used, calibrations, prefix))
         for rows in chunks:
-            dues = dues_of(table, asked, rows, used, calibrations, prefix) if accounts else []
+            pending = (
+                pending_releases(table, asked, rows, used, calibrations, prefix) if accounts else []
+            )
             lengths = used[asked.owner[rows]]
-            found = _drawn(asked, rows, lengths, calibrations, accounts, dues)
+            found = _drawn(asked, rows, lengths, calibrations, accounts, pending)
             values[rows], scales[rows], cost = found
             together.append(cost)
             if progress is not None:
@@ -182,8 +183,8 @@ def release_all(
             values, scales = _noisy_sums(sums, calibration)
         else:
             record = f"{prefix}{EVERYBODY}"
-            dues = dues_of(found, asked, rows, used, calibrations, prefix)
-            values, scales = _recorded(accounts, run, record, dues, windows, sums, calibration)
+            pending = pending_releases(found, asked, rows, used, calibrations, prefix)
+            values, scales = _recorded(accounts, run, record, pending, windows, sums, calibration)
     if progress is not None:
         progress(len(windows), len(windows))
     answer = _releases(run, None, windows, values, scales, sums, calibrations)
@@ -199,7 +200,7 @@ def _recorded(
     accounts: Accounts,
     run: Run,
     record: str,
-    dues: Sequence[Due],
+    pending: Sequence[PendingRelease],
     windows: Counts,
     sums: Counts,
     calibration: Calibration,
@@ -208,7 +209,7 @@ def _recorded(
     body = {
         "query": f"{run.query} over all subjects",
         "mechanism": run.mechanism,
-        "scale": LIPSCHITZ * calibration.scale,
+        "scale": calibration.scale,
         "windows": windows.tolist(),
     }
 
@@ -216,13 +217,13 @@ def _recorded(
         values, scales = _noisy_sums(sums, calibration)
         return {"value": values.tolist(), "scale": scales.tolist()}
 
-    stored = accounts.ledger.find(record, accounts.pay_together(dues, record, body, draw))
+    stored = accounts.ledger.find(record, accounts.pay_jointly(pending, record, body, draw))
     assert stored is not None
     return np.array(stored.body["value"]), np.array(stored.body["scale"])
 
 
 def _noisy_sums(sums: Counts, calibration: Calibration) -> tuple[Floats, Floats]:
-    wanted = np.full(len(sums), LIPSCHITZ * calibration.scale)
+    wanted = np.full(len(sums), calibration.scale)
     return noise.laplace_rows(sums, wanted, LIPSCHITZ, float(sums.sum()))
 
 
@@ -232,13 +233,13 @@ def _drawn(
     lengths: Counts,
     calibrations: dict[int, Calibration],
     accounts: Accounts | None,
-    dues: Sequence[Due],
+    pending: Sequence[PendingRelease],
 ) -> tuple[Floats, Floats, float]:
     """Noisy counts of some rows, their scales, and what they cost together.
 
     Stored ones are given as they are, new ones are paid for.
     """
-    wanted = np.array([LIPSCHITZ * calibrations[int(n)].scale for n in lengths])
+    wanted = np.array([calibrations[int(n)].scale for n in lengths])
     largest = float((asked.last - asked.first + 1).max())
 
     def draw(which: Counts, least: Floats) -> tuple[Floats, Floats]:
@@ -247,11 +248,11 @@ def _drawn(
 
     if accounts is None:
         return *draw(np.arange(len(rows)), wanted), 0.0
-    paid = accounts.pay(dues, draw)
+    paid = accounts.pay(pending, draw)
     values = np.array([stored["value"] for stored in paid.values])
     scales = np.array([stored["scale"] for stored in paid.values])
-    dearer = paid.together > spent_micro(accounts.run.epsilon)
-    return values, scales, in_epsilon(paid.together) if dearer else 0.0
+    dearer = paid.joint_micro > spent_micro(accounts.run.epsilon)
+    return values, scales, in_epsilon(paid.joint_micro) if dearer else 0.0
 
 
 def _releases(
@@ -265,9 +266,7 @@ def _releases(
 ) -> Releases:
     entries = counts.sum(axis=1)
     if run.query == "frequencies":
-        # Dividing by the public number of entries is post-processing.
-        values = values / entries[:, None]
-        scales = np.array([round_up(s / n) for s, n in zip(scales, entries, strict=True)])
+        values, scales = noise.as_shares(values, scales, entries)
     for array in (values, scales, entries):
         array.setflags(write=False)
     return Releases(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,13 +10,13 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.accounting.composition import fixed_start
-from pufferkit.accounting.database import canonical
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.provenance import check_not_counted_from
-from pufferkit.data.queries import count
+from pufferkit.data.queries import histogram
 from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.plan import MECHANISMS
+from pufferkit.records import digest
 
 QUERIES = ("histogram", "frequencies")
 MECHANISM_NAMES = (
@@ -97,7 +96,7 @@ class Run:
         fixed = (
             fixed_start(self.beliefs) if len(table.segment_lengths) > len(table.subjects) else None
         )
-        start = () if fixed is None else (f"{fixed} has a start of its own, and {FRESH_STARTS}",)
+        start = (f"{fixed} has a fixed initial distribution, and {FRESH_STARTS}",) if fixed else ()
         return (*self.beliefs.caveats, *start, *table.notes)
 
     def key(self, window: int) -> str:
@@ -105,8 +104,12 @@ class Run:
         return digest({"run": self.identity, "window": window})
 
     def calibration(self, longest: int) -> Calibration:
-        """The noise for a 1-Lipschitz query over segments of at most this length."""
-        query = count(self.beliefs.states[0], longest)
+        """The noise for a histogram over segments of at most this length.
+
+        Not for a count in place of it: a count holds the other states at distance 0, and noise that
+        is calibrated by these distances would leave them apart in a histogram.
+        """
+        query = histogram(self.beliefs.states, longest)
         return MECHANISMS[self.mechanism](self.beliefs, query, self.epsilon)
 
     def calibrations(self, longest: Counts) -> tuple[Counts, dict[int, Calibration]]:
@@ -142,8 +145,3 @@ def aligned(table: Table, beliefs: ChainClass) -> Counts:
         if state in place:
             found[:, place[state]] = table.pieces[:, number]
     return found
-
-
-def digest(data: Any) -> str:
-    """SHA-256 of plain data."""
-    return hashlib.sha256(canonical(data).encode()).hexdigest()

@@ -30,13 +30,13 @@ class SubjectData:
         self,
         ends: Counts,
         words: NDArray[np.uint64],
-        told: NDArray[np.float64],
+        information: NDArray[np.float64],
         begins: str,
         fellows: Collection[str],
     ) -> None:
         self.fellows = fellows
         self._at = {int(end): number for number, end in enumerate(ends)}
-        self._words, self._told, self._begins = words, told, begins.encode()
+        self._words, self._information, self._begins = words, information, begins.encode()
         self.length = int(ends[-1])
         self.places = tuple(int(ends[-n]) for n in reversed(_BACK) if n <= len(ends))
 
@@ -54,7 +54,7 @@ class SubjectData:
         }
 
     def information(self, place: int) -> float:
-        return float(self._told[self._at[place]])
+        return float(self._information[self._at[place]])
 
     def shingles(self, key: bytes) -> NDArray[np.uint64]:
         return np.empty(0, dtype=np.uint64)
@@ -70,7 +70,7 @@ def recognised(table: Table, names: list[str]) -> dict[str, SubjectData]:
     words = np.column_stack([(sums * weights[:, n]).sum(axis=1) for n in (0, 1)])
     ends = np.cumsum(table.sizes)
     present = (table.pieces > 0).sum(axis=1)
-    told = 0.5 * (present - 1) * np.log(np.maximum(table.sizes, 1))
+    information = 0.5 * (present - 1) * np.log(np.maximum(table.sizes, 1))
     found, fellows = {}, frozenset(names)
     for number, name in enumerate(names):
         start, stop = int(first[number]), int(first[number + 1])
@@ -78,7 +78,11 @@ def recognised(table: Table, names: list[str]) -> dict[str, SubjectData]:
         offset = int(ends[start - 1]) if start else 0
         begins = "" if table.begins is None else _time(table.begins[number])
         found[name] = SubjectData(
-            ends[start:stop] - offset, words[start:stop] - before, told[start:stop], begins, fellows
+            ends[start:stop] - offset,
+            words[start:stop] - before,
+            information[start:stop],
+            begins,
+            fellows,
         )
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +23,7 @@ from pufferkit.mechanisms.release import (
     half_width,
     project_to_simplex,
 )
+from pufferkit.records import JsonRecord
 
 
 def note_of(private: bool, independent_after: str | None) -> str | None:
@@ -33,7 +33,7 @@ def note_of(private: bool, independent_after: str | None) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Releases(Frozen):
+class Releases(Frozen, JsonRecord):
     """One row for each release.
 
     Attributes
@@ -65,6 +65,8 @@ class Releases(Frozen):
     independent_after
         The time after which pieces were declared independent, in words.
     """
+
+    _in_words = str
 
     subjects: tuple[Hashable, ...] | None
     windows: NDArray[np.int64] | None
@@ -178,10 +180,6 @@ class Releases(Frozen):
                 "value": None if drawn else self.value.tolist(),
             },
         }
-
-    def to_json(self) -> str:
-        """The record as JSON text; floats keep every digit."""
-        return json.dumps(self.to_dict(), default=str)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The rows one by one."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.data.table import Counts, Table
-from pufferkit.fleet.accounts import Due
+from pufferkit.fleet.accounts import PendingRelease
 from pufferkit.mechanisms.calibration import Calibration
 
 EVERYBODY = "(all subjects)"
@@ -49,7 +49,7 @@ class Asked:
 
 
 def account_names(table: Table, prefix: str) -> list[str]:
-    """The account of each subject; names must tell them apart."""
+    """The account of each subject; names must identify them."""
     names = [f"{prefix}{subject}" for subject in table.subjects]
     for taken in (EVERYBODY, ON_CLUSTER):
         if f"{prefix}{taken}" in names:
@@ -59,19 +59,19 @@ def account_names(table: Table, prefix: str) -> list[str]:
     return names
 
 
-def dues_of(
+def pending_releases(
     table: Table,
     asked: Asked,
     rows: NDArray[np.int64],
     used: Counts,
     calibrations: dict[int, Calibration],
     prefix: str,
-) -> list[Due]:
+) -> list[PendingRelease]:
     """What each row costs whom."""
     entries = asked.counts.sum(axis=1)
     lengths = {int(n): table.lengths_of(int(n)) for n in np.unique(asked.owner[rows])}
     return [
-        Due(
+        PendingRelease(
             f"{prefix}{table.subjects[owner]}",
             lengths[owner],
             int(asked.window[row]),

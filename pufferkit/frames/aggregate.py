@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 SUBJECT, TIME, STATE, SLOT, WINDOW = "_subject", "_time", "_state", "_slot", "_window"
 SEGMENT, FRESH, BASE, BREAK, STEP = "_segment", "_fresh", "_base", "_break", "_step"
 BEFORE, FIRST, LOW, HIGH, TICKS = "_before", "_first", "_low", "_high", "_ticks"
-KEYS = (SUBJECT, TIME, STATE)
 
 MOST_STEPS = 200_000
 """More different moves and times between neighbours than this are not those of a clock."""

@@ -381,7 +381,11 @@ def _moment(ticks: int) -> str:
 
 def _whose(subject: Any) -> str:
     """A hint for those who named no column of subjects."""
-    return "; are there several? name their column: subject=, or --each" if subject == ONLY else ""
+    return (
+        "; are there several? name their column: subject=, or release-each --subject"
+        if subject == ONLY
+        else ""
+    )
 
 
 def _rows(rows: Sequence[int], before: int, total: int) -> str:

@@ -34,7 +34,6 @@ from pufferkit.frames.assemble import (
 )
 from pufferkit.frames.files import state_labels
 from pufferkit.frames.spark_source import moment, quoted
-from pufferkit.rounding import round_up
 
 if TYPE_CHECKING:
     import polars as pl
@@ -65,8 +64,7 @@ class Noise:
         """Noise of at least the wanted scales on the rows of one batch; runs in an executor."""
         values, scales = noise.laplace_rows(counts, wanted, self.lipschitz, self.largest)
         if self.shares:
-            values = values / entries[:, None]
-            scales = np.array([round_up(s / n) for s, n in zip(scales, entries, strict=True)])
+            return noise.as_shares(values, scales, entries)
         return values, scales
 
 

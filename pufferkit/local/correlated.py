@@ -118,16 +118,16 @@ class XorChain:
         steps: int,
     ) -> list[tuple[Interval, Interval]]:
         """Ranges for each output at the near end, step by step, until they stand still."""
-        images = {key: moebius(kernel) for key, kernel in maps.items()}
+        moved_odds = {key: moebius(kernel) for key, kernel in maps.items()}
         found = [start]
         while len(found) < steps:
             now = []
             for near in (0, 1):
                 ends = []
                 for far in (0, 1):
-                    image = images[far, near]
+                    mapped = moved_odds[far, near]
                     side = found[-1][far]
-                    ends += [image(side.low), image(side.high)]
+                    ends += [mapped(side.low), mapped(side.high)]
                 now.append(Interval(min(ends), max(ends)))
             moved = max(
                 abs(a - b)

@@ -21,13 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, inf, isfinite, log, log1p
+from functools import partial
+from math import inf, isfinite, log
 from typing import NamedTuple
 
 import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
+from pufferkit.local.odds import Logs, moved_odds
 
 Map = Callable[[float], float]
 
@@ -56,7 +58,7 @@ class Trace:
     ----------
     low, high
         Least and largest log-ratio over outputs. Where one of the two values of X_i cannot occur
-        there is nothing to tell apart: ``low`` is inf and ``high`` is -inf.
+        there is nothing to distinguish: ``low`` is inf and ``high`` is -inf.
     """
 
     low: Floats
@@ -100,21 +102,13 @@ def spread(side: Interval, own: tuple[float, ...]) -> Interval:
 
 def moebius(matrix: Floats) -> Map:
     """The map g -> log (m00 e^g + m01) / (m10 e^g + m11) on [-inf, inf]."""
-    (a, b), (c, d) = ([logarithm(float(entry)) for entry in row] for row in matrix)
-    if (a, b) == (c, d):
-        return lambda _: 0.0
+    a, b, c, d = logs = _logs(matrix)
+    return partial(moved_odds, logs) if (a, b) != (c, d) else lambda _: 0.0
 
-    def image(g: float) -> float:
-        if g == inf:
-            return a - c
-        if g == -inf:
-            return b - d
-        up, down = a + g, c + g
-        above = up + log1p(exp(b - up)) if up > b else b + log1p(exp(up - b))
-        below = down + log1p(exp(d - down)) if down > d else d + log1p(exp(down - d))
-        return above - below
 
-    return image
+def _logs(matrix: Floats) -> Logs:
+    a, b, c, d = (logarithm(float(entry)) for entry in matrix.ravel())
+    return a, b, c, d
 
 
 @dataclass(frozen=True)
@@ -141,10 +135,10 @@ class Binary:
         zero, one = (float(p) for p in self.chain.initial)
         return inf if one == 0 else logarithm(zero / one)
 
-    def step(self, image: Map, side: Interval, own: tuple[float, ...]) -> Interval:
+    def step(self, odds_map: Map, side: Interval, own: tuple[float, ...]) -> Interval:
         """One entry further away from the end of the side."""
         full = spread(side, own)
-        low, high = image(full[0]), image(full[1])
+        low, high = odds_map(full[0]), odds_map(full[1])
         return Interval(low, high) if self.rising else Interval(high, low)
 
     def unknown_right(self, own: tuple[float, ...], steps: int) -> Trace:
@@ -157,26 +151,26 @@ class Binary:
 
     def known(self, side: str, value: int, own: tuple[float, ...], steps: int) -> Trace:
         """The entry at distance d is known to be ``value``; index d, from 1 on."""
-        image = self.right if side == "right" else self.left
+        odds_map = self.right if side == "right" else self.left
         if side == "right" and not self.chain.transition[:, value].any():
             return Trace(np.full(steps + 1, inf), np.full(steps + 1, -inf))
-        return self._trace(image, -inf if value else inf, own, steps, observed=False)
+        return self._trace(odds_map, -inf if value else inf, own, steps, observed=False)
 
     def tail(self, side: str, own: tuple[float, ...], steps: int) -> tuple[float, float]:
         """Bounds on (-low, high) of every trace of a side, at all distances from ``steps`` on.
 
         Every trace starts inside [-inf, inf], and so lies in the image of that after ``steps``.
         """
-        image = self.right if side == "right" else self.left
+        odds_map = self.right if side == "right" else self.left
         told, untold = EVERYTHING, EVERYTHING
         for m in range(steps):
             if m == SHORT:
-                told = self._after(image, told, own, steps - m)
-                untold = self._after(image, untold, SILENT, steps - m)
+                told = self._after(odds_map, told, own, steps - m)
+                untold = self._after(odds_map, untold, SILENT, steps - m)
                 break
             before = told, untold
-            told = self.step(image, told, own)
-            untold = self.step(image, untold, SILENT)
+            told = self.step(odds_map, told, own)
+            untold = self.step(odds_map, untold, SILENT)
             if before == (told, untold):
                 break
         if not all(isfinite(end) for end in untold):
@@ -184,7 +178,7 @@ class Binary:
         return untold.high - told.low, told.high - untold.low
 
     def _trace(
-        self, image: Map, start: float, own: tuple[float, ...], steps: int, observed: bool
+        self, odds_map: Map, start: float, own: tuple[float, ...], steps: int, observed: bool
     ) -> Trace:
         low, high = np.full(steps + 1, inf), np.full(steps + 1, -inf)
         side, reference = Interval(start, start), start
@@ -199,16 +193,16 @@ class Binary:
                     low[first::2], high[first::2] = low[first - 2], high[first - 2]
                 break
             if m == SHORT and all(isfinite(answer) for answer in own):
-                self._follow(image, own, side, reference, low, high, m)
+                self._follow(odds_map, own, side, reference, low, high, m)
                 break
             past = [*past[-1:], here]
-            side = self.step(image, side, own if observed or m else SILENT)
-            reference = image(reference)
+            side = self.step(odds_map, side, own if observed or m else SILENT)
+            reference = odds_map(reference)
         return Trace(low, high)
 
     def _follow(
         self,
-        image: Map,
+        odds_map: Map,
         own: tuple[float, ...],
         side: Interval,
         reference: float,
@@ -220,16 +214,14 @@ class Binary:
         from pufferkit.local.one_sided_compiled import follow  # noqa: PLC0415  (slow to load)
 
         p = self.chain.transition
-        matrix = p if image is self.right else p.T
-        a, b, c, d = (logarithm(float(entry)) for entry in matrix.ravel())
-        found = follow(
-            (a, b, c, d), self.rising, (min(own), max(own)), (*side, reference), low, high, first
-        )
-        return Interval(found[0], found[1])
+        matrix = p if odds_map is self.right else p.T
+        ends = (min(own), max(own))
+        state = follow(_logs(matrix), self.rising, ends, (*side, reference), low, high, first)
+        return Interval(state[0], state[1])
 
-    def _after(self, image: Map, side: Interval, own: tuple[float, ...], steps: int) -> Interval:
+    def _after(self, odds_map: Map, side: Interval, own: tuple[float, ...], steps: int) -> Interval:
         scrap = np.empty(steps)
-        return self._follow(image, own, side, 0.0, scrap, scrap, 0)
+        return self._follow(odds_map, own, side, 0.0, scrap, scrap, 0)
 
 
 def supports(chain: MarkovChain, nodes: int) -> list[frozenset[int]]:

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from math import exp, inf, log1p
+from math import inf
 
 from numba import njit
 
 from pufferkit.checks import Floats
+from pufferkit.local.odds import Logs, moved_odds
 
-Logs = tuple[float, float, float, float]
-"""Logarithms of m00, m01, m10, m11."""
-
-
-@njit(cache=True)
-def _image(logs: Logs, g: float) -> float:
-    a, b, c, d = logs
-    if g == inf:
-        return a - c
-    if g == -inf:
-        return b - d
-    up, down = a + g, c + g
-    above = up + log1p(exp(b - up)) if up > b else b + log1p(exp(up - b))
-    below = down + log1p(exp(d - down)) if down > d else d + log1p(exp(down - d))
-    return above - below
+_moved = njit(cache=True)(moved_odds)
 
 
 @njit(cache=True)
@@ -43,7 +30,7 @@ def follow(
     for m in range(first, len(lows)):
         if -inf < reference < inf:
             lows[m], highs[m] = low - reference, high - reference
-        one, two = _image(logs, low + answers[0]), _image(logs, high + answers[1])
+        one, two = _moved(logs, low + answers[0]), _moved(logs, high + answers[1])
         low, high = (one, two) if rising else (two, one)
-        reference = _image(logs, reference)
+        reference = _moved(logs, reference)
     return low, high, reference

@@ -9,7 +9,6 @@ and the loss rises with both. So the loss of the floats bounds the loss of what 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,13 +23,16 @@ from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.local.bayesian_loss import Loss, known_adversary, loss
 from pufferkit.local.diameter_bounds import MOST_BLOCK, entry_bound
+from pufferkit.records import JsonRecord
 from pufferkit.rounding import round_up
 
 FORMAT = "pufferkit-response/1"
 
 
-class _Response:
+class _Response(JsonRecord):
     """What both kinds share."""
+
+    _called = "mechanism"
 
     chain: MarkovChain
     epsilon: float
@@ -64,14 +66,6 @@ class _Response:
         )
         size = "of any length" if self.length is None else f"of at most {self.length} entries"
         return f"Bayesian DP, epsilon {self.epsilon:g}, against an adversary {who}; series {size}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        raise NotImplementedError
-
-    def to_json(self) -> str:
-        """JSON text; floats keep every digit."""
-        return json.dumps(self.to_dict())
 
     def _common(self) -> dict[str, Any]:
         return {
@@ -177,11 +171,6 @@ class RandomizedResponse(_Response):
         fields = _fields(data, "randomized_response", ("rho_0", "rho_1"))
         return cls(**fields)
 
-    @classmethod
-    def from_json(cls, text: str) -> RandomizedResponse:
-        """The mechanism that ``to_json`` wrote."""
-        return cls.from_dict(checks.json_object("mechanism", text))
-
     def __str__(self) -> str:
         return (
             f"randomised response: rho_0 = {self.rho_0:.6g}, rho_1 = {self.rho_1:.6g}, expected "
@@ -275,11 +264,6 @@ class KaryResponse(_Response):
     def from_dict(cls, data: Mapping[str, Any]) -> KaryResponse:
         """The mechanism that ``to_dict`` described; its loss is computed anew."""
         return cls(**_fields(data, "kary_response", ("rho",)))
-
-    @classmethod
-    def from_json(cls, text: str) -> KaryResponse:
-        """The mechanism that ``to_json`` wrote."""
-        return cls.from_dict(checks.json_object("mechanism", text))
 
     def __str__(self) -> str:
         return (

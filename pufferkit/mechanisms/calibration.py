@@ -204,8 +204,8 @@ def check_states(beliefs: Beliefs, query: Query) -> None:
     """A query and its beliefs must speak of the same entries and states."""
     if not isinstance(query, Query):
         raise ValueError(
-            f"query: must be a question, not data, got {type(query).__name__}; for example "
-            "histogram(states, lengths=2016)"
+            "query: expected a Query, such as histogram(states, lengths=2016), "
+            f"got {type(query).__name__}"
         )
     names = entries_of(beliefs)
     if names is not None and query.lengths != (len(names),):

@@ -43,7 +43,7 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     ----------
     beliefs
         A `MarkovChain`, any `ChainClass`, or tree-shaped networks. Known laws use exact kernels.
-        Open starts use exact kernels to the right and projective diameters to the left. Mixing
+        Any start uses exact kernels to the right and projective diameters to the left. Mixing
         classes use bounds.
     query
         What is asked; any Lipschitz query, vectors included.

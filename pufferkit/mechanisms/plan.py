@@ -19,8 +19,8 @@ from pufferkit.mechanisms.release import Guarantee
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
 
 Mechanism = Callable[..., Calibration]
-Told = Callable[[str, int, int], None]
-"""Told the mechanism at work, how many entries are done, and of how many."""
+Progress = Callable[[str, int, int], None]
+"""Called with the mechanism at work, the number of entries done, and of all."""
 
 MECHANISMS: dict[str, Mechanism] = {
     "influence_curve": influence_curve,
@@ -34,7 +34,7 @@ MECHANISMS: dict[str, Mechanism] = {
 }
 """Every mechanism by name, all called alike."""
 
-_TELLING = ("wasserstein", "markov_quilt")
+_REPORTING = ("wasserstein", "markov_quilt")
 
 LONG_WORK = 2e9
 """Multiplications beyond which a plan leaves the Wasserstein Mechanism out."""
@@ -138,21 +138,21 @@ class Plan:
 
 
 def calibrate(
-    mechanism: str, beliefs: Any, query: Query, epsilon: float, progress: Told | None = None
+    mechanism: str, beliefs: Any, query: Query, epsilon: float, progress: Progress | None = None
 ) -> Calibration:
     """The noise of one mechanism, by its name."""
     if mechanism not in MECHANISMS:
         raise ValueError(f"mechanism: {mechanism!r} is unknown; known are {', '.join(MECHANISMS)}")
-    if progress is not None and mechanism in _TELLING:
-        told = partial(progress, mechanism)
-        return MECHANISMS[mechanism](beliefs, query, epsilon, progress=told)
+    if progress is not None and mechanism in _REPORTING:
+        own = partial(progress, mechanism)
+        return MECHANISMS[mechanism](beliefs, query, epsilon, progress=own)
     return MECHANISMS[mechanism](beliefs, query, epsilon)
 
 
-def plan(beliefs: Any, query: Query, epsilon: float, progress: Told | None = None) -> Plan:
+def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None = None) -> Plan:
     """What every mechanism would cost, without touching data or budget.
 
-    ``progress`` is told how far the long ones are: the mechanism, entries done, entries in all.
+    ``progress`` is called during long ones with the mechanism, entries done, entries in all.
 
     Examples
     --------

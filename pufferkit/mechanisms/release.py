@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +15,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import Kind
 from pufferkit.errors import printable
 from pufferkit.mechanisms.version_1 import VERSION_1, from_version_1
+from pufferkit.records import Report
 
 FORMAT = 2
 """Of the files written now. Those of format 1 are read as well."""
@@ -174,7 +174,7 @@ _EVIDENCE: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 @dataclass(frozen=True)
-class Release:
+class Release(Report):
     """A noisy answer that may leave the process.
 
     Attributes
@@ -207,6 +207,8 @@ class Release:
     presentation
         What ``value`` is: ``raw`` as it was drawn, or the nearest histogram to it.
     """
+
+    _called = "release"
 
     value: tuple[float, ...]
     raw: tuple[float, ...]
@@ -258,10 +260,6 @@ class Release:
         promised = {"guarantee": guarantee.code, "promise": str(guarantee)}
         return {"format": FORMAT, **asdict(self), **promised}
 
-    def to_json(self, indent: int | None = 2) -> str:
-        """JSON text; floats keep every digit."""
-        return json.dumps(self.to_dict(), indent=indent)
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Release:
         """The release that ``to_dict`` described, in this format or an older one."""
@@ -286,11 +284,6 @@ class Release:
         if fields.get("observed") is not None:
             fields["observed"] = tuple(fields["observed"])
         return cls(**fields)
-
-    @classmethod
-    def from_json(cls, text: str) -> Release:
-        """The release that ``to_json`` wrote."""
-        return cls.from_dict(checks.json_object("release", text))
 
     def __str__(self) -> str:
         intervals = self.interval()

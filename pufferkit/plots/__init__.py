@@ -1,13 +1,10 @@
 """Pictures: rows in, figure out. The only importer of matplotlib."""
 
+from pufferkit.plots.canvas import FORMATS, check_picture, panels, picture
 from pufferkit.plots.charts import experiment_figure
 from pufferkit.plots.figures import (
-    FORMATS,
     attack_figure,
-    check_picture,
     constraint_figure,
-    panels,
-    picture,
     plan_figure,
     release_figure,
 )

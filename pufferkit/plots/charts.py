@@ -7,7 +7,18 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from pufferkit.experiments.result import Chart, Result
-from pufferkit.plots.figures import panels
+from pufferkit.plots.canvas import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    PINK,
+    SKY,
+    YELLOW,
+    grid,
+    legend,
+    panels,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,8 +27,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 Points = list[tuple[Any, float]]
 
-# Okabe and Ito, which stay apart for colour-blind readers; markers and hatches say it again.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
+_COLOURS = (BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK)
 _MARKERS = "osD^vPX"
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++", "--")
 _FEW = 25
@@ -41,20 +51,7 @@ def experiment_figure(result: Result) -> Figure:
             axes.set_yscale("log")
         axes.set_xlabel(chart.x_label, fontsize=9, parse_math=False)
     every[0].set_ylabel(chart.y_label, parse_math=False)
-    handles: dict[str, Any] = {}
-    for axes in every:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    legend = figure.legend(
-        list(handles.values()),
-        list(handles),
-        loc="outside lower center",
-        ncols=min(4, max(2, round(size / 2.6))),
-        frameon=False,
-        fontsize=9,
-    )
-    for text in legend.get_texts():
-        text.set_parse_math(False)  # names of files are the user's
+    legend(figure, min(4, max(2, round(size / 2.6))))
     return figure
 
 
@@ -74,12 +71,12 @@ def _draw_lines(
                 linestyle=("-", "--", ":", "-.")[n % 4],
             )
     for words, place in chart.marks.items():
-        axes.axvline(place, color="#222222", linestyle="--", linewidth=1.1, label=words)
+        axes.axvline(place, color=BLACK, linestyle="--", linewidth=1.1, label=words)
     for words, height in chart.levels.items():
-        axes.axhline(height, color="#222222", linestyle="--", linewidth=1.1, label=words)
+        axes.axhline(height, color=BLACK, linestyle="--", linewidth=1.1, label=words)
     if "x" in chart.log:
         axes.set_xscale("log")
-    axes.grid(color="#E3E3E3", linewidth=0.8)
+    grid(axes)
 
 
 def _draw_bars(
@@ -105,7 +102,7 @@ def _draw_bars(
     for label in axes.get_xticklabels():
         label.set_rotation(30)
         label.set_horizontalalignment("right")
-    axes.grid(axis="y", color="#E3E3E3", linewidth=0.8)
+    grid(axes, "y")
 
 
 def _lines(rows: Sequence[Row], chart: Chart) -> dict[tuple[str, Any], str]:

@@ -1,29 +1,17 @@
-"""Rows in, figure out. The only importer of matplotlib.
-
-Figures are made without pyplot, so no window opens and no setting of the caller's is touched.
-Colours are those of Okabe and Ito, which stay apart for colour-blind readers; hatching and words
-say the same again for those who see or print no colour.
-"""
+"""Rows in, figure out: plans, releases, flip probabilities and attacks."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from pufferkit.plots.canvas import BLACK, BLUE, ORANGE, SKY, blank, footnote, grid, legend
+
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from pufferkit.mechanisms.release import Release
 
-FORMATS = (".png", ".svg", ".pdf")
-"""Suffixes of the pictures that can be drawn."""
-
-_BLUE, _SKY, _ORANGE = "#0072B2", "#56B4E9", "#D55E00"
-_BLACK, _GREY, _PALE = "#222222", "#6B6B6B", "#E3E3E3"
 _MOST_LABELS = 40
 
 
@@ -41,7 +29,7 @@ def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
     others = [row["mechanism"] for row in rows if not row["applicable"]]
     if not bars:
         raise ValueError("rows: no mechanism applies, so there is nothing to draw")
-    figure, axes = _blank(7.2, 1.9 + 0.42 * len(bars), title)
+    figure, axes = blank(7.2, 1.9 + 0.42 * len(bars), title)
     scales = [row["scale"] for row in bars]
     axes.set_xscale("log")
     # Room on the right for the numbers; on the left so that the shortest bar can be seen.
@@ -54,8 +42,8 @@ def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
             y,
             row["scale"],
             height=0.62,
-            color=_BLUE if hides else "white",
-            edgecolor=_BLUE if hides else _ORANGE,
+            color=BLUE if hides else "white",
+            edgecolor=BLUE if hides else ORANGE,
             hatch=None if hides else "////",
             linewidth=1.2,
         )
@@ -67,15 +55,15 @@ def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
             textcoords="offset points",
             va="center",
             fontsize=9,
-            color=_BLACK,
+            color=BLACK,
         )
     axes.set_yticks(list(positions), names, parse_math=False)
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x", color=_PALE, linewidth=0.8)
+    grid(axes, "x")
     axes.set_xlabel("scale of the Laplace noise on each coordinate (less is better)")
     if others:
-        _footnote(figure, f"Not applicable here: {', '.join(others)}.")
+        footnote(figure, f"Not applicable here: {', '.join(others)}.")
     return figure
 
 
@@ -93,10 +81,10 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
     count = len(release.labels)
     if exact is not None and len(exact) != count:
         raise ValueError(f"exact: has {len(exact)} numbers for {count} labels")
-    figure, axes = _blank(min(14.0, max(6.4, 1.6 + 0.75 * count)), 4.4, _heading(release))
+    figure, axes = blank(min(14.0, max(6.4, 1.6 + 0.75 * count)), 4.4, _heading(release))
     positions = list(range(count))
     lows, highs = zip(*release.interval(), strict=True)
-    axes.bar(positions, release.value, width=0.62, color=_SKY, label="released, with noise")
+    axes.bar(positions, release.value, width=0.62, color=SKY, label="released, with noise")
     middle = [(low + high) / 2 for low, high in zip(lows, highs, strict=True)]
     reach = [(high - low) / 2 for low, high in zip(lows, highs, strict=True)]
     axes.errorbar(
@@ -104,7 +92,7 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
         middle,
         yerr=reach,
         fmt="none",
-        ecolor=_BLACK,
+        ecolor=BLACK,
         elinewidth=1.3,
         capsize=5,
         label="95% interval of the noise",
@@ -116,15 +104,15 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
             linestyle="none",
             marker="D",
             markersize=8,
-            markerfacecolor=_ORANGE,
-            markeredgecolor=_BLACK,
+            markerfacecolor=ORANGE,
+            markeredgecolor=BLACK,
             label="exact: not private",
         )
     margin = 0.6 if count > 2 else 1.5
     axes.set_xlim(-margin, count - 1 + margin)
     axes.spines["bottom"].set_visible(False)
-    axes.axhline(0, color=_BLACK, linewidth=0.9)
-    axes.grid(axis="y", color=_PALE, linewidth=0.8)
+    axes.axhline(0, color=BLACK, linewidth=0.9)
+    grid(axes, "y")
     axes.set_ylabel(release.query)
     if count <= _MOST_LABELS:
         crowded = sum(len(label) for label in release.labels) > 12 * figure.get_figwidth()
@@ -136,7 +124,7 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
             for label in axes.get_xticklabels():
                 label.set_horizontalalignment("right")
     axes.tick_params(axis="x", length=0)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    legend(figure, 3)
     return figure
 
 
@@ -161,24 +149,24 @@ def constraint_figure(
     """
     if not rows:
         raise ValueError("rows: are empty, so there is nothing to draw")
-    figure, axes = _blank(6.4, 5.0, title)
+    figure, axes = blank(6.4, 5.0, title)
     across = [row["rho_0"] for row in rows]
     first, second = labels
     lines = [
-        ("first", _BLUE, "-", f"{first} over {second}"),
-        ("second", _ORANGE, "--", f"{second} over {first}"),
+        ("first", BLUE, "-", f"{first} over {second}"),
+        ("second", ORANGE, "--", f"{second} over {first}"),
     ]
     for name, colour, style, label in lines:
         axes.plot(across, [row[name] for row in rows], style, color=colour, label=label)
     least = [min(row["least"], 0.5) for row in rows]
-    axes.fill_between(across, least, 0.5, color=_SKY, alpha=0.35, linewidth=0, label="private")
+    axes.fill_between(across, least, 0.5, color=SKY, alpha=0.35, linewidth=0, label="private")
     if best is not None:
-        axes.plot(*best, "D", markersize=8, color=_BLACK, label="least expected noise")
+        axes.plot(*best, "D", markersize=8, color=BLACK, label="least expected noise")
     axes.set_xlim(0, 0.5)
     axes.set_ylim(0, 0.5)
     axes.set_xlabel(f"rho_0: {first} answered wrongly", parse_math=False)
     axes.set_ylabel(f"rho_1: {second} answered wrongly", parse_math=False)
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    legend(figure, 2)
     return figure
 
 
@@ -198,12 +186,12 @@ def attack_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
         f"Guessing a hidden bit, promise epsilon {epsilon:g}\n"
         "DP noise is broken where bits predict one another; ours is not"
     )
-    figure, axes = _blank(7.2, 4.6, title)
+    figure, axes = blank(7.2, 4.6, title)
     lines = (
-        ("dp", "correlation_aware", _ORANGE, "o", "-", "DP noise, attacker knows the chain"),
-        ("dp", "single_bit", _ORANGE, "s", ":", "DP noise, attacker sees one bit"),
-        ("ours", "correlation_aware", _BLUE, "o", "-", "our noise, attacker knows the chain"),
-        ("ours", "single_bit", _SKY, "s", ":", "our noise, attacker sees one bit"),
+        ("dp", "correlation_aware", ORANGE, "o", "-", "DP noise, attacker knows the chain"),
+        ("dp", "single_bit", ORANGE, "s", ":", "DP noise, attacker sees one bit"),
+        ("ours", "correlation_aware", BLUE, "o", "-", "our noise, attacker knows the chain"),
+        ("ours", "single_bit", SKY, "s", ":", "our noise, attacker sees one bit"),
     )
     for noise, attacker, colour, marker, style, words in lines:
         own = sorted((row for row in rows if row["noise"] == noise), key=lambda row: row["theta"])
@@ -216,7 +204,7 @@ def attack_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
             linestyle=style,
             label=words,
         )
-    axes.axhline(bound, color=_BLACK, linewidth=1.2, linestyle="--")
+    axes.axhline(bound, color=BLACK, linewidth=1.2, linestyle="--")
     axes.annotate(
         f"most that epsilon {epsilon:g} allows: {bound:.3f}",
         (max(row["theta"] for row in rows), bound),
@@ -224,28 +212,13 @@ def attack_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
         textcoords="offset points",
         ha="right",
         fontsize=9,
-        color=_BLACK,
+        color=BLACK,
     )
-    axes.grid(axis="y", color=_PALE, linewidth=0.8)
+    grid(axes, "y")
     axes.set_xlabel("probability of a change between neighbours (left: more correlation)")
     axes.set_ylabel("share of guesses that are right")
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    legend(figure, 2)
     return figure
-
-
-def check_picture(path: str | Path) -> None:
-    """An error if no picture can be drawn to this path. Draws nothing."""
-    if Path(path).suffix.lower() not in FORMATS:
-        raise ValueError(f"{path}: pictures are drawn to {', '.join(FORMATS)} files")
-    _figure()
-
-
-def picture(figure: Figure, path: str | Path) -> bytes:
-    """The content of a file that shows the figure, in the format of the suffix of ``path``."""
-    check_picture(path)
-    stream = io.BytesIO()
-    figure.savefig(stream, format=Path(path).suffix.lower()[1:], dpi=150)
-    return stream.getvalue()
 
 
 def _heading(release: Release) -> str:
@@ -254,43 +227,3 @@ def _heading(release: Release) -> str:
         f"{release.query} over {entries}\n{release.mechanism}, epsilon {release.epsilon:g}, "
         f"noise scale {release.scale:.4g}"
     )
-
-
-def _figure() -> type[Figure]:
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError:
-        raise ImportError(
-            "plots need matplotlib, which is not installed; pip install 'pufferkit[plots]'"
-        ) from None
-    return Figure
-
-
-def panels(count: int, width: float, height: float, title: str) -> tuple[Figure, list[Axes]]:
-    """A figure with empty axes side by side, which share their heights."""
-    figure = _figure()(figsize=(width, height), layout="constrained")
-    every: list[Axes] = []
-    for n in range(count):
-        axes = figure.add_subplot(1, count, n + 1, sharey=every[0] if every else None)
-        every.append(axes)
-        for side in ("top", "right", "left"):
-            axes.spines[side].set_visible(False)
-        axes.spines["bottom"].set_color(_GREY)
-        axes.set_axisbelow(True)
-        axes.tick_params(colors=_BLACK, labelsize=10)
-    lines = [fill(line, int(width * 11)) for line in title.splitlines()]
-    if lines:
-        figure.suptitle(
-            "\n".join(lines), x=0.012, ha="left", fontsize=11, color=_BLACK, parse_math=False
-        )
-    return figure, every
-
-
-def _blank(width: float, height: float, title: str) -> tuple[Figure, Axes]:
-    figure, every = panels(1, width, height, title)
-    return figure, every[0]
-
-
-def _footnote(figure: Figure, text: str) -> None:
-    wrapped = fill(text, int(figure.get_figwidth() * 13))
-    figure.supxlabel(wrapped, x=0.012, ha="left", fontsize=9, color=_GREY)

@@ -79,7 +79,7 @@ class Side(Protocol):
 
 
 def log_ratios(rows: Floats, possible: Bools) -> Floats:
-    """Entry (x, x') is the largest log of rows(x, y) / rows(x', y); 0/0 is no event."""
+    """Entry (x, x') is the largest log of rows(x, y) / rows(x', y); 0/0 is skipped."""
     above = np.where(possible, np.maximum(rows, _TINY), 0.0)
     below = np.where(rows >= _TINY, rows, 0.0)  # lost to underflow: the ratio counts as infinite
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -104,7 +104,7 @@ def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
     ----------
     release
         A `Release`, or the `Releases` of many subjects; or the dictionary that a file of either
-        holds, or the path of such a file. Of a CSV file that ``pufferkit release --each`` wrote,
+        holds, or the path of such a file. Of a CSV file that ``pufferkit release-each`` wrote,
         the record beside it is checked, and that the table says the same.
     most_work
         Give up beyond this, in units of about a nanosecond; the verdict is then not ``checked``.

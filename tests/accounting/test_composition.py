@@ -54,7 +54,7 @@ def test_counterexample_of_theorem_3_4_two_wasserstein_releases_have_no_theorem(
     chain = MarkovChain([0.5, 0.5], [[1 - q, q], [1 - p, p]])
     epsilon = math.log(single)
     twice = [Spending("wasserstein", epsilon, (1, 2))] * 2
-    with pytest.raises(NoTheorem, match="wasserstein does not vouch"):
+    with pytest.raises(NoTheorem, match="wasserstein gives no per-entry bound"):
         compose(twice, chain, 2)
     # The sum 2 epsilon would have been a lie.
     assert math.log(joint) > 2 * epsilon
@@ -182,7 +182,7 @@ def test_far_windows_are_about_the_approximate_mechanism_only():
 def test_windows_need_beliefs_that_hold_from_any_time_on():
     chain = MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
     history = [Spending("gk16", 1, (1, 5)), Spending("gk16", 1, (7, 9))]
-    with pytest.raises(NoTheorem, match="start of its own"):
+    with pytest.raises(NoTheorem, match="fixed initial distribution"):
         rules.parallel(history, chain, 9)
 
 

@@ -297,9 +297,9 @@ def test_a_window_within_a_segment_needs_beliefs_that_hold_from_any_time_on(path
     """
     session = Session([[0, 1, 1, 1], [0, 0, 1]], STARTS_AT_0, 1.0, path)
     for window, lengths in [((2, 3), 2), ((2, 6), [3, 2]), ((6, 7), 2)]:
-        with pytest.raises(NoTheorem, match="start of its own"):
+        with pytest.raises(NoTheorem, match="fixed initial distribution"):
             session.release(count(1, lengths), 0.5, window=window, mechanism=mechanism)
-        with pytest.raises(NoTheorem, match="start of its own"):
+        with pytest.raises(NoTheorem, match="fixed initial distribution"):
             session.plan(count(1, lengths), 0.5, window=window)
     assert session.remaining == 1.0
     session.release(count(1, 2), 0.25, window=(5, 6), mechanism=mechanism)

@@ -1,9 +1,11 @@
 """What a promise allows, and what counts prove."""
 
 import math
+from fractions import Fraction
+from math import comb
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -15,7 +17,6 @@ from pufferkit.audit import (
     proven_epsilon,
     success_bound,
 )
-from pufferkit.audit.limits import incomplete_beta
 
 
 def test_numbers_of_section_4_1():
@@ -82,9 +83,27 @@ def test_clopper_pearson_is_scipys(case, error):
     assert stats.binom.cdf(hits, trials, high) <= error * (1 + 1e-8) or hits == trials
 
 
-@given(st.integers(1, 10_000), st.integers(1, 10_000), st.floats(0, 1))
-def test_incomplete_beta_is_scipys(a, b, x):
-    assert incomplete_beta(a, b, x) == pytest.approx(stats.beta.cdf(x, a, b), rel=1e-8, abs=1e-12)
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 60).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))),
+    st.sampled_from([1e-12, 1e-6, 0.001, 0.05, 0.4]),
+)
+def test_clopper_pearson_lies_outside_by_exact_arithmetic(case, error):
+    """The tails at the bounds, as sums of fractions: not above the error, and hardly below."""
+    hits, trials = case
+    low, high = map(Fraction, clopper_pearson(hits, trials, error))
+
+    def tail(p: Fraction, counts: range) -> Fraction:
+        return sum(
+            (comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in counts), start=Fraction(0)
+        )
+
+    if hits > 0:
+        above = tail(low, range(hits, trials + 1))
+        assert error * (1 - 1e-6) < above <= Fraction(error)
+    if hits < trials and high < 1:
+        below = tail(high, range(hits + 1))
+        assert error * (1 - 1e-3) < below <= Fraction(error)
 
 
 def test_what_counts_prove():

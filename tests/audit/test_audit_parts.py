@@ -7,9 +7,9 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import noise
+from pufferkit.audit.answer_models import Law, SampledModel, answer_model, chain_table
 from pufferkit.audit.conditioned import conditioned
 from pufferkit.audit.scores import choose, log_density
-from pufferkit.audit.worlds import Law, Walk, chain_table, world
 
 LAZY = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 THREE = pk.MarkovChain.steady([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
@@ -67,7 +67,7 @@ def test_what_cannot_happen_is_not_known():
     ],
 )
 def test_walks_and_tables_agree(chain, query):
-    table, walk = world(chain, query, listed=True), Walk(chain, query)
+    table, walk = answer_model(chain, query, listed=True), SampledModel(chain, query)
     for entry in (0, 3, 5):
         assert walk.values(entry) == table.values(entry)
         for code in (0, 1):

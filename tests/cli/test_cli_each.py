@@ -1,18 +1,19 @@
-"""``pufferkit release --each``: many subjects on the command line."""
+"""``pufferkit release-each``: many subjects on the command line."""
 
 import json
 from pathlib import Path
 
 import polars as pl
 import pytest
+import typer
 
 import pufferkit as pk
-from pufferkit.cli import terminal
+from pufferkit.cli import app, terminal
 from tests.strategies.command_line import MODEL, folder, good, refusal, run  # noqa: F401
 
 EACH = (
-    "release", "table.csv", "--model", "model.json", "--epsilon", "1", "--state", "what",
-    "--time", "when", "--each", "who",
+    "release-each", "table.csv", "--model", "model.json", "--epsilon", "1", "--state", "what",
+    "--time", "when", "--subject", "who",
 )  # fmt: skip
 
 
@@ -69,8 +70,8 @@ def test_numbers_cut_into_states(table: Path):
     )
     numbers.write_parquet("watts.parquet")
     out = good(
-        "release", "watts.parquet", "--model", "model.json", "--epsilon", "1", "--state", "watts",
-        "--time", "when", "--each", "who", "--cuts", "200", "--window", "5",
+        "release-each", "watts.parquet", "--model", "model.json", "--epsilon", "1",
+        "--state", "watts", "--time", "when", "--subject", "who", "--cuts", "200", "--window", "5",
     )  # fmt: skip
     assert [line.split(",")[:3] for line in out.splitlines()[1:]] == [
         ["a", "0", "5"],
@@ -92,7 +93,7 @@ def test_numbers_cut_into_states(table: Path):
         (("--mechanism", "entry-dp"), "entry_dp"),
         (("--max-gap", "1h", "--independent-after", "1h"), "older name"),
         (("--cuts", "a"), "not a number"),
-        (("--each", "nobody"), "no column 'nobody'"),
+        (("--subject", "nobody"), "no column 'nobody'"),
         (("--out", "table.csv"), "another file"),
     ],
 )
@@ -101,11 +102,34 @@ def test_refusals(table: Path, extra, match):
 
 
 def test_refusals_without_each_or_time(table: Path):
-    start = EACH[:-2]
-    assert "--each" in refusal(*start, "--window", "7d")
-    assert "--time" in refusal(*EACH[:8], "--each", "who")
-    assert "--time: with --window" in refusal(*EACH[:8], "--window", "7d")
+    assert "--subject" in refusal(*EACH[:-2])
+    assert "--time" in refusal(*EACH[:8], "--subject", "who")
+    start = ("release", *EACH[1:-2])
+    assert "release-each --subject" in refusal(*start, "--window", "7d")
+    assert "--time: with --window" in refusal(*start[:8], "--window", "7d")
     assert "--plot: does not go with --cuts" in refusal(*start, "--cuts", "1", "--plot", "x.png")
+
+
+def test_the_former_option_names_the_command(table: Path):
+    for end in ((), ("--window", "7d"), ("--plot", "x.png")):
+        line = refusal("release", *EACH[1:-2], "--each", "who", *end)
+        assert "pufferkit release-each FILE --subject who" in line
+    assert "release-each FILE --subject who" in refusal("release", "table.csv", "--each", "who")
+    assert "--each" not in good("release", "--help").replace("release-each", "")
+
+
+def test_both_commands_share_their_options():
+    """What is said once is offered twice: the same flags with the same help."""
+    commands = typer.main.get_command(app).commands
+    one, many = (
+        {option.name: (option.opts, option.help) for option in commands[name].params[1:]}
+        for name in ("release", "release-each")
+    )
+    own = {"account", "time", "out"}
+    assert {name: one[name] for name in many if name in one and name not in own} == {
+        name: many[name] for name in many if name in one and name not in own
+    }
+    assert set(many) - set(one) == {"subject"}
 
 
 @pytest.fixture

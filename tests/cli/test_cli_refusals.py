@@ -15,7 +15,7 @@ __all__ = ["folder"]
     ("content", "words"),
     [
         ('{"transition": [[0.9, 0.2], [0.4, 0.6]]}', "row 0 sums to 1.1"),
-        ('{"transition": [[NaN, 0.1], [0.4, 0.6]]}', "NaN is not a number"),
+        ('{"transition": [[NaN, 0.1], [0.4, 0.6]]}', "not a number"),
         ('{"transition": [[1.1, -0.1], [0.4, 0.6]]}', "below 0"),
         ('{"transition": [[0.9, 0.1], [0.4]]}', "transition"),
         ('{"transition": [[0.9, 0.1]]}', "square"),
@@ -82,7 +82,7 @@ def test_length_one(folder: Path):
         (["--query", "mean", "--values", "rest=1,rest=2"], "'rest' is given twice"),
         (["--query", "mean", "--values", "rest=1,fly=2"], "'fly' is not a state"),
         (["--query", "mean", "--values", "rest=1,run=1"], "at least two different values"),
-        (["--query", "mean", "--values", "rest=nan,run=1"], "is not a number"),
+        (["--query", "mean", "--values", "rest=nan,run=1"], "not a number"),
         (["--query", "total", "--values", "rest=-1e308,run=1e308"], "too large"),
         (["--plot", "plan.gif"], ".png, .svg, .pdf"),
         (["--plot", "nowhere/plan.png"], "no directory nowhere"),

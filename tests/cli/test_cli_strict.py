@@ -178,8 +178,17 @@ def test_every_csv_of_the_command_line_is_harmless(folder: Path):
         f"=p{n // 10},{n % 10},{MODEL['states'][n % 2]}" for n in range(20)
     ]
     Path("people.csv").write_text("\n".join([*rows, ""]))
-    each = ("release", "people.csv", "--model", "model.json", "--epsilon", "1", "--state", "state")
-    each = (*each, "--time", "when", "--each", "who")
+    each = (
+        "release-each",
+        "people.csv",
+        "--model",
+        "model.json",
+        "--epsilon",
+        "1",
+        "--state",
+        "state",
+    )
+    each = (*each, "--time", "when", "--subject", "who")
     good(*each, "--out", "out.csv")
     for text in (Path("out.csv").read_text(), good(*each)):
         subjects = [row[0] for row in csv.reader(io.StringIO(text))][1:]

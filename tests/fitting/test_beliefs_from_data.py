@@ -54,7 +54,7 @@ def test_the_series_a_chain_was_fitted_to_is_refused():
         pk.influence_curve(MarkovChain.fit(data), query, 1).release(turned)
 
 
-def test_one_telling_segment_of_what_was_fitted_is_refused_too():
+def test_one_identifying_segment_of_what_was_fitted_is_refused_too():
     mine, others = labels(100, 3), [labels(100, n) for n in range(4, 9)]
     pooled = MarkovChain.fit([*others, mine])
     noise = pk.influence_curve(pooled, pk.histogram(TRUTH.states, 100), 1)

@@ -78,7 +78,9 @@ def write(folder: Path) -> None:
 
 
 RELEASE = "release data.csv --model chain.json --epsilon 1 --state state"
-EACH = "release people.csv --model chain.json --epsilon 1 --state state --time when --each who"
+EACH = (
+    "release-each people.csv --model chain.json --epsilon 1 --state state --time when --subject who"
+)
 SANITIZE = "sanitize data.csv --model chain.json --epsilon 1 --state state --out out.csv"
 ANNA = "--ledger book.db --budget 3 --account anna"
 PLANS = ("chain", "finite", "any_start", "mixing", "binary", "fitted", "region")

@@ -117,7 +117,7 @@ def test_query_and_beliefs_must_fit():
 @pytest.mark.parametrize("data", [[0, 1, 1, 0], np.zeros(3), None])
 def test_data_in_place_of_a_query_are_refused(data):
     chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    with pytest.raises(ValueError, match=r"query: must be a question.*histogram\(states"):
+    with pytest.raises(ValueError, match=r"query: expected a Query, such as histogram\(states"):
         pk.plan(chain, data, 1)
-    with pytest.raises(ValueError, match="query: must be a question"):
+    with pytest.raises(ValueError, match="query: expected a Query"):
         pk.influence_curve(chain, data, 1)

@@ -4,9 +4,10 @@ For X_i, a quilt X_Q and a class Theta of networks over one graph, [Q] Definitio
 
     e(X_Q | X_i) = max over theta, a, b, x_Q of log P(X_Q = x_Q | X_i = a) / P(X_Q = x_Q | X_i = b)
 
-with a, b of probability above zero; 0/0 is no event, c/0 is infinite. The joint law of X_i and X_Q
-is one contraction. The score of a quilt is card(X_N) / (epsilon - e), and the noise is set by the
-node whose least score is largest ([Q] Algorithm 2, Theorem 4.3).
+with a, b of probability above zero; terms where both probabilities are zero are skipped, c/0 is
+infinite. The joint law of X_i and X_Q is one contraction. The score of a quilt is
+card(X_N) / (epsilon - e), and the noise is set by the node whose least score is largest ([Q]
+Algorithm 2, Theorem 4.3).
 
 Influence never shrinks when a node joins X_Q, and a score is never below card(X_N) / epsilon. So
 quilts are tried in the order of what they can score at best, first by card(X_N) alone, then by the
@@ -130,7 +131,7 @@ def hardest_node(networks: Any, epsilon: float, progress: Progress | None = None
     epsilon
         Pufferfish privacy for each node.
     progress
-        Told how many nodes are done.
+        Called with the number of nodes done, and of all.
 
     Raises
     ------

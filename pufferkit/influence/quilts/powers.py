@@ -95,7 +95,7 @@ def log_ratio(above: Kernel, below: Kernel) -> float:
 def row_log_ratios(kernel: Kernel) -> Floats:
     """Entry (x, x') is the largest log K(x, y) / K(x', y) over y.
 
-    0/0 is no event and is passed over; c/0 is infinite; 0/c is minus infinity.
+    Terms where both probabilities are zero are skipped; c/0 is infinite; 0/c is minus infinity.
     """
     ratios = _largest_log_ratios(kernel, kernel)
     np.fill_diagonal(ratios, 0.0)

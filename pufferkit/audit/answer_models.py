@@ -1,8 +1,8 @@
 """One law of the data and a query: what an auditor draws answers from.
 
-A *world* is one law of the data together with a query. It lists the secrets (each value that each
-entry can take) and draws exact answers given a secret. `Table` lists every data set, so that laws
-of answers are exact; `Walk` draws paths of a chain of any length.
+An *answer model* is one law of the data together with a query. It lists the secrets (each value
+that each entry can take) and draws exact answers given a secret. `ListedModel` lists every data
+set, so that laws of answers are exact; `SampledModel` draws paths of a chain of any length.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Law:
     weights: Floats
 
 
-class World(Protocol):
+class AnswerModel(Protocol):
     """One law of the data, and a query."""
 
     @property
@@ -84,10 +84,10 @@ class World(Protocol):
         ...
 
 
-def world(
+def answer_model(
     law: MarkovChain | FiniteJoint | BayesianNetwork, query: Query, listed: bool | None = None
-) -> World:
-    """A law as a world: listed data set by data set if it is small (or asked), else walked."""
+) -> AnswerModel:
+    """The answers of one law: listed data set by data set if it is small (or asked), else drawn."""
     if isinstance(law, FiniteJoint):
         return joint_table(law, query)
     if isinstance(law, BayesianNetwork):
@@ -96,11 +96,11 @@ def world(
     small = rows <= (20_000 if query.weights is None else 100_000)
     if listed or (listed is None and small):
         return chain_table(law, query)
-    return Walk(law, query)
+    return SampledModel(law, query)
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class ListedModel:
     """Every data set with its probability and its answer."""
 
     entries: tuple[Hashable, ...]
@@ -132,7 +132,7 @@ class Table:
         )
 
 
-def chain_table(chain: MarkovChain, query: Query) -> Table:
+def chain_table(chain: MarkovChain, query: Query) -> ListedModel:
     """Every path of a chain over the segments of a query."""
     length, size = sum(query.lengths), len(chain)
     most = MOST_ROWS if query.weights is not None else MOST_EVALUATED
@@ -149,7 +149,7 @@ def chain_table(chain: MarkovChain, query: Query) -> Table:
             probability *= chain.transition[grid[t - 1], grid[t]]
     possible = probability > 0
     codes = grid[:, possible].T
-    return Table(
+    return ListedModel(
         tuple(range(1, length + 1)),
         (chain.states,) * length,
         codes,
@@ -158,7 +158,7 @@ def chain_table(chain: MarkovChain, query: Query) -> Table:
     )
 
 
-def joint_table(joint: FiniteJoint, query: Query) -> Table:
+def joint_table(joint: FiniteJoint, query: Query) -> ListedModel:
     """Every row of a joint law."""
     rows = [(row, float(p)) for row, p in joint.table.items() if p > 0]
     labels = tuple(joint.values(name) for name in joint.names)
@@ -166,7 +166,7 @@ def joint_table(joint: FiniteJoint, query: Query) -> Table:
         [[labels[j].index(value) for j, value in enumerate(row)] for row, _ in rows],
         dtype=np.uint16,
     )
-    return Table(
+    return ListedModel(
         joint.names,
         labels,
         codes,
@@ -175,7 +175,7 @@ def joint_table(joint: FiniteJoint, query: Query) -> Table:
     )
 
 
-def network_table(network: BayesianNetwork, query: Query) -> Table:
+def network_table(network: BayesianNetwork, query: Query) -> ListedModel:
     """Every assignment of values to the nodes of a network."""
     sizes = tuple(len(network.values[node]) for node in network.nodes)
     most = MOST_ROWS if query.weights is not None else MOST_EVALUATED
@@ -192,7 +192,7 @@ def network_table(network: BayesianNetwork, query: Query) -> Table:
     codes = np.empty(grid.shape[::-1], dtype=np.uint16)
     for j, node in enumerate(network.nodes):
         codes[:, j] = np.array([place[v] for v in network.values[node]], dtype=np.uint16)[grid[j]]
-    return Table(
+    return ListedModel(
         network.nodes,
         (states,) * len(sizes),
         codes,
@@ -202,7 +202,7 @@ def network_table(network: BayesianNetwork, query: Query) -> Table:
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
+class SampledModel:
     """A chain, from which paths are drawn; laws of sums are exact while they are affordable."""
 
     chain: MarkovChain

@@ -1,0 +1,220 @@
+"""Options that commands share as a group: frozen dataclasses, one field for each option."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+import pufferkit as pk
+from pufferkit.cli import inputs, terminal
+
+if TYPE_CHECKING:
+    from pufferkit import Calibration, Query
+    from pufferkit.beliefs.protocol import Beliefs
+
+Cuts = Annotated[
+    str | None,
+    typer.Option("--cuts", metavar="100,760", help="Numbers as states, cut here."),
+]
+MaxGap = Annotated[
+    str | None,
+    typer.Option("--max-gap", hidden=True, help="Older: --independent-after, read as a table."),
+]
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer sees it: an argument that is a dataclass becomes its fields."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {n: kind for n, kind in hints.items() if is_dataclass(kind)}
+    options: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            options += _options_of(groups[name])
+        else:
+            plain = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name])
+            options.append(plain)
+
+    @wraps(command)
+    def spelled_out(**given: Any) -> None:
+        made = {
+            name: kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**made, **given)
+
+    spelled_out.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    return spelled_out
+
+
+def _options_of(group: Any) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    for field in fields(group):
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        kind = inspect.Parameter.KEYWORD_ONLY
+        yield inspect.Parameter(field.name, kind, default=default, annotation=hints[field.name])
+
+
+@dataclass(frozen=True)
+class Noise:
+    """From whom the entries are hidden, how well, and by which mechanism."""
+
+    model: inputs.Model
+    epsilon: inputs.Epsilon
+    mechanism: Annotated[
+        str | None,
+        typer.Option(
+            "--mechanism", metavar="NAME", help="As in the plan. Default: least Pufferfish noise."
+        ),
+    ] = None
+    proper: Annotated[
+        bool, typer.Option("--proper", help="Also the nearest histogram without negative bins.")
+    ] = False
+
+    @property
+    def known_mechanism(self) -> str | None:
+        """The mechanism as the plan spells it, or ``None`` for the one with the least noise."""
+        return known_mechanism(self.mechanism)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file is read: as it stands, or as a table on a clock."""
+
+    state: inputs.State
+    window: Annotated[
+        str | None,
+        typer.Option("--window", metavar="7d", help="A row for each window of time."),
+    ] = None
+    independent_after: inputs.IndependentAfter = None
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="5m", help="Put the entries on a grid.")
+    ] = None
+    cuts: Cuts = None
+    max_gap: MaxGap = None
+
+    @property
+    def after(self) -> str | None:
+        """The time after which rows are declared independent, by either name."""
+        if self.max_gap is not None and self.independent_after is not None:
+            raise ValueError("--max-gap: is an older name of --independent-after; give one of them")
+        return self.max_gap or self.independent_after
+
+    @property
+    def table_option(self) -> str | None:
+        """The first option given that only tables have, as the user wrote it."""
+        for name in ("window", "max_gap", "every", "cuts"):
+            if getattr(self, name) is not None:
+                return "--" + name.replace("_", "-")
+        return None
+
+
+@dataclass(frozen=True)
+class Book:
+    """The ledger that pays; ``ledger`` is ``None`` if nothing is kept."""
+
+    ledger: Annotated[
+        str | None,
+        typer.Option("--ledger", metavar="FILE|URL", help="Pay from an account kept here."),
+    ] = None
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget", parser=terminal.number, help="With --ledger: epsilon for everything."
+        ),
+    ] = None
+    label: Annotated[
+        str, typer.Option("--label", help="With --ledger: distinguishes equal releases.")
+    ] = ""
+    anchor: Annotated[
+        str | None,
+        typer.Option(
+            "--anchor",
+            metavar="FILE",
+            help="With --ledger: its head, kept outside; checked and moved.",
+        ),
+    ] = None
+    anchor_key: Annotated[
+        str | None, typer.Option("--anchor-key", metavar="FILE", help="Key of the anchor, if any.")
+    ] = None
+    ledger_key: Annotated[
+        str | None,
+        typer.Option(
+            "--ledger-key",
+            metavar="FILE",
+            help="Key to recognise data; default: beside the ledger.",
+        ),
+    ] = None
+    data_meant: Annotated[
+        bool,
+        typer.Option(
+            "--data-meant", help="Data known under another account, or changed, are meant so."
+        ),
+    ] = False
+
+    def check(self, account: str | None, *, needs_account: bool) -> None:
+        """A ledger comes with a budget, and with an account where one is needed."""
+        kept = self.ledger is not None
+        if needs_account and not kept == (self.budget is not None) == (account is not None):
+            raise ValueError(
+                "--ledger, --budget and --account: go together; give all three or none"
+            )
+        if kept != (self.budget is not None):
+            raise ValueError("--ledger and --budget: go together; give both or none")
+        if account is not None and not kept:
+            raise ValueError("--account: goes before a subject's name in a ledger; give --ledger")
+
+    @contextmanager
+    def opened(self) -> Iterator[pk.Ledger | None]:
+        """The ledger, closed afterwards."""
+        if self.ledger is None:
+            for option, value in {
+                "--anchor": self.anchor,
+                "--anchor-key": self.anchor_key,
+                "--ledger-key": self.ledger_key,
+                "--data-meant": self.data_meant or None,
+            }.items():
+                if value is not None:
+                    raise ValueError(f"{option}: goes with a ledger; give --ledger")
+            yield None
+            return
+        with pk.Ledger(
+            self.ledger, key=self.ledger_key, anchor=self.anchor, anchor_key=self.anchor_key
+        ) as ledger:
+            if not ledger.recognises_data:
+                terminal.say(
+                    "note: without a key (--ledger-key, or PUFFERKIT_LEDGER_KEY) the same data "
+                    "under two names are not noticed",
+                    err=True,
+                )
+            yield ledger
+
+
+def known_mechanism(mechanism: str | None) -> str | None:
+    """A mechanism as the plan spells it; hyphens are welcome."""
+    if mechanism is None:
+        return None
+    from pufferkit.mechanisms.plan import MECHANISMS  # noqa: PLC0415
+
+    name = mechanism.replace("-", "_")
+    if name not in MECHANISMS:
+        listed = ", ".join(MECHANISMS)
+        raise ValueError(f"--mechanism: {mechanism!r} is unknown; known are {listed}")
+    return name
+
+
+def calibrated(
+    mechanism: str | None, beliefs: Beliefs, query: Query, epsilon: float
+) -> Calibration:
+    """The mechanism of this name, or the one with the least noise that hides entries."""
+    from pufferkit.mechanisms.plan import calibrate  # noqa: PLC0415
+
+    with terminal.progress() as progress:
+        if mechanism is None:
+            return pk.plan(beliefs, query, epsilon, progress).best
+        return calibrate(mechanism, beliefs, query, epsilon, progress)

@@ -1,0 +1,116 @@
+"""``pufferkit release-each``: a table in, a table of noisy histograms out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import pufferkit as pk
+from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.options import Book, Noise, Reading, with_options
+
+if TYPE_CHECKING:
+    from pufferkit import Releases
+
+
+@with_options
+def release_each(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The table: CSV or Parquet.")],
+    noise: Noise,
+    subject: Annotated[
+        str,
+        typer.Option("--subject", metavar="COL", help="Column that says whose row it is."),
+    ],
+    time: Annotated[str, typer.Option("--time", metavar="COL", help="Column with times.")],
+    reading: Reading,
+    book: Book,
+    query: inputs.QueryOption = inputs.QueryName.HISTOGRAM,
+    account: Annotated[
+        str | None,
+        typer.Option(
+            "--account", metavar="NAME", help="With --ledger: goes before each subject's name."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write here: .csv or .parquet. Default: stdout"),
+    ] = None,
+) -> None:
+    """Answer one query with noise for each subject of a table.
+
+    The rows may be in any order. The answer is a table too, with a row for each subject, or for
+    each subject and window. Every subject has an account of its own, and a run that was stopped
+    goes on when it is started again with the same ledger and label.
+
+    For one series, see release.
+    """
+    release_table(file, subject, time, query, noise, reading, book, account, out)
+
+
+def release_table(
+    file: Path,
+    subject: str | None,
+    time: str,
+    query: inputs.QueryName,
+    noise: Noise,
+    reading: Reading,
+    book: Book,
+    account: str | None,
+    out: Path | None,
+) -> None:
+    """One histogram for each subject and window; without a column of subjects, for the only one."""
+    from pufferkit.frames import read_table, write_columns  # noqa: PLC0415
+
+    if query not in (inputs.QueryName.HISTOGRAM, inputs.QueryName.FREQUENCIES):
+        raise ValueError("--query: of a table it is histogram or frequencies")
+    book.check(account, needs_account=subject is None)
+    mechanism = noise.known_mechanism
+    if mechanism == "entry_dp":
+        raise ValueError("--mechanism: entry_dp does not hide entries that others predict")
+    if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
+        raise ValueError(f"--out: {out} must end in .csv or .parquet")
+    record = None if out is None else out.with_suffix(".json")
+    outputs.check_outputs([out, record], [file, noise.model])
+    beliefs = inputs.chains(noise.model)
+    data: Any = read_table(
+        file,
+        subject=subject,
+        time=time,
+        state=reading.state,
+        states=beliefs.states,
+        bins=inputs.cut_points(reading.cuts),
+        independent_after=inputs.duration(reading.after),
+        every=inputs.duration(reading.every),
+        window=inputs.duration(reading.window),
+    )
+    prefix = account or ""
+    if subject is None and account is not None:
+        data, prefix = replace(data, subjects=(account,)), ""
+    with book.opened() as ledger, terminal.bar("releasing") as progress:
+        releases: Releases = pk.release_each(
+            data,
+            beliefs,
+            noise.epsilon,
+            query=query.value,
+            mechanism=mechanism or "influence_curve",
+            ledger=ledger,
+            budget=book.budget,
+            data_meant=book.data_meant,
+            label=book.label,
+            prefix=prefix,
+            progress=progress,
+        )
+    terminal.say(data.report(), err=True)
+    releases = releases.as_histogram() if noise.proper else releases
+    content = write_columns(out or Path("stdout.csv"), releases.columns())
+    for note in releases.notes:
+        terminal.say(f"note: {note}", err=True)
+    if out is None or record is None:
+        terminal.give(content.decode())
+        return
+    outputs.write_all({out: content, record: releases.to_json().encode() + b"\n"})
+    terminal.say(f"{releases.guarantee}: epsilon {releases.epsilon:g} for all rows of a subject")
+    terminal.say(f"written: {out}, and {record} for pufferkit verify", err=True)

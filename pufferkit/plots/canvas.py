@@ -1,0 +1,110 @@
+"""What all pictures share: an empty figure, colours, grid and legend; and the file it becomes.
+
+Figures are made without pyplot, so no window opens and no setting of the caller's is touched.
+Colours are those of Okabe and Ito, which stay apart for colour-blind readers; hatching, markers and
+words say the same again for those who see or print no colour.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = (".png", ".svg", ".pdf")
+"""Suffixes of the pictures that can be drawn."""
+
+BLUE, ORANGE, GREEN, PINK, YELLOW, SKY = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+)
+BLACK, GREY, PALE = "#222222", "#6B6B6B", "#E3E3E3"
+
+
+def panels(count: int, width: float, height: float, title: str) -> tuple[Figure, list[Axes]]:
+    """A figure with empty axes side by side, which share their heights."""
+    figure = _figure()(figsize=(width, height), layout="constrained")
+    every: list[Axes] = []
+    for n in range(count):
+        axes = figure.add_subplot(1, count, n + 1, sharey=every[0] if every else None)
+        every.append(axes)
+        for side in ("top", "right", "left"):
+            axes.spines[side].set_visible(False)
+        axes.spines["bottom"].set_color(GREY)
+        axes.set_axisbelow(True)
+        axes.tick_params(colors=BLACK, labelsize=10)
+    lines = [fill(line, int(width * 11)) for line in title.splitlines()]
+    if lines:
+        figure.suptitle(
+            "\n".join(lines), x=0.012, ha="left", fontsize=11, color=BLACK, parse_math=False
+        )
+    return figure, every
+
+
+def check_picture(path: str | Path) -> None:
+    """An error if no picture can be drawn to this path. Draws nothing."""
+    if Path(path).suffix.lower() not in FORMATS:
+        raise ValueError(f"{path}: pictures are drawn to {', '.join(FORMATS)} files")
+    _figure()
+
+
+def picture(figure: Figure, path: str | Path) -> bytes:
+    """The content of a file that shows the figure, in the format of the suffix of ``path``."""
+    check_picture(path)
+    stream = io.BytesIO()
+    figure.savefig(stream, format=Path(path).suffix.lower()[1:], dpi=150)
+    return stream.getvalue()
+
+
+def _figure() -> type[Figure]:
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError:
+        raise ImportError(
+            "plots need matplotlib, which is not installed; pip install 'pufferkit[plots]'"
+        ) from None
+    return Figure
+
+
+def blank(width: float, height: float, title: str) -> tuple[Figure, Axes]:
+    """A figure with one empty set of axes."""
+    figure, every = panels(1, width, height, title)
+    return figure, every[0]
+
+
+def footnote(figure: Figure, text: str) -> None:
+    """Small words below a figure."""
+    wrapped = fill(text, int(figure.get_figwidth() * 13))
+    figure.supxlabel(wrapped, x=0.012, ha="left", fontsize=9, color=GREY)
+
+
+def grid(axes: Axes, axis: Any = "both") -> None:
+    """Pale lines behind the data."""
+    axes.grid(axis=axis, color=PALE, linewidth=0.8)
+
+
+def legend(figure: Figure, columns: int) -> None:
+    """Below the figure, each label once, whatever the number of panels."""
+    handles: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    drawn = figure.legend(
+        list(handles.values()),
+        list(handles),
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize=9,
+    )
+    for text in drawn.get_texts():
+        text.set_parse_math(False)  # labels are the user's: a dollar sign in them is no formula

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from enum import Enum
 
 import numpy as np
 import pytest
@@ -90,7 +91,7 @@ def arrays(value):
     elif isinstance(value, (tuple, list)):
         for part in value:
             yield from arrays(part)
-    elif hasattr(value, "__dict__"):
+    elif hasattr(value, "__dict__") and not isinstance(value, Enum):  # a member holds its class
         yield from arrays(list(vars(value).values()))
 
 

@@ -5,6 +5,7 @@ from pufferkit.plots.charts import experiment_figure
 from pufferkit.plots.figures import (
     attack_figure,
     constraint_figure,
+    pair_figure,
     plan_figure,
     release_figure,
 )
@@ -15,6 +16,7 @@ __all__ = [
     "check_picture",
     "constraint_figure",
     "experiment_figure",
+    "pair_figure",
     "panels",
     "picture",
     "plan_figure",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -101,7 +102,7 @@ def _may_settle(variation: Floats, limit: Floats, cheap: bool) -> bool:
     """Whether later entries may take the limit: it bounds this one, and little is lost."""
     if not bool(np.all(variation <= limit)):
         return False
-    return not cheap or bool(np.all(variation >= limit * (1 - _NEAR)))
+    return not cheap or bool(np.all(variation >= limit - _NEAR * float(limit.max())))
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,26 @@ class PairCurve:
         theirs = swept(right, runs[::-1], most)
         return None if theirs is None else pair_losses(ours, theirs, runs, supports)
 
+    def record(self, cost: Floats) -> dict[str, Any] | None:
+        """What a check needs: from which entry on which limit holds, to the left and the right.
+
+        ``None`` for a side that is followed entry by entry to its end.
+        """
+        if self._sides is None:
+            return None
+        record: dict[str, Any] = {}
+        runs = [(self.length, cost)]
+        for name, side in zip(("left", "right"), self._sides[:2], strict=True):
+            stretches = swept(side, runs, MOST)
+            if stretches is None:
+                return None
+            settled = [s for s in stretches if s.last > s.first and s.limit is not None]
+            record[name] = None
+            for stretch in settled:
+                limit = [] if stretch.limit is None else stretch.limit.tolist()
+                record[name] = {"from": stretch.first, "limit": limit}
+        return record
+
     def loss(self, runs: Runs, most: float = MOST) -> PairLoss | None:
         """The largest loss, where it is, and the losses of all pairs there."""
         rows = self.losses(runs, most)
@@ -183,19 +204,21 @@ class PairCurve:
         one, other = divmod(int(losses.argmax()), len(losses))
         return PairLoss(float(losses.max()), (first + last) // 2, (one, other), losses)
 
-    def solve(self, metric: Floats, epsilon: float, start: float) -> tuple[float, PairLoss] | None:
+    def solve(
+        self, metric: Floats, epsilon: float, start: float, most: float = np.inf
+    ) -> tuple[float, PairLoss] | None:
         """The largest b found such that the cost ``b metric`` at every entry loses at most epsilon.
 
         The loss was computed for what is returned, and is at most epsilon. ``None`` if none was
-        found.
+        found. Nothing above ``most`` is tried.
         """
         good: tuple[float, PairLoss] | None = None
-        high, b = np.inf, start
+        high, b = np.inf, min(start, most)
         for _ in range(_MOST_TRIALS):
             loss = self.loss([(self.length, b * metric)], epsilon)
             if loss is not None and loss.value <= epsilon:
                 good = b, loss
-                if loss.value >= epsilon * (1 - _TOLERANCE):
+                if loss.value >= epsilon * (1 - _TOLERANCE) or b >= most:
                     break
             else:
                 high = b
@@ -208,5 +231,5 @@ class PairCurve:
                 guess = (low + high) / 2 if np.isfinite(high) else 2 * low
             if high - low <= _TOLERANCE * low:
                 break
-            b = guess
+            b = min(guess, most)
         return good

@@ -22,6 +22,7 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, Member, MixingClass, as_chain_class
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.checks import Floats
+from pufferkit.data.queries import CLOSE
 from pufferkit.influence.curve.pair_curve import PairCurve
 from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.regions import region_influence
@@ -36,8 +37,6 @@ from pufferkit.influence.curve.sweep import (
     quick_loss,
 )
 from pufferkit.rounding import EPS, last_passing, round_up
-
-Profile = float | Sequence[float] | Sequence[Run]
 
 _PRECISION = 1e-8
 _ROUGH = 0.02
@@ -61,13 +60,15 @@ class Metric:
         return cls(off_diagonal(size))
 
     @classmethod
-    def of(cls, contributions: Floats) -> Metric:
-        """The metric of a noisy sum: L1 distances of what the states contribute, largest 1."""
-        distance = np.abs(contributions[:, None, :] - contributions[None, :, :]).sum(axis=2)
-        largest = float(distance.max())
-        if largest == 0:
-            return cls.discrete(len(contributions))
-        return cls(np.minimum(distance / largest * (1 + 16 * EPS), 1.0))
+    def of(cls, contributions: Sequence[float]) -> Metric:
+        """The metric of a noisy sum, from what the states contribute, scaled to 0 ... 1.
+
+        States that contribute almost the same are held apart a little, for the rounding of answers.
+        """
+        values = np.array(contributions)
+        distance = np.abs(values[:, None] - values[None, :])
+        apart = np.clip(distance * (1 + 16 * EPS) + 4 * EPS, CLOSE, 1.0)
+        return cls(np.where(distance > 0, apart, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +82,9 @@ class Spent:
     def scalar(self) -> Run:
         """The same with one number for all pairs."""
         return Run(self.count, float(self.cost.max()))
+
+
+Profile = float | Sequence[float] | Sequence[Run] | Sequence[Spent]
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,14 +150,10 @@ class _MemberCurve:
         b, loss = self._solve_scalar(epsilon, most, length)
         if self.pairs is None or b >= most:
             return b, loss
-        better = self.pairs.solve(metric.distance, epsilon, b)
+        better = self.pairs.solve(metric.distance, epsilon, b, most)
         if better is None or better[0] <= b:
             return b, loss
         b, pairwise = better
-        if b > most:
-            at_most = self.loss([Spent(length, most * metric.distance)])
-            if at_most.value <= epsilon:
-                return most, at_most
         return b, Loss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
 
     def _solve_scalar(self, epsilon: float, most: float, length: int) -> tuple[float, Loss]:
@@ -250,8 +250,8 @@ class InfluenceCurve:
         Parameters
         ----------
         b
-            One number for all entries, one for each entry, or runs of entries; a run may have a
-            matrix of costs of its own in place of a number.
+            One number for all entries, one for each entry, or runs of entries (`Run`), also with a
+            cost for each pair of states (`Spent`).
         """
         return self.binding(b)[1].value
 
@@ -268,6 +268,15 @@ class InfluenceCurve:
         spent = self._spent(b)
         largest: Floats = np.max([member.losses(spent) for member in self._members], axis=0)
         return largest
+
+    def pair_record(self, b: float, epsilon: float) -> dict[str, Any]:
+        """For every chain that the scalar curve does not hide at ``epsilon``: what shows it."""
+        spent = Spent(self.length, _nonnegative(b) * self.metric.distance)
+        record = {}
+        for member in self._members:
+            if member.pairs is not None and member.scalar([spent.scalar]).value > epsilon:
+                record[member.name] = member.pairs.record(spent.cost)
+        return record
 
     def entry_losses(self, b: Profile) -> dict[str, Floats]:
         """The loss of every entry, for each chain of the class."""
@@ -297,8 +306,8 @@ class InfluenceCurve:
             return [Spent(self.length, _nonnegative(b) * self.metric.distance)]
         runs: list[Spent] = []
         for item in b:
-            run = item if isinstance(item, Run) else Run(1, item)
-            count, cost = checks.whole("profile", run.count, 1), self._cost(run.b)
+            run = item if isinstance(item, (Run, Spent)) else Run(1, item)
+            count, cost = checks.whole("profile", run.count, 1), self._cost(run)
             if runs and np.array_equal(runs[-1].cost, cost):
                 runs[-1] = Spent(runs[-1].count + count, cost)
             else:
@@ -310,10 +319,10 @@ class InfluenceCurve:
             )
         return runs
 
-    def _cost(self, b: Any) -> Floats:
-        if isinstance(b, np.ndarray) and b.ndim == 2:
-            return b
-        return _nonnegative(b) * self.metric.distance
+    def _cost(self, run: Run | Spent) -> Floats:
+        if isinstance(run, Spent):
+            return run.cost
+        return _nonnegative(run.b) * self.metric.distance
 
     def solve(self, epsilon: float) -> tuple[float, str, Loss]:
         """The largest b found, the chain that decides it, and its binding entry.
@@ -332,7 +341,7 @@ class InfluenceCurve:
 
 
 def _metric(metric: Metric | Floats | None, size: int) -> Metric:
-    if metric is None:
+    if metric is None or size == 1:  # one state: nothing to tell
         return Metric.discrete(size)
     distance = metric.distance if isinstance(metric, Metric) else checks.numbers("metric", metric)
     if distance.shape != (size, size):

@@ -30,6 +30,10 @@ GAPS = (
 )
 
 
+OF_SUMS = frozenset({"wasserstein", "exact_sum"})
+"""Mechanisms that follow the distribution of the answer: their noise is for these lengths alone."""
+
+
 @dataclass(frozen=True)
 class Calibration:
     """The noise one mechanism adds to one query.
@@ -86,7 +90,8 @@ class Calibration:
     def sensitivity(self) -> float:
         """The distance that the scale was made for, over which the grid of the noise is paid.
 
-        The Lipschitz constant, or the distance of the Wasserstein Mechanism where that is shorter.
+        The Lipschitz constant, or a shorter distance: that of the Wasserstein Mechanism; for
+        `exact_sum`, which pays for the grid otherwise, it only says how fine the grid must be.
         """
         made_for, constant = self.scale * self.epsilon, self.query.lipschitz
         return constant if made_for >= constant * (1 - 2.0**-48) else made_for * (1 - 2.0**-48)
@@ -178,7 +183,7 @@ class Calibration:
         """Whether query and mechanism can do with the entries that were not observed."""
         if named:
             raise ValueError("series: a network or a joint law needs a value for each of its names")
-        if self.mechanism == "wasserstein":
+        if self.mechanism in OF_SUMS:
             raise NotApplicable(GAPS)
         wanted = self.query.observed
         spans = zip(data.lengths, data.observed_lengths, strict=True)

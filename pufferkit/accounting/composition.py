@@ -76,8 +76,8 @@ __all__ = [
 ]
 
 ENTRYWISE = QUILTS | OF_SUMS | {"influence_curve", "gk16", "group_dp", "entry_dp"}
-"""Mechanisms that vouch for the privacy of single entries, whatever else they promise. Those of sums
-do so for sums over entries alone: the Lipschitz constant of another query is not part of them."""
+"""Mechanisms that vouch for the privacy of single entries, whatever else they promise. Those of
+sums do so for sums alone: the Lipschitz constant of another query is no part of their theorem."""
 ANY_START = frozenset({"group_dp", "entry_dp"})
 """Mechanisms that ask no beliefs, so that it does not matter where a window starts."""
 

@@ -31,8 +31,8 @@ def exact_sum(
 ) -> Calibration:
     """The least Laplace noise that hides every entry when one sum is released and nothing else.
 
-    *Secrets*: any two values of any entry. *Beliefs*: one known chain, or finitely many. *Releases*:
-    this sum alone. The scale is the least, to about one part in a thousand, at which
+    *Secrets*: any two values of any entry. *Beliefs*: one known chain, or finitely many.
+    *Releases*: this sum alone. The scale is the least, to about one part in a thousand, at which
 
         sup over w of log p(w | X_i = x) / p(w | X_i = x')  <=  epsilon
 
@@ -145,6 +145,4 @@ def _check_grid(calibration: Calibration) -> None:
     if all((weight / grid).denominator == 1 for weight in weights):
         return
     if grid / Fraction(calibration.scale) > Fraction(calibration.epsilon * _FOR_THE_GRID / 2):
-        raise NotApplicable(
-            "the series is too long for noise as fine as this; use influence_curve"
-        )
+        raise NotApplicable("the series is too long for noise as fine as this; use influence_curve")

@@ -209,7 +209,9 @@ def _together(found: Calibration) -> float | None:
     """Two such releases: the loss on the influence curve when every entry spends twice."""
     if found.mechanism not in OF_SUMS or not isinstance(found.beliefs, ChainClass):
         return None
-    curve = InfluenceCurve(found.beliefs, found.query.longest, metric_of(found.beliefs, found.query))
+    curve = InfluenceCurve(
+        found.beliefs, found.query.longest, metric_of(found.beliefs, found.query)
+    )
     return curve.epsilon(2 * found.entry_privacy)
 
 

@@ -48,6 +48,7 @@ THEOREMS: dict[str, tuple[Guarantee, tuple[str, ...], tuple[str | None, ...]]] =
     "markov_quilt_approx": (Guarantee.PUFFERFISH, ("quilts",), ("paper", "tight")),
     "influence_curve": (Guarantee.PUFFERFISH, ("curve", "quilts"), (None, "definition", "tight")),
     "wasserstein": (Guarantee.PUFFERFISH, ("distance",), (None,)),
+    "exact_sum": (Guarantee.PUFFERFISH, ("window",), (None,)),
 }
 """Of each mechanism: what it may promise, which bounds decide its scale, in which readings."""
 

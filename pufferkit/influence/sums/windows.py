@@ -223,9 +223,10 @@ class SumWindows:
 
     @property
     def enough(self) -> int:
-        """Every series of at least this length has the same windows; of a periodic chain, none."""
+        """Every series of at least this length has the same windows; none, if all are inside."""
         source = self.source
-        if isinstance(source, GivenStartInfluence) and source.cycle > 1:
+        periodic = isinstance(source, GivenStartInfluence) and source.cycle > 1
+        if periodic or self.reach == self.length:
             return self.length + 1
         return self.own + 3 * self.reach + 1
 
@@ -376,47 +377,53 @@ def least_scale(
         If no window that is small enough to compute with gives a finite loss, or if it takes more
         than about ``most_work`` multiplications.
     """
-    chosen: tuple[SumWindows, LeastScale] | None = None
+    kept: tuple[SumWindows, float] | None = None
     reach, at_end = _FIRST_REACH, 0.0
     while True:
         try:
-            windows = SumWindows(member, values, length, reach)
+            windows = SumWindows(member, values, length, reach if 2 * reach < length else length)
         except NotApplicable:
-            if chosen is None:
+            if kept is None:
                 raise
             break
         if windows.work > most_work:
             raise NotApplicable(
-                f"windows of {windows.reach} entries on either side are not long enough, and they "
-                "would take long here; ask for it by name"
+                f"windows of {windows.reach} entries on either side are needed, and they would "
+                "take long here; ask for it by name"
             )
         inner = windows.inner
         if inner is None:
-            chosen = windows, LeastScale(0.0, 1, None, None, length)
+            kept = windows, 0.0
             break
-        start = chosen[1].scale if chosen is not None else 0.0
+        start = kept[1] if kept is not None else 0.0
         scale = _scale_for(inner, epsilon, start)
         end = _scale_for(windows.window(1), epsilon, at_end)
         if scale is not None and end is not None:
             settled = min(scale - start * (1 - _GOOD), end - at_end * (1 - _GOOD)) > 0
-            settled = settled and chosen is not None
-            entry = inner.hardest(scale)[1]
-            least = LeastScale(scale, entry, windows.reach, windows.reach, windows.enough)
-            chosen, at_end = (windows, least), end
-            if settled:
-                break
+            if settled and kept is not None:
+                least = _over_all(windows, epsilon, scale)
+                if isinstance(least, LeastScale):
+                    return least
+            kept, at_end = (windows, scale), end
         reach += reach // 2
-    if chosen is None:
-        raise NotApplicable("no window gives a finite loss; the chain does not forget")
-    windows, least = chosen
+    least = _over_all(kept[0], epsilon, kept[1])
+    if isinstance(least, int):
+        raise NotApplicable(f"entry {least} has an infinite loss under every scale")
+    return least
+
+
+def _over_all(windows: SumWindows, epsilon: float, scale: float) -> LeastScale | int:
+    """The least scale from ``scale`` up that passes every window, or an entry with none."""
+    least: LeastScale | None = None
     for window in windows.windows():
-        if least.scale > 0 and window.loss(least.scale) <= epsilon:
+        if least is not None and window.loss(least.scale) <= epsilon:
             continue
-        scale = _scale_for(window, epsilon, least.scale)
-        if scale is None:
-            raise NotApplicable(f"entry {window.entry} has an infinite loss under every scale")
-        entry = window.hardest(scale)[1]
-        least = LeastScale(scale, entry, window.left, window.right, least.enough)
+        own = _scale_for(window, epsilon, scale if least is None else least.scale)
+        if own is None:
+            return window.entry
+        entry = window.hardest(own)[1]
+        least = LeastScale(own, entry, window.left, window.right, windows.enough)
+    assert least is not None
     return least
 
 

@@ -73,11 +73,19 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
 
 def metric_of(beliefs: Beliefs, query: Query) -> Metric | None:
     """How far apart a sum holds the states of a chain; ``None`` if all are equally far apart."""
-    if query.weights is None or not isinstance(beliefs, ChainClass):
+    if not isinstance(beliefs, ChainClass):
+        return None
+    contributions = contributions_of(beliefs, query)
+    return None if contributions is None else Metric.of(contributions)
+
+
+def contributions_of(beliefs: ChainClass, query: Query) -> Floats | None:
+    """What an entry in each state adds to each coordinate; ``None`` if the query is no sum."""
+    if query.weights is None:
         return None
     nothing = (Fraction(0),) * query.size
-    contributions = [query.weights.get(state, nothing) for state in beliefs.states]
-    return Metric.of(np.array([[float(w) for w in row] for row in contributions]))
+    rows = [query.weights.get(state, nothing) for state in beliefs.states]
+    return np.array([[float(w) for w in row] for row in rows])
 
 
 def entry_epsilon(

@@ -84,12 +84,12 @@ def test_two_wasserstein_releases_are_charged_more_than_their_epsilons():
 
 
 def test_disjoint_exact_sums_of_an_alternating_chain_lose_more_than_they_promise():
-    """Two sums of 6 entries with noise that is exact for one sum of 12 at epsilon 1."""
+    """Two sums of 4 entries each, with noise that is exact for one long sum at epsilon 1."""
     chain = MarkovChain.steady([[0.1, 0.9], [0.9, 0.1]])
     scale = exact_sum(chain, count(1, 300), 1).scale
     told = [NoisySum(first, first + 3, (0.0, 1.0), scale) for first in (1, 5)]
     true = losses(chain.initial, chain.transition, told, (8,)).max()
-    assert true > 1.4
+    assert true > 1.3
     made = replace(exact_sum(chain, count(1, 4), 1), scale=scale)
     history = [Spending.of(made, (1, 4)), Spending.of(made, (5, 8))]
     assert rules.entry_profile(history, chain, 8) >= true

@@ -121,7 +121,7 @@ def test_a_class_needs_what_its_hardest_chain_needs():
         (pk.ChainClass.mixing(2, 0.3, 0.5), pk.count(1, 9), "does not name"),
         (pk.ChainClass.around([[90, 10], [8, 12]], 0.9), pk.count(1, 9), "does not name"),
         (pk.FiniteJoint({(0, 0): 0.5, (1, 1): 0.5}), pk.count(1, 2), "Markov chains"),
-        (STICKY, pk.total([0, 1 / 3**9], 10**4), "too much work"),
+        (pk.MarkovChain.steady([[0.8, 0.1, 0.1]] * 3), pk.total([0, 1, 1e-6], 99), "too much work"),
     ],
 )
 def test_where_it_does_not_apply(beliefs, query, why):
@@ -147,6 +147,19 @@ def test_in_a_plan():
     assert not next(r for r in table.rows if r["mechanism"] == "influence_curve")["alone"]
     assert calibrate("exact_sum", ALTERNATING, pk.count(1, 40), 1).scale == table.best.scale
     assert "exact_sum" in MECHANISMS
+
+
+def test_how_tight_each_row_of_a_plan_is():
+    rows = {row["mechanism"]: row for row in pk.plan(STICKY, pk.count(1, 300), 1).rows}
+    assert 0.99 < rows["exact_sum"]["tightness"] <= 1
+    assert rows["wasserstein"]["tightness"] == pytest.approx(0.825, abs=0.01)
+    assert rows["entry_dp"]["tightness"] is None
+    assert rows["gk16"]["tightness"] is None
+    vector = pk.plan(STICKY, pk.histogram([0, 1], 300), 1)
+    assert all(row["tightness"] <= 1 for row in vector.rows if row["tightness"] is not None)
+    assert "99%" in str(vector)
+    anywhere = pk.ChainClass.any_start(STICKY.transition)
+    assert all(row["tightness"] is None for row in pk.plan(anywhere, pk.count(1, 30), 1).rows)
 
 
 def test_a_plan_leaves_out_what_takes_long():

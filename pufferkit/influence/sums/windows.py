@@ -142,6 +142,8 @@ def _largest_ratio(parts, chances, rate, trusted):  # type: ignore[no-untyped-de
     values, ends, size = parts.shape
     most, least, here = np.empty(size), np.empty(size), np.empty(size)
     worst = 1.0
+    if values == 1:
+        return worst
     for end in range(ends):
         for x in range(values):
             _likelihoods(parts[x, end], rate, here)

@@ -137,7 +137,8 @@ class _Windows:
             # Both impossible: no such output.
             apart = np.where(np.isnan(apart), -inf, apart).max(axis=(3, 4))  # [x, x', left end]
             for entry in entries:
-                law, ends = self.law(entry), slice(None)
+                law = self.law(entry)
+                ends: Numbers = slice(None)
                 possible = law > 0
                 if entry > self.reach:
                     ends = np.flatnonzero(self.law(entry - self.reach) > 0)

@@ -94,7 +94,8 @@ def _losses(
         logs = np.log(joint) - np.log(alone) + np.log(after) + np.log(weights)
     most_likely = np.where(here, logs, -np.inf).max(axis=1)
     least_likely = np.where(here, logs, np.inf).min(axis=1)
-    return np.maximum(most_likely - least_likely, 0.0)
+    losses: Floats = np.maximum(most_likely - least_likely, 0.0)
+    return losses
 
 
 def _settled(
@@ -105,7 +106,7 @@ def _settled(
         if n == most:
             return None
         following = step(values)
-        following = following / following.max(axis=1, keepdims=True)
+        following /= following.max(axis=1, keepdims=True)
         if np.abs(following - values).max() < precision:
             return following
         values = following

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.baselines import gk16 as gk16
     from pufferkit.mechanisms.baselines import group_dp as group_dp
     from pufferkit.mechanisms.calibration import Calibration as Calibration
+    from pufferkit.mechanisms.exact_sum import exact_sum as exact_sum
     from pufferkit.mechanisms.explain import PairTable as PairTable
     from pufferkit.mechanisms.explain import explain as explain
     from pufferkit.mechanisms.influence_curve import entry_epsilon as entry_epsilon
@@ -85,6 +86,7 @@ _HOMES = {
     "mechanisms.calibration": ["Calibration"],
     "fitting.check_model": ["check_model"],
     "influence.curve.profile": ["InfluenceCurve"],
+    "mechanisms.exact_sum": ["exact_sum"],
     "mechanisms.explain": ["PairTable", "explain"],
     "mechanisms.influence_curve": ["entry_epsilon", "influence_curve"],
     "mechanisms.markov_quilt": ["markov_quilt", "markov_quilt_approx"],

@@ -51,7 +51,7 @@ from pufferkit.checks import Floats
 from pufferkit.errors import NoTheorem
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric, Spent
 from pufferkit.influence.curve.trees import TreeCurve
-from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
 from pufferkit.mechanisms.influence_curve import contributions_of
 from pufferkit.mechanisms.release import Guarantee
 from pufferkit.rounding import EPS, round_up
@@ -78,8 +78,9 @@ __all__ = [
     "single",
 ]
 
-ENTRYWISE = QUILTS | {"influence_curve", "gk16", "group_dp", "entry_dp"}
-"""Mechanisms that give a per-entry bound, whatever else they promise."""
+ENTRYWISE = QUILTS | OF_SUMS | {"influence_curve", "gk16", "group_dp", "entry_dp"}
+"""Mechanisms that give a per-entry bound, whatever else they promise. Those of sums do so for
+sums alone: the Lipschitz constant of another query is no part of their theorem."""
 ANY_START = frozenset({"group_dp", "entry_dp"})
 """Mechanisms that ask no beliefs, so that it does not matter where a window starts."""
 
@@ -138,6 +139,14 @@ class Spending:
                 "it was given; calibrate it without secrets="
             )
         known, made_for = calibration.mechanism in ENTRYWISE, sum(calibration.query.lengths)
+        if calibration.mechanism in OF_SUMS:
+            known = calibration.query.weights is not None
+            if window is not None and window[1] - window[0] + 1 < made_for:
+                raise ValueError(
+                    f"window: {window[0]} to {window[1]} is shorter than the {made_for} entries "
+                    f"that {calibration.mechanism} was calibrated for, and a shorter sum may need "
+                    "more noise; calibrate it for the window"
+                )
         if window is not None and window[1] - window[0] >= made_for:
             raise ValueError(
                 f"window: {window[0]} to {window[1]} has {window[1] - window[0] + 1} entries, but "

@@ -38,7 +38,7 @@ from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import NoTheorem
-from pufferkit.mechanisms.calibration import Calibration, in_order
+from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, in_order
 from pufferkit.mechanisms.plan import Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
 from pufferkit.records import digest
@@ -203,7 +203,8 @@ class Session:
             Pufferfish privacy of this release alone.
         mechanism
             A name from a plan; by default the one with the least noise that hides entries and that
-            other releases may follow. None may follow `wasserstein` ([C] Theorem 3.4).
+            other releases may follow. After `exact_sum` and `wasserstein`, whose noise is for one
+            sum alone, they cost far more than their epsilons together.
         window
             First and last entry to use, counted from 1 by their places in the series, entries that
             were not observed included; the whole series if left out. If it starts within a
@@ -397,7 +398,7 @@ def _best_row(table: Plan) -> tuple[str, Calibration]:
     return next(
         (row.mechanism, row.calibration)
         for row in table.entries
-        if row.pufferfish and row.calibration is not None and row.mechanism != "wasserstein"
+        if row.pufferfish and row.calibration is not None and row.mechanism not in OF_SUMS
     )
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pufferkit.accounting.composition import Spending
 
 QUILTS = frozenset({"markov_quilt", "markov_quilt_approx"})
-PRIVATE = QUILTS | {"influence_curve", "gk16", "group_dp", "wasserstein"}
+PRIVATE = QUILTS | {"influence_curve", "gk16", "group_dp", "wasserstein", "exact_sum"}
 """Mechanisms that promise Pufferfish privacy for every entry they use."""
 
 _ONE_BY_ONE = 8

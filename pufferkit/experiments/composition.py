@@ -21,7 +21,7 @@ each time with noise Lap(1). The secret is X1. Losses are logarithms.
 
 Agrees: squared, the worst single ratio is 6.2672 e^2, and the joint one at two equal outputs is
 6.3448 e^2, above it. So epsilons of the Wasserstein Mechanism do not add up, and this library
-refuses to add them (NoTheorem).
+does not add them: two such releases are charged by what both spend on each entry.
 
 Added: the loss at every output, not only at the worst."""
 

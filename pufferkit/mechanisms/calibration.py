@@ -30,6 +30,10 @@ GAPS = (
 )
 
 
+OF_SUMS = frozenset({"wasserstein", "exact_sum"})
+"""Mechanisms that follow the distribution of the answer: their noise is for these lengths alone."""
+
+
 @dataclass(frozen=True)
 class Calibration:
     """The noise one mechanism adds to one query.
@@ -89,6 +93,7 @@ class Calibration:
         The distance of the Wasserstein Mechanism where that is shorter than the Lipschitz constant.
         Otherwise the least distance between two states that are told apart: rounding to the grid
         moves close answers as far as distant ones, and pairs of states are promised their own.
+        For `exact_sum`, which pays for the grid otherwise, it only says how fine the grid must be.
         """
         made_for, constant = self.scale * self.epsilon, self.query.lipschitz
         if made_for < constant * (1 - 2.0**-48):
@@ -182,7 +187,7 @@ class Calibration:
         """Whether query and mechanism can do with the entries that were not observed."""
         if named:
             raise ValueError("series: a network or a joint law needs a value for each of its names")
-        if self.mechanism == "wasserstein":
+        if self.mechanism in OF_SUMS:
             raise NotApplicable(GAPS)
         wanted = self.query.observed
         spans = zip(data.lengths, data.observed_lengths, strict=True)

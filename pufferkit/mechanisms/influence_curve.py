@@ -92,6 +92,15 @@ def contributions_of(beliefs: Beliefs | None, query: Query) -> tuple[float, ...]
     return scaled if len(set(scaled)) == len(set(added)) else None
 
 
+def added_by_state(beliefs: ChainClass, query: Query) -> Floats | None:
+    """What an entry in each state adds to each coordinate; ``None`` if the query is no sum."""
+    if query.weights is None:
+        return None
+    nothing = (Fraction(0),) * query.size
+    rows = [query.weights.get(state, nothing) for state in beliefs.states]
+    return np.array([[float(w) for w in row] for row in rows])
+
+
 def entry_epsilon(
     beliefs: Any,
     lengths: int | Iterable[int],

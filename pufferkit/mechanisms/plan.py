@@ -8,12 +8,16 @@ from functools import partial
 from typing import Any
 
 from pufferkit import checks
-from pufferkit.beliefs.protocol import as_beliefs
+from pufferkit.beliefs.chain_class import ChainClass, FiniteClass
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.sums.outer import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
-from pufferkit.mechanisms.calibration import Calibration, check_states
-from pufferkit.mechanisms.influence_curve import influence_curve
+from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, check_states
+from pufferkit.mechanisms.exact_sum import exact_sum
+from pufferkit.mechanisms.influence_curve import added_by_state, influence_curve, metric_of
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
 from pufferkit.mechanisms.release import Guarantee
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
@@ -24,6 +28,7 @@ Progress = Callable[[str, int, int], None]
 
 MECHANISMS: dict[str, Mechanism] = {
     "influence_curve": influence_curve,
+    "exact_sum": exact_sum,
     "wasserstein": wasserstein,
     "markov_quilt": markov_quilt,
     "markov_quilt_approx": markov_quilt_approx,
@@ -37,16 +42,24 @@ MECHANISMS: dict[str, Mechanism] = {
 _REPORTING = ("wasserstein", "markov_quilt")
 
 LONG_WORK = 2e9
-"""Multiplications beyond which a plan leaves the Wasserstein Mechanism out."""
+"""Multiplications beyond which a plan leaves the Wasserstein Mechanism or `exact_sum` out."""
 
 
 @dataclass(frozen=True)
 class PlanRow:
-    """One mechanism in a plan; ``calibration`` is ``None`` where it does not apply."""
+    """One mechanism in a plan; ``calibration`` is ``None`` where it does not apply.
+
+    ``together`` is the epsilon of two such releases over the same entries, for mechanisms whose
+    noise is meant for one release and nothing else; ``None`` for all others, and where it is not
+    known. ``tightness`` is the loss that outputs beyond all answers prove at this scale, over
+    epsilon: 1 if no less noise would do. ``None`` where it is not known.
+    """
 
     mechanism: str
     calibration: Calibration | None
     why: str
+    together: float | None = None
+    tightness: float | None = None
 
     @property
     def applicable(self) -> bool:
@@ -58,6 +71,11 @@ class PlanRow:
         """Whether it hides correlated entries; entry DP does not."""
         return self.calibration is not None and self.calibration.guarantee is not Guarantee.ENTRY
 
+    @property
+    def alone(self) -> bool:
+        """Whether the noise is meant for this release and nothing else."""
+        return self.calibration is not None and self.mechanism in OF_SUMS
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         found = self.calibration
@@ -68,6 +86,9 @@ class PlanRow:
             "scale": None if found is None else found.scale,
             "expected_l1_error": None if found is None else found.expected_l1_error,
             "half_width_95": None if found is None else found.half_width(),
+            "alone": self.alone,
+            "together": self.together,
+            "tightness": self.tightness,
             "why": self.why,
         }
 
@@ -108,10 +129,10 @@ class Plan:
         )
         size += f", {self.query.missing:,} not observed" if self.query.missing else ""
         head = f"{self.query.name} over {size}, epsilon {self.epsilon:g}; beliefs: {self.beliefs}"
-        table = [("mechanism", "noise scale", "expected L1 error", "hides entries", "")]
+        table = [("mechanism", "noise scale", "expected L1 error", "hides entries", "tight", "")]
         for row in self.entries:
             if row.calibration is None:
-                table.append((row.mechanism, "-", "-", "-", f"not applicable: {row.why}"))
+                table.append((row.mechanism, "-", "-", "-", "-", f"not applicable: {row.why}"))
             else:
                 table.append(
                     (
@@ -119,22 +140,29 @@ class Plan:
                         f"{row.calibration.scale:.6g}",
                         f"{row.calibration.expected_l1_error:.6g}",
                         "yes" if row.pufferfish else "NO",
+                        percent(row.tightness),
                         row.why,
                     )
                 )
-        widths = [max(len(line[j]) for line in table) for j in range(4)]
+        widths = [max(len(line[j]) for line in table) for j in range(5)]
         lines = []
-        for name, scale, error, hides, why in table:
+        for name, scale, error, hides, tight, why in table:
             cells = (
                 f"{name:<{widths[0]}}",
                 f"{scale:>{widths[1]}}",
                 f"{error:>{widths[2]}}",
                 f"{hides:<{widths[3]}}",
+                f"{tight:>{widths[4]}}",
                 why,
             )
             lines.append("  ".join(cells).rstrip())
         rule = "-" * min(100, max(len(line) for line in lines))
         return "\n".join([head, "", lines[0], rule, *lines[1:]])
+
+
+def percent(share: float | None) -> str:
+    """A share in per cent, rounded down; a dash where it is not known."""
+    return "-" if share is None else f"{int(100 * share)}%"
 
 
 def calibrate(
@@ -171,11 +199,16 @@ def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None =
             entries.append(PlanRow(name, None, why))
             continue
         try:
-            found = calibrate(name, theta, query, epsilon, progress)
+            if name == "exact_sum":
+                found = exact_sum(theta, query, epsilon, most_work=LONG_WORK)
+            else:
+                found = calibrate(name, theta, query, epsilon, progress)
         except NotApplicable as reason:
             entries.append(PlanRow(name, None, str(reason)))
         else:
-            entries.append(PlanRow(name, found, _why(found)))
+            together = _together(found)
+            tight = _tightness(theta, found)
+            entries.append(PlanRow(name, found, _why(found, together), together, tight))
 
     def order(row: PlanRow) -> tuple[bool, bool, float]:
         found = row.calibration
@@ -184,5 +217,32 @@ def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None =
     return Plan(query, epsilon, theta.description, tuple(sorted(entries, key=order)))
 
 
-def _why(found: Calibration) -> str:
-    return str(found.guarantee) if found.guarantee is Guarantee.ENTRY else str(found.evidence)
+def _together(found: Calibration) -> float | None:
+    """Two such releases: the loss on the influence curve when every entry spends twice."""
+    if found.mechanism not in OF_SUMS or not isinstance(found.beliefs, ChainClass):
+        return None
+    curve = InfluenceCurve(
+        found.beliefs, found.query.longest, metric_of(found.beliefs, found.query)
+    )
+    return curve.epsilon(2 * found.entry_privacy)
+
+
+def _tightness(theta: Beliefs, found: Calibration) -> float | None:
+    """The loss at outer outputs, over epsilon, rounded down; for known chains and sums."""
+    if found.guarantee is Guarantee.ENTRY or not isinstance(theta, FiniteClass):
+        return None
+    contributions = added_by_state(theta, found.query)
+    if contributions is None or found.query.missing:
+        return None
+    length = found.query.longest
+    lost = max(outer_loss(chain, contributions, found.scale, length) for chain in theta.chains)
+    return min(1.0, lost / found.epsilon)
+
+
+def _why(found: Calibration, together: float | None) -> str:
+    if found.guarantee is Guarantee.ENTRY:
+        return str(found.guarantee)
+    if found.mechanism not in OF_SUMS:
+        return str(found.evidence)
+    second = "" if together is None else f" (two such: epsilon {together:.3g})"
+    return f"for this and nothing else{second}; {found.evidence}"

@@ -24,10 +24,10 @@ Variant = Literal["definition", "formula", "paper", "tight"]
 """Which reading of a theorem: influence by [Q] Definition 4.1 or by (5) as printed; mixing by [Q]
 Lemma C.1 as in the paper, or by the operator norm, which is tighter."""
 
-Bound = Literal["curve", "pairs", "quilts", "distance", "neighbours", "group", "entry"]
+Bound = Literal["curve", "pairs", "quilts", "distance", "window", "neighbours", "group", "entry"]
 """Which theorem decided the scale: the scalar or the pairwise influence curve, Markov quilts
-([Q] 4.3), the Wasserstein distance ([Q] 3.2), the neighbours of GK16, a whole segment at once, or
-one entry alone."""
+([Q] 4.3), the Wasserstein distance ([Q] 3.2), the distribution of the sum over a window, the
+neighbours of GK16, a whole segment at once, or one entry alone."""
 
 Presentation = Literal["as drawn", "nearest histogram"]
 
@@ -74,7 +74,8 @@ class Evidence:
         Max-influence of the entry on that quilt, or the mechanism's own measure.
     blocks
         For the influence curve: entries paid for to the left and to the right of the entry, itself
-        counted in both; ``None`` for a side that is paid for whole.
+        counted in both; ``None`` for a side that is paid for whole. For a window: how far its ends
+        are from the entry; ``None`` for a side that reaches to the end of the segment.
     bound, variant
         Which theorem decided, and which reading of it; see `Bound` and `Variant`.
     beside
@@ -139,8 +140,9 @@ class Evidence:
         if self.influence is not None:
             parts.append(f"influence {self.influence:.4g}")
         if self.blocks is not None:
+            what = "window" if self.bound == "window" else "block"
             sides = zip(("left", "right"), self.blocks, strict=True)
-            parts += [f"{side} block {'whole' if n is None else n}" for side, n in sides]
+            parts += [f"{side} {what} {'whole' if n is None else n}" for side, n in sides]
         return "; ".join([*parts, *self.notes])
 
 

@@ -34,7 +34,7 @@ def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
     scales = [row["scale"] for row in bars]
     axes.set_xscale("log")
     # Room on the right for the numbers; on the left so that the shortest bar can be seen.
-    axes.set_xlim(min(scales) / 3, max(scales) * 2.5 * (max(scales) / min(scales)) ** 0.12)
+    axes.set_xlim(min(scales) / 3, max(scales) * 4 * (max(scales) / min(scales)) ** 0.12)
     names = [row["mechanism"] for row in bars]
     positions = range(len(bars))
     for y, row in zip(positions, bars, strict=True):
@@ -49,6 +49,8 @@ def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
             linewidth=1.2,
         )
         note = f"{row['scale']:,.4g}" + ("" if hides else "  does not hide correlated entries")
+        if row.get("tightness") is not None:
+            note += f"  tight to {int(100 * row['tightness'])}%"
         axes.annotate(
             note,
             (row["scale"], y),

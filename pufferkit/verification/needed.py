@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.chain_class import ChainClass, MixingClass
+from pufferkit.beliefs.chain_class import ChainClass, FiniteClass, MixingClass
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict, states_of
@@ -39,6 +39,7 @@ from pufferkit.verification.sum_distances import (
     distance_of_joints,
     distance_of_networks,
 )
+from pufferkit.verification.sum_windows import loss_of_sum
 
 TOLERANCE = 1e-7
 """A scale this much too small, relatively, still passes: room for rounding on either side."""
@@ -68,6 +69,8 @@ def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Wor
         if record.observed is not None:
             raise BadBeliefs("wasserstein has no theorem for entries that were not observed")
         return _wasserstein(record, theta, checks, work)
+    if record.mechanism == "exact_sum":
+        return _exact_sum(record, theta, checks, work)
     if isinstance(theta, NetworkClass):
         return _on_network(record, theta, lipschitz, checks, work)
     if not isinstance(theta, ChainClass):
@@ -197,6 +200,32 @@ def _wasserstein(record: Release, theta: Beliefs, checks: list[str], work: Work)
     return float(distance) / record.epsilon
 
 
+def _exact_sum(record: Release, theta: Beliefs, checks: list[str], work: Work) -> float:
+    """The loss at the recorded scale, of every chain and length."""
+    weights = weights_of(record)
+    if record.observed is not None:
+        raise BadBeliefs("exact_sum has no theorem for entries that were not observed")
+    if not isinstance(theta, FiniteClass):
+        raise BadBeliefs("exact_sum needs chains that are known, with their starts")
+    if weights is None or len(weights) != len(theta.states):
+        raise NotChecked("the file does not hold what each state adds to the answer")
+    reach = max((n for n in record.evidence.blocks or () if n is not None), default=None)
+    enough, worst = record.epsilon * (1 + TOLERANCE), 0.0
+    for chain in theta.chains:
+        for length in sorted(set(record.lengths)):
+            worst = max(
+                worst,
+                loss_of_sum(
+                    chain, weights, length, record.scale * (1 + TOLERANCE), enough, reach, work
+                ),
+            )
+    checks.append(
+        f"exact_sum: the largest loss of an entry is {worst:.9g}, by the distribution of the sum "
+        f"given its value, over {theta.description}"
+    )
+    return record.scale if worst <= enough else record.scale * (1 + 2 * TOLERANCE)
+
+
 def _on_network(
     record: Release, theta: NetworkClass, lipschitz: float, checks: list[str], work: Work
 ) -> float:
@@ -220,7 +249,7 @@ def _on_network(
 def on_chains(record: Release) -> bool:
     """Whether this is about Markov chains, or needs no beliefs."""
     kind = record.beliefs.get("kind") if isinstance(record.beliefs, Mapping) else None
-    return record.mechanism != "wasserstein" and kind in _CHAINS
+    return record.mechanism not in ("wasserstein", "exact_sum") and kind in _CHAINS
 
 
 def _beliefs(record: Release) -> Beliefs:

@@ -52,6 +52,7 @@ THEOREMS: dict[str, tuple[Guarantee, tuple[str, ...], tuple[str | None, ...]]] =
         (None, "definition", "tight"),
     ),
     "wasserstein": (Guarantee.PUFFERFISH, ("distance",), (None,)),
+    "exact_sum": (Guarantee.PUFFERFISH, ("window",), (None,)),
 }
 """Of each mechanism: what it may promise, which bounds decide its scale, in which readings."""
 

@@ -1,6 +1,7 @@
 """What several releases cost together, each theorem with its conditions."""
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -16,11 +17,13 @@ from pufferkit import (
     MarkovChain,
     NoTheorem,
     OverBudget,
+    Query,
     Session,
     Spending,
     compose,
     count,
     entry_dp,
+    exact_sum,
     gk16,
     group_dp,
     influence_curve,
@@ -43,7 +46,7 @@ def rule_of(result, name):
     return next(row for row in result.considered if row.rule == name)
 
 
-def test_counterexample_of_theorem_3_4_two_wasserstein_releases_have_no_theorem():
+def test_counterexample_of_theorem_3_4_epsilons_alone_do_not_add_up():
     p, q, e = 0.9, 0.01, math.e
     single = e * max((q + e * (1 - q)) / (p + e * (1 - p)), (e * p + 1 - p) / (e * q + 1 - q))
     joint = e**2 * max(
@@ -62,6 +65,51 @@ def test_counterexample_of_theorem_3_4_two_wasserstein_releases_have_no_theorem(
     assert compose(twice, chain, 2, dependence=0.5).epsilon == pytest.approx(
         2 * epsilon + 1, abs=2e-6
     )
+
+
+def test_two_wasserstein_releases_are_charged_more_than_their_epsilons():
+    """[C] 3.4 with the noise that the mechanism adds: the true loss is at most what is charged."""
+    p, q = 0.9, 0.01
+    chain = MarkovChain([0.5, 0.5], [[1 - q, q], [1 - p, p]])
+    for epsilon in (0.5, 1.0, 2.0, 4.0):
+        for mechanism in (wasserstein, exact_sum):
+            made = mechanism(chain, total([0, 1], 2), epsilon)
+            told = NoisySum(1, 2, (0.0, 1.0), made.scale)
+            charged = compose([Spending.of(made)] * 2, chain, 2)
+            assert charged.rule == "entry_profile"
+            true = losses(chain.initial, chain.transition, [told, told], (2,)).max()
+            assert true <= charged.epsilon
+            if mechanism is exact_sum and epsilon == 2.0:
+                assert true > 2 * epsilon
+
+
+def test_disjoint_exact_sums_of_an_alternating_chain_lose_more_than_they_promise():
+    """Two sums of 4 entries each, with noise that is exact for one long sum at epsilon 1."""
+    chain = MarkovChain.steady([[0.1, 0.9], [0.9, 0.1]])
+    scale = exact_sum(chain, count(1, 300), 1).scale
+    told = [NoisySum(first, first + 3, (0.0, 1.0), scale) for first in (1, 5)]
+    true = losses(chain.initial, chain.transition, told, (8,)).max()
+    assert true > 1.3
+    made = replace(exact_sum(chain, count(1, 4), 1), scale=scale)
+    history = [Spending.of(made, (1, 4)), Spending.of(made, (5, 8))]
+    assert rules.entry_profile(history, chain, 8) >= true
+
+
+def test_a_sum_is_charged_for_the_entries_it_was_made_for():
+    """A chain that alternates: the sum over two entries tells nothing, over one it tells all."""
+    flip = MarkovChain.steady([[0.01, 0.99], [0.99, 0.01]])
+    for mechanism in (wasserstein, exact_sum):
+        made = mechanism(flip, count(1, 20), 1)
+        with pytest.raises(ValueError, match="shorter than the 20 entries"):
+            Spending.of(made, (1, 19))
+    longer, shorter = (exact_sum(flip, count(1, n), 1).scale for n in (20, 1))
+    assert longer < shorter
+
+
+def test_a_query_of_ones_own_has_no_entry_privacy_by_its_distance():
+    joint = FiniteJoint({(0, 0): 0.5, (1, 1): 0.5})
+    made = wasserstein(joint, Query("and", lambda row: row.min(), 1, 2), 1)
+    assert Spending.of(made).entry_privacy is None
 
 
 def test_the_entry_profile_covers_the_counterexample():

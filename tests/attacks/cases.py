@@ -14,8 +14,9 @@ SHIFTING = ("steady", "several", "any start", "binary", "mixing", "region")
 """Kinds of beliefs that say nothing of where a series starts."""
 
 QUILTS = ("markov_quilt", "markov_quilt formula", "markov_quilt_approx", "approx tight")
-ENTRYWISE = ("influence_curve", *QUILTS, "gk16", "group_dp", "entry_dp")
-PRIVATE = ("influence_curve", *QUILTS, "gk16", "group_dp", "wasserstein")
+SUMS = ("wasserstein", "exact_sum")
+ENTRYWISE = ("influence_curve", *QUILTS, *SUMS, "gk16", "group_dp", "entry_dp")
+PRIVATE = ("influence_curve", *QUILTS, "gk16", "group_dp", *SUMS)
 
 _FACTORS = (3.0, 1 / 3, 1.25, 0.8)
 

@@ -20,6 +20,7 @@ MECHANISMS: dict[str, Callable[..., pk.Calibration]] = {
     "approx tight": partial(pk.markov_quilt_approx, bound="tight"),
     "gk16": pk.gk16,
     "wasserstein": pk.wasserstein,
+    "exact_sum": pk.exact_sum,
     "group_dp": lambda _, query, epsilon: pk.group_dp(query, epsilon),
     "entry_dp": lambda _, query, epsilon: pk.entry_dp(query, epsilon),
 }

@@ -258,6 +258,25 @@ def test_windows_cover_a_series_that_is_longer(seed):
         assert true <= shown + 1e-9
 
 
+@pytest.mark.parametrize("block", range(10))
+def test_outer_outputs_never_pass_the_truth(block):
+    """A thousand small cases, zeros and any starts included: it is the loss at some output."""
+    for seed in range(100 * block, 100 * block + 100):
+        rng = np.random.default_rng(seed)
+        size, length = 2 + seed % 2, 1 + seed % 4
+        kernel = chains(seed, size, [0, 0.3][seed % 2])
+        chain = pk.MarkovChain(rng.dirichlet(np.ones(size)), kernel)
+        contributions = np.eye(size) if seed % 3 else rng.integers(0, 4, (size, 1)).astype(float)
+        scale = float(np.exp(rng.uniform(-1, 2)))
+        true = max(
+            oracle.sum_losses(
+                chain.initial, [chain.transition] * (length - 1), contributions, scale, entry
+            ).max()
+            for entry in {0, (length + 1) // 2 - 1, length - 1}
+        )
+        assert outer_loss(chain, contributions, scale, length) <= true + 1e-12
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_outer_outputs_never_pass_the_curve(seed):
     size = 2 + seed % 4

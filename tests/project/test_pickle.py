@@ -63,6 +63,7 @@ MAKERS = {
     "calibration": calibration,
     "quilt calibration": lambda: pk.markov_quilt(CHAIN, pk.histogram(WORDS, 6), 1),
     "network calibration": lambda: pk.markov_quilt(NETWORK, pk.count(1, 2), 1),
+    "sum calibration": lambda: pk.exact_sum(CHAIN, pk.count(CHAIN.states[0], 6), 1),
     "joint calibration": lambda: pk.wasserstein(JOINT, pk.count(1, 2), 1),
     "curve": lambda: pk.InfluenceCurve(CHAIN, 6),
     "plan": lambda: pk.plan(CHAIN, pk.count("out", 6), 1),

@@ -13,7 +13,7 @@ anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -22,12 +22,19 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 
 _ALL_SIGNS = 6
+_ROUNDS = 3
 _MOST_STEPS = 20_000
+_SEARCHED = 1_000
 _CONVERGED = 1e-13
+_ROUGHLY = 1e-9
 
 
 def outer_loss(chain: MarkovChain, contributions: Floats, scale: float, length: int) -> float:
-    """The largest loss of an entry at an outer output, rounded down.
+    """The largest loss of an entry at the outer outputs that were tried, rounded down.
+
+    Up to six coordinates all signs are tried for the first, a middle and the last entry; beyond
+    that thresholds, and a few rounds uphill from the best, for the middle entry. What was best is
+    computed once more, to full precision.
 
     Parameters
     ----------
@@ -38,91 +45,69 @@ def outer_loss(chain: MarkovChain, contributions: Floats, scale: float, length: 
     scale, length
         Of the noise, and of the series.
     """
+    size, middle = contributions.shape[1], (length + 1) // 2
+
+    def losses(signs: Floats, entry: int) -> Floats:
+        return _losses(chain, signs @ contributions.T / scale, entry, length, _ROUGHLY, _SEARCHED)
+
+    if size <= _ALL_SIGNS:
+        tried, entries = np.array(list(product((1.0, -1.0), repeat=size))), {1, middle, length}
+    else:
+        below = np.where(np.tri(size - 1, size, dtype=bool), 1.0, -1.0)
+        tried, entries = np.vstack([below, -below]), {middle}
     best = 0.0
-    for signs in _signs(contributions.shape[1]):
-        best = max(best, _loss_at(chain, contributions @ signs / scale, length))
-    if contributions.shape[1] > _ALL_SIGNS:
-        best = max(best, _climbed(chain, contributions, scale, length))
+    for entry in entries:
+        found = losses(tried, entry)
+        signs, value = tried[found.argmax()], found.max()
+        for _ in range(_ROUNDS if size > _ALL_SIGNS else 0):
+            flipped = signs * (1 - 2 * np.eye(size))
+            found = losses(flipped, entry)
+            if found.max() <= value:
+                break
+            signs, value = flipped[found.argmax()], found.max()
+        exponents = (contributions @ signs / scale)[None, :]
+        sure = _losses(chain, exponents, entry, length, _CONVERGED, _MOST_STEPS)
+        best = max(best, float(sure[0]))
     return best * (1 - 1e-9)
 
 
-def _signs(size: int) -> Iterator[Floats]:
-    if size <= _ALL_SIGNS:
-        for signs in product((1.0, -1.0), repeat=size):
-            yield np.array(signs)
-        return
-    for cut in range(1, size):
-        threshold = np.where(np.arange(size) < cut, 1.0, -1.0)
-        yield threshold
-        yield -threshold
+def _losses(
+    chain: MarkovChain, exponents: Floats, entry: int, length: int, precision: float, most: int
+) -> Floats:
+    """Loss of one entry when each entry weighs e^exponent, for each row of exponents.
+
+    Zero if what is far away still matters after ``most`` steps.
+    """
+    weights = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+    ones, start = np.ones_like(weights), np.broadcast_to(chain.initial, weights.shape)
+    after = _settled(
+        lambda v: (weights * v) @ chain.transition.T, ones, length - entry, precision, most
+    )
+    joint = _settled(lambda v: (weights * v) @ chain.transition, start, entry - 1, precision, most)
+    alone = _settled(
+        lambda v: v @ chain.transition, chain.initial[None], entry - 1, precision, most
+    )
+    if after is None or joint is None or alone is None:
+        return np.zeros(len(weights))
+    here = (alone > 0) & (joint > 0) & (after > 0) & (weights > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(joint) - np.log(alone) + np.log(after) + np.log(weights)
+    most_likely = np.where(here, logs, -np.inf).max(axis=1)
+    least_likely = np.where(here, logs, np.inf).min(axis=1)
+    losses: Floats = np.maximum(most_likely - least_likely, 0.0)
+    return losses
 
 
-def _climbed(chain: MarkovChain, contributions: Floats, scale: float, length: int) -> float:
-    """Sign by sign uphill from the best threshold."""
-
-    def loss(signs: Floats) -> float:
-        return _loss_at(chain, contributions @ signs / scale, length)
-
-    signs = max(_signs(contributions.shape[1]), key=loss).copy()
-    best, improved = loss(signs), True
-    while improved:
-        improved = False
-        for place in range(len(signs)):
-            signs[place] *= -1
-            value = loss(signs)
-            if value > best * (1 + 1e-12):
-                best, improved = value, True
-            else:
-                signs[place] *= -1
-    return best
-
-
-def _loss_at(chain: MarkovChain, exponents: Floats, length: int) -> float:
-    """Largest loss of the first, a middle and the last entry; an entry weighs e^exponent."""
-    weights = np.exp(exponents - exponents.max())
-    middle = (length + 1) // 2
-    worst = 0.0
-    for entry in {1, middle, length}:
-        after = _followed(chain.transition, weights, length - entry)
-        joint = _before(chain, weights, entry)
-        distribution = _marginal(chain, entry)
-        here = (distribution > 0) & (joint > 0) & (after > 0)
-        logs = np.log(joint[here]) - np.log(distribution[here]) + np.log(after[here])
-        logs = logs + np.log(weights[here])
-        if logs.size:
-            worst = max(worst, float(logs.max() - logs.min()))
-    return worst
-
-
-def _followed(transition: Floats, weights: Floats, steps: int) -> Floats:
-    """E[product of the weights of the next ``steps`` entries | this entry], up to a factor."""
-    values = np.ones(len(weights))
-    for _ in range(min(steps, _MOST_STEPS)):
-        following = transition @ (weights * values)
-        following /= following.max()
-        if np.abs(following - values).max() < _CONVERGED:
-            return following
-        values = following
-    return values
-
-
-def _before(chain: MarkovChain, weights: Floats, entry: int) -> Floats:
-    """P(X_entry = x) E[product of the weights of the entries before it | x], up to a factor."""
-    values: Floats = chain.initial
-    for _ in range(min(entry - 1, _MOST_STEPS)):
-        following: Floats = (values * weights) @ chain.transition
-        following = following / following.max()
-        if np.abs(following - values).max() < _CONVERGED:
-            return following
-        values = following
-    return values
-
-
-def _marginal(chain: MarkovChain, entry: int) -> Floats:
-    values: Floats = chain.initial
-    for _ in range(min(entry - 1, _MOST_STEPS)):
-        following: Floats = values @ chain.transition
-        if np.abs(following - values).max() < _CONVERGED:
+def _settled(
+    step: Callable[[Floats], Floats], values: Floats, steps: int, precision: float, most: int
+) -> Floats | None:
+    """So many steps, each up to a factor, or fewer if nothing changes any more."""
+    for n in range(steps):
+        if n == most:
+            return None
+        following = step(values)
+        following /= following.max(axis=1, keepdims=True)
+        if np.abs(following - values).max() < precision:
             return following
         values = following
     return values

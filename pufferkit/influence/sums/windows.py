@@ -27,7 +27,7 @@ on; a smaller one counts as infinite loss. Which ends are possible at all is kep
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -41,15 +41,14 @@ from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.quilts.chains import (
-    SETTLED,
     AnyStartInfluence,
-    ChainInfluence,
     GivenStartInfluence,
+    StationaryInfluence,
     influence_of,
 )
 from pufferkit.rounding import EPS, last_passing
 
-_TRUSTED = 1e-280
+TRUSTED = 1e-280
 _MOST_CELLS = 2 * 10**7
 _MOST_VALUES = 4_000
 _FIRST_REACH = 8
@@ -59,57 +58,99 @@ _PRECISION = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """One entry with what is summed around it.
+    """Entries with the same surroundings: what is summed around them, and their distributions.
 
-    ``parts`` has for each value x of the entry and each pair of ends (u, y) the distribution of the
-    sum inside, together with the probability of these ends, given X_i = x. ``possible`` are the
-    values of the entry, ``ends`` the pairs of ends that some value of it allows.
+    ``parts[x, (u, y)]`` is the distribution of the sum inside together with the ends, given X_i =
+    x, but for the factor P(X_{i-l} = u) / P(X_i = x). The numerator is the same for all x and
+    leaves every ratio alone; ``chances`` has a row of denominators for each entry. ``possible``
+    says, exactly, which values each entry can have, ``allowed`` which ends each value allows, and
+    ``starts`` which left ends are possible at all.
     """
 
-    entry: int
+    entries: tuple[int, ...]
     left: int | None
     right: int | None
     parts: Floats
+    allowed: Bools
+    starts: Bools
+    chances: Floats
     possible: Bools
-    ends: Bools
     error: float
 
+    @property
+    def entry(self) -> int:
+        """The first of the entries."""
+        return self.entries[0]
+
     def loss(self, scale: float) -> float:
-        """The loss of this entry at a scale, rounded up; in the unit of the values."""
-        ratio = float(_largest_ratio(self._seen, float(np.exp(-1.0 / scale)), _TRUSTED))
-        if ratio == inf:
-            return inf
+        """The largest loss of an entry at a scale, rounded up; in the unit of the values."""
+        return self.hardest(scale)[0]
+
+    def hardest(self, scale: float) -> tuple[float, int]:
+        """The largest loss, and the entry that has it."""
+        rate = float(np.exp(-1.0 / scale))
+        if len(self.entries) == 1:
+            ratio, place = self._of_one(rate), 0
+        else:
+            ratio, place = self._of_many(rate)
+        if not ratio < inf:
+            return inf, self.entries[place]
         largest = float(np.log(ratio))
-        return float(largest + self.error + 8 * EPS * (self.parts.shape[2] + 4 + largest))
+        loss = largest + self.error + 8 * EPS * (self.parts.shape[2] + 4 + largest)
+        return loss, self.entries[place]
+
+    def _of_one(self, rate: float) -> float:
+        return float(_largest_ratio(self._seen, self.chances[0][self.possible[0]], rate, TRUSTED))
 
     @cached_property
     def _seen(self) -> Floats:
-        return np.ascontiguousarray(self.parts[self.possible][:, self.ends])
+        """Values and ends that are possible."""
+        values = self.possible[0]
+        ends = self.starts[0][:, None] & self.allowed[values].any(axis=0)
+        return np.ascontiguousarray(self.parts[values][:, ends.ravel()])
+
+    def _of_many(self, rate: float) -> tuple[float, int]:
+        tables = _ratio_tables(self.parts, self.allowed, self.starts.shape[1], rate, TRUSTED)
+        worst, place = 1.0, 0
+        for n, (starts, values) in enumerate(zip(self.starts, self.possible, strict=True)):
+            own, chances = tables[starts].max(axis=0)[np.ix_(values, values)], self.chances[n]
+            given = own * (chances[values][None, :] / chances[values][:, None])
+            if given.size and not given.max() <= worst:
+                worst, place = float(given.max()), n
+        return worst, place
 
 
 @njit(cache=True)
-def _largest_ratio(parts, rate, trusted):  # type: ignore[no-untyped-def]
-    """The largest ratio, over ends and outputs, of likelihoods under two values of the entry.
+def _likelihoods(part, rate, here):  # type: ignore[no-untyped-def]
+    """The likelihood at w: what lies below, times rate for each unit, and the same above.
 
-    The likelihood at w is the sum of what lies below, times rate for each unit, and the same above:
-    two recursions, with sums of positive terms only.
+    Two recursions, with sums of positive terms only.
     """
+    carried = 0.0
+    for w in range(len(part) - 1, -1, -1):
+        here[w] = carried
+        carried = (carried + part[w]) * rate
+    carried = 0.0
+    for w in range(len(part)):
+        carried = carried * rate + part[w]
+        here[w] += carried
+
+
+@njit(cache=True)
+def _largest_ratio(parts, chances, rate, trusted):  # type: ignore[no-untyped-def]
+    """The largest ratio, over ends and outputs, of likelihoods under two values of one entry."""
     values, ends, size = parts.shape
-    most, least = np.empty(size), np.empty(size)
-    above = np.empty(size)
+    most, least, here = np.empty(size), np.empty(size), np.empty(size)
     worst = 1.0
+    if values == 1:
+        return worst
     for end in range(ends):
         for x in range(values):
-            carried = 0.0
-            for w in range(size - 1, -1, -1):
-                above[w] = carried
-                carried = (carried + parts[x, end, w]) * rate
-            carried = 0.0
+            _likelihoods(parts[x, end], rate, here)
             for w in range(size):
-                carried = carried * rate + parts[x, end, w]
-                likelihood = carried + above[w]
-                if likelihood < trusted:
+                if here[w] < trusted:
                     return np.inf
+                likelihood = here[w] / chances[x]
                 if x == 0 or likelihood > most[w]:
                     most[w] = likelihood
                 if x == 0 or likelihood < least[w]:
@@ -117,6 +158,31 @@ def _largest_ratio(parts, rate, trusted):  # type: ignore[no-untyped-def]
         for w in range(size):
             worst = max(worst, most[w] / least[w])
     return worst
+
+
+@njit(cache=True)
+def _ratio_tables(parts, allowed, lefts, rate, trusted):  # type: ignore[no-untyped-def]
+    """For each left end and pair of values the largest ratio of likelihoods, before chances."""
+    values, ends, size = parts.shape
+    rights = ends // lefts
+    tables = np.zeros((lefts, values, values))
+    here = np.empty((values, size))
+    for end in range(ends):
+        u, y = end // rights, end % rights
+        for x in range(values):
+            _likelihoods(parts[x, end], rate, here[x])
+        for x in range(values):
+            for other in range(values):
+                if x == other or not allowed[x, u, y]:
+                    continue
+                ratio = 0.0
+                for w in range(size):
+                    if not allowed[other, u, y] or min(here[x, w], here[other, w]) < trusted:
+                        ratio = np.inf
+                        break
+                    ratio = max(ratio, here[x, w] / here[other, w])
+                tables[u, x, other] = max(tables[u, x, other], ratio)
+    return tables
 
 
 class SumWindows:
@@ -138,13 +204,13 @@ class SumWindows:
         source = influence_of(member, "definition", length)
         if isinstance(source, AnyStartInfluence):
             raise NotApplicable("the distribution of a sum is not known when the start is not")
-        self.source: ChainInfluence = source
+        self.source: StationaryInfluence | GivenStartInfluence = source  # type: ignore[assignment]
         if member.chain.has_lost_states:
             raise NotApplicable("some states are too rare for a float; drop or merge them")
-        self.transition = member.chain.transition
-        self.values, self.length, self.reach = values, length, reach
+        self.chain = member.chain
+        self.values, self.length, self.reach = values, length, min(reach, length)
         size = len(values)
-        span = (2 * min(reach, length) + 1) * int(values.max()) + 1
+        span = (2 * self.reach + 1) * int(values.max()) + 1
         if span > _MOST_VALUES or size**3 * span > _MOST_CELLS:
             raise NotApplicable(
                 f"the sum over a window takes {span} values for each of {size**2} pairs of ends, "
@@ -152,201 +218,214 @@ class SumWindows:
             )
 
     @property
-    def _tabled(self) -> int:
-        """Entries whose backward kernels are their own."""
+    def own(self) -> int:
+        """Entries before all later ones have a distribution that came before."""
         source = self.source
-        return (
-            min(self.length, source.settled + 1) if isinstance(source, GivenStartInfluence) else 0
-        )
-
-    @cached_property
-    def _right(self) -> tuple[list[Floats], list[Floats]]:
-        depth = min(self.reach, self.length)
-        return side_sums([self.transition] * depth, self.values)
-
-    def _left(self, entry: int) -> tuple[list[Floats], list[Floats]]:
-        depth = min(self.reach, entry)
-        return side_sums([self._backward(entry - n) for n in range(depth)], self.values)
-
-    @cached_property
-    def _settled_left(self) -> tuple[list[Floats], list[Floats]]:
-        depth = min(self.reach, self.length)
-        last = self._tabled + depth + 1
-        return side_sums([self._backward(last)] * depth, self.values)
-
-    def _backward(self, entry: int) -> Floats:
-        """P(X_{entry-1} = u | X_entry = x); rows of impossible values are zero."""
-        if entry < 2:
-            return np.eye(len(self.values))
-        source = self.source
-        before = source.law(entry - 1)  # type: ignore[attr-defined]
-        joint = (before[:, None] * self.transition).T
-        sums = joint.sum(axis=1, keepdims=True)
-        kernel: Floats = np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0)
-        return kernel
-
-    def _patterns(self, entry: int, left_open: bool, right_open: bool) -> tuple[Bools, Bools]:
-        """Which ends each value of the entry allows, exactly."""
-        size = len(self.values)
-        anything: Bools = np.ones((size, 1), dtype=bool)
-        across = self.source.powers[self.reach].possible if left_open or right_open else anything
-        left = anything
-        if left_open:
-            left = (self.source.support(entry - self.reach)[:, None] & across).T
-        return left, across if right_open else anything
-
-    def entries(self) -> list[int]:
-        """Entries whose windows differ; every other entry has the window of one of them."""
-        inner = self._tabled + self.reach
-        near = min(self.length, max(inner, self.reach) + 1)
-        ends = range(max(near + 1, self.length - self.reach), self.length + 1)
-        return [*range(1, near + 1), *ends]
+        return source.settled + source.cycle if isinstance(source, GivenStartInfluence) else 0
 
     @property
-    def inner(self) -> int | None:
-        """An entry that is away from both ends; ``None`` if there is none."""
-        entry = self._tabled + self.reach + 1
-        return entry if self.length - entry >= self.reach else None
+    def enough(self) -> int:
+        """Every series of at least this length has the same windows; none, if all are inside."""
+        source = self.source
+        periodic = isinstance(source, GivenStartInfluence) and source.cycle > 1
+        if periodic or self.reach == self.length:
+            return self.length + 1
+        return self.own + 3 * self.reach + 1
+
+    @property
+    def work(self) -> float:
+        """About how many multiplications all windows take."""
+        size, width = len(self.values), self.reach * max(1, int(self.values.max()))
+        joined = size**3 * width * (width + 40.0) if self.length > 2 * self.reach else 0.0
+        return joined + self.reach * size**2 * width * (width + 20.0) + 500.0 * self.own
+
+    @cached_property
+    def _across(self) -> Floats:
+        """The entry ``reach`` steps on is y, and those strictly between sum to a, given x."""
+        size, largest = len(self.values), int(self.values.max())
+        between: Floats = self.chain.transition[:, :, None]
+        for n in range(1, self.reach):
+            following = np.zeros((size, size, n * largest + 1))
+            for z, shift in enumerate(self.values):
+                own = between[:, z, :]
+                following[:, :, shift : shift + own.shape[1]] += (
+                    own[:, None, :] * self.chain.transition[z][None, :, None]
+                )
+            between = following
+        return between
+
+    @cached_property
+    def _after(self) -> list[Floats]:
+        """For r = 0, 1, ...: all r entries that follow sum to a, given x."""
+        largest, sums = int(self.values.max()), [np.ones((len(self.values), 1))]
+        for _ in range(min(self.reach, self.length) - 1):
+            moved = _shifted(sums[-1], self.values, largest)
+            sums.append(self.chain.transition @ moved)
+        return sums
+
+    @cached_property
+    def _before(self) -> list[Floats]:
+        """For entries 1, 2, ...: it is x, and all entries before it sum to a."""
+        largest, sums = int(self.values.max()), [self.chain.initial[:, None]]
+        for _ in range(min(self.reach, self.length) - 1):
+            moved = _shifted(sums[-1], self.values, largest)
+            sums.append(self.chain.transition.T @ moved)
+        return sums
+
+    @property
+    def inner(self) -> Window | None:
+        """The window of all entries away from both ends; ``None`` if there are none."""
+        first, last = self.reach + 1, self.length - self.reach
+        if first > last:
+            return None
+        return self._window(range(first, max(first, min(last, self.own + self.reach)) + 1))
 
     def windows(self) -> Iterator[Window]:
-        """The windows, inner ones first."""
-        ordered = sorted(self.entries(), key=lambda n: -min(n, self.length + 1 - n))
-        for entry in ordered:
+        """All windows, inner ones first."""
+        inner = self.inner
+        if inner is not None:
+            yield inner
+        ends = {*range(1, self.reach + 1)}
+        ends |= {*range(max(1, self.length - self.reach + 1), self.length + 1)}
+        for entry in sorted(ends, key=lambda n: -min(n, self.length + 1 - n)):
             yield self.window(entry)
 
     def window(self, entry: int) -> Window:
         """The window around one entry."""
-        settled = self._tabled == 0 or entry > self._tabled + self.reach
-        ends, whole = self._settled_left if settled else self._left(entry)
-        left_open, right_open = entry > self.reach, self.length - entry >= self.reach
-        left = ends[self.reach - 1] if left_open else whole[entry - 1][:, None, :]
-        ends, whole = self._right
-        after = self.length - entry
-        right = ends[self.reach - 1] if right_open else whole[after][:, None, :]
-        parts = _joined(left, right, self.values)
-        ends_left, ends_right = self._patterns(entry, left_open, right_open)
-        steps = left.shape[2] + right.shape[2]
-        roundings = 2 * min(self.reach, self.length) * (len(self.values) + 4) + steps + 32
-        error = 2 * EPS * roundings + 2 * (min(self.reach, self.length) + 1) * SETTLED
+        return self._window(range(entry, entry + 1))
+
+    def _window(self, entries: range) -> Window:
+        source, reach, size = self.source, self.reach, len(self.values)
+        first, after = entries[0], self.length - entries[-1]
+        left_open, right_open = first > reach, after >= reach
+        across = source.powers[reach].possible if left_open or right_open else None
+        anything: Bools = np.ones((size, 1), dtype=bool)
+        left = self._across.transpose(1, 0, 2) if left_open else self._before[first - 1][:, None, :]
+        right = self._across if right_open else self._after[after][:, None, :]
+        parts = _joined(np.ascontiguousarray(left), np.ascontiguousarray(right), self.values)
+        ends_left = across.T if left_open and across is not None else anything
+        ends_right = across if right_open and across is not None else anything
+        starts = [
+            source.support(n - reach) if left_open else np.ones(1, dtype=bool) for n in entries
+        ]
+        roundings = 2 * reach * (size + 4) + left.shape[2] + right.shape[2] + 32
         return Window(
-            entry,
-            self.reach if left_open else None,
-            self.reach if right_open else None,
+            tuple(entries),
+            reach if left_open else None,
+            reach if right_open else None,
             parts,
-            self.source.support(entry),
-            (ends_left[:, :, None] & ends_right[:, None, :])[self.source.support(entry)]
-            .any(axis=0)
-            .ravel(),
-            error,
+            ends_left[:, :, None] & ends_right[:, None, :],
+            np.array(starts),
+            np.array([source.law(n) for n in entries]),
+            np.array([source.support(n) for n in entries]),
+            2 * EPS * roundings + 2 * source.prior(first)[1],
         )
 
 
-def side_sums(
-    kernels: Sequence[Floats], values: NDArray[np.int64]
-) -> tuple[list[Floats], list[Floats]]:
-    """Distributions of sums on one side of an entry, by how far it is followed.
-
-    Returns
-    -------
-    tuple
-        ``ends[m - 1][x, y, a]``: the entry m steps away is y, and the entries strictly between sum
-        to a, given x. ``whole[r][x, a]``: all r entries of the side sum to a, given x.
-    """
-    size, largest = len(values), int(values.max())
-    ends: list[Floats] = []
-    whole = [np.ones((size, 1))]
-    reached = np.eye(size)[:, :, None]
-    for n, kernel in enumerate(kernels):
-        width = n * largest + 1 if n else 1
-        following = np.zeros((size, size, width))
-        for z in range(size):
-            # Passing through z on the way adds its value; the entry itself is not part of the side.
-            shift = int(values[z]) if n else 0
-            own = reached[:, z, :]
-            following[:, :, shift : shift + own.shape[1]] += own[:, None, :] * kernel[z][:, None]
-        ends.append(following)
-        summed = np.zeros((size, width + largest))
-        for z in range(size):
-            shift = int(values[z])
-            summed[:, shift : shift + width] += following[:, z, :]
-        whole.append(summed)
-        reached = following
-    return ends, whole
+def _shifted(sums: Floats, values: NDArray[np.int64], largest: int) -> Floats:
+    """Each row with the value of its state added to the sum."""
+    moved = np.zeros((len(values), sums.shape[1] + largest))
+    for x, shift in enumerate(values):
+        moved[x, shift : shift + sums.shape[1]] = sums[x]
+    return moved
 
 
-def _joined(left: Floats, right: Floats, values: NDArray[np.int64]) -> Floats:
+@njit(cache=True)
+def _joined(left, right, values):  # type: ignore[no-untyped-def]
     """Convolution of both sides for every value of the entry and every pair of ends."""
-    size, ends, width = left.shape
-    others, depth = right.shape[1], right.shape[2]
-    parts = np.zeros((size, ends, others, width + depth - 1 + int(values.max())))
+    size, lefts, width = left.shape
+    rights, depth = right.shape[1], right.shape[2]
+    parts = np.zeros((size, lefts * rights, width + depth - 1 + values.max()))
     for x in range(size):
-        shift = int(values[x])
-        for a in range(width):
-            column = left[x, :, a]
-            if column.any():
-                parts[x, :, :, shift + a : shift + a + depth] += (
-                    column[:, None, None] * right[x][None, :, :]
-                )
-    return parts.reshape(size, ends * others, -1)
+        for u in range(lefts):
+            for y in range(rights):
+                own = parts[x, u * rights + y]
+                for a in range(width):
+                    mass = left[x, u, a]
+                    if mass > 0:
+                        start = values[x] + a
+                        for b in range(depth):
+                            own[start + b] += mass * right[x, y, b]
+    return parts
 
 
 @dataclass(frozen=True)
 class LeastScale:
-    """The least scale found, and the entry and window that decide it."""
+    """The least scale, the entry and window that decide it, and from which length on it holds."""
 
     scale: float
     entry: int
     left: int | None
     right: int | None
+    enough: int
 
 
 def least_scale(
-    member: Member, values: NDArray[np.int64], length: int, epsilon: float
+    member: Member,
+    values: NDArray[np.int64],
+    length: int,
+    epsilon: float,
+    most_work: float = inf,
 ) -> LeastScale:
     """The least Laplace scale, in units of the values, at which every entry loses at most epsilon.
 
-    Windows grow, around an inner entry and the first one, until that gains next to nothing, or
-    until all entries are inside. The search ends at a scale that was checked for every window.
+    Windows grow, around the inner entries and the first one, until that gains next to nothing, or
+    until all entries are inside. The search ends at a scale that was checked for every window. A
+    series of at least ``enough`` entries has the same windows, and so the same scale.
 
     Raises
     ------
     NotApplicable
-        If no window that is small enough to compute with gives a finite loss.
+        If no window that is small enough to compute with gives a finite loss, or if it takes more
+        than about ``most_work`` multiplications.
     """
-    chosen: tuple[SumWindows, LeastScale] | None = None
+    kept: tuple[SumWindows, float] | None = None
     reach, at_end = _FIRST_REACH, 0.0
     while True:
         try:
-            windows = SumWindows(member, values, length, min(reach, length))
+            windows = SumWindows(member, values, length, reach if 2 * reach < length else length)
         except NotApplicable:
-            if chosen is None:
+            if kept is None:
                 raise
             break
+        if windows.work > most_work:
+            raise NotApplicable(
+                f"windows of {windows.reach} entries on either side are needed, and they would "
+                "take long here; ask for it by name"
+            )
         inner = windows.inner
         if inner is None:
-            chosen = windows, LeastScale(0.0, 1, None, None)
+            kept = windows, 0.0
             break
-        start = chosen[1].scale if chosen is not None else 0.0
-        scale = _scale_for(windows.window(inner), epsilon, start)
+        start = kept[1] if kept is not None else 0.0
+        scale = _scale_for(inner, epsilon, start)
         end = _scale_for(windows.window(1), epsilon, at_end)
         if scale is not None and end is not None:
             settled = min(scale - start * (1 - _GOOD), end - at_end * (1 - _GOOD)) > 0
-            settled = settled and chosen is not None
-            chosen = windows, LeastScale(scale, inner, windows.reach, windows.reach)
-            at_end = end
-            if settled:
-                break
+            if settled and kept is not None:
+                least = _over_all(windows, epsilon, scale)
+                if isinstance(least, LeastScale):
+                    return least
+            kept, at_end = (windows, scale), end
         reach += reach // 2
-    if chosen is None:
-        raise NotApplicable("no window gives a finite loss; the chain does not forget")
-    windows, least = chosen
+    least = _over_all(kept[0], epsilon, kept[1])
+    if isinstance(least, int):
+        raise NotApplicable(f"entry {least} has an infinite loss under every scale")
+    return least
+
+
+def _over_all(windows: SumWindows, epsilon: float, scale: float) -> LeastScale | int:
+    """The least scale from ``scale`` up that passes every window, or an entry with none."""
+    least: LeastScale | None = None
     for window in windows.windows():
-        if least.scale > 0 and window.loss(least.scale) <= epsilon:
+        if least is not None and window.loss(least.scale) <= epsilon:
             continue
-        scale = _scale_for(window, epsilon, least.scale)
-        if scale is None:
-            raise NotApplicable(f"entry {window.entry} has an infinite loss under every scale")
-        least = LeastScale(scale, window.entry, window.left, window.right)
+        own = _scale_for(window, epsilon, scale if least is None else least.scale)
+        if own is None:
+            return window.entry
+        entry = window.hardest(own)[1]
+        least = LeastScale(own, entry, window.left, window.right, windows.enough)
+    assert least is not None
     return least
 
 

@@ -1,0 +1,148 @@
+"""The least Laplace noise for one sum over a known chain, by the exact distribution of the sum."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import ChainClass, Member, MixingClass
+from pufferkit.beliefs.protocol import as_beliefs
+from pufferkit.beliefs.region_class import RegionClass
+from pufferkit.data.queries import Query
+from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.calibration import GAPS, Calibration, chains_only, check_states
+from pufferkit.mechanisms.release import Evidence
+from pufferkit.mechanisms.wasserstein import whole_values
+from pufferkit.noise import grid_exponent
+from pufferkit.rounding import at_least, round_up
+
+MOST_WORK = 5e11
+"""Multiplications beyond which the mechanism is given up: some minutes."""
+
+_FOR_THE_GRID = 2.0**-24
+"""Share of epsilon kept for rounding the answer to the grid of the noise."""
+
+
+def exact_sum(
+    beliefs: Any, query: Query, epsilon: float, *, most_work: float = MOST_WORK
+) -> Calibration:
+    """The least Laplace noise that hides every entry when one sum is released and nothing else.
+
+    *Secrets*: any two values of any entry. *Beliefs*: one known chain, or finitely many.
+    *Releases*: this sum alone. The scale is the least, to about one part in a thousand, at which
+
+        sup over w of log p(w | X_i = x) / p(w | X_i = x')  <=  epsilon
+
+    for every entry i and all its values x, x'. The distribution of the sum is followed through a
+    window around the entry; what lies outside counts as if the ends of the window were published
+    too, which can only add to the loss. Windows grow until that changes next to nothing, so the
+    cost does not depend on the length of the series.
+
+    A second release about the same data is charged by the event-level epsilons of both, which can
+    be far more than the sum of the two epsilons. Where others are to follow, use `influence_curve`.
+
+    Parameters
+    ----------
+    beliefs
+        A `MarkovChain`, or `ChainClass.of` several.
+    query
+        One number that is a sum over entries: `count`, `total` or `mean`.
+    epsilon
+        Pufferfish privacy for each entry.
+    most_work
+        Multiplications beyond which to give up.
+
+    Raises
+    ------
+    NotApplicable
+        For vectors, for queries that are not sums, for entries that were not observed, for beliefs
+        under which the distribution of the sum is not known, and if it is too much work.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, count, exact_sum, influence_curve
+    >>> chain = MarkovChain.steady([[0.1, 0.9], [0.9, 0.1]])
+    >>> round(exact_sum(chain, count(1, 10**6), 1).scale, 3)
+    0.563
+    """
+    epsilon = checks.privacy(epsilon)
+    theta = as_beliefs(beliefs)
+    check_states(theta, query)
+    if query.size > 1:
+        raise NotApplicable(
+            f"exact_sum is for numbers, and {query.name} has {query.size} coordinates; use "
+            "influence_curve"
+        )
+    if query.weights is None:
+        raise NotApplicable(f"{query.name} is not a sum over entries; use influence_curve")
+    if query.missing:
+        raise NotApplicable(GAPS)
+    chains = chains_only(theta, "exact_sum")
+    members = _known(chains)
+    nothing = (Fraction(0),)
+    values, unit = whole_values(query.weights.get(state, nothing)[0] for state in chains.states)
+    if max(values) == 0:
+        raise NotApplicable("no entry moves the answer: there is nothing to hide")
+    # Compiled code, loaded when first needed: it takes a second.
+    from pufferkit.influence.sums.windows import LeastScale, least_scale  # noqa: PLC0415
+
+    kept = epsilon * (1 - _FOR_THE_GRID)
+    worst: tuple[LeastScale, str, int] | None = None
+    for member in members:
+        enough = None
+        # The longest segment need not be the hardest: counts of a chain that alternates are not.
+        for length in sorted(set(query.lengths), reverse=True):
+            if enough is not None and length >= enough:
+                continue
+            least = least_scale(
+                member, np.array(values, dtype=np.int64), length, kept, most_work / len(members)
+            )
+            enough = least.enough
+            if worst is None or least.scale > worst[0].scale:
+                worst = least, member.name, length
+    assert worst is not None
+    least, name, length = worst
+    calibration = Calibration(
+        "exact_sum",
+        epsilon,
+        round_up(at_least(Fraction(least.scale) * unit)),
+        query,
+        theta,
+        Evidence(name, least.entry, length, blocks=(least.left, least.right), bound="window"),
+    )
+    _check_grid(calibration)
+    return calibration
+
+
+def _known(theta: ChainClass) -> tuple[Member, ...]:
+    if isinstance(theta, (MixingClass, RegionClass)):
+        raise NotApplicable(
+            "exact_sum needs the distribution of the sum, and this class does not name its chains; "
+            "use influence_curve"
+        )
+    members = theta.members()
+    if any(member.any_start for member in members):
+        raise NotApplicable(
+            "exact_sum needs the distribution of the sum, and this class allows any start; name "
+            "the starts with ChainClass.of, or use influence_curve"
+        )
+    return members
+
+
+def _check_grid(calibration: Calibration) -> None:
+    """Refuse where rounding to the grid of the noise could cost more than was kept for it.
+
+    An answer rounded to a multiple of g moves by at most g / 2, so a ratio of likelihoods by at
+    most e^{g / scale}. A larger scale does not pay for that here, as the loss may hardly fall with
+    it; a part of epsilon does.
+    """
+    query = calibration.query
+    grid = Fraction(2) ** grid_exponent(calibration.sensitivity, 1, query.largest)
+    weights = [row[0] for row in (query.weights or {}).values()]
+    if all((weight / grid).denominator == 1 for weight in weights):
+        return
+    if grid / Fraction(calibration.scale) > Fraction(calibration.epsilon * _FOR_THE_GRID / 2):
+        raise NotApplicable("the series is too long for noise as fine as this; use influence_curve")

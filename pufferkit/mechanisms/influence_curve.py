@@ -8,6 +8,8 @@ from fractions import Fraction
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, MixingClass
 from pufferkit.beliefs.network_class import NetworkClass

@@ -26,11 +26,11 @@ import numpy as np
 from pufferkit import noise
 from pufferkit.audit.exact import MOST_ENTRIES, worst_release
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
-from pufferkit.audit.members import Believed, believed
 from pufferkit.audit.noise_drawn import measured
 from pufferkit.audit.result import Audit, WorstCase
 from pufferkit.audit.scores import Choice, choose, log_density
 from pufferkit.audit.worlds import Answers, Law, World, world
+from pufferkit.beliefs.base import Distribution
 from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
@@ -54,7 +54,7 @@ def audit_release(
     rng: np.random.Generator,
 ) -> Audit:
     """See `pufferkit.audit.audit`."""
-    laws = believed(beliefs)
+    laws = as_beliefs(beliefs).distributions()
     notes = []
     if len(laws) > MOST_BELIEFS:
         notes.append(f"{MOST_BELIEFS} of {len(laws)} beliefs were tried")
@@ -71,7 +71,7 @@ def audit_release(
     work = sum(len(_entries(w, calibration, own, entry)) for own, w in worlds)
     steps = sum(calibration.query.lengths) * max(1, work)
     pilot = int(min(20_000, trials, max(2_000, _PILOT_STEPS / steps)))
-    best: tuple[_Found, Believed, World, int] | None = None
+    best: tuple[_Found, Distribution, World, int] | None = None
     for own, place in worlds:
         for at in _entries(place, calibration, own, entry):
             found = _best_pair(place, at, calibration, pilot, trials, 1 - error, rng)
@@ -263,7 +263,7 @@ def _released(calibration: Calibration, answers: Answers) -> Floats:
 
 
 def _entries(
-    place: World, calibration: Calibration, own: Believed, entry: Hashable | None
+    place: World, calibration: Calibration, own: Distribution, entry: Hashable | None
 ) -> list[int]:
     """Entries to attack: all of a short series; else the one that binds, the middle, the ends."""
     count = len(place.entries)

@@ -30,13 +30,12 @@ from pufferkit.audit.any_start import largest_ratios
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.exact_local import check_steps, worst_response
 from pufferkit.audit.mechanisms import LocalMechanism, belief_of
-from pufferkit.audit.members import Believed, believed
 from pufferkit.audit.result import WorstCase
 from pufferkit.audit.scores import log_density
 from pufferkit.audit.sums import law_of_answers
 from pufferkit.audit.worlds import Law, Table, World, world
+from pufferkit.beliefs.base import Distribution, Member
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.beliefs.chain_class import AnyStartClass, ChainClass, Member
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
@@ -128,13 +127,11 @@ def worst_release(
     """The worst output of Laplace noise of this scale, over ``only`` these entries (from 0)."""
     best: WorstCase | None = None
     complete = only is None
-    one_segment = len(query.lengths) == 1
-    laws = believed(theta)
-    members = theta.members() if isinstance(theta, ChainClass) and one_segment else ()
-    opened = [own for own in members if own.any_start]
+    laws = theta.distributions()
+    opened = theta.open_members() if len(query.lengths) == 1 else ()
     for member in opened:
         best = _worse(best, _over_starts(member, query, scale, only))
-        complete = complete and isinstance(theta, AnyStartClass) and len(member.chain) == 2
+        complete = complete and theta.lists_matrices and len(member.chain) == 2
     for own in laws if not opened else ():
         check_floats(own.law, sum(query.lengths))
         best = _worse(best, _given(own, query, scale, only))
@@ -166,7 +163,7 @@ def check_floats(law: MarkovChain | FiniteJoint | BayesianNetwork, length: int) 
 
 
 def _given(
-    own: Believed, query: Query, scale: float, only: Sequence[int] | None
+    own: Distribution, query: Query, scale: float, only: Sequence[int] | None
 ) -> WorstCase | None:
     """One law, every entry (or only some) and output."""
     place = world(own.law, query)

@@ -128,7 +128,7 @@ def release(
 
         plots.check_picture(plot)
     beliefs = inputs.read_model(model)
-    states = inputs.states_of(beliefs)
+    states = beliefs.states
     series = inputs.read_data(file, state, time, segment, states, entry, beliefs, independent_after)
     question = inputs.make_query(query, states, series, state_value, values)
     if proper and question.total is None:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.accounting.composition import fixed_start
 from pufferkit.accounting.database import canonical
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.provenance import check_not_counted_from
@@ -95,7 +94,7 @@ class Run:
     def notes(self, table: Table) -> tuple[str, ...]:
         """What a reader must know about the beliefs, and about what they say of this table."""
         fixed = (
-            fixed_start(self.beliefs) if len(table.segment_lengths) > len(table.subjects) else None
+            self.beliefs.fixed_start if len(table.segment_lengths) > len(table.subjects) else None
         )
         start = () if fixed is None else (f"{fixed} has a start of its own, and {FRESH_STARTS}",)
         return (*self.beliefs.caveats, *start, *table.notes)

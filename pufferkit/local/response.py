@@ -22,37 +22,19 @@ from pufferkit import checks, noise
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.local.bayesian_loss import Loss, known_adversary, loss
+from pufferkit.local.bayesian_loss import known_adversary, loss
 from pufferkit.local.diameter_bounds import MOST_BLOCK, entry_bound
+from pufferkit.local.losses import Loss
+from pufferkit.local.sanitizing import Sanitizer
 from pufferkit.rounding import round_up
 
 FORMAT = "pufferkit-response/1"
 
 
-class _Response:
+class _Response(Sanitizer):
     """What both kinds share."""
 
-    chain: MarkovChain
-    epsilon: float
     adversary: str
-    length: int | None
-    loss: Loss
-
-    @property
-    def states(self) -> tuple[Hashable, ...]:
-        """Labels of the states."""
-        return self.chain.states
-
-    @property
-    def is_private(self) -> bool:
-        """Whether the loss is at most epsilon; only then does it sanitise anything."""
-        return self.loss <= self.epsilon
-
-    def sanitize(self, series: Any) -> Any:
-        """Answers in place of entries; see `pufferkit.local.sanitize`."""
-        from pufferkit.local.sanitizing import sanitize  # noqa: PLC0415  (it imports this module)
-
-        return sanitize(series, self)  # type: ignore[arg-type]
 
     @property
     def guarantee(self) -> str:

@@ -38,6 +38,9 @@ from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.region_steps import ListedStep, RelaxedStep
 from pufferkit.influence.curve.steps import DiameterStep, Step
 from pufferkit.influence.curve.sweep import Side
+from pufferkit.influence.progress import Progress
+from pufferkit.influence.quilts.chains import Reading, influence_between
+from pufferkit.influence.quilts.hardest import QuiltBound, hardest_corner, hardest_quilt
 from pufferkit.influence.quilts.search import Pair, Quilt, best_quilt, hardest_node
 from pufferkit.rounding import EPS
 
@@ -183,7 +186,7 @@ class RegionInfluence:
             )
 
         def solve(node: int, enough: float, hint: Quilt | None) -> Quilt:
-            return best_quilt(_OneNode(self, node, length - node + 1), epsilon, enough, hint)
+            return best_quilt(_RegionNode(self, node, length - node + 1), epsilon, enough, hint)
 
         return hardest_node(solve, 1, length, 0.0, same_everywhere=True)
 
@@ -194,7 +197,38 @@ def region_influence(theta: RegionClass) -> RegionInfluence:
     return RegionInfluence(theta)
 
 
-class _OneNode:
+@hardest_quilt.register
+def _(
+    theta: RegionClass,
+    length: int,
+    epsilon: float,
+    reading: Reading = "definition",
+    progress: Progress | None = None,
+) -> QuiltBound:
+    corners = theta.corners()
+    if corners is not None:
+        return hardest_corner(theta, corners, length, epsilon, reading)
+    if reading == "formula":
+        raise NotApplicable(
+            "[Q] (5) as printed is for known matrices; over a region use influence='definition'"
+        )
+    node, quilt = region_influence(theta).hardest(length, epsilon)
+    note = "influence bounded over the region, any start"
+    return QuiltBound.of_chain("all chains of the region", node, length, quilt, reading, note)
+
+
+@influence_between.register
+def _(theta: RegionClass, node: int, left: int | None = None, right: int | None = None) -> float:
+    source = region_influence(theta)
+    pairs = np.zeros((source.size, source.size))
+    if left is not None:
+        pairs = pairs + source.diameter(left)
+    if right is not None:
+        pairs = pairs + source.ratio(right)
+    return float(pairs.max())
+
+
+class _RegionNode:
     """The influence of one node on its quilts, over the region."""
 
     def __init__(self, source: RegionInfluence, left: int, right: int) -> None:

@@ -30,8 +30,10 @@ from pufferkit.beliefs.graph import Graph, bits
 from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass, as_network_class
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.progress import Progress
+from pufferkit.influence.quilts.chains import Reading
+from pufferkit.influence.quilts.hardest import QuiltBound, hardest_quilt
 from pufferkit.influence.quilts.separation import Quilt, quilts
-from pufferkit.influence.sums.work import Progress
 from pufferkit.rounding import EPS
 
 MOST_TABLE = 1 << 20
@@ -157,6 +159,20 @@ def hardest_node(networks: Any, epsilon: float, progress: Progress | None = None
     quilts = tuple(tuple(bits(chosen[j])) for j in range(len(graph.nodes)))
     hardest = graph.nodes[worst.node]
     return Hardest(hardest, graph.names(worst.quilt), worst.influence, score, quilts)
+
+
+@hardest_quilt.register
+def _(
+    theta: NetworkClass,
+    length: int,
+    epsilon: float,
+    reading: Reading = "definition",
+    progress: Progress | None = None,
+) -> QuiltBound:
+    node, quilt, influence, score, quilts = hardest_node(theta, epsilon, progress)
+    return QuiltBound(
+        theta.description, node, len(theta.nodes), quilt, influence, score, quilts=quilts
+    )
 
 
 def best_quilt(networks: Any, node: Node, epsilon: float) -> Hardest:

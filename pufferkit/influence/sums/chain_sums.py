@@ -23,8 +23,9 @@ import numpy as np
 
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.long_vectors import Blocks, Ints, convolved, least_shift, running_sums
-from pufferkit.influence.sums.work import Progress, halving_cost, sides_cost
+from pufferkit.influence.sums.work import halving_cost, sides_cost
 from pufferkit.rounding import EPS
 
 MOST_BYTES = 8 * 10**9

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import log2
-
-Progress = Callable[[int, int], None]
-"""Told how many entries are done, and of how many."""
 
 
 def halving_cost(length: int, states: int) -> float:

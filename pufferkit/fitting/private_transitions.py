@@ -88,7 +88,7 @@ class PrivateTransitions:
                 "query: must run over the series whose transitions were counted, with segments of "
                 f"{list(self.release.lengths)[:5]}; got {list(query.lengths)[:5]}"
             )
-        allowed, evidence = entry_privacy_for(self.region, query.longest, epsilon)
+        allowed, evidence, _ = entry_privacy_for(self.region, query.longest, epsilon)
         left = allowed - self.entry_privacy
         if left <= 0:
             spent = InfluenceCurve(self.region, query.lengths).epsilon(self.entry_privacy)

@@ -60,7 +60,9 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     epsilon = checks.privacy(epsilon)
     theta = as_beliefs(beliefs)
     check_states(theta, query)
-    b, evidence = entry_privacy_for(theta, query.longest, epsilon, metric_of(theta, query))
+    b, evidence, workings = entry_privacy_for(
+        theta, query.longest, epsilon, metric_of(theta, query)
+    )
     return Calibration(
         "influence_curve",
         epsilon,
@@ -68,6 +70,7 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
         query,
         theta,
         evidence,
+        workings=workings,
     )
 
 
@@ -109,26 +112,27 @@ def entry_epsilon(
         epsilon-Pufferfish private for each entry.
     """
     longest = max(checks.segment_lengths(lengths))
-    b, _ = entry_privacy_for(as_beliefs(beliefs), longest, checks.privacy(epsilon), metric)
+    b, _, _ = entry_privacy_for(as_beliefs(beliefs), longest, checks.privacy(epsilon), metric)
     return b
 
 
 def entry_privacy_for(
     beliefs: Beliefs, length: int, epsilon: float, metric: Metric | Floats | None = None
-) -> tuple[float, Evidence]:
-    """The largest event-level epsilon that is shown to hide every entry, and what binds."""
+) -> tuple[float, Evidence, dict[str, Any] | None]:
+    """The largest event-level epsilon shown to hide every entry, what binds, what a check needs."""
     if isinstance(beliefs, NetworkClass):
         b, tree = TreeCurve(beliefs).solve(epsilon)
         name = f"network {tree.network + 1} of {len(beliefs.networks)}"
-        return b, Evidence(name, tree.node, len(beliefs.nodes), bound="curve")
+        return b, Evidence(name, tree.node, len(beliefs.nodes), bound="curve"), None
     theta = chains_only(beliefs, "influence_curve")
-    b, name, loss = InfluenceCurve(theta, length, metric).solve(epsilon)
+    curve = InfluenceCurve(theta, length, metric)
+    b, name, loss = curve.solve(epsilon)
     blocks = (loss.left, loss.right) if loss.pairs is None else None
     bound: Bound = "curve" if loss.pairs is None else "pairs"
     evidence = Evidence(name, loss.node, length, blocks=blocks, bound=bound)
     region = theta if isinstance(theta, RegionClass) and theta.corners() is None else None
     if region is not None and not region_influence(region).contracts:
-        return b, replace(evidence, notes=(_NO_CONTRACTION,))
+        return b, replace(evidence, notes=(_NO_CONTRACTION,)), None
     try:
         score, belief, node = _quilt_bound(theta, length, epsilon)
     except NotApplicable:  # too long for quilts, not for the curve
@@ -137,10 +141,10 @@ def entry_privacy_for(
     if by_quilt > b:
         note = "the Markov quilt bound was the better one"
         variant: Variant = "tight" if isinstance(theta, MixingClass) else "definition"
-        return by_quilt, Evidence(
-            belief, node, length, notes=(note,), bound="quilts", variant=variant
-        )
-    return b, evidence
+        quilt = Evidence(belief, node, length, notes=(note,), bound="quilts", variant=variant)
+        return by_quilt, quilt, None
+    workings = None if loss.pairs is None else {"pairs": curve.pair_record(b, epsilon)}
+    return b, evidence, workings
 
 
 def _quilt_bound(

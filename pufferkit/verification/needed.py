@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from pufferkit.beliefs.chain_class import ChainClass, MixingClass
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
@@ -20,7 +22,9 @@ from pufferkit.verification.chain_bounds import (
     spread_by_neighbours,
 )
 from pufferkit.verification.network_bounds import loss_on_trees, score_of_quilts
+from pufferkit.verification.pair_steps import loss_of_pairs
 from pufferkit.verification.pair_tables import (
+    Floats,
     KnownChain,
     NotChecked,
     Side,
@@ -85,6 +89,8 @@ def _on_chain(
         spreads = [spread_by_neighbours(m, longest) for m in members_to_check(theta)]
         return lipschitz * max(spreads) / epsilon
 
+    if evidence.bound == "pairs":
+        return _by_pairs(record, theta, lipschitz, checks, work)
     tight = record.mechanism == "influence_curve" or evidence.variant == "tight"
     by_quilts = evidence.bound == "quilts"
     beside = evidence.beside or 0.0
@@ -126,6 +132,44 @@ def _on_chain(
     except NotChecked:
         pass
     return failed
+
+
+def _by_pairs(
+    record: Release, theta: ChainClass, lipschitz: float, checks: list[str], work: Work
+) -> float:
+    """The pairwise curve of the chains that a limit is recorded for, the scalar one of others."""
+    longest, scale = max(record.lengths), record.scale * (1 + TOLERANCE)
+    recorded = (record.workings or {}).get("pairs")
+    if not isinstance(recorded, Mapping) or isinstance(theta, (MixingClass, RegionClass)):
+        raise BadBeliefs("no pairs of values are recorded for them in the workings")
+    cost = _cost_of_pairs(record, theta, lipschitz) / scale
+    apart = ~np.eye(len(cost), dtype=bool)
+    cost += (record.evidence.beside or 0.0) * apart
+    largest = 0.0
+    for member in members_to_check(theta):
+        chain, own = KnownChain(member, longest, work), recorded.get(member.name)
+        if own is None:
+            task = Task(longest, float(cost.max()), record.epsilon, None, work)
+            loss = loss_by_curve(chain, task)
+        else:
+            loss = loss_of_pairs(chain, longest, cost, own, work)
+        largest = max(largest, loss)
+    checks.append(
+        f"influence_curve: pair by pair of values for {theta.description}, over segments of up to "
+        f"{longest}; the largest loss is {largest:.9g}"
+    )
+    return record.scale if largest <= record.epsilon else record.scale * (1 + 1e-3)
+
+
+def _cost_of_pairs(record: Release, theta: ChainClass, lipschitz: float) -> Floats:
+    """How far the answer moves when an entry x is replaced by x', for all pairs."""
+    weights = weights_of(record)
+    if weights is None:
+        return lipschitz * (1 - np.eye(len(theta.states)))
+    if len(weights) != len(theta.states):
+        raise BadBeliefs(f"have {len(theta.states)} states, and there are {len(weights)} weights")
+    moved = [[float(abs(one - other)) for other in weights] for one in weights]
+    return np.array(moved)
 
 
 def _wasserstein(record: Release, theta: Beliefs, checks: list[str], work: Work) -> float:

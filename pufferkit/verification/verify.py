@@ -46,7 +46,11 @@ THEOREMS: dict[str, tuple[Guarantee, tuple[str, ...], tuple[str | None, ...]]] =
     "gk16": (Guarantee.PUFFERFISH, ("neighbours",), (None,)),
     "markov_quilt": (Guarantee.PUFFERFISH, ("quilts",), ("definition", "formula")),
     "markov_quilt_approx": (Guarantee.PUFFERFISH, ("quilts",), ("paper", "tight")),
-    "influence_curve": (Guarantee.PUFFERFISH, ("curve", "quilts"), (None, "definition", "tight")),
+    "influence_curve": (
+        Guarantee.PUFFERFISH,
+        ("curve", "pairs", "quilts"),
+        (None, "definition", "tight"),
+    ),
     "wasserstein": (Guarantee.PUFFERFISH, ("distance",), (None,)),
 }
 """Of each mechanism: what it may promise, which bounds decide its scale, in which readings."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -101,7 +102,7 @@ def _may_settle(variation: Floats, limit: Floats, cheap: bool) -> bool:
     """Whether later entries may take the limit: it bounds this one, and little is lost."""
     if not bool(np.all(variation <= limit)):
         return False
-    return not cheap or bool(np.all(variation >= limit * (1 - _NEAR)))
+    return not cheap or bool(np.all(variation >= limit - _NEAR * float(limit.max())))
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,26 @@ class PairCurve:
             return None
         theirs = swept(right, runs[::-1], most)
         return None if theirs is None else pair_losses(ours, theirs, runs, supports)
+
+    def record(self, cost: Floats) -> dict[str, Any] | None:
+        """What a check needs: from which entry on which limit holds, to the left and the right.
+
+        ``None`` for a side that is followed entry by entry to its end.
+        """
+        if self._sides is None:
+            return None
+        record: dict[str, Any] = {}
+        runs = [(self.length, cost)]
+        for name, side in zip(("left", "right"), self._sides[:2], strict=True):
+            stretches = swept(side, runs, MOST)
+            if stretches is None:
+                return None
+            settled = [s for s in stretches if s.last > s.first and s.limit is not None]
+            record[name] = None
+            for stretch in settled:
+                limit = [] if stretch.limit is None else stretch.limit.tolist()
+                record[name] = {"from": stretch.first, "limit": limit}
+        return record
 
     def loss(self, runs: Runs, most: float = MOST) -> PairLoss | None:
         """The largest loss, where it is, and the losses of all pairs there."""

@@ -269,6 +269,15 @@ class InfluenceCurve:
         largest: Floats = np.max([member.losses(spent) for member in self._members], axis=0)
         return largest
 
+    def pair_record(self, b: float, epsilon: float) -> dict[str, Any]:
+        """For every chain that the scalar curve does not hide at ``epsilon``: what shows it."""
+        spent = Spent(self.length, _nonnegative(b) * self.metric.distance)
+        record = {}
+        for member in self._members:
+            if member.pairs is not None and member.scalar([spent.scalar]).value > epsilon:
+                record[member.name] = member.pairs.record(spent.cost)
+        return record
+
     def entry_losses(self, b: Profile) -> dict[str, Floats]:
         """The loss of every entry, for each chain of the class."""
         spent = self._spent(b)

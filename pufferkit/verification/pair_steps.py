@@ -1,0 +1,213 @@
+"""The pairwise influence curve for `verify`: transport programmes by another solver, to be read.
+
+Noise on a sum costs D(x, x') = sum_j |V_j(x) - V_j(x')| / scale when an entry x is replaced by x'.
+With step(p, q; B) = log min over plans x >= 0 with row sums p of max_z sum_y x_yz e^{B(y,z)} / q_z,
+
+    B_T = D,    B_i(x, x') = D(x, x') + step(P(x, .), P(x', .); B_{i+1}),
+
+A_i the same to the left with P(X_{i-1} = u | X_i = x), and
+
+    loss_i(x, x') = D(x, x') + step(left; A_{i-1}) + step(P; B_{i+1})  <=  epsilon.
+
+*Every* plan gives an upper bound: a plan is taken from a solver of linear programmes, made to have
+the right row sums, and its value computed here. A recorded limit C settles all entries from one on
+if B there is at most C and D + step(C) <= C: then every later B is at most C, by induction. Whatever
+a file says C is, that is checked; a false one can only fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import coo_matrix
+
+from pufferkit.verification.pair_tables import Floats, KnownChain, NotChecked, Work
+
+UNIT = 1e4
+"""Masses and the objective are handed over in larger units: the solver's tolerances are absolute."""
+
+_AT_ONCE = 20_000
+_ROUNDING = 1e-13
+
+Plan = Floats
+"""Mass from state y (row) to state z (column)."""
+
+
+def plan_value(plan: Plan, p: Floats, q: Floats, limit: Floats) -> float:
+    """Log of the largest load of a plan, whatever its row sums were; infinite if it is none."""
+    mass = np.maximum(plan, 0.0)
+    mass[:, q <= 0] = 0.0
+    sums = mass.sum(axis=1)
+    if np.any((sums <= 0) & (p > 0)):
+        return inf
+    mass *= np.divide(p, sums, out=np.zeros_like(p), where=sums > 0)[:, None]
+    loads = (mass * np.exp(limit)).sum(axis=0)
+    largest = float((loads[q > 0] / q[q > 0]).max())
+    return max(0.0, float(np.log(largest)) + _ROUNDING * len(p))
+
+
+def plans(rows: Sequence[tuple[Floats, Floats]], limit: Floats, work: Work) -> list[Plan]:
+    """A plan for each pair of distributions p, q: minimise lambda subject to the loads.
+
+    The programmes have nothing in common and are solved as one.
+    """
+    size = len(limit)
+    gains = np.exp(limit)
+    places: list[tuple[Any, Any]] = []
+    entries: list[list[Any]] = [[], [], []]
+    sums: list[list[Any]] = [[], [], []]
+    right_sums: list[float] = []
+    variables = loads = 0
+    objective: list[float] = []
+    for p, q in rows:
+        ys, zs = np.flatnonzero(p > 0), np.flatnonzero(q > 0)
+        own = variables + np.arange(len(ys) * len(zs)).reshape(len(ys), len(zs))
+        place_y, place_z = np.meshgrid(np.arange(len(ys)), np.arange(len(zs)), indexing="ij")
+        places.append((np.ix_(ys, zs), own))
+        # sum_z x_yz = p_y
+        sums[0] += (len(right_sums) + place_y).ravel().tolist()
+        sums[1] += own.ravel().tolist()
+        sums[2] += [1.0] * own.size
+        right_sums += (UNIT * p[ys]).tolist()
+        # sum_y x_yz e^{B(y,z)} / q_z - lambda <= 0
+        entries[0] += (loads + place_z).ravel().tolist()
+        entries[1] += own.ravel().tolist()
+        entries[2] += (gains[np.ix_(ys, zs)] / q[zs]).ravel().tolist()
+        last = variables + own.size
+        entries[0] += (loads + np.arange(len(zs))).tolist()
+        entries[1] += [last] * len(zs)
+        entries[2] += [-1.0] * len(zs)
+        objective += [0.0] * own.size + [UNIT]
+        variables, loads = last + 1, loads + len(zs)
+    work.spend(3e6 + 2e4 * variables)
+    answer = linprog(
+        objective,
+        A_ub=coo_matrix((entries[2], (entries[0], entries[1])), shape=(loads, variables)).tocsr(),
+        b_ub=np.zeros(loads),
+        A_eq=coo_matrix((sums[2], (sums[0], sums[1])), (len(right_sums), variables)).tocsr(),
+        b_eq=right_sums,
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    if answer.x is None:
+        raise NotChecked(f"a transport programme was not solved ({answer.message})")
+    solved = []
+    for where, own in places:
+        plan = np.zeros((size, size))
+        plan[where] = answer.x[own] / UNIT
+        solved.append(plan)
+    return solved
+
+
+def steps(kernel: Floats, limit: Floats, work: Work) -> Floats:
+    """Step of every ordered pair of rows of a kernel at the variation ``limit``."""
+    size = len(kernel)
+    pairs = [
+        (x, other)
+        for x in range(size)
+        for other in range(size)
+        if not np.array_equal(kernel[x], kernel[other])
+    ]
+    table = np.zeros((size, size))
+    width = int((kernel > 0).sum(axis=1).max()) ** 2
+    many = max(1, _AT_ONCE // width)
+    for start in range(0, len(pairs), many):
+        part = pairs[start : start + many]
+        rows = [(kernel[x], kernel[other]) for x, other in part]
+        for (x, other), plan in zip(part, plans(rows, limit, work), strict=True):
+            table[x, other] = plan_value(plan, kernel[x], kernel[other], limit)
+    return table
+
+
+def _limit(recorded: Mapping[str, Any], size: int) -> tuple[int, Floats]:
+    """From which entry on, and the limit, as a file has them."""
+    start = recorded["from"]
+    try:
+        limit = np.array(recorded["limit"], dtype=float)
+    except ValueError as error:
+        raise TypeError(f"a limit of pairs must hold numbers; {error}") from None
+    if isinstance(start, bool) or not isinstance(start, int):
+        raise TypeError(f"a limit of pairs holds from an entry on, not from {start!r}")
+    if limit.shape != (size, size) or not np.isfinite(limit).all() or limit.min() < 0:
+        raise TypeError("a limit of pairs must have a number for each pair of states")
+    np.fill_diagonal(limit, 0.0)
+    return start, limit
+
+
+class _Side:
+    """What a side adds to its entries 1, 2, ..., counted from its end; the last one repeats."""
+
+    def __init__(
+        self,
+        kernel: Callable[[int], Floats],
+        settled: int,
+        length: int,
+        cost: Floats,
+        recorded: Mapping[str, Any] | None,
+        work: Work,
+    ) -> None:
+        self.tables = [np.zeros_like(cost)]
+        start, limit = (length + 1, cost) if recorded is None else _limit(recorded, len(cost))
+        variation = cost
+        for place in range(2, min(length + 1, start)):
+            own = steps(kernel(place), variation, work)
+            self.tables.append(own)
+            variation = cost + own
+        self.holds = bool(np.isfinite(variation).all())
+        if start > length:
+            return
+        self.holds = bool(start >= 2 and np.all(variation <= limit))
+        for place in range(start, min(max(start, settled + 2), length) + 1):
+            if not self.holds:
+                return
+            own = steps(kernel(place), limit, work)
+            self.tables.append(own)
+            self.holds = bool(np.all(cost + own <= limit))
+
+    def at(self, place: int) -> Floats:
+        return self.tables[min(place, len(self.tables)) - 1]
+
+
+def loss_of_pairs(
+    chain: KnownChain, length: int, cost: Floats, recorded: Mapping[str, Any], work: Work
+) -> float:
+    """Largest loss of a pair of values of an entry; infinite if a recorded limit does not hold.
+
+    Parameters
+    ----------
+    chain
+        With a start of its own, or stationary.
+    length
+        Of the segment.
+    cost
+        D, for each pair of states.
+    recorded
+        ``left`` and ``right``: from which entry on, counted from that end, which limit holds;
+        ``None`` for a side that is followed entry by entry.
+    """
+    if chain.any_start or chain.period > 1 and any(recorded.values()):
+        raise NotChecked("the pairwise curve is for chains with a known start that they forget")
+
+    def backward(node: int) -> Floats:
+        joint = (chain.law(node - 1)[0][:, None] * chain.matrix).T
+        here = chain.law(node)[1]
+        joint[~here] = joint[int(np.flatnonzero(here)[0])]
+        kernel: Floats = joint / joint.sum(axis=1, keepdims=True)
+        return kernel
+
+    right = _Side(lambda _: chain.matrix, 0, length, cost, recorded.get("right"), work)
+    left = _Side(backward, chain.settled, length, cost, recorded.get("left"), work)
+    if not (left.holds and right.holds):
+        return inf
+    # Between the first and the last entries with a table of their own, all are alike.
+    nodes = {*range(1, min(length, len(left.tables) + 1) + 1)}
+    nodes |= {*range(max(1, length - len(right.tables)), length + 1)}
+    largest = 0.0
+    for node in nodes:
+        loss = cost + left.at(node) + right.at(length + 1 - node)
+        largest = max(largest, float(loss[chain.pairs(node)].max()))
+    return largest

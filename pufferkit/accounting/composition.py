@@ -24,7 +24,7 @@ All bounds hold output by output, so later releases may be chosen after looking 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -38,20 +38,15 @@ from pufferkit.accounting.windows import (
     all_by,
     check_start,
     far_apart,
-    fixed_start,
     parallel,
 )
-from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.joint_class import JointClass
-from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.errors import NoTheorem
+from pufferkit.influence.answers import record_loss
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.curve.sweep import Run
-from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.release import Guarantee
-from pufferkit.rounding import round_up
 
 __all__ = [
     "ANY_START",
@@ -66,7 +61,6 @@ __all__ = [
     "compose",
     "entry_profile",
     "far_apart",
-    "fixed_start",
     "group_sum",
     "parallel",
     "quilt_max",
@@ -205,8 +199,8 @@ def compose(
                 f"window: {spending.window[0]} to {spending.window[1]} goes beyond the series of "
                 f"{sum(sizes)} entries"
             )
-    if not isinstance(theta, ChainClass):
-        _whole_record(history, theta, sizes)
+    if theta.entries is not None:
+        _whole_record(history, theta.entries, sizes)
     considered = []
     for name, rule in rules_for(history, theta, sizes, dependence).items():
         try:
@@ -247,7 +241,7 @@ def rules_for(
         "dependence": lambda: anchored(bounded_dependence(history, dependence)),
         "quilt_sum": lambda: anchored(quilt_sum(history)),
     }
-    if isinstance(theta, ChainClass):
+    if theta.entries is None:
         rules["parallel"] = lambda: parallel(history, theta, sizes)
         rules["far_apart"] = lambda: far_apart(history, theta, sizes)
     return rules
@@ -284,8 +278,8 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     if unknown:
         raise NoTheorem(f"{', '.join(unknown)} does not vouch for single entries")
     theta, sizes = as_beliefs(beliefs), checks.segment_lengths(lengths)
-    if not isinstance(theta, ChainClass):
-        return _record_profile(sum(s.entry_privacy or 0.0 for s in history), theta)
+    if theta.entries is not None:
+        return record_loss(theta, sum(s.entry_privacy or 0.0 for s in history))
     worst, start = 0.0, 0
     seen: set[tuple[Run, ...]] = set()
     for size in sizes:
@@ -297,23 +291,10 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     return worst
 
 
-def _record_profile(b: float, theta: NetworkClass | JointClass) -> float:
-    """Every entry spends ``b``: the loss on the tree, or that of changing all that hangs together.
-
-    Parts of a network without an edge between them are independent.
-    """
-    if isinstance(theta, JointClass):
-        return round_up(b * len(theta.joints[0].names))
-    first = theta.networks[0]
-    largest = max(len(part) for part in first.components)
-    whole = round_up(b * largest)
-    return min(whole, TreeCurve(theta).loss(b).value) if first.is_tree else whole
-
-
 def _whole_record(
-    history: Sequence[Spending], theta: NetworkClass | JointClass, sizes: tuple[int, ...]
+    history: Sequence[Spending], names: tuple[Hashable, ...], sizes: tuple[int, ...]
 ) -> None:
-    entries = len(entries_of(theta) or ())
+    entries = len(names)
     if sizes != (entries,):
         raise ValueError(f"lengths: the beliefs have {entries} entries, got {list(sizes)}")
     for spending in history:
@@ -407,5 +388,5 @@ def _runs(history: Sequence[Spending], first: int, last: int) -> list[Run]:
 
 
 @lru_cache(maxsize=32)
-def _curve(theta: ChainClass, length: int) -> InfluenceCurve:
+def _curve(theta: Beliefs, length: int) -> InfluenceCurve:
     return InfluenceCurve(theta, length)

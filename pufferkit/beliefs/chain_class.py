@@ -50,6 +50,9 @@ class ChainClass(checks.Frozen, Beliefs):
     kind: ClassVar[str]
     """What the class is called in a file."""
 
+    names_matrices: ClassVar[bool] = True
+    """Whether anything is known of the matrices but how fast they mix."""
+
     where_worst: ClassVar[str | None] = None
     """Where the worst chain is, for classes that hold more chains than ``members``."""
 

@@ -19,6 +19,7 @@ class MixingClass(ChainClass):
 
     kind = "mixing"
     lists_matrices = False
+    names_matrices = False
     fixed_start = None
 
     states: tuple[Hashable, ...]

@@ -11,7 +11,7 @@ side matters, so `pufferkit.local.one_sided` gives it exactly, in time linear in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp, expm1, inf, isfinite, log, sqrt, tanh
+from math import exp, expm1, inf, isfinite, log, sqrt
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -24,7 +24,6 @@ from pufferkit.local.diameter_bounds import projective_diameter, side_bound
 from pufferkit.local.known_entries import given_set
 from pufferkit.local.losses import Loss, Pair, ends_of, own_pair, padded, unbounded
 from pufferkit.local.one_sided import Binary, answers, supports
-from pufferkit.rounding import EPS
 
 Adversary = Literal["every", "ignorant"]
 

@@ -10,7 +10,7 @@ and the loss rises with both. So the loss of the floats bounds the loss of what 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, log

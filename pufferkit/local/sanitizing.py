@@ -36,7 +36,7 @@ class Sanitizer(ABC):
 
     @property
     @abstractmethod
-    def thresholds(self) -> Any:
+    def thresholds(self) -> tuple[int, ...]:
         """The answers of every state, as thresholds for random whole numbers."""
 
     @property

@@ -189,7 +189,7 @@ def loss_of_pairs(
         ``left`` and ``right``: from which entry on, counted from that end, which limit holds;
         ``None`` for a side that is followed entry by entry.
     """
-    if chain.any_start or chain.period > 1 and any(recorded.values()):
+    if chain.any_start or (chain.period > 1 and any(recorded.values())):
         raise NotChecked("the pairwise curve is for chains with a known start that they forget")
 
     def backward(node: int) -> Floats:

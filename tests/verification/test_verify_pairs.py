@@ -114,7 +114,10 @@ def test_a_limit_for_one_chain_does_not_serve_another():
     assert not verify(record).ok
 
 
-BAD = {"left": {"from": 2, "limit": [[0.0] * 3] * 3}, "right": {"from": 2, "limit": [[0.0] * 3] * 3}}
+BAD = {
+    "left": {"from": 2, "limit": [[0.0] * 3] * 3},
+    "right": {"from": 2, "limit": [[0.0] * 3] * 3},
+}
 
 
 @pytest.mark.parametrize("seed", range(12))

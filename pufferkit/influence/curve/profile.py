@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import ChainClass, Member, MixingClass, as_chain_class
-from pufferkit.beliefs.region_class import RegionClass
+from pufferkit.beliefs.chain_class import ChainClass, Member, as_chain_class
 from pufferkit.checks import Floats
+from pufferkit.influence.curve import regions  # noqa: F401  (registers its sides)
 from pufferkit.influence.curve.pair_curve import PairCurve
 from pufferkit.influence.curve.pairs import off_diagonal
-from pufferkit.influence.curve.regions import region_influence
-from pufferkit.influence.curve.starts import SHORT, mixing_sides, sides_of
+from pufferkit.influence.curve.starts import SHORT, class_sides, sides_of
 from pufferkit.influence.curve.sweep import (
     Loss,
     Run,
@@ -91,6 +90,7 @@ class _MemberCurve:
     left: Side
     right: Side
     pairs: PairCurve | None = None
+    notes: tuple[str, ...] = ()
 
     def loss(self, spent: Sequence[Spent]) -> Loss:
         scalar = self.scalar([run.scalar for run in spent])
@@ -226,18 +226,15 @@ class InfluenceCurve:
 
     @cached_property
     def _members(self) -> list[_MemberCurve]:
-        theta = self.beliefs
-        if isinstance(theta, MixingClass):
-            (mixing,) = theta.mixing_bounds()
-            sides = mixing_sides(mixing, len(theta.states), self.length)
-            return [_MemberCurve(theta.description, *sides)]
-        if isinstance(theta, RegionClass):
-            corners = theta.corners()
-            if corners is None:
-                sides = region_influence(theta).sides(self.length)
-                return [_MemberCurve("all chains of the region", *sides)]
-            return [self._member(member) for member in corners]
-        return [self._member(member) for member in theta.members()]
+        whole = class_sides(self.beliefs, self.length)
+        if whole is not None:
+            return [_MemberCurve(whole.name, whole.left, whole.right, notes=whole.notes)]
+        return [self._member(member) for member in self.beliefs.corners() or ()]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the curve should know."""
+        return tuple(note for member in self._members for note in member.notes)
 
     def _member(self, member: Member) -> _MemberCurve:
         pairs = PairCurve(member, self.length)

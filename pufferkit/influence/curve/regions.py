@@ -36,6 +36,7 @@ from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.region_steps import ListedStep, RelaxedStep
+from pufferkit.influence.curve.starts import ClassSides, class_sides
 from pufferkit.influence.curve.steps import DiameterStep, Step
 from pufferkit.influence.curve.sweep import Side
 from pufferkit.influence.progress import Progress
@@ -51,6 +52,10 @@ SHORT = 48
 _FORGOTTEN = 0.02
 _NEGLIGIBLE = 1e-4
 _ROUND = 1e-12
+_NO_CONTRACTION = (
+    "too many moves of the region may be impossible (lower bound 0), so nothing to the left is "
+    "known to be forgotten"
+)
 
 
 class RegionInfluence:
@@ -195,6 +200,15 @@ class RegionInfluence:
 def region_influence(theta: RegionClass) -> RegionInfluence:
     """The bounds of a region, worked out once."""
     return RegionInfluence(theta)
+
+
+@class_sides.register
+def _(theta: RegionClass, length: int) -> ClassSides | None:
+    if theta.corners() is not None:
+        return None
+    source = region_influence(theta)
+    notes = () if source.contracts else (_NO_CONTRACTION,)
+    return ClassSides("all chains of the region", *source.sides(length), notes)
 
 
 @hardest_quilt.register

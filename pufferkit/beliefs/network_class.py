@@ -84,12 +84,13 @@ class NetworkClass(Beliefs):
 
 def as_network_class(beliefs: Any) -> NetworkClass:
     """A class as it is; a network, or several, as a class."""
-    if isinstance(beliefs, NetworkClass):
-        return beliefs
-    if isinstance(beliefs, BayesianNetwork):
-        return NetworkClass((beliefs,))
-    if isinstance(beliefs, Iterable) and not isinstance(beliefs, (str, Mapping)):
-        return NetworkClass(tuple(beliefs))
+    match beliefs:
+        case NetworkClass():
+            return beliefs
+        case BayesianNetwork():
+            return NetworkClass((beliefs,))
+        case Iterable() if not isinstance(beliefs, (str, Mapping)):
+            return NetworkClass(tuple(beliefs))
     raise ValueError(
         f"beliefs: must be a BayesianNetwork or a list of them, got {type(beliefs).__name__}"
     )

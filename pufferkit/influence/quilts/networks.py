@@ -25,7 +25,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.beliefs.contraction import TINY, Table
+from pufferkit.beliefs.contraction import TINY, JointTable
 from pufferkit.beliefs.graph import Graph, bits
 from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass, as_network_class
@@ -184,7 +184,7 @@ def best_quilt(networks: Any, node: Node, epsilon: float) -> Hardest:
     return Hardest(node, graph.names(found.quilt), found.influence, found.score)
 
 
-def influence_in(table: Table) -> float:
+def influence_in(table: JointTable) -> float:
     """Max-influence of the first variable of a joint law on all others, rounded up."""
     rows = table.possible.reshape(len(table.values), -1)
     values = np.ascontiguousarray(table.values).reshape(rows.shape)

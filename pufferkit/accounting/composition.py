@@ -30,6 +30,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from pufferkit import checks
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
 from pufferkit.accounting.windows import (
@@ -41,12 +43,14 @@ from pufferkit.accounting.windows import (
     parallel,
 )
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
+from pufferkit.checks import Floats
 from pufferkit.errors import NoTheorem
 from pufferkit.influence.answers import record_loss
-from pufferkit.influence.curve.profile import InfluenceCurve
-from pufferkit.influence.curve.sweep import Run
+from pufferkit.influence.curve.profile import InfluenceCurve, Metric, Spent
 from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.influence_curve import contributions_of
 from pufferkit.mechanisms.release import Guarantee
+from pufferkit.rounding import EPS
 
 __all__ = [
     "ANY_START",
@@ -91,6 +95,9 @@ class Spending:
         Nodes of the binding quilt, for mechanisms that have one.
     quilt_sets
         Name of the family of quilts that was searched, for networks.
+    contributions
+        For sums: every state of the chain and what it adds, from 0 to 1. States that add about the
+        same are hardly told apart by the release. ``None``: all states are equally far apart.
     """
 
     mechanism: str
@@ -99,6 +106,7 @@ class Spending:
     entry_privacy: float | None = None
     quilt: tuple[int, ...] | None = None
     quilt_sets: str | None = None
+    contributions: tuple[tuple[Hashable, float], ...] | None = None
 
     def __post_init__(self) -> None:
         checks.privacy(self.epsilon)
@@ -107,6 +115,13 @@ class Spending:
             raise ValueError(f"window: needs 1 <= first <= last, got {first} to {last}")
         if self.entry_privacy is not None:
             checks.positive("entry_privacy", self.entry_privacy)
+        if self.contributions is not None:
+            values = [checks.real("contributions", value) for _, value in self.contributions]
+            if not (values and min(values) == 0 and max(values) == 1):
+                raise ValueError(
+                    "contributions: one for each state, the least 0 and the largest 1, got "
+                    f"{self.contributions}"
+                )
 
     @classmethod
     def of(cls, calibration: Calibration, window: tuple[int, int] | None = None) -> Spending:
@@ -122,13 +137,30 @@ class Spending:
                 f"window: {window[0]} to {window[1]} has {window[1] - window[0] + 1} entries, but "
                 f"the noise was calibrated for {made_for}"
             )
+        theta = calibration.beliefs
+        added = contributions_of(theta, calibration.query)
         return cls(
             calibration.mechanism,
             calibration.epsilon,
             window or (1, made_for),
             calibration.entry_privacy if known else None,
             calibration.evidence.quilt,
+            contributions=None
+            if added is None or theta is None
+            else tuple(zip(theta.states, added, strict=True)),
         )
+
+    def cost(self, states: Sequence[Hashable]) -> Floats:
+        """By how much replacing a state by another moves the log-likelihood of the output."""
+        b = self.entry_privacy or 0.0
+        if self.contributions is None:
+            return b * Metric.discrete(len(states)).distance
+        added = dict(self.contributions)
+        if set(added) != set(states):
+            raise ValueError(
+                f"contributions: are of the states {list(added)}, the beliefs know {list(states)}"
+            )
+        return b * Metric.of([added[state] for state in states]).distance
 
 
 @dataclass(frozen=True)
@@ -271,7 +303,8 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     joint distributions, where all entries are used. *Releases*: any that vouch for single entries.
 
     Entry privacies add up where windows overlap and do not where they are disjoint, so the joint
-    release is b_t-entry-private at entry t, with b_t = 0 at entries that no release used. The
+    release is b_t-entry-private at entry t, with b_t = 0 at entries that no release used; pair by
+    pair of states, each release has its own distances, and b_t d_t is the sum of theirs. The
     theorem of the influence curve gives the loss of every entry of each segment under that profile.
     """
     unknown = sorted({s.mechanism for s in history if s.entry_privacy is None})
@@ -281,12 +314,13 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     if theta.entries is not None:
         return record_loss(theta, sum(s.entry_privacy or 0.0 for s in history))
     worst, start = 0.0, 0
-    seen: set[tuple[Run, ...]] = set()
+    seen: set[tuple[tuple[int, bytes], ...]] = set()
     for size in sizes:
-        runs = tuple(_runs(history, start + 1, start + size))
+        runs = _runs(history, theta.states, start + 1, start + size)
         start += size
-        if runs not in seen:
-            seen.add(runs)
+        told = tuple((run.count, run.cost.tobytes()) for run in runs)
+        if told not in seen:
+            seen.add(told)
             worst = max(worst, _curve(theta, size).epsilon(runs))
     return worst
 
@@ -372,18 +406,24 @@ def bounded_dependence(history: Sequence[Spending], dependence: float | None) ->
     return history[0].epsilon + history[1].epsilon + 2 * bound
 
 
-def _runs(history: Sequence[Spending], first: int, last: int) -> list[Run]:
-    """Summed entry privacy of entries ``first`` ... ``last``, as runs."""
+def _runs(
+    history: Sequence[Spending], states: Sequence[Hashable], first: int, last: int
+) -> list[Spent]:
+    """Summed cost of the pairs of states at entries ``first`` ... ``last``, as runs."""
     marks = {first, last + 1}
     for spending in history:
         for mark in (spending.window[0], spending.window[1] + 1):
             if first < mark <= last:
                 marks.add(mark)
-    ordered = sorted(marks)
+    costs = [spending.cost(states) for spending in history]
     runs = []
-    for start, after in pairwise(ordered):
-        total = sum(s.entry_privacy or 0.0 for s in history if s.window[0] <= start <= s.window[1])
-        runs.append(Run(after - start, total))
+    for start, after in pairwise(sorted(marks)):
+        total = np.zeros((len(states), len(states)))
+        for spending, cost in zip(history, costs, strict=True):
+            if spending.window[0] <= start <= spending.window[1]:
+                total = total + cost
+        # Every addition is rounded once.
+        runs.append(Spent(after - start, total * (1 + len(history) * EPS)))
     return runs
 
 

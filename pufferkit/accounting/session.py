@@ -318,6 +318,7 @@ class Session:
         for entry in charges:
             body = entry.body
             pico, quilt = body["entry_privacy_pico"], body["quilt"]
+            added = body.get("contributions")  # charges of earlier versions have none
             found.append(
                 Spending(
                     body["mechanism"],
@@ -325,6 +326,9 @@ class Session:
                     (body["window"][0], body["window"][1]),
                     None if pico is None else pico / PICO,
                     None if quilt is None else tuple(quilt),
+                    contributions=None
+                    if added is None
+                    else tuple(zip(self.beliefs.states, added, strict=True)),
                 )
             )
         return found
@@ -333,7 +337,7 @@ class Session:
         self, calibration: Calibration, window: tuple[int, int], joint: Composition
     ) -> dict[str, Any]:
         spending = Spending.of(calibration, window)
-        b = spending.entry_privacy
+        b, added = spending.entry_privacy, spending.contributions
         return {
             "query": calibration.query.name,
             "labels": list(calibration.query.labels),
@@ -343,6 +347,7 @@ class Session:
             "scale": calibration.scale,
             "entry_privacy_pico": None if b is None else spent_pico(b),
             "quilt": None if spending.quilt is None else list(spending.quilt),
+            "contributions": None if added is None else [value for _, value in added],
             "rule": joint.rule,
         }
 
@@ -405,13 +410,7 @@ def _rounded(spending: Spending) -> Spending:
     """As the ledger will give it back: entry privacy rounded up to its units."""
     if spending.entry_privacy is None:
         return spending
-    return Spending(
-        spending.mechanism,
-        spending.epsilon,
-        spending.window,
-        spent_pico(spending.entry_privacy) / PICO,
-        spending.quilt,
-    )
+    return replace(spending, entry_privacy=spent_pico(spending.entry_privacy) / PICO)
 
 
 def _lengths(series: Series) -> str | list[int]:

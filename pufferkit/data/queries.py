@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +31,9 @@ Kind = Literal[
     "count", "histogram", "relative frequencies", "total", "mean", "transition counts", "own"
 ]
 """What a query is. How far one entry moves it is known of all but one's own."""
+
+CLOSE = 2.0**-20
+"""States whose contributions differ by less than this share of L count as this far apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +138,18 @@ class Query:
         if self.weights is None:
             return None
         return sum(self.lengths) * float(max(abs(w) for row in self.weights.values() for w in row))
+
+    @property
+    def closest(self) -> float:
+        """How far an entry moves a sum at least, if it moves it at all; L for other queries.
+
+        Where that is less than `CLOSE` times L, that.
+        """
+        if self.weights is None or self.size != 1:
+            return self.lipschitz
+        ordered = sorted({Fraction(0), *(row[0] for row in self.weights.values())})
+        least = min((high - low for low, high in pairwise(ordered)), default=Fraction(0))
+        return min(self.lipschitz, max(float(least) * (1 - 2.0**-50), CLOSE * self.lipschitz))
 
     def exact(self, series: Series) -> list[Fraction]:
         """The exact answer, free of rounding for sums over entries. Never leaves the process."""

@@ -84,10 +84,14 @@ class Calibration:
     def sensitivity(self) -> float:
         """The distance that the scale was made for, over which the grid of the noise is paid.
 
-        The Lipschitz constant, or the distance of the Wasserstein Mechanism where that is shorter.
+        The distance of the Wasserstein Mechanism where that is shorter than the Lipschitz constant.
+        Otherwise the least distance between two states that are told apart: rounding to the grid
+        moves close answers as far as distant ones, and pairs of states are promised their own.
         """
         made_for, constant = self.scale * self.epsilon, self.query.lipschitz
-        return constant if made_for >= constant * (1 - 2.0**-48) else made_for * (1 - 2.0**-48)
+        if made_for < constant * (1 - 2.0**-48):
+            return made_for * (1 - 2.0**-48)
+        return self.query.closest
 
     @property
     def expected_l1_error(self) -> float:

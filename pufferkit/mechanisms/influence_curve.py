@@ -7,8 +7,6 @@ from fractions import Fraction
 from functools import singledispatch
 from typing import Any
 
-import numpy as np
-
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.network_class import NetworkClass
@@ -67,11 +65,22 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
 
 def metric_of(beliefs: Beliefs, query: Query) -> Metric | None:
     """How far apart a sum holds the states of a chain; ``None`` if all are equally far apart."""
-    if query.weights is None or beliefs.entries is not None:
+    contributions = contributions_of(beliefs, query)
+    return None if contributions is None else Metric.of(contributions)
+
+
+def contributions_of(beliefs: Beliefs | None, query: Query) -> tuple[float, ...] | None:
+    """What each state adds to a sum, scaled to 0 ... 1; ``None`` for anything but such a sum."""
+    if query.weights is None or query.size != 1 or beliefs is None or beliefs.entries is not None:
         return None
-    nothing = (Fraction(0),) * query.size
-    contributions = [query.weights.get(state, nothing) for state in beliefs.states]
-    return Metric.of(np.array([[float(w) for w in row] for row in contributions]))
+    nothing = (Fraction(0),)
+    added = [query.weights.get(state, nothing)[0] for state in beliefs.states]
+    least, most = min(added), max(added)
+    if least == most:
+        return None
+    scaled = tuple(float((weight - least) / (most - least)) for weight in added)
+    # States that floats cannot tell apart would seem to be the same.
+    return scaled if len(set(scaled)) == len(set(added)) else None
 
 
 def entry_epsilon(

@@ -11,8 +11,8 @@ A_i the same to the left with P(X_{i-1} = u | X_i = x), and
 
 *Every* plan gives an upper bound: a plan is taken from a solver of linear programmes, made to have
 the right row sums, and its value computed here. A recorded limit C settles all entries from one on
-if B there is at most C and D + step(C) <= C: then every later B is at most C, by induction. Whatever
-a file says C is, that is checked; a false one can only fail.
+if B there is at most C and D + step(C) <= C: then every later B is at most C, by induction.
+Whatever a file says C is, that is checked; a false one can only fail.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from scipy.sparse import coo_matrix
 from pufferkit.verification.pair_tables import Floats, KnownChain, NotChecked, Work
 
 UNIT = 1e4
-"""Masses and the objective are handed over in larger units: the solver's tolerances are absolute."""
+"""Masses and objective are handed over in larger units: tolerances of the solver are absolute."""
 
 _AT_ONCE = 20_000
 _ROUNDING = 1e-13

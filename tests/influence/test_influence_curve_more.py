@@ -36,6 +36,7 @@ from tests.strategies.curves import (
     listed,
     losses,
     profiles,
+    scalar,
 )
 
 
@@ -49,10 +50,10 @@ def test_reweighted_stretches_never_below_the_exact_ones(name, work, monkeypatch
     for runs in (PROFILES["constant"], PROFILES["high low zero high"], [Run(100, 1.0)]):
         bs = listed(runs)
         theorem = brute.theorem_losses(matrix, bs, start)
-        exact = losses(curve_of(matrix, np.array(start), len(bs)), runs)
+        exact = losses(scalar(curve_of(matrix, np.array(start), len(bs))), runs)
         with monkeypatch.context() as patch:
             patch.setattr(sides, "_WORK", work)
-            curve = curve_of(matrix, np.array(start), len(bs))
+            curve = scalar(curve_of(matrix, np.array(start), len(bs)))
             with brute.within(30):
                 bounded = losses(curve, runs)
                 assert curve.epsilon(runs) >= theorem.max() - SLACK
@@ -91,11 +92,13 @@ def test_random_runs_never_below_the_theorem(size, kind, runs, seed):
     curve = curve_of(matrix, start, len(bs))
     with brute.within(30):
         promised, epsilon = losses(curve, order), curve.epsilon(order)
-    theorem = brute.theorem_losses(matrix, bs, start)
-    assert (promised >= theorem - SLACK).all()
-    assert epsilon >= theorem.max() - SLACK
+    theorem, plain = brute.theorem_losses(matrix, bs, start), scalar(curve)
+    assert (losses(plain, order) >= theorem - SLACK).all()
+    assert plain.epsilon(order) >= theorem.max() - SLACK
     if start is not None:
-        assert (promised >= brute.product_losses(start, matrix, bs, 24) - SLACK).all()
+        real = brute.product_losses(start, matrix, bs, 24)
+        assert (promised >= real - SLACK).all()
+        assert epsilon >= real.max() - SLACK
 
 
 # ---------------------------------------------------------------------------- never wasteful
@@ -156,7 +159,7 @@ def test_what_is_solved_for_is_private_and_no_noisier_than_a_quilt(
     assert scale <= markov_quilt(belief, query, epsilon).scale * (1 + 1e-9)
     assert scale <= 1 / b * (1 + 1e-9)
     # b is the largest but for the precision of the search, or the curve is not the better bound.
-    assert b == epsilon or curve.epsilon(b * (1 + 1e-6)) > epsilon or scale * b < 1
+    assert b == epsilon or curve.epsilon(b * (1 + 1e-4)) > epsilon or scale * b < 1
 
 
 @settings(max_examples=20, deadline=None)
@@ -298,7 +301,7 @@ def _loss_of_coordinate(both, law, likelihood, i: int, coordinate: int) -> float
 def test_the_cost_does_not_depend_on_the_length():
     chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     long, longer = (InfluenceCurve(chain, n).entry_privacy(1.0) for n in (10**4, 10**9))
-    assert longer == pytest.approx(long, rel=1e-7)
+    assert longer == pytest.approx(long, rel=1e-4)
     assert influence_curve(ChainClass.any_start(chain.transition), count(1, 10**9), 1).scale < 12
     started = MarkovChain([1, 0], chain.transition)
     assert influence_curve(started, count(1, 10**9), 1).scale < 4
@@ -312,7 +315,7 @@ def test_binding_says_where_and_rows_make_a_table():
     name, loss = curve.binding(0.3)
     assert name == "chain 2 of 3"
     assert loss.value == curve.epsilon(0.3)
-    each = curve.losses(0.3)
+    each = curve.entry_losses(0.3)
     assert set(each) == {f"chain {n} of 3" for n in (1, 2, 3)}
     assert each[name][loss.node - 1] == pytest.approx(loss.value)
     rows = curve.rows([0.1, 0.3])

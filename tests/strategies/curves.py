@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +18,14 @@ KINDS = ["dense", "skewed", "sparse", "periodic", "reducible", "ties", "determin
 
 def losses(curve: InfluenceCurve, b) -> np.ndarray:
     """The promise for every entry, over all beliefs."""
-    return np.max(list(curve.losses(b).values()), axis=0)
+    return np.max(list(curve.entry_losses(b).values()), axis=0)
+
+
+def scalar(curve: InfluenceCurve) -> InfluenceCurve:
+    """The same without the pairwise bound: the theorem with one number for all pairs."""
+    plain = InfluenceCurve(curve.beliefs, curve.length, curve.metric)
+    plain.__dict__["_members"] = [replace(member, pairs=None) for member in curve._members]
+    return plain
 
 
 def keeps_promise(curve: InfluenceCurve, b, real: np.ndarray) -> None:

@@ -114,10 +114,8 @@ def test_a_limit_for_one_chain_does_not_serve_another():
     assert not verify(record).ok
 
 
-BAD = {
-    "left": {"from": 2, "limit": [[0.0] * 3] * 3},
-    "right": {"from": 2, "limit": [[0.0] * 3] * 3},
-}
+NOTHING = {"from": 2, "limit": [[0.0] * 3] * 3}
+BAD = {"left": NOTHING, "right": NOTHING}
 
 
 @pytest.mark.parametrize("seed", range(12))

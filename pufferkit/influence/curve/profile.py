@@ -21,6 +21,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, Member, as_chain_class
 from pufferkit.checks import Floats
+from pufferkit.data.queries import CLOSE
 from pufferkit.influence.curve import regions  # noqa: F401  (registers its sides)
 from pufferkit.influence.curve.pair_curve import PairCurve
 from pufferkit.influence.curve.pairs import off_diagonal
@@ -35,8 +36,6 @@ from pufferkit.influence.curve.sweep import (
     quick_loss,
 )
 from pufferkit.rounding import EPS, last_passing, round_up
-
-Profile = float | Sequence[float] | Sequence[Run]
 
 _PRECISION = 1e-8
 _ROUGH = 0.02
@@ -60,13 +59,15 @@ class Metric:
         return cls(off_diagonal(size))
 
     @classmethod
-    def of(cls, contributions: Floats) -> Metric:
-        """The metric of a noisy sum: L1 distances of what the states contribute, largest 1."""
-        distance = np.abs(contributions[:, None, :] - contributions[None, :, :]).sum(axis=2)
-        largest = float(distance.max())
-        if largest == 0:
-            return cls.discrete(len(contributions))
-        return cls(np.minimum(distance / largest * (1 + 16 * EPS), 1.0))
+    def of(cls, contributions: Sequence[float]) -> Metric:
+        """The metric of a noisy sum, from what the states contribute, scaled to 0 ... 1.
+
+        States that contribute almost the same are held apart a little, for the rounding of answers.
+        """
+        values = np.array(contributions)
+        distance = np.abs(values[:, None] - values[None, :])
+        apart = np.clip(distance * (1 + 16 * EPS) + 4 * EPS, CLOSE, 1.0)
+        return cls(np.where(distance > 0, apart, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +81,9 @@ class Spent:
     def scalar(self) -> Run:
         """The same with one number for all pairs."""
         return Run(self.count, float(self.cost.max()))
+
+
+Profile = float | Sequence[float] | Sequence[Run] | Sequence[Spent]
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,8 +251,8 @@ class InfluenceCurve:
         Parameters
         ----------
         b
-            One number for all entries, one for each entry, or runs of entries; a run may have a
-            matrix of costs of its own in place of a number.
+            One number for all entries, one for each entry, or runs of entries (`Run`), also with a
+            cost for each pair of states (`Spent`).
         """
         return self.binding(b)[1].value
 
@@ -303,8 +307,8 @@ class InfluenceCurve:
             return [Spent(self.length, _nonnegative(b) * self.metric.distance)]
         runs: list[Spent] = []
         for item in b:
-            run = item if isinstance(item, Run) else Run(1, item)
-            count, cost = checks.whole("profile", run.count, 1), self._cost(run.b)
+            run = item if isinstance(item, (Run, Spent)) else Run(1, item)
+            count, cost = checks.whole("profile", run.count, 1), self._cost(run)
             if runs and np.array_equal(runs[-1].cost, cost):
                 runs[-1] = Spent(runs[-1].count + count, cost)
             else:
@@ -316,10 +320,10 @@ class InfluenceCurve:
             )
         return runs
 
-    def _cost(self, b: Any) -> Floats:
-        if isinstance(b, np.ndarray) and b.ndim == 2:
-            return b
-        return _nonnegative(b) * self.metric.distance
+    def _cost(self, run: Run | Spent) -> Floats:
+        if isinstance(run, Spent):
+            return run.cost
+        return _nonnegative(run.b) * self.metric.distance
 
     def solve(self, epsilon: float) -> tuple[float, str, Loss]:
         """The largest b found, the chain that decides it, and its binding entry.
@@ -338,7 +342,7 @@ class InfluenceCurve:
 
 
 def _metric(metric: Metric | Floats | None, size: int) -> Metric:
-    if metric is None:
+    if metric is None or size == 1:  # one state: nothing to tell
         return Metric.discrete(size)
     distance = metric.distance if isinstance(metric, Metric) else checks.numbers("metric", metric)
     if distance.shape != (size, size):

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.baselines import gk16 as gk16
     from pufferkit.mechanisms.baselines import group_dp as group_dp
     from pufferkit.mechanisms.calibration import Calibration as Calibration
+    from pufferkit.mechanisms.explain import PairTable as PairTable
+    from pufferkit.mechanisms.explain import explain as explain
     from pufferkit.mechanisms.influence_curve import entry_epsilon as entry_epsilon
     from pufferkit.mechanisms.influence_curve import influence_curve as influence_curve
     from pufferkit.mechanisms.markov_quilt import markov_quilt as markov_quilt
@@ -83,6 +85,7 @@ _HOMES = {
     "mechanisms.calibration": ["Calibration"],
     "fitting.check_model": ["check_model"],
     "influence.curve.profile": ["InfluenceCurve"],
+    "mechanisms.explain": ["PairTable", "explain"],
     "mechanisms.influence_curve": ["entry_epsilon", "influence_curve"],
     "mechanisms.markov_quilt": ["markov_quilt", "markov_quilt_approx"],
     "mechanisms.plan": ["Plan", "plan"],

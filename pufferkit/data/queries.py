@@ -149,7 +149,10 @@ class Query:
             return self.lipschitz
         ordered = sorted({Fraction(0), *(row[0] for row in self.weights.values())})
         least = min((high - low for low, high in pairwise(ordered)), default=Fraction(0))
-        return min(self.lipschitz, max(float(least) * (1 - 2.0**-50), CLOSE * self.lipschitz))
+        rounded = float(least)
+        if Fraction(rounded) > least:
+            rounded = float(np.nextafter(rounded, 0))
+        return min(self.lipschitz, max(rounded, CLOSE * self.lipschitz))
 
     def exact(self, series: Series) -> list[Fraction]:
         """The exact answer, free of rounding for sums over entries. Never leaves the process."""

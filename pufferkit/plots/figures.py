@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from pufferkit.mechanisms.explain import PairTable
     from pufferkit.mechanisms.release import Release
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -230,6 +231,41 @@ def attack_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     axes.set_xlabel("probability of a change between neighbours (left: more correlation)")
     axes.set_ylabel("share of guesses that are right")
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    return figure
+
+
+def pair_figure(table: PairTable) -> Figure:
+    """How well each pair of values is hidden, as a heat map with the numbers in it.
+
+    Parameters
+    ----------
+    table
+        From `pufferkit.explain`. Dark pairs lose most, up to epsilon.
+    """
+    names = [str(state) for state in table.states]
+    count = len(names)
+    side = min(12.0, 2.6 + 0.7 * count)
+    title = f"{table.query}: loss of each pair of values, epsilon {table.epsilon:g}"
+    figure, axes = _blank(side + 0.8, side, title)
+    axes.imshow(table.losses, cmap="Blues", vmin=0, vmax=table.epsilon)
+    axes.set_xticks(range(count), names, parse_math=False)
+    axes.set_yticks(range(count), names, parse_math=False)
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    if count <= _MOST_LABELS // 2:
+        for x in range(count):
+            for y in range(count):
+                loss = float(table.losses[x, y])
+                dark = loss > 0.6 * table.epsilon
+                axes.text(
+                    y,
+                    x,
+                    "" if x == y else f"{loss:.2g}",
+                    ha="center",
+                    va="center",
+                    color="white" if dark else _BLACK,
+                )
     return figure
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import pufferkit as pk
 from tests.attacks.accounts import FLEET, SESSION, by_fleet, by_session
-from tests.attacks.cases import TARGETS, Case
+from tests.attacks.cases import TARGETS, Case, Target
 from tests.attacks.charges import MECHANISMS, beliefs_of, by_rule, losses_of, query_of, told
 from tests.attacks.climb import TOLERANCE, climb
 from tests.oracles.joint_loss import NoisySum, any_start_losses, losses
@@ -71,6 +71,16 @@ def test_no_rule_charges_less_than_any_entry_loses(rule):
         summit = climb(TARGETS[rule], charge, np.random.default_rng(seed), 30)
         assert summit.charge > 0
         assert summit.ratio <= 1 + TOLERANCE, summit
+
+
+@pytest.mark.parametrize("kind", ["steady", "several", "fixed start"])
+def test_no_history_of_sums_is_charged_less_than_it_tells_of_a_pair(kind):
+    """Sums with distances of their own over any windows: chains whose starts are known."""
+    target = Target("entry_profile", ("influence_curve", "entry_dp"), (1, 2, 3), (kind,))
+    charge = partial(by_rule, rule=target.rule)
+    summit = climb(target, charge, np.random.default_rng(7), 40)
+    assert summit.charge > 0
+    assert summit.ratio <= 1 + TOLERANCE, summit
 
 
 @pytest.mark.parametrize(("target", "charge"), [(SESSION, by_session), (FLEET, by_fleet)])

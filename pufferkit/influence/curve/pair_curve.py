@@ -204,19 +204,21 @@ class PairCurve:
         one, other = divmod(int(losses.argmax()), len(losses))
         return PairLoss(float(losses.max()), (first + last) // 2, (one, other), losses)
 
-    def solve(self, metric: Floats, epsilon: float, start: float) -> tuple[float, PairLoss] | None:
+    def solve(
+        self, metric: Floats, epsilon: float, start: float, most: float = np.inf
+    ) -> tuple[float, PairLoss] | None:
         """The largest b found such that the cost ``b metric`` at every entry loses at most epsilon.
 
         The loss was computed for what is returned, and is at most epsilon. ``None`` if none was
-        found.
+        found. Nothing above ``most`` is tried.
         """
         good: tuple[float, PairLoss] | None = None
-        high, b = np.inf, start
+        high, b = np.inf, min(start, most)
         for _ in range(_MOST_TRIALS):
             loss = self.loss([(self.length, b * metric)], epsilon)
             if loss is not None and loss.value <= epsilon:
                 good = b, loss
-                if loss.value >= epsilon * (1 - _TOLERANCE):
+                if loss.value >= epsilon * (1 - _TOLERANCE) or b >= most:
                     break
             else:
                 high = b
@@ -229,5 +231,5 @@ class PairCurve:
                 guess = (low + high) / 2 if np.isfinite(high) else 2 * low
             if high - low <= _TOLERANCE * low:
                 break
-            b = guess
+            b = min(guess, most)
         return good

@@ -152,14 +152,10 @@ class _MemberCurve:
         b, loss = self._solve_scalar(epsilon, most, length)
         if self.pairs is None or b >= most:
             return b, loss
-        better = self.pairs.solve(metric.distance, epsilon, b)
+        better = self.pairs.solve(metric.distance, epsilon, b, most)
         if better is None or better[0] <= b:
             return b, loss
         b, pairwise = better
-        if b > most:
-            at_most = self.loss([Spent(length, most * metric.distance)])
-            if at_most.value <= epsilon:
-                return most, at_most
         return b, EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
 
     def _solve_scalar(self, epsilon: float, most: float, length: int) -> tuple[float, EntryLoss]:

@@ -1,0 +1,81 @@
+"""How well each pair of values is hidden by a release, not only the worst one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pufferkit.checks import Floats
+from pufferkit.errors import printable
+from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.mechanisms.calibration import Calibration, chains_only
+from pufferkit.mechanisms.influence_curve import metric_of
+from pufferkit.mechanisms.release import Guarantee
+
+
+@dataclass(frozen=True, eq=False)
+class PairTable:
+    """Losses of pairs of values: how far a release moves the odds of one against the other.
+
+    Attributes
+    ----------
+    states
+        The values.
+    losses
+        For each two of them a bound on the log of the ratio by which the odds of the first against
+        the second change, whatever comes out and whichever entry it is. 0 on the diagonal.
+    epsilon
+        What is promised for all pairs.
+    query
+        What was asked.
+    """
+
+    states: tuple[Hashable, ...]
+    losses: Floats
+    epsilon: float
+    query: str
+
+    def __str__(self) -> str:
+        names = [printable(str(state)) for state in self.states]
+        wide = max(6, *(len(name) for name in names))
+        lines = [f"{self.query}: loss of each pair of values, epsilon {self.epsilon:g}"]
+        lines.append(" " * wide + "".join(f"  {name:>{wide}}" for name in names))
+        for name, row in zip(names, self.losses, strict=True):
+            cells = "".join(f"  {loss:>{wide}.3f}" for loss in row)
+            lines.append(f"{name:<{wide}}{cells}")
+        return "\n".join(lines)
+
+
+def explain(calibration: Calibration) -> PairTable:
+    """How well each pair of values of an entry is hidden.
+
+    The promise is epsilon for every pair. Many pairs lose less: values that add about the same to a
+    sum, and values that are followed by much the same. For classes that only the scalar curve knows
+    (any start, mixing) all pairs share one bound.
+
+    Parameters
+    ----------
+    calibration
+        Of a mechanism for chains, before or after its release.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, explain, influence_curve, total
+    >>> chain = MarkovChain.steady([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7]])
+    >>> print(explain(influence_curve(chain, total([0, 1, 2], 1000), 1)))
+    total: loss of each pair of values, epsilon 1
+                 0       1       2
+    0        0.000   0.507   1.000
+    1        0.493   0.000   0.493
+    2        1.000   0.507   0.000
+    """
+    theta = chains_only(calibration.beliefs, "explain")
+    query = calibration.query
+    curve = InfluenceCurve(theta, query.longest, metric_of(theta, query))
+    losses = curve.losses(calibration.entry_privacy)
+    if calibration.guarantee in (Guarantee.PUFFERFISH, Guarantee.GROUP):
+        # Its own theorem may promise less than the curve shows.
+        losses = np.minimum(losses, calibration.epsilon)
+    return PairTable(theta.states, losses, calibration.epsilon, query.name)

@@ -1,0 +1,37 @@
+"""The losses of pairs: all within the promise, close pairs far below it."""
+
+import numpy as np
+import pytest
+
+import pufferkit as pk
+
+LADDER = [[0.7, 0.25, 0.05], [0.2, 0.6, 0.2], [0.05, 0.25, 0.7]]
+
+
+def test_every_pair_keeps_the_promise_and_close_ones_more():
+    chain = pk.MarkovChain.steady(LADDER, states=["low", "middle", "high"])
+    noise = pk.influence_curve(chain, pk.total({"low": 0, "middle": 1, "high": 2}, 500), 1)
+    table = pk.explain(noise)
+    assert table.losses.max() <= 1
+    assert table.losses[0, 2] > 0.99
+    assert 0 < table.losses[0, 1] < 0.8
+    assert not table.losses.diagonal().any()
+    assert "middle" in str(table)
+    assert len(str(table).splitlines()) == 5
+
+
+def test_any_start_has_one_bound_for_all_pairs():
+    beliefs = pk.ChainClass.any_start(LADDER)
+    table = pk.explain(pk.influence_curve(beliefs, pk.histogram([0, 1, 2], 50), 1))
+    assert np.unique(np.round(table.losses, 9)).size == 2
+
+
+def test_only_chains_have_pairs_of_values():
+    with pytest.raises(ValueError, match="beliefs"):
+        pk.explain(pk.entry_dp(pk.count(1, 10), 1))
+
+
+def test_the_picture_has_a_number_for_each_pair():
+    noise = pk.influence_curve(pk.MarkovChain.steady(LADDER), pk.count(1, 50), 1)
+    figure = pk.plots.pair_figure(pk.explain(noise))
+    assert len([text for text in figure.axes[0].texts if text.get_text()]) == 6

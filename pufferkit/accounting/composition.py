@@ -40,21 +40,17 @@ from pufferkit.accounting.windows import (
     all_by,
     check_start,
     far_apart,
-    fixed_start,
     parallel,
 )
-from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.joint_class import JointClass
-from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of, states_of
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NoTheorem
+from pufferkit.influence.answers import record_loss
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric, Spent
-from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
 from pufferkit.mechanisms.influence_curve import contributions_of
 from pufferkit.mechanisms.release import Guarantee
-from pufferkit.rounding import EPS, round_up
+from pufferkit.rounding import EPS
 
 __all__ = [
     "ANY_START",
@@ -69,7 +65,6 @@ __all__ = [
     "compose",
     "entry_profile",
     "far_apart",
-    "fixed_start",
     "group_sum",
     "parallel",
     "quilt_max",
@@ -162,7 +157,7 @@ class Spending:
             calibration.evidence.quilt,
             contributions=None
             if added is None or theta is None
-            else tuple(zip(states_of(theta), added, strict=True)),
+            else tuple(zip(theta.states, added, strict=True)),
         )
 
     def cost(self, states: Sequence[Hashable]) -> Floats:
@@ -246,8 +241,8 @@ def compose(
                 f"window: {spending.window[0]} to {spending.window[1]} goes beyond the series of "
                 f"{sum(sizes)} entries"
             )
-    if not isinstance(theta, ChainClass):
-        _whole_record(history, theta, sizes)
+    if theta.entries is not None:
+        _whole_record(history, theta.entries, sizes)
     considered = []
     for name, rule in rules_for(history, theta, sizes, dependence).items():
         try:
@@ -288,7 +283,7 @@ def rules_for(
         "dependence": lambda: anchored(bounded_dependence(history, dependence)),
         "quilt_sum": lambda: anchored(quilt_sum(history)),
     }
-    if isinstance(theta, ChainClass):
+    if theta.entries is None:
         rules["parallel"] = lambda: parallel(history, theta, sizes)
         rules["far_apart"] = lambda: far_apart(history, theta, sizes)
     return rules
@@ -326,8 +321,8 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     if unknown:
         raise NoTheorem(f"{', '.join(unknown)} gives no per-entry bound")
     theta, sizes = as_beliefs(beliefs), checks.segment_lengths(lengths)
-    if not isinstance(theta, ChainClass):
-        return _record_profile(sum(s.entry_privacy or 0.0 for s in history), theta)
+    if theta.entries is not None:
+        return record_loss(theta, sum(s.entry_privacy or 0.0 for s in history))
     worst, start = 0.0, 0
     seen: set[tuple[tuple[int, bytes], ...]] = set()
     for size in sizes:
@@ -340,23 +335,10 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     return worst
 
 
-def _record_profile(b: float, theta: NetworkClass | JointClass) -> float:
-    """Every entry spends ``b``: the loss on the tree, or that of changing all that hangs together.
-
-    Parts of a network without an edge between them are independent.
-    """
-    if isinstance(theta, JointClass):
-        return round_up(b * len(theta.joints[0].names))
-    first = theta.networks[0]
-    largest = max(len(part) for part in first.components)
-    whole = round_up(b * largest)
-    return min(whole, TreeCurve(theta).loss(b).value) if first.is_tree else whole
-
-
 def _whole_record(
-    history: Sequence[Spending], theta: NetworkClass | JointClass, sizes: tuple[int, ...]
+    history: Sequence[Spending], names: tuple[Hashable, ...], sizes: tuple[int, ...]
 ) -> None:
-    entries = len(entries_of(theta) or ())
+    entries = len(names)
     if sizes != (entries,):
         raise ValueError(f"lengths: the beliefs have {entries} entries, got {list(sizes)}")
     for spending in history:
@@ -456,5 +438,5 @@ def _runs(
 
 
 @lru_cache(maxsize=32)
-def _curve(theta: ChainClass, length: int) -> InfluenceCurve:
+def _curve(theta: Beliefs, length: int) -> InfluenceCurve:
     return InfluenceCurve(theta, length)

@@ -32,8 +32,7 @@ from pufferkit.accounting.composition import (
 from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger
-from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of, states_of
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
@@ -113,7 +112,7 @@ class Session:
         data_meant: bool = False,
     ) -> None:
         self.beliefs: Beliefs = as_beliefs(beliefs)
-        states, names = states_of(self.beliefs), entries_of(self.beliefs)
+        states, names = self.beliefs.states, self.beliefs.entries
         if names is not None and isinstance(data, Mapping):
             data = in_order(data, names)
         self.data = data if isinstance(data, Series) else Series.of(data, states)
@@ -124,9 +123,8 @@ class Session:
                 f"data: must have one value for each of the {len(names)} entries of the beliefs, "
                 f"got {len(self.data)}"
             )
-        if isinstance(self.beliefs, ChainClass):
-            # The whole series, so that no window of it is too short to be recognised.
-            check_not_fitted_on(self.beliefs.sources, self.data)
+        # The whole series, so that no window of it is too short to be recognised.
+        check_not_fitted_on(self.beliefs.sources, self.data)
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.name = name
         about = {"lengths": _lengths(self.data), "beliefs": digest(self.beliefs.to_dict())}
@@ -330,7 +328,7 @@ class Session:
                     None if quilt is None else tuple(quilt),
                     contributions=None
                     if added is None
-                    else tuple(zip(states_of(self.beliefs), added, strict=True)),
+                    else tuple(zip(self.beliefs.states, added, strict=True)),
                 )
             )
         return found

@@ -18,15 +18,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import ChainClass, MixingClass, as_chain_class
+from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.protocol import Beliefs
-from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.errors import NotApplicable, NoTheorem
-from pufferkit.influence.curve.regions import region_influence
-from pufferkit.influence.quilts.chains import max_influence
+from pufferkit.influence.answers import influence_between
 from pufferkit.influence.quilts.mixing import MixingInfluence
 
 if TYPE_CHECKING:
@@ -194,21 +190,12 @@ def check_start(window: tuple[int, int], theta: Beliefs, sizes: Sequence[int]) -
         if window[0] == start:
             return
         start += size
-    if isinstance(theta, ChainClass):
-        shift_invariant(theta)
+    shift_invariant(theta)
 
 
-def fixed_start(theta: ChainClass) -> str | None:
-    """The first chain of a class that says where a series starts; ``None`` if none does."""
-    if isinstance(theta, (MixingClass, RegionClass)):
-        return None
-    fixed = (m.name for m in theta.members() if not m.any_start and not m.chain.is_stationary)
-    return next(fixed, None)
-
-
-def shift_invariant(theta: ChainClass) -> None:
+def shift_invariant(theta: Beliefs) -> None:
     """A window is a chain of the class itself only if the class does not fix where it starts."""
-    fixed = fixed_start(theta)
+    fixed = theta.fixed_start
     if fixed is not None:
         raise NoTheorem(
             f"windows need beliefs that hold from any time on; {fixed} has a fixed "
@@ -232,18 +219,4 @@ def _disjoint(history: Sequence[Spending], sizes: tuple[int, ...]) -> list[Spend
 def _influence(
     theta: ChainClass, node: int, left: int | None = None, right: int | None = None
 ) -> float:
-    """Upper bound on the max-influence of X_node on its endpoints, over the class."""
-    if isinstance(theta, MixingClass):
-        (mixing,) = theta.mixing_bounds()
-        bound = MixingInfluence.tight(mixing)
-        total = 2 * bound.bound(left) if left is not None else 0.0
-        return total + (bound.bound(right) if right is not None else 0.0)
-    if isinstance(theta, RegionClass):
-        source = region_influence(theta)
-        pairs = np.zeros((len(theta.states), len(theta.states)))
-        if left is not None:
-            pairs = pairs + source.diameter(left)
-        if right is not None:
-            pairs = pairs + source.ratio(right)
-        return float(pairs.max())
-    return max_influence(theta, node, left, right)
+    return influence_between(theta, node, left, right)

@@ -56,7 +56,7 @@ class Answers:
 
 
 @dataclass(frozen=True, eq=False)
-class Law:
+class AnswerDistribution:
     """A law of exact answers: points, one row each, and their probabilities."""
 
     points: Floats
@@ -75,8 +75,8 @@ class AnswerModel(Protocol):
         """Codes and labels of the values that an entry (counted from 0) can take."""
         ...
 
-    def law(self, entry: int, code: int) -> Law | None:
-        """Law of the answer given a secret; ``None`` if it is not known exactly."""
+    def law(self, entry: int, code: int) -> AnswerDistribution | None:
+        """AnswerDistribution of the answer given a secret; ``None`` if it is not known exactly."""
         ...
 
     def draw(self, entry: int, code: int, trials: int, rng: np.random.Generator) -> Answers:
@@ -118,12 +118,12 @@ class ListedModel:
         """Probability of a secret."""
         return float(self.probability[self.codes[:, entry] == code].sum())
 
-    def law(self, entry: int, code: int) -> Law:
+    def law(self, entry: int, code: int) -> AnswerDistribution:
         rows = self.codes[:, entry] == code
         mass = np.bincount(
             self.answers.which[rows], self.probability[rows], len(self.answers.distinct)
         )
-        return Law(self.answers.points, mass / mass.sum())
+        return AnswerDistribution(self.answers.points, mass / mass.sum())
 
     def draw(self, entry: int, code: int, trials: int, rng: np.random.Generator) -> Answers:
         law = self.law(entry, code)
@@ -217,7 +217,7 @@ class SampledModel:
         law = marginals(self.chain, place + 1)[place]
         return [(code, label) for code, label in enumerate(self.chain.states) if law[code] > 0]
 
-    def law(self, entry: int, code: int) -> Law | None:
+    def law(self, entry: int, code: int) -> AnswerDistribution | None:
         line = self._line
         if line is None:
             return self._law_of_counts(entry, code)
@@ -231,9 +231,11 @@ class SampledModel:
         for part in self._parts(entry, code):
             law = np.convolve(law, part.law_of_sum(places))
         kept = np.flatnonzero(law > 0)
-        return Law(length * start + kept[:, None] * step, law[kept] / law[kept].sum())
+        return AnswerDistribution(
+            length * start + kept[:, None] * step, law[kept] / law[kept].sum()
+        )
 
-    def _law_of_counts(self, entry: int, code: int) -> Law | None:
+    def _law_of_counts(self, entry: int, code: int) -> AnswerDistribution | None:
         """For vectors: the law of how often each state occurs, while it has few points."""
         size, (length, *more) = len(self.chain), self.query.lengths
         if self.query.weights is None or more or (length + 1.0) ** (size - 1) > _MOST_COUNTS:
@@ -244,7 +246,7 @@ class SampledModel:
         counts = np.hstack([length - places.sum(axis=1, keepdims=True), places])
         answers = by_counts(counts, self.chain.states, self.query)
         weights = np.bincount(answers.which, law[law > 0], len(answers.distinct))
-        return Law(answers.points, weights / weights.sum())
+        return AnswerDistribution(answers.points, weights / weights.sum())
 
     @cached_property
     def _line(self) -> tuple[Floats, Floats, NDArray[np.int64]] | None:

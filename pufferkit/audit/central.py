@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 
 from pufferkit import noise
-from pufferkit.audit.answer_models import AnswerModel, Answers, Law, answer_model
+from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, Answers, answer_model
 from pufferkit.audit.exact import MOST_ENTRIES, worst_release
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
-from pufferkit.audit.members import Candidate, candidates
 from pufferkit.audit.noise_drawn import measured
 from pufferkit.audit.result import Audit, WorstCase
 from pufferkit.audit.scores import Choice, choose, log_density
+from pufferkit.beliefs.base import Distribution
 from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
@@ -54,7 +54,7 @@ def audit_release(
     rng: np.random.Generator,
 ) -> Audit:
     """See `pufferkit.audit.audit`."""
-    laws = candidates(beliefs)
+    laws = as_beliefs(beliefs).distributions()
     notes = []
     if len(laws) > MOST_BELIEFS:
         notes.append(f"{MOST_BELIEFS} of {len(laws)} beliefs were tried")
@@ -71,7 +71,7 @@ def audit_release(
     work = sum(len(_entries(m, calibration, own, entry)) for own, m in models)
     steps = sum(calibration.query.lengths) * max(1, work)
     pilot = int(min(20_000, trials, max(2_000, _PILOT_STEPS / steps)))
-    best: tuple[_Found, Candidate, AnswerModel, int] | None = None
+    best: tuple[_Found, Distribution, AnswerModel, int] | None = None
     for own, model in models:
         for at in _entries(model, calibration, own, entry):
             found = _best_pair(model, at, calibration, pilot, trials, 1 - error, rng)
@@ -173,13 +173,13 @@ class _Side:
         self.outputs = points + rng.laplace(scale=scale, size=points.shape)
 
 
-def _empirical(answers: Answers, pilot: int) -> Law:
+def _empirical(answers: Answers, pilot: int) -> AnswerDistribution:
     """The law of the first half of the draws, on few enough centres to compute with."""
     which = answers.which[:pilot]
     if answers.points.shape[1] > 1:
         which = which[:_MOST_CENTRES]
     seen, counts = np.unique(which, return_counts=True)
-    return Law(answers.points[seen], counts / counts.sum())
+    return AnswerDistribution(answers.points[seen], counts / counts.sum())
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ def _released(calibration: Calibration, answers: Answers) -> Floats:
 
 
 def _entries(
-    model: AnswerModel, calibration: Calibration, own: Candidate, entry: Hashable | None
+    model: AnswerModel, calibration: Calibration, own: Distribution, entry: Hashable | None
 ) -> list[int]:
     """Entries to attack: all of a short series; else the one that binds, the middle, the ends."""
     count = len(model.entries)

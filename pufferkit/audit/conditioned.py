@@ -62,7 +62,7 @@ class Conditioned:
         return counts
 
     def law_of_sum(self, values: NDArray[np.int64]) -> Floats:
-        """Law of the sum of whole non-negative values over all entries, index the sum."""
+        """Distribution of the sum of whole non-negative values over all entries, index the sum."""
         size, largest = len(self.initial), int(values.max())
         table = np.zeros((size, self.length * largest + 1))
         table[np.arange(size), values] = self.initial

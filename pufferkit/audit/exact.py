@@ -26,17 +26,16 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.answer_models import AnswerModel, Law, ListedModel, answer_model
+from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, ListedModel, answer_model
 from pufferkit.audit.any_start import largest_ratios
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.exact_local import check_steps, worst_response
 from pufferkit.audit.mechanisms import LocalMechanism, belief_of
-from pufferkit.audit.members import Candidate, candidates
 from pufferkit.audit.result import WorstCase
 from pufferkit.audit.scores import log_density
 from pufferkit.audit.sums import law_of_answers
+from pufferkit.beliefs.base import Distribution, Member
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.beliefs.chain_class import AnyStartClass, ChainClass, Member
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
@@ -128,13 +127,11 @@ def worst_release(
     """The worst output of Laplace noise of this scale, over ``only`` these entries (from 0)."""
     best: WorstCase | None = None
     complete = only is None
-    one_segment = len(query.lengths) == 1
-    laws = candidates(theta)
-    members = theta.members() if isinstance(theta, ChainClass) and one_segment else ()
-    opened = [own for own in members if own.any_start]
+    laws = theta.distributions()
+    opened = theta.open_members() if len(query.lengths) == 1 else ()
     for member in opened:
         best = _worse(best, _over_starts(member, query, scale, only))
-        complete = complete and isinstance(theta, AnyStartClass) and len(member.chain) == 2
+        complete = complete and theta.lists_matrices and len(member.chain) == 2
     for own in laws if not opened else ():
         check_floats(own.law, sum(query.lengths))
         best = _worse(best, _given(own, query, scale, only))
@@ -166,7 +163,7 @@ def check_floats(law: MarkovChain | FiniteJoint | BayesianNetwork, length: int) 
 
 
 def _given(
-    own: Candidate, query: Query, scale: float, only: Sequence[int] | None
+    own: Distribution, query: Query, scale: float, only: Sequence[int] | None
 ) -> WorstCase | None:
     """One law, every entry (or only some) and output."""
     model = answer_model(own.law, query)
@@ -198,11 +195,11 @@ def _given(
 
 def _law(
     model: AnswerModel, law: Any, query: Query, entry: int, code: int, columns: tuple[int, ...]
-) -> Law:
+) -> AnswerDistribution:
     """The answer given a secret: listed, or by its sums."""
     if isinstance(model, ListedModel):
         whole = model.law(entry, code)
-        return Law(whole.points[:, list(columns)], whole.weights)
+        return AnswerDistribution(whole.points[:, list(columns)], whole.weights)
     sums = law_of_answers(law, query, entry, code, columns)
     if sums is None:
         raise NotApplicable(
@@ -282,7 +279,7 @@ def _over_starts(
     return best if best is not None and np.isfinite(best.loss) else None
 
 
-def log_densities(law: Law, axes: list[Floats], scale: float) -> Floats:
+def log_densities(law: AnswerDistribution, axes: list[Floats], scale: float) -> Floats:
     """Log of the mixture on the grid of centres, up to one constant, flattened."""
     if len(axes) == 1:
         return log_density(law, axes[0][:, None], scale)

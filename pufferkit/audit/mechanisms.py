@@ -7,8 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from pufferkit.audit.attackers import emission_matrix
-from pufferkit.audit.members import candidates
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration
@@ -67,7 +67,7 @@ def local_beliefs(mechanism: Any, beliefs: Any) -> list[tuple[str, MarkovChain, 
     """The chains to audit a local mechanism against: name, chain, whether all are listed."""
     checked_local(mechanism)
     found = []
-    for own in candidates(belief_of(mechanism, beliefs)):
+    for own in as_beliefs(belief_of(mechanism, beliefs)).distributions():
         if not isinstance(own.law, MarkovChain):
             raise NotApplicable("local mechanisms are audited against Markov chains")
         emission_matrix(own.law, np.asarray(mechanism.matrix))

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pufferkit.audit.answer_models import Law
+from pufferkit.audit.answer_models import AnswerDistribution
 from pufferkit.checks import Floats
 
 _CELLS = 400_000
 
 
-def log_density(law: Law, outputs: Floats, scale: float) -> Floats:
+def log_density(law: AnswerDistribution, outputs: Floats, scale: float) -> Floats:
     """Log of the Laplace mixture at each output (one row each), up to one constant."""
     kept = law.weights > 0
     points, logs = law.points[kept], np.log(law.weights[kept])

@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.audit.answer_models import Law, by_counts
+from pufferkit.audit.answer_models import AnswerDistribution, by_counts
 from pufferkit.audit.conditioned import Conditioned, conditioned, split
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
@@ -55,7 +55,7 @@ def law_of_sums(parts: Sequence[Conditioned], values: NDArray[np.int64]) -> Floa
 
 def law_of_answers(
     chain: MarkovChain, query: Query, entry: int, code: int, columns: Sequence[int]
-) -> Law | None:
+) -> AnswerDistribution | None:
     """Some coordinates of the answer given a secret; ``None`` if the table would be too large.
 
     ``entry`` counts from 0 over all segments. The secret must be possible.
@@ -77,11 +77,11 @@ def law_of_answers(
         counts = np.hstack([length - places.sum(axis=1, keepdims=True), places])
         answers = by_counts(counts, chain.states, query)
         weights = np.bincount(answers.which, law[law > 0], len(answers.distinct))
-        return Law(answers.points[:, list(columns)], weights / weights.sum())
+        return AnswerDistribution(answers.points[:, list(columns)], weights / weights.sum())
     law = law_of_sums(parts, np.array([steps for steps, _ in scaled], dtype=np.int64).T)
     least = [length * float(min(row[column] for row in rows)) for column in columns]
     points = np.array(least) + np.argwhere(law > 0) * np.array([float(unit) for _, unit in scaled])
-    return Law(points, law[law > 0] / law.sum())
+    return AnswerDistribution(points, law[law > 0] / law.sum())
 
 
 def _affordable(cells: int, length: int, size: int) -> bool:

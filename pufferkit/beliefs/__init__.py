@@ -1,5 +1,14 @@
-"""What an adversary may believe about the data."""
+"""What an adversary may believe about the data.
 
+Classes of chains are registered as their modules are loaded, so they are loaded here.
+"""
+
+from pufferkit.beliefs import (  # noqa: F401  (each registers its class)
+    binary_class,
+    finite_class,
+    mixing_class,
+    region_class,
+)
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.markov_chain import MarkovChain
 

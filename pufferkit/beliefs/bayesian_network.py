@@ -23,7 +23,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs import network_checks
-from pufferkit.beliefs.contraction import TINY, Factor, Table, contract
+from pufferkit.beliefs.contraction import TINY, Factor, JointTable, contract
 from pufferkit.beliefs.finite_joint import FiniteJoint, labels
 from pufferkit.beliefs.graph import Graph, bits
 from pufferkit.beliefs.network_checks import Node, Rows, Values
@@ -214,7 +214,9 @@ class BayesianNetwork(JsonRecord):
             )
         return checks.frozen(table.values / whole)
 
-    def table(self, nodes: Sequence[Node], given: Mapping[Node, Hashable] | None = None) -> Table:
+    def table(
+        self, nodes: Sequence[Node], given: Mapping[Node, Hashable] | None = None
+    ) -> JointTable:
         """P(nodes = ., given), with the exact pattern of what is possible and the rounding."""
         known = dict(given or {})
         if not nodes or len({*nodes, *known}) < len(nodes) + len(known):
@@ -233,7 +235,7 @@ class BayesianNetwork(JsonRecord):
         """The arrows, for questions of separation."""
         return Graph(self.parents)
 
-    def _contract(self, chosen: int, keep: tuple[int, ...], fixed: Mapping[int, int]) -> Table:
+    def _contract(self, chosen: int, keep: tuple[int, ...], fixed: Mapping[int, int]) -> JointTable:
         graph = self.graph
         gates = graph.gates(chosen)
         needed, factors = graph.above(chosen), []
@@ -243,11 +245,11 @@ class BayesianNetwork(JsonRecord):
         for j in bits(needed):
             node = graph.nodes[j]
             axes = (*(graph.place[parent] for parent in self.parents[node]), j)
-            factors.append(Factor(Table.exact(self.arrays[node]), axes).at(fixed))
+            factors.append(Factor(JointTable.exact(self.arrays[node]), axes).at(fixed))
         what = f"the joint law of {', '.join(str(graph.nodes[j]) for j in keep)}"
         return contract(factors, keep, what)
 
-    def _marginal(self, j: int) -> Table:
+    def _marginal(self, j: int) -> JointTable:
         """The law of one node, from those of the gates above it."""
         todo = [] if j in self._marginals else [j]
         while todo:
@@ -260,7 +262,7 @@ class BayesianNetwork(JsonRecord):
         return self._marginals[j]
 
     @cached_property
-    def _marginals(self) -> dict[int, Table]:
+    def _marginals(self) -> dict[int, JointTable]:
         return {}
 
     def joint(self) -> FiniteJoint:

@@ -16,59 +16,49 @@ whose worst case is the worst case of the class.
 
 from __future__ import annotations
 
-import json
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import combinations
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pufferkit import checks
-from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, plain_labels, state_labels
-from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
+from pufferkit.beliefs.base import Beliefs, Distribution, Member, Mixing
+from pufferkit.beliefs.markov_chain import MarkovChain, plain_labels
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 
+__all__ = ["Box", "ChainClass", "Member", "Mixing", "as_chain_class", "chain_kinds", "plural"]
 
-@dataclass(frozen=True, eq=False)
-class Member:
-    """One chain to check: a known law, or a matrix with every initial law (``any_start``)."""
+_START_ODDS = (1e-3, 1e-2, 0.1, 1 / 3, 1.0, 3.0, 10.0, 1e2, 1e3)
+_ONE = "markov_chain"
+_KINDS: dict[str, Any] = {}
+"""Every class of chains by its kind, filled as the classes are defined (`pufferkit.beliefs`)."""
 
-    name: str
-    chain: MarkovChain
-    any_start: bool
+Box = tuple[str, Floats, Floats, Floats | None]
+"""Name, lower and upper bounds on a matrix, and the initial distribution or ``None`` for any."""
 
 
-@dataclass(frozen=True)
-class Mixing:
-    """What [Q] Lemma 4.8 knows about chains.
+class ChainClass(checks.Frozen, Beliefs):
+    """A class Theta of Markov chains over the same states.
 
-    Attributes
-    ----------
-    pi_min
-        Least stationary probability, [Q] (6).
-    gap
-        Eigengap as in [Q] (14).
-    contraction
-        Norm of P on functions of stationary mean zero; sqrt(1 - gap), or 1 - gap/2 if reversible.
-    stationary
-        Whether every chain starts in its stationary law.
+    ``states`` are in the order of the rows of a matrix.
     """
 
-    pi_min: float
-    gap: float
-    contraction: float
-    stationary: bool
+    kind: ClassVar[str]
+    """What the class is called in a file."""
 
+    names_matrices: ClassVar[bool] = True
+    """Whether anything is known of the matrices but how fast they mix."""
 
-class ChainClass(checks.Frozen, ABC):
-    """A class Theta of Markov chains over the same states."""
+    where_worst: ClassVar[str | None] = None
+    """Where the worst chain is, for classes that hold more chains than ``members``."""
 
-    states: tuple[Hashable, ...]
-    """Labels of the states, in the order of the rows of a matrix."""
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        _KINDS[cls.kind] = cls
 
     @staticmethod
     def of(*chains: MarkovChain) -> ChainClass:
@@ -79,17 +69,17 @@ class ChainClass(checks.Frozen, ABC):
         8 entries can lose 1.19 then. Of the mechanisms only `group_dp` covers a chain that
         switches.
         """
-        return FiniteClass(tuple(chains))
+        return _made("finite", tuple(chains))
 
     @staticmethod
     def any_start(*transitions: ArrayLike, states: Iterable[Hashable] | None = None) -> ChainClass:
         """These transition matrices with every initial law, [Q] C.4."""
-        return AnyStartClass(tuple(transitions), states)
+        return _made("any_start", tuple(transitions), states)
 
     @staticmethod
     def binary(low: float, high: float, states: Iterable[Hashable] = (0, 1)) -> ChainClass:
         """Every two-state chain with both staying probabilities in [low, high], any start."""
-        return BinaryClass(low, high, states)
+        return _made("binary", low, high, states)
 
     @staticmethod
     def mixing(
@@ -109,7 +99,7 @@ class ChainClass(checks.Frozen, ABC):
         reversible
             Whether every chain is reversible; says which of the two gaps was given.
         """
-        return MixingClass(states, pi_min, gap, reversible)
+        return _made("mixing", states, pi_min, gap, reversible)
 
     @staticmethod
     def around(
@@ -143,29 +133,10 @@ class ChainClass(checks.Frozen, ABC):
         >>> theta.low.round(3).tolist()
         [[0.86, 0.068], [0.281, 0.472]]
         """
-        from pufferkit.beliefs.estimation import around  # noqa: PLC0415  (it imports this module)
-
-        return around(counts, confidence, states, theta_from_private_data)
-
-    @property
-    def sources(self) -> tuple[Provenance, ...]:
-        """What the class was fitted on, where that is known."""
-        return ()
-
-    @property
-    def is_private(self) -> bool:
-        """Whether it was knowingly fitted to private data."""
-        return any(source.private for source in self.sources)
-
-    @property
-    def caveats(self) -> tuple[str, ...]:
-        """What a reader of any result under these beliefs must know."""
-        return (PRIVATE_NOTE,) if self.is_private else ()
-
-    @property
-    @abstractmethod
-    def description(self) -> str:
-        """One line for tables and reports."""
+        region: ChainClass = _KINDS["region"].counted_around(
+            counts, confidence, states, theta_from_private_data
+        )
+        return region
 
     @abstractmethod
     def members(self) -> tuple[Member, ...]:
@@ -175,38 +146,83 @@ class ChainClass(checks.Frozen, ABC):
     def mixing_bounds(self) -> tuple[Mixing, ...]:
         """What is known of the mixing of each chain; ``NotApplicable`` if some do not mix."""
 
+    @classmethod
     @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+    def from_plain(cls, data: Mapping[str, Any]) -> ChainClass:
+        """The class that ``to_dict`` described."""
 
-    def to_json(self) -> str:
-        """One JSON object; floats keep every digit."""
-        return json.dumps(self.to_dict())
+    def corners(self) -> tuple[Member, ...] | None:
+        """As ``members``; ``None`` where only bounds over the whole class are known."""
+        return self.members()
+
+    @property
+    def fixed_start(self) -> str | None:
+        fixed = (m.name for m in self.members() if not m.any_start and not m.chain.is_stationary)
+        return next(fixed, None)
+
+    def open_members(self) -> tuple[Member, ...]:
+        return tuple(member for member in self.members() if member.any_start)
+
+    def nearest(self, chain: MarkovChain) -> list[tuple[str, MarkovChain]]:
+        """Chains of the class near this one, by name: each with its start if that is open."""
+        raise NotApplicable(
+            f"closeness: {self.description} has no member to compare with; name the matrices"
+        )
+
+    def boxes(self) -> list[Box]:
+        """Bounds on the entries of a matrix that together hold the class."""
+        return [
+            (
+                m.name,
+                m.chain.transition,
+                m.chain.transition,
+                None if m.any_start else m.chain.initial,
+            )
+            for m in self.members()
+        ]
+
+    def distributions(self) -> list[Distribution]:
+        """The chains, one by one.
+
+        An open start may be sure, stationary, or split between two states at odds from 1 : 1000 to
+        1000 : 1.
+        """
+        try:
+            members = self.members()
+        except NotApplicable:
+            raise NotApplicable(
+                f"beliefs: {self.description} names no chain to draw data from; pass one of its "
+                "chains as beliefs, for example the one counted from the same public data (fit)"
+            ) from None
+        drawn = []
+        for member in members:
+            if not member.any_start:
+                whole = not member.chain.has_lost_states
+                drawn.append(Distribution(member.name, member.chain, complete=whole))
+                continue
+            for words, start in _starts(member.chain):
+                chain = MarkovChain(start, member.chain.transition, self.states)
+                drawn.append(Distribution(f"{member.name}: {words}", chain, complete=False))
+        return drawn
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> ChainClass:
         """The class that ``to_dict`` described; a single chain is a class of one."""
-        kind = data.get("kind", "markov_chain")
+        kind = data.get("kind", _ONE)
         if "states" in data:
             data = {**data, "states": plain_labels(data["states"])}
-        builders: dict[str, Callable[[], ChainClass]] = {
-            "markov_chain": lambda: FiniteClass((MarkovChain.from_dict(data),)),
-            "finite": lambda: FiniteClass(tuple(MarkovChain.from_dict(c) for c in data["chains"])),
-            "any_start": lambda: AnyStartClass(tuple(data["transitions"]), data.get("states")),
-            "binary": lambda: BinaryClass(data["low"], data["high"], data.get("states", (0, 1))),
-            "mixing": lambda: MixingClass(
-                data["states"], data["pi_min"], data["gap"], data.get("reversible", False)
-            ),
-            "region": lambda: _region(data),
-        }
-        if not isinstance(kind, str) or kind not in builders:
-            raise ValueError(f"model: kind {kind!r} is unknown; known are {', '.join(builders)}")
+        if not isinstance(kind, str) or kind not in chain_kinds():
+            known = ", ".join(chain_kinds())
+            raise ValueError(f"model: kind {kind!r} is unknown; known are {known}")
         try:
-            return builders[kind]()
+            if kind == _ONE:
+                return ChainClass.of(MarkovChain.from_dict(data))
+            theta: ChainClass = _KINDS[kind].from_plain(data)
         except KeyError as missing:
             raise ValueError(f"model: a {kind} needs {missing}, which is not there") from None
         except TypeError as error:
             raise ValueError(f"model: this {kind} is malformed ({error})") from None
+        return theta
 
     @staticmethod
     def from_json(text: str) -> ChainClass:
@@ -222,280 +238,37 @@ def as_chain_class(beliefs: object) -> ChainClass:
     if isinstance(beliefs, ChainClass):
         return beliefs
     if isinstance(beliefs, MarkovChain):
-        return FiniteClass((beliefs,))
+        return ChainClass.of(beliefs)
     raise ValueError(
         f"beliefs: must be a MarkovChain or a ChainClass, got {type(beliefs).__name__}; "
         "for example ChainClass.of(MarkovChain.steady(matrix))"
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class FiniteClass(ChainClass):
-    """See `ChainClass.of`."""
-
-    chains: tuple[MarkovChain, ...]
-    states: tuple[Hashable, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        if not self.chains:
-            raise ValueError("chains: a class needs at least one chain, got none")
-        for chain in self.chains:
-            if not isinstance(chain, MarkovChain):
-                raise ValueError(f"chains: must be MarkovChain objects, got {type(chain).__name__}")
-            if chain.states != self.chains[0].states:
-                raise ValueError(
-                    f"chains: all must have the same states in the same order; "
-                    f"got {self.chains[0].states} and {chain.states}"
-                )
-
-        object.__setattr__(self, "states", self.chains[0].states)
-
-    @property
-    def description(self) -> str:
-        count = len(self.chains)
-        stationary = sum(chain.is_stationary for chain in self.chains)
-        start = {
-            count: "stationary start",
-            0: "fixed initial distributions" if count > 1 else "fixed initial distribution",
-        }.get(stationary, "mixed starts")
-        noun = "1 chain" if count == 1 else f"{count} chains"
-        private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
-        return f"{noun}, {_plural(len(self.states))}, {start}{private}"
-
-    @property
-    def sources(self) -> tuple[Provenance, ...]:
-        found = [chain.fitted_on for chain in self.chains if chain.fitted_on is not None]
-        return tuple(dict.fromkeys(found))
-
-    def members(self) -> tuple[Member, ...]:
-        count = len(self.chains)
-        return tuple(
-            Member(f"chain {n} of {count}", chain, any_start=False)
-            for n, chain in enumerate(self.chains, 1)
-        )
-
-    def mixing_bounds(self) -> tuple[Mixing, ...]:
-        return tuple(_mixing(m.name, m.chain, m.chain.is_stationary) for m in self.members())
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": "finite", "chains": [chain.to_dict() for chain in self.chains]}
+def chain_kinds() -> tuple[str, ...]:
+    """What classes of chains are called in a file; a single chain is one of them."""
+    return (_ONE, *_KINDS)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class AnyStartClass(ChainClass):
-    """See `ChainClass.any_start`."""
-
-    transitions: tuple[Floats, ...]
-    states: tuple[Hashable, ...]
-
-    def __init__(
-        self, transitions: Iterable[ArrayLike], states: Iterable[Hashable] | None = None
-    ) -> None:
-        matrices = tuple(
-            checks.stochastic_matrix(f"transition {n}", t) for n, t in enumerate(transitions, 1)
-        )
-        if not matrices:
-            raise ValueError("transitions: a class needs at least one matrix, got none")
-        sizes = {len(t) for t in matrices}
-        if len(sizes) > 1:
-            raise ValueError(
-                f"transitions: all must have the same states; got matrices of sizes {sorted(sizes)}"
-            )
-        object.__setattr__(self, "transitions", matrices)
-        object.__setattr__(self, "states", state_labels(states, sizes.pop()))
-
-    @property
-    def description(self) -> str:
-        count = len(self.transitions)
-        noun = "1 matrix" if count == 1 else f"{count} matrices"
-        return f"{noun}, {_plural(len(self.states))}, any start"
-
-    def members(self) -> tuple[Member, ...]:
-        count, law = len(self.transitions), np.full(len(self.states), 1 / len(self.states))
-        return tuple(
-            Member(f"matrix {n} of {count}, any start", MarkovChain(law, t, self.states), True)
-            for n, t in enumerate(self.transitions, 1)
-        )
-
-    def mixing_bounds(self) -> tuple[Mixing, ...]:
-        return tuple(_mixing(m.name, m.chain, stationary=False) for m in self.members())
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": "any_start",
-            "states": list(self.states),
-            "transitions": [t.tolist() for t in self.transitions],
-        }
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class BinaryClass(ChainClass):
-    """See `ChainClass.binary`.
-
-    The worst chain is at a corner. Write s = 1 - P(1|1), t = 1 - P(0|0), lambda = 1 - s - t, and
-    R_n(x, x') for the largest log-ratio of rows x and x' of P^n. With any start, the max-influence
-    of X_i on {X_{i-a}, X_{i+b}} is the larger, over the two orders of the states, of
-
-        R_a(x, x') + R_b(x, x') + R_{i-1}(x', x),
-
-    because the prior ratio turns columns of P^a into rows. Let m = |lambda|^n.
-
-    - lambda >= 0: R_n(0, 1) = log (s + t m) / (s (1 - m)). It falls in s at sight; its derivative
-      in t has the sign of 1 - m - n (1 - lambda) / lambda < 0. So it grows with both staying
-      probabilities, and the corner (high, high) is the worst of this part.
-    - lambda < 0: for odd n, R_n(0, 1) = log t (1 + m) / (t - s m), for even n as above with
-      m = |lambda|^n. Both grow with s and t, because |lambda| = s + t - 1 is at most s and at most
-      t. So the corner (low, low) is the worst of this part.
-
-    Hence every quilt of every node has its supremum over the class at one of two matrices: the
-    bound is certified by the formula, no grid is laid, and its distance to the supremum is 0.
-    """
-
-    low: float
-    high: float
-    states: tuple[Hashable, ...]
-
-    def __init__(self, low: float, high: float, states: Iterable[Hashable] = (0, 1)) -> None:
-        object.__setattr__(self, "low", checks.real("low", low))
-        object.__setattr__(self, "high", checks.real("high", high))
-        object.__setattr__(self, "states", state_labels(states, 2))
-        if not 0 <= self.low <= self.high <= 1:
-            raise ValueError(
-                f"low, high: staying probabilities need 0 <= low <= high <= 1, "
-                f"got low = {self.low:g}, high = {self.high:g}"
-            )
-
-    @property
-    def description(self) -> str:
-        return f"every two-state chain staying with probability {self.low:g} to {self.high:g}"
-
-    def members(self) -> tuple[Member, ...]:
-        return tuple(
-            Member(
-                f"staying probabilities ({stay:g}, {stay:g}), any start",
-                MarkovChain([0.5, 0.5], [[stay, 1 - stay], [1 - stay, stay]], self.states),
-                any_start=True,
-            )
-            for stay in dict.fromkeys((self.high, self.low))
-        )
-
-    def mixing_bounds(self) -> tuple[Mixing, ...]:
-        slowest = max(abs(2 * self.high - 1), abs(2 * self.low - 1))
-        if slowest >= 1:
-            raise NotApplicable(
-                f"the class holds chains that never mix (low = {self.low:g}, "
-                f"high = {self.high:g}); keep 0 < low and high < 1"
-            )
-        # 1 - p is exact near 1, 2 - p - q is not; and what is known must not be too good.
-        leave, other = 1 - self.high, 1 - self.low
-        rarest = min(0.5, leave / (leave + other) * (1 - 1e-15))
-        gap = 2 * (1 - slowest) * (1 - 1e-15)
-        return (Mixing(rarest, gap, slowest, stationary=False),)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": "binary",
-            "low": self.low,
-            "high": self.high,
-            "states": list(self.states),
-        }
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class MixingClass(ChainClass):
-    """See `ChainClass.mixing`."""
-
-    states: tuple[Hashable, ...]
-    pi_min: float
-    gap: float
-    reversible: bool
-
-    def __init__(
-        self,
-        states: int | Iterable[Hashable],
-        pi_min: float,
-        gap: float,
-        reversible: bool = False,
-    ) -> None:
-        labels = (
-            checks.distinct_states(states)
-            if isinstance(states, Iterable)
-            else tuple(range(checks.whole("states", states, 1)))
-        )
-        object.__setattr__(self, "states", labels)
-        object.__setattr__(self, "pi_min", checks.positive("pi_min", pi_min))
-        object.__setattr__(self, "gap", checks.positive("gap", gap))
-        object.__setattr__(self, "reversible", checks.flag("reversible", reversible))
-        if self.pi_min * len(labels) > 1 + 1e-12:
-            raise ValueError(
-                f"pi_min: {len(labels)} states cannot all have at least {self.pi_min:g}; "
-                f"the most possible is {1 / len(labels):g}"
-            )
-        most = 2 if self.reversible else 1
-        if self.gap > most:
-            kind = "reversible" if self.reversible else "general"
-            raise ValueError(
-                f"gap: is at most {most} for {kind} chains by [Q] (14), got {self.gap:g}"
-            )
-
-    @property
-    def description(self) -> str:
-        kind = "reversible " if self.reversible else ""
-        return (
-            f"every {kind}chain on {_plural(len(self.states))} with pi_min >= {self.pi_min:g} "
-            f"and gap >= {self.gap:g}"
-        )
-
-    def members(self) -> tuple[Member, ...]:
-        raise NotApplicable(
-            "the class is known only by pi_min and gap, so there is no matrix to compute with; "
-            "use markov_quilt_approx, or name the matrices with ChainClass.any_start"
-        )
-
-    def mixing_bounds(self) -> tuple[Mixing, ...]:
-        contraction = 1 - self.gap / 2 if self.reversible else math.sqrt(1 - self.gap)
-        return (Mixing(self.pi_min, self.gap, contraction, stationary=False),)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": "mixing",
-            "states": list(self.states),
-            "pi_min": self.pi_min,
-            "gap": self.gap,
-            "reversible": self.reversible,
-        }
-
-
-def _region(data: Mapping[str, Any]) -> ChainClass:
-    from pufferkit.beliefs.region_class import RegionClass  # noqa: PLC0415  (it imports this module)
-
-    return RegionClass.from_plain(data)
-
-
-def _plural(count: int) -> str:
+def plural(count: int) -> str:
+    """So many states, in words."""
     return "1 state" if count == 1 else f"{count} states"
 
 
-def _mixing(name: str, chain: MarkovChain, stationary: bool) -> Mixing:
-    if not chain.is_irreducible:
-        raise NotApplicable(
-            f"{name}: the chain is reducible (some states never reach others), so [Q] Lemma 4.8 "
-            "does not hold; use markov_quilt"
-        )
-    if chain.period > 1:
-        raise NotApplicable(
-            f"{name}: the chain is periodic (period {chain.period}), so [Q] Lemma 4.8 does not "
-            "hold; use markov_quilt"
-        )
-    if chain.pi_min < RAREST:
-        raise NotApplicable(
-            f"{name}: some states are too rare for a float, so their mixing is not known; drop or "
-            "merge them, or use markov_quilt"
-        )
-    gap = chain.reversible_eigengap if chain.is_reversible else chain.eigengap
-    if gap <= 0:
-        raise NotApplicable(
-            f"{name}: the eigengap of P P* is 0, so [Q] Lemma 4.8 says nothing although the chain "
-            "mixes; use markov_quilt"
-        )
-    return Mixing(chain.pi_min, gap, chain.contraction, stationary)
+def _made(kind: str, *given: Any) -> ChainClass:
+    theta: ChainClass = _KINDS[kind](*given)
+    return theta
+
+
+def _starts(chain: MarkovChain) -> Iterator[tuple[str, Floats]]:
+    size, names = len(chain), chain.states
+    if len(chain.closed_classes) == 1:
+        yield "stationary start", chain.stationary
+    for x in range(size):
+        yield f"starts in {names[x]}", np.eye(size)[x]
+    pairs = list(combinations(range(size), 2))
+    for x, y in pairs[:50]:
+        for odds in _START_ODDS:
+            law = np.zeros(size)
+            law[x], law[y] = 1 / (1 + odds), odds / (1 + odds)
+            yield f"starts in {names[x]} or {names[y]}, odds 1 : {odds:g}", law

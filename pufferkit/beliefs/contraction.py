@@ -41,7 +41,7 @@ _BYTES = 24  # an entry, its pattern, and the copy made while multiplying
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class JointTable:
     """A table of probabilities, which entries can occur, and a bound on the relative error."""
 
     values: Floats
@@ -49,7 +49,7 @@ class Table:
     error: float
 
     @classmethod
-    def exact(cls, values: Floats) -> Table:
+    def exact(cls, values: Floats) -> JointTable:
         """A table that is what it is."""
         return cls(values, values > 0, 0.0)
 
@@ -58,7 +58,7 @@ class Table:
 class Factor:
     """A table with one label for each axis."""
 
-    table: Table
+    table: JointTable
     labels: Labels
 
     def at(self, fixed: Mapping[int, int]) -> Factor:
@@ -68,7 +68,7 @@ class Factor:
         places = tuple(fixed.get(label, slice(None)) for label in self.labels)
         rest = tuple(label for label in self.labels if label not in fixed)
         own = self.table
-        return Factor(Table(own.values[places], own.possible[places], own.error), rest)
+        return Factor(JointTable(own.values[places], own.possible[places], own.error), rest)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class _Step:
     summed: int
 
 
-def contract(factors: Sequence[Factor], keep: Labels, what: str) -> Table:
+def contract(factors: Sequence[Factor], keep: Labels, what: str) -> JointTable:
     """The product of ``factors``, summed over all labels but ``keep``; axes in the order of those.
 
     Raises
@@ -104,7 +104,7 @@ def contract(factors: Sequence[Factor], keep: Labels, what: str) -> Table:
         patterns = [(own.table.possible.astype(np.float64), own.labels) for own in factors]
         possible = _run(patterns, steps, clip=True) > 0
     roundings = sum(1 + step.summed for step in steps)
-    return Table(values, possible, roundings * EPS + sum(own.table.error for own in factors))
+    return JointTable(values, possible, roundings * EPS + sum(own.table.error for own in factors))
 
 
 def _plan(factors: Sequence[Factor], keep: Labels) -> list[_Step]:

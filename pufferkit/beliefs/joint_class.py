@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from pufferkit.beliefs.base import Beliefs, Distribution
 from pufferkit.beliefs.finite_joint import FiniteJoint
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JointClass:
+class JointClass(Beliefs):
     """Several joint laws of the same variables."""
 
     joints: tuple[FiniteJoint, ...]
+    states: tuple[Hashable, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.joints:
@@ -28,17 +29,29 @@ class JointClass:
                     f"{list(self.joints[0].names)} and {list(joint.names)}"
                 )
 
+        columns = [joint.values(name) for joint in self.joints for name in joint.names]
+        own = dict.fromkeys(value for column in columns for value in column)
+        object.__setattr__(self, "states", tuple(own))
+
+    @property
+    def entries(self) -> tuple[Hashable, ...]:
+        return self.joints[0].names
+
+    def values(self, entry: Hashable) -> tuple[Hashable, ...]:
+        return tuple(value for joint in self.joints for value in joint.values(entry))
+
+    def distributions(self) -> list[Distribution]:
+        count = len(self.joints)
+        return [
+            Distribution(f"law {n} of {count}", joint) for n, joint in enumerate(self.joints, 1)
+        ]
+
     @property
     def description(self) -> str:
-        """One line for tables and reports."""
         count, first = len(self.joints), self.joints[0].description
         return first if count == 1 else f"{count} laws, the first a {first}"
 
-    def __repr__(self) -> str:
-        return f"JointClass({self.description})"
-
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
         return {"kind": "joints", "joints": [joint.to_dict() for joint in self.joints]}
 
     @classmethod
@@ -49,7 +62,3 @@ class JointClass:
         if not isinstance(data.get("joints"), list):
             raise ValueError("model: a class of joint laws needs a list 'joints'")
         return cls(tuple(FiniteJoint.from_dict(own) for own in data["joints"]))
-
-    def to_json(self) -> str:
-        """One JSON object; floats keep every digit."""
-        return json.dumps(self.to_dict())

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
+from pufferkit.beliefs.counting import Start, shares
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.structure import ClosedClass, closed_classes, common_period
 from pufferkit.checks import Floats
@@ -104,16 +105,51 @@ class MarkovChain(checks.Frozen, JsonRecord):
 
     @classmethod
     def fit(
-        cls, series: Any, smoothing: float = 0.0, *, theta_from_private_data: bool = False
+        cls,
+        series: Any,
+        smoothing: float = 0.0,
+        start: Start = "stationary",
+        *,
+        theta_from_private_data: bool = False,
     ) -> MarkovChain:
-        """The chain counted from *public or historical* data; see `pufferkit.beliefs.estimation`.
+        """The chain whose rows are the shares of transitions in a *public* series.
 
         Never fit it to the series you are going to release: the matrix would itself be a release.
         Releasing that series is refused, unless ``theta_from_private_data`` owns up to it.
-        """
-        from pufferkit.beliefs.estimation import fit  # noqa: PLC0415  (it imports this module)
 
-        return fit(series, smoothing, theta_from_private_data=theta_from_private_data)
+        Parameters
+        ----------
+        series
+            Public or historical data: a `Series`, a sequence of states, or a sequence of segments;
+            or the `Table` of `read_table`, all subjects together.
+        smoothing
+            Added to every count before the shares are taken. Above 0, every transition is possible.
+        start
+            ``"stationary"``: the stationary distribution of the counted matrix. ``"first"``: the
+            shares of the first states of the segments, smoothed in the same way.
+        theta_from_private_data
+            Say that the data are private all the same; every artefact then says where the chain
+            comes from.
+
+        Raises
+        ------
+        ValueError
+            If a state is never left and nothing is added, so that its row has no distribution.
+
+        Examples
+        --------
+        >>> MarkovChain.fit([0, 0, 1, 1, 0, 1]).transition.tolist()
+        [[0.3333333333333333, 0.6666666666666666], [0.5, 0.5]]
+        """
+        counted = shares(series, smoothing, start, theta_from_private_data)
+        if counted.initial is not None:
+            return cls(counted.initial, counted.transition, counted.states, counted.source)
+        try:
+            return cls.steady(counted.transition, counted.states, counted.source)
+        except ValueError as error:
+            raise ValueError(
+                f"{error}, use smoothing above 0, or start from the first states"
+            ) from None
 
     def __len__(self) -> int:
         return len(self.states)

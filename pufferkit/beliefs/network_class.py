@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pufferkit import checks
+from pufferkit.beliefs.base import Beliefs, Distribution
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.network_checks import Node
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NetworkClass:
+class NetworkClass(Beliefs):
     """Networks over the same nodes, with the same parents and the same values.
 
     Parameters
@@ -24,6 +24,7 @@ class NetworkClass:
     """
 
     networks: tuple[BayesianNetwork, ...]
+    states: tuple[Hashable, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.networks:
@@ -35,6 +36,8 @@ class NetworkClass:
                     f"networks: must be BayesianNetwork objects, got {type(network).__name__}"
                 )
             _same(number, first, network)
+        own = dict.fromkeys(value for node in first.nodes for value in first.values[node])
+        object.__setattr__(self, "states", tuple(own))
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -42,17 +45,26 @@ class NetworkClass:
         return self.networks[0].nodes
 
     @property
+    def entries(self) -> tuple[Node, ...]:
+        return self.nodes
+
+    def values(self, entry: Hashable) -> tuple[Hashable, ...]:
+        return self.networks[0].values[entry]
+
+    def distributions(self) -> list[Distribution]:
+        count = len(self.networks)
+        return [
+            Distribution(f"network {n} of {count}", network)
+            for n, network in enumerate(self.networks, 1)
+        ]
+
+    @property
     def description(self) -> str:
-        """One line for tables and reports."""
         count = len(self.networks)
         first = self.networks[0].description
         return first if count == 1 else f"{count} sets of parameters of a {first}"
 
-    def __repr__(self) -> str:
-        return f"NetworkClass({self.description})"
-
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
         return {"kind": "networks", "networks": [network.to_dict() for network in self.networks]}
 
     @classmethod
@@ -64,10 +76,6 @@ class NetworkClass:
             raise ValueError("model: a class of networks needs a list 'networks'")
         return cls(tuple(BayesianNetwork.from_dict(own) for own in data["networks"]))
 
-    def to_json(self) -> str:
-        """One JSON object; floats keep every digit."""
-        return json.dumps(self.to_dict())
-
     @classmethod
     def from_json(cls, text: str) -> NetworkClass:
         """The class that ``to_json`` wrote."""
@@ -76,12 +84,13 @@ class NetworkClass:
 
 def as_network_class(beliefs: Any) -> NetworkClass:
     """A class as it is; a network, or several, as a class."""
-    if isinstance(beliefs, NetworkClass):
-        return beliefs
-    if isinstance(beliefs, BayesianNetwork):
-        return NetworkClass((beliefs,))
-    if isinstance(beliefs, Iterable) and not isinstance(beliefs, (str, Mapping)):
-        return NetworkClass(tuple(beliefs))
+    match beliefs:
+        case NetworkClass():
+            return beliefs
+        case BayesianNetwork():
+            return NetworkClass((beliefs,))
+        case Iterable() if not isinstance(beliefs, (str, Mapping)):
+            return NetworkClass(tuple(beliefs))
     raise ValueError(
         f"beliefs: must be a BayesianNetwork or a list of them, got {type(beliefs).__name__}"
     )

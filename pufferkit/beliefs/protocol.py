@@ -1,11 +1,12 @@
-"""Beliefs of any kind: chains, networks, joint laws."""
+"""The doors to beliefs: what a user gave, or a file says, as a class of beliefs."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pufferkit import checks
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.finite_joint import FiniteJoint
@@ -13,12 +14,12 @@ from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
 
-Beliefs = ChainClass | NetworkClass | JointClass
+__all__ = ["Beliefs", "as_beliefs", "beliefs_from_dict", "beliefs_from_json"]
 
 
 def as_beliefs(beliefs: Any) -> Beliefs:
     """A class as it is; a single chain, network or joint law, or a list of them, as a class."""
-    if isinstance(beliefs, (ChainClass, NetworkClass, JointClass)):
+    if isinstance(beliefs, Beliefs):
         return beliefs
     if isinstance(beliefs, MarkovChain):
         return as_chain_class(beliefs)
@@ -48,25 +49,3 @@ def beliefs_from_dict(data: Mapping[str, Any]) -> Beliefs:
 def beliefs_from_json(text: str) -> Beliefs:
     """The beliefs that ``to_json`` wrote, whatever their kind."""
     return beliefs_from_dict(checks.json_object("model", text))
-
-
-def states_of(beliefs: Beliefs) -> tuple[Hashable, ...]:
-    """Every value an entry can take."""
-    if isinstance(beliefs, ChainClass):
-        return beliefs.states
-    columns: Iterable[tuple[Hashable, ...]]
-    if isinstance(beliefs, NetworkClass):
-        first = beliefs.networks[0]
-        columns = [first.values[node] for node in first.nodes]
-    else:
-        columns = [joint.values(name) for joint in beliefs.joints for name in joint.names]
-    return tuple(dict.fromkeys(value for column in columns for value in column))
-
-
-def entries_of(beliefs: Beliefs) -> tuple[Hashable, ...] | None:
-    """Names of the entries, in the order data are given in; ``None`` for chains of any length."""
-    if isinstance(beliefs, NetworkClass):
-        return beliefs.nodes
-    if isinstance(beliefs, JointClass):
-        return beliefs.joints[0].names
-    return None

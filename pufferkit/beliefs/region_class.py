@@ -35,10 +35,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import ChainClass, Member, Mixing
+from pufferkit.beliefs.base import Member, Mixing
+from pufferkit.beliefs.chain_class import Box, ChainClass, plural
 from pufferkit.beliefs.markov_chain import MarkovChain, state_labels
 from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
 from pufferkit.checks import SUM_TOLERANCE, Floats
+from pufferkit.data.series import Series
+from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
 
 TIME_UNIFORM = "simultaneous time-uniform intervals (Beta(1/2, 1/2) mixture)"
@@ -67,6 +70,11 @@ class RegionClass(ChainClass):
     fitted_on
         Where the counts come from.
     """
+
+    kind = "region"
+    lists_matrices = False
+    where_worst = "worst chain of the region is at a corner, exactly"
+    fixed_start = None
 
     low: Floats
     high: Floats
@@ -97,10 +105,36 @@ class RegionClass(ChainClass):
         object.__setattr__(self, "counted", moves)
         object.__setattr__(self, "fitted_on", fitted_on)
 
+    @classmethod
+    def counted_around(
+        cls,
+        counts: Any,
+        confidence: float,
+        states: Iterable[Hashable] | None,
+        theta_from_private_data: bool,
+    ) -> RegionClass:
+        """The region of `ChainClass.around`."""
+        private = checks.flag("theta_from_private_data", theta_from_private_data)
+        if isinstance(counts, (Series, Table)):
+            if states is not None and tuple(states) != counts.states:
+                kind = "series" if isinstance(counts, Series) else "table"
+                raise ValueError(
+                    f"states: the {kind} has its own, {list(counts.states)}; leave states out"
+                )
+            if isinstance(counts, Series):
+                source = Provenance.of_series(counts, private=private)
+            else:
+                source = Provenance.of_counts(counts.transitions, counts.states, private)
+            return region_around(counts.transitions, confidence, counts.states, source)
+        table = count_table(counts)
+        labels = state_labels(states, len(table))
+        return region_around(
+            table, confidence, labels, Provenance.of_counts(table, labels, private)
+        )
+
     @property
     def description(self) -> str:
-        size = len(self.states)
-        noun = "1 state" if size == 1 else f"{size} states"
+        noun = plural(len(self.states))
         if self.confidence is None:
             return f"every chain on {noun} within given intervals, any start"
         private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
@@ -132,8 +166,8 @@ class RegionClass(ChainClass):
     def corners(self) -> tuple[Member, ...] | None:
         """For two states: the two matrices that are the worst of the region, exactly.
 
-        The argument of `pufferkit.beliefs.chain_class.BinaryClass` moves one staying probability at
-        a time, so it holds for a rectangle too: while the eigenvalue lambda is not negative, all
+        The argument of `pufferkit.beliefs.binary_class.BinaryClass` moves one staying probability
+        at a time, so it holds for a rectangle too: while the eigenvalue lambda is not negative, all
         row log-ratios of all powers grow with both staying probabilities; below 0 they fall.
         """
         if len(self.states) != 2:
@@ -170,6 +204,9 @@ class RegionClass(ChainClass):
             Mixing(float(rarest) * (1 - 1e-14), 2 * (1 - slowest) * (1 - 1e-14), slowest, False),
         )
 
+    def boxes(self) -> list[Box]:
+        return [("the nearest chain of the region", self.low, self.high, None)]
+
     def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {
             "kind": "region",
@@ -186,7 +223,6 @@ class RegionClass(ChainClass):
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> RegionClass:
-        """The class that ``to_dict`` described."""
         return cls(
             data["low"],
             data["high"],

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.options import calibrated, known_mechanism, with_options
 
@@ -78,7 +77,7 @@ def audit(
             size = max(lengths)
             found = attacked(response, trials=trials, confidence=confidence, length=size)
         else:
-            states = inputs.states_of(beliefs)
+            states = beliefs.states
             query = question.over(states, lengths)
             noise = calibrated(name, beliefs, query, epsilon)
             found = attacked(noise, beliefs, trials=trials, confidence=confidence)
@@ -102,7 +101,7 @@ def audit(
 def _response(beliefs: Beliefs, epsilon: float) -> Any:
     """The cheapest randomised response for the one chain of a model."""
     local = import_module("pufferkit.local")
-    members = beliefs.members() if isinstance(beliefs, pk.ChainClass) else ()
+    members = () if beliefs.entries is not None else beliefs.members()
     if len(members) != 1 or members[0].any_start:
         raise ValueError(f"--mechanism {LOCAL}: needs a model with one chain and its start")
     return local.cheapest_noise(members[0].chain, epsilon)

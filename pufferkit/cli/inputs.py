@@ -87,24 +87,14 @@ def read_model(path: Path) -> Beliefs:
         raise ValueError(f"{path}: model: has a field of the wrong type ({error})") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    if isinstance(found, pk.ChainClass) and found.is_private:
+    if found.is_private:
         terminal.warn(f"{path} was fitted to private data; the model itself gives them away")
     return found
 
 
-def states_of(beliefs: Beliefs) -> tuple[Hashable, ...]:
-    """Every value an entry can take."""
-    from pufferkit.beliefs.protocol import states_of as values  # noqa: PLC0415
-
-    return values(beliefs)
-
-
 def lengths_of(beliefs: Beliefs) -> list[int]:
     """How many entries beliefs about named entries have; none for chains."""
-    from pufferkit.beliefs.protocol import entries_of  # noqa: PLC0415
-
-    names = entries_of(beliefs)
-    return [] if names is None else [len(names)]
+    return [] if beliefs.entries is None else [len(beliefs.entries)]
 
 
 def chains(path: Path) -> ChainClass:
@@ -131,13 +121,11 @@ def read_data(
     if state is None:
         raise ValueError("--state: name the column of the file that holds the states")
     if beliefs is not None and lengths_of(beliefs):
-        from pufferkit.beliefs.protocol import entries_of  # noqa: PLC0415
-
         if independent_after is not None:
             raise ValueError("--independent-after: is for chains; named entries have no clock")
         if entry is None:
             raise ValueError("--entry: name the column that says which entry a row is about")
-        return read_record(path, entry, state, entries_of(beliefs) or (), states)
+        return read_record(path, entry, state, beliefs.entries or (), states)
     if entry is not None:
         raise ValueError("--entry: only for networks and joint laws; chains are ordered by rows")
     with warnings.catch_warnings(record=True) as caught:

@@ -58,7 +58,7 @@ def show(
 ) -> None:
     """Print chains with their stationary law and speed of mixing, or networks with their laws."""
     beliefs = inputs.read_model(model)
-    if not isinstance(beliefs, pk.ChainClass):
+    if beliefs.entries is not None:
         for line in _entries(beliefs):
             terminal.say(line)
         return
@@ -116,11 +116,11 @@ def check(
     if out is not None and data is None:
         raise ValueError("--out: there is nothing to write without --data")
     beliefs = inputs.read_model(model)
-    if not isinstance(beliefs, pk.ChainClass):
+    if beliefs.entries is not None:
         if data is not None:
             raise ValueError("--data: tests of a model against data are for chains")
         terminal.say(f"valid: {beliefs.description}")
-        _mechanisms(beliefs, inputs.states_of(beliefs)[0], inputs.lengths_of(beliefs))
+        _mechanisms(beliefs, beliefs.states[0], inputs.lengths_of(beliefs))
         return
     series = None
     if data is not None:
@@ -338,7 +338,7 @@ def _mixes(contraction: float) -> str:
     return f"mixing: dependence between entries halves in {steps:.2f} steps or fewer"
 
 
-def _warn_if_impossible(beliefs: ChainClass, series: Series) -> None:
+def _warn_if_impossible(beliefs: Beliefs, series: Series) -> None:
     from pufferkit.beliefs.estimation import impossible_moves  # noqa: PLC0415
 
     try:

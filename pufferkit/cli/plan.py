@@ -37,7 +37,7 @@ def plan(
         raise ValueError(NO_SIZE)
     outputs.check_outputs([], [model, data], plot)
     beliefs = inputs.read_model(model)
-    states = inputs.states_of(beliefs)
+    states = beliefs.states
     lengths: Sequence[int] | Series = length or inputs.lengths_of(beliefs)
     if data is not None:
         lengths = inputs.read_data(

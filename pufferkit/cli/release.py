@@ -84,7 +84,7 @@ def release(
         raise ValueError("--show-exact: draws into a picture; name it with --plot")
     outputs.check_outputs([out], [file, noise.model], plot)
     beliefs = inputs.read_model(noise.model)
-    states = inputs.states_of(beliefs)
+    states = beliefs.states
     series = inputs.read_data(
         file, reading.state, time, segment, states, entry, beliefs, reading.independent_after
     )

@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import AnyStartClass, BinaryClass, FiniteClass, as_chain_class
+from pufferkit.beliefs.chain_class import as_chain_class
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.errors import NotApplicable
 
 # A path impossible under the first law never counts; one impossible under the second is infinite.
 _NEVER, _UNSEEN, _INFINITE = 1e300, 1e200, 1e150
@@ -137,21 +136,7 @@ def _candidates(adversary: MarkovChain, beliefs: Any) -> Sequence[tuple[str, Mar
             f"beliefs: are about states {list(theta.states)}, the adversary about "
             f"{list(adversary.states)}"
         )
-    if isinstance(theta, FiniteClass):
-        return [(member.name, member.chain) for member in theta.members()]
-    if isinstance(theta, AnyStartClass):
-        return [
-            (m.name, MarkovChain(adversary.initial, m.chain.transition, theta.states))
-            for m in theta.members()
-        ]
-    if isinstance(theta, BinaryClass):
-        stay = np.clip(np.diag(adversary.transition), theta.low, theta.high)
-        matrix = [[stay[0], 1 - stay[0]], [1 - stay[1], stay[1]]]
-        name = f"staying probabilities ({stay[0]:g}, {stay[1]:g})"
-        return [(name, MarkovChain(adversary.initial, matrix, theta.states))]
-    raise NotApplicable(
-        f"closeness: {theta.description} has no member to compare with; name the matrices"
-    )
+    return theta.nearest(adversary)
 
 
 def _chain_delta(adversary: MarkovChain, belief: MarkovChain, length: int) -> float:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.beliefs.chain_class import BinaryClass, ChainClass, MixingClass
+from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.region_class import RegionClass
+from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
@@ -96,10 +97,15 @@ def coverage_check(
 ) -> Check:
     """Whether some chain of the class is a plausible source of the counts."""
     name = "the class covers the data"
-    if isinstance(theta, MixingClass):
-        return _mixing_coverage(name, counts, theta)
+    return _coverage(theta, name, counts, starts, level)
+
+
+@singledispatch
+def _coverage(
+    theta: ChainClass, name: str, counts: NDArray[Any], starts: NDArray[Any], level: float
+) -> Check:
     best = Check(name, False, "no chain of the class allows these moves")
-    for label, low, high, law in _boxes(theta):
+    for label, low, high, law in theta.boxes():
         found = _fits(name, counts, starts, low, high, law, label, level)
         if best.p_value is None or (found.p_value or 0.0) > best.p_value:
             best = found
@@ -155,7 +161,10 @@ def _fits(
     return Check(name, p >= level, text, max(statistic, 0.0), freedom, p)
 
 
-def _mixing_coverage(name: str, counts: NDArray[Any], theta: MixingClass) -> Check:
+@_coverage.register
+def _(
+    theta: MixingClass, name: str, counts: NDArray[Any], starts: NDArray[Any], level: float
+) -> Check:
     leaves = counts.sum(axis=1, keepdims=True)
     if (leaves == 0).any():
         return Check(name, None, "some states are never left, so their mixing cannot be judged")
@@ -168,19 +177,6 @@ def _mixing_coverage(name: str, counts: NDArray[Any], theta: MixingClass) -> Che
     inside = found.pi_min >= theta.pi_min and gap >= theta.gap
     text = f"the counted chain has pi_min {found.pi_min:.4g} and gap {gap:.4g}"
     return Check(name, bool(inside), f"{text}; the class asks {theta.pi_min:g} and {theta.gap:g}")
-
-
-def _boxes(theta: ChainClass) -> list[tuple[str, Floats, Floats, Floats | None]]:
-    if isinstance(theta, RegionClass):
-        return [("the nearest chain of the region", theta.low, theta.high, None)]
-    if isinstance(theta, BinaryClass):
-        low = np.array([[theta.low, 1 - theta.high], [1 - theta.high, theta.low]])
-        high = np.array([[theta.high, 1 - theta.low], [1 - theta.low, theta.high]])
-        return [("the nearest chain of the interval", low, high, None)]
-    return [
-        (m.name, m.chain.transition, m.chain.transition, None if m.any_start else m.chain.initial)
-        for m in theta.members()
-    ]
 
 
 def _homogeneous(name: str, tables: NDArray[Any], level: float, otherwise: str) -> Check:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.accounting.composition import fixed_start
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.data.queries import histogram
@@ -94,7 +93,7 @@ class Run:
     def notes(self, table: Table) -> tuple[str, ...]:
         """What a reader must know about the beliefs, and about what they say of this table."""
         fixed = (
-            fixed_start(self.beliefs) if len(table.segment_lengths) > len(table.subjects) else None
+            self.beliefs.fixed_start if len(table.segment_lengths) > len(table.subjects) else None
         )
         start = (f"{fixed} has a fixed initial distribution, and {FRESH_STARTS}",) if fixed else ()
         return (*self.beliefs.caveats, *start, *table.notes)

@@ -208,7 +208,7 @@ def _microseconds(frame: Any, time: str) -> Any:
         return native.select(duckdb.StarExpression(), found)
     from pufferkit.frames import spark_source  # noqa: PLC0415
 
-    return spark_source.with_ticks(native, time)
+    return spark_source.with_ticks(native, time, TICKS)
 
 
 def _local(frame: Any, name: str, of_time: bool, columns: Mapping[str, str]) -> Source:

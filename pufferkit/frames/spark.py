@@ -34,6 +34,7 @@ from pufferkit.frames.assemble import (
 )
 from pufferkit.frames.files import state_labels
 from pufferkit.frames.spark_source import moment, quoted
+from pufferkit.frames.unordered import table_of_sql
 
 if TYPE_CHECKING:
     import polars as pl
@@ -91,8 +92,6 @@ class ClusterTable:
 
     def collect(self) -> Table:
         """The aggregates of all subjects, brought to the driver."""
-        from pufferkit.frames.tables import table_of_sql  # noqa: PLC0415
-
         return table_of_sql(self.source, self.rules, self.states)
 
     @contextmanager

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pufferkit.frames.aggregate import TICKS
-
 _DAY = 86_400_000_000
 _EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
 
@@ -15,8 +13,8 @@ def is_zoned(native: Any, time: str) -> bool:
     return str(native.schema[time].dataType.typeName()) == "timestamp"
 
 
-def with_ticks(native: Any, time: str) -> Any:
-    """The frame with the column `TICKS`: its times in microseconds since 1970.
+def with_ticks(native: Any, time: str, name_of_ticks: str) -> Any:
+    """The frame with one more column: its times in microseconds since 1970.
 
     A date or a ``timestamp_ntz`` has no zone. Cast to ``timestamp`` it would get that of the
     session, and with it hours that come twice or never; so it is subtracted from its own epoch.
@@ -32,7 +30,7 @@ def with_ticks(native: Any, time: str) -> Any:
         ticks = f"cast(cast({seconds} as decimal(20, 6)) * 1000000 as bigint)"
     else:
         ticks = f"unix_micros({name})"
-    return native.withColumn(TICKS, f.expr(ticks))
+    return native.withColumn(name_of_ticks, f.expr(ticks))
 
 
 def with_quotient(native: Any, time: str, origin: int, width: int, name: str) -> Any:

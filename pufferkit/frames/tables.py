@@ -14,6 +14,7 @@ from pufferkit.frames.aggregate import BASE, FRESH, SEGMENT, STATE, SUBJECT, TIM
 from pufferkit.frames.assemble import assembled
 from pufferkit.frames.files import state_labels
 from pufferkit.frames.harmless import csv_bytes
+from pufferkit.frames.unordered import table_of_sql
 
 if TYPE_CHECKING:
     import polars as pl
@@ -169,23 +170,6 @@ def _known(states: Iterable[Hashable] | None, bins: Bins | None) -> tuple[Hashab
     if len(named) != size:
         raise ValueError(f"states: {len(named)} names for {size} bins ({', '.join(bins.names)})")
     return named
-
-
-# -- engines that know no order ---------------------------------------------------------------
-
-
-def table_of_sql(found: sources.Source, rules: Rules, known: tuple[Hashable, ...] | None) -> Table:
-    """The aggregates of a table in an engine that knows no order."""
-    frame = aggregate.entries(found.frame, rules)
-    if rules.every is not None:
-        low = aggregate.in_polars(aggregate.smallest_step(frame, ordered=False).collect())
-        if low.item() is not None and low.item() <= 0:
-            raise found.duplicates(frame)
-    linked = aggregate.linked(frame, rules, ordered=False)
-    pairs = aggregate.collected_pairs(linked)
-    found.refuse_rows(pairs, frame)
-    pieces = aggregate.in_polars(aggregate.piece_counts(linked, rules).collect())
-    return assembled([pieces], pairs, rules, known, lambda bad: found.unknown(frame, bad))
 
 
 # -- polars: all at once, or in batches --------------------------------------------------------

@@ -22,7 +22,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pufferkit.local.bayesian_loss import Loss as Loss
     from pufferkit.local.bayesian_loss import loss as loss
     from pufferkit.local.bayesian_loss import tanh_bound as tanh_bound
     from pufferkit.local.cheapest import cheapest_noise as cheapest_noise
@@ -31,16 +30,18 @@ if TYPE_CHECKING:
     from pufferkit.local.correlated import correlated_noise_rows as correlated_noise_rows
     from pufferkit.local.estimates import Estimates as Estimates
     from pufferkit.local.estimates import estimate as estimate
+    from pufferkit.local.losses import Loss as Loss
     from pufferkit.local.response import KaryResponse as KaryResponse
     from pufferkit.local.response import RandomizedResponse as RandomizedResponse
     from pufferkit.local.response import mechanism_from_json as mechanism_from_json
     from pufferkit.local.sanitizing import sanitize as sanitize
 
 _HOMES = {
-    "bayesian_loss": ["Loss", "loss", "tanh_bound"],
+    "bayesian_loss": ["loss", "tanh_bound"],
     "cheapest": ["cheapest_noise", "constraint_planes"],
     "correlated": ["XorChain", "correlated_noise_rows"],
     "estimates": ["Estimates", "estimate"],
+    "losses": ["Loss"],
     "response": ["KaryResponse", "RandomizedResponse", "mechanism_from_json"],
     "sanitizing": ["sanitize"],
 }

@@ -11,8 +11,8 @@ side matters, so `pufferkit.local.one_sided` gives it exactly, in time linear in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp, expm1, inf, isfinite, log, sqrt, tanh
-from typing import Any, Literal, NamedTuple, get_args
+from math import exp, expm1, inf, isfinite, log, sqrt
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.local.diameter_bounds import projective_diameter, side_bound
-from pufferkit.local.one_sided import Binary, Trace, answers, supports
-from pufferkit.rounding import EPS
+from pufferkit.local.known_entries import given_set
+from pufferkit.local.losses import Loss, Pair, ends_of, own_pair, padded, unbounded
+from pufferkit.local.one_sided import Binary, answers, supports
 
 Adversary = Literal["every", "ignorant"]
 
@@ -36,58 +37,6 @@ _CLOSE = 1e-10
 _LARGE = 300.0
 _DIGITS = 30.0
 _SETTLED_NODE = 4
-
-
-class Loss(float):
-    """A privacy loss that says how it was got. It is a number, rounded up.
-
-    Attributes
-    ----------
-    adversary
-        ``"every"``, ``"ignorant"``, or a description of the known entries.
-    length
-        Length of the series; ``None`` for the supremum over all lengths.
-    method
-        How it was got: ``"closed form"``, ``"exact recursion"``, ``"tanh bound"``, ...
-    exact
-        Whether it is the loss itself, to rounding, and not only a bound on it.
-    directions
-        The two log-ratios it is the larger of: X_i = 0 over X_i = 1, and the other way round.
-    """
-
-    adversary: str
-    length: int | None
-    method: str
-    exact: bool
-    directions: tuple[float, float]
-
-    def __new__(
-        cls,
-        directions: tuple[float, float],
-        adversary: str,
-        length: int | None,
-        method: str,
-        exact: bool,
-    ) -> Loss:
-        made = super().__new__(cls, max(directions))
-        made.adversary, made.length = adversary, length
-        made.method, made.exact, made.directions = method, exact, directions
-        return made
-
-    def __getnewargs__(self) -> tuple[Any, ...]:
-        return self.directions, self.adversary, self.length, self.method, self.exact
-
-    def __str__(self) -> str:
-        kind = "=" if self.exact else "<="
-        size = "any length" if self.length is None else f"length {self.length}"
-        return f"loss {kind} {float(self):.6g} (adversary: {self.adversary}; {size}; {self.method})"
-
-
-class Pair(NamedTuple):
-    """Something for each of the two directions: 0 over 1, and 1 over 0."""
-
-    zero: float
-    one: float
 
 
 def loss(
@@ -144,8 +93,6 @@ def loss(
             raise ValueError("length: give it together with known and target")
         if name == "every" and known is None and node is not None:
             return _one_target(binary, own, size, node)
-        from pufferkit.local.known_entries import given_set  # noqa: PLC0415  (it imports this)
-
         return given_set(binary, own, size, known or {}, node)
     return binary_loss(binary, own, size, name)
 
@@ -218,29 +165,6 @@ def _binary(chain: Any) -> Binary:
     return Binary.of(chain)
 
 
-def own_pair(own: tuple[float, ...]) -> Pair:
-    """The most an entry's own answer says, in each direction."""
-    return Pair(max(own), -min(own))
-
-
-def unbounded(name: str, length: int | None) -> Loss:
-    """The loss of answers that can give a state away."""
-    return Loss((inf, inf), name, length, "an output is possible under one state only", True)
-
-
-def padded(chain: MarkovChain, pair: Pair, steps: int) -> tuple[float, float]:
-    """Rounded up by more than the recursion can have lost.
-
-    Every step adds a few units in the last place and shrinks what came before by tanh(D/4).
-    """
-    kept = tanh(projective_diameter(chain.transition) / 4)
-    count = min(steps, 1 / (1 - kept)) if kept < 1 else steps
-    return tuple(  # type: ignore[return-value]
-        value + 16 * EPS * (1 + abs(value)) * (1 + count) if isfinite(value) else value
-        for value in pair
-    )
-
-
 def _recursion(
     binary: Binary, own: tuple[float, ...], length: int, name: str, target: int | None = None
 ) -> Pair:
@@ -256,11 +180,6 @@ def _recursion(
     sums = sums.max(axis=1) if target is None else sums[:, target - 1]
     zero, one = own_pair(own)
     return Pair(max(0.0, float(sums[1]) + zero), max(0.0, float(sums[0]) + one))
-
-
-def ends_of(trace: Trace) -> Floats:
-    """(-low, high) of a trace: what it says for state 1, and for state 0."""
-    return np.array([-trace.low, trace.high])
 
 
 def _best_known_right(binary: Binary, own: tuple[float, ...], length: int) -> Floats:

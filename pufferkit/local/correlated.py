@@ -25,7 +25,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.local.bayesian_loss import Loss
+from pufferkit.local.losses import Loss
 from pufferkit.local.one_sided import Interval, moebius
 
 _SETTLED = 1e-13

@@ -10,7 +10,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.local.bayesian_loss import Loss, Pair, ends_of, own_pair, padded, unbounded
+from pufferkit.local.losses import Loss, Pair, ends_of, own_pair, padded, unbounded
 from pufferkit.local.one_sided import Binary, successors, supports
 
 

@@ -9,7 +9,7 @@ and the loss rises with both. So the loss of the floats bounds the loss of what 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, log
@@ -21,40 +21,22 @@ from pufferkit import checks, noise
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.local.bayesian_loss import Loss, known_adversary, loss
+from pufferkit.local.bayesian_loss import known_adversary, loss
 from pufferkit.local.diameter_bounds import MOST_BLOCK, entry_bound
+from pufferkit.local.losses import Loss
+from pufferkit.local.sanitizing import Sanitizer
 from pufferkit.records import JsonRecord
 from pufferkit.rounding import round_up
 
 FORMAT = "pufferkit-response/1"
 
 
-class _Response(JsonRecord):
+class _Response(JsonRecord, Sanitizer):
     """What both kinds share."""
 
     _called = "mechanism"
 
-    chain: MarkovChain
-    epsilon: float
     adversary: str
-    length: int | None
-    loss: Loss
-
-    @property
-    def states(self) -> tuple[Hashable, ...]:
-        """Labels of the states."""
-        return self.chain.states
-
-    @property
-    def is_private(self) -> bool:
-        """Whether the loss is at most epsilon; only then does it sanitise anything."""
-        return self.loss <= self.epsilon
-
-    def sanitize(self, series: Any) -> Any:
-        """Answers in place of entries; see `pufferkit.local.sanitize`."""
-        from pufferkit.local.sanitizing import sanitize  # noqa: PLC0415  (it imports this module)
-
-        return sanitize(series, self)  # type: ignore[arg-type]
 
     @property
     def guarantee(self) -> str:

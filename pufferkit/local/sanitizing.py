@@ -7,6 +7,7 @@ answers it, and keeps nothing.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
@@ -16,15 +17,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import noise
+from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.provenance import Provenance, check_not_fitted_on
 from pufferkit.data.series import Series, is_segment
-from pufferkit.local.response import KaryResponse, RandomizedResponse, Response
+from pufferkit.local.losses import Loss
 
 _BLOCK = 1024
 _REMEMBERED = 8 * _BLOCK
 
 
-def sanitize(series: Any, mechanism: Response) -> Any:
+class Sanitizer(ABC):
+    """A randomised response to every entry, with the promise it makes."""
+
+    chain: MarkovChain
+    epsilon: float
+    length: int | None
+    loss: Loss
+
+    @property
+    @abstractmethod
+    def thresholds(self) -> tuple[int, ...]:
+        """The answers of every state, as thresholds for random whole numbers."""
+
+    @property
+    def states(self) -> tuple[Hashable, ...]:
+        """Labels of the states."""
+        return self.chain.states
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the loss is at most epsilon; only then does it sanitise anything."""
+        return self.loss <= self.epsilon
+
+    def sanitize(self, series: Any) -> Any:
+        """Answers in place of entries; see `pufferkit.local.sanitize`."""
+        return sanitize(series, self)
+
+
+def sanitize(series: Any, mechanism: Sanitizer) -> Any:
     """Answer every entry by randomised response, with randomness of the operating system.
 
     Parameters
@@ -61,7 +91,7 @@ def sanitize(series: Any, mechanism: Response) -> Any:
     >>> len(answers), set(answers) <= {"home", "out"}
     (3, True)
     """
-    if not isinstance(mechanism, (RandomizedResponse, KaryResponse)):
+    if not isinstance(mechanism, Sanitizer):
         raise ValueError(
             f"mechanism: must be what cheapest_noise returns, got {type(mechanism).__name__}"
         )
@@ -88,7 +118,7 @@ def sanitize(series: Any, mechanism: Response) -> Any:
     return answered.as_segments() if nested else answered.labels
 
 
-def _stream(entries: Iterator[Hashable], mechanism: Response) -> Iterator[Hashable]:
+def _stream(entries: Iterator[Hashable], mechanism: Sanitizer) -> Iterator[Hashable]:
     states, most = mechanism.states, mechanism.length
     index = {label: code for code, label in enumerate(states)}
 
@@ -106,13 +136,13 @@ def _stream(entries: Iterator[Hashable], mechanism: Response) -> Iterator[Hashab
     return map(states.__getitem__, answers)
 
 
-def _sources(mechanism: Response) -> tuple[Provenance, ...]:
+def _sources(mechanism: Sanitizer) -> tuple[Provenance, ...]:
     """What its chain was fitted on, if that is known."""
     source = mechanism.chain.fitted_on
     return () if source is None or source.private else (source,)
 
 
-def _watched(codes: Iterator[int], mechanism: Response) -> Iterator[int]:
+def _watched(codes: Iterator[int], mechanism: Sanitizer) -> Iterator[int]:
     """The same codes, until the last few thousand of them are those the chain was fitted on."""
     recent: deque[int] = deque(maxlen=_REMEMBERED)
 
@@ -129,7 +159,7 @@ def _watched(codes: Iterator[int], mechanism: Response) -> Iterator[int]:
         check()
 
 
-def _array(series: NDArray[Any], mechanism: Response) -> NDArray[Any]:
+def _array(series: NDArray[Any], mechanism: Sanitizer) -> NDArray[Any]:
     if series.ndim != 1 or series.size == 0:
         raise ValueError(f"series: must be one row of states, got shape {series.shape}")
     if series.dtype == object:
@@ -176,7 +206,7 @@ def coded(series: NDArray[Any], states: tuple[Hashable, ...]) -> NDArray[Any]:
     return np.array(places, dtype=np.intp)[inverse]
 
 
-def _same_states(states: tuple[Hashable, ...], mechanism: Response) -> None:
+def _same_states(states: tuple[Hashable, ...], mechanism: Sanitizer) -> None:
     if states != mechanism.states:
         raise ValueError(
             f"series: has states {list(states)}, the mechanism {list(mechanism.states)}; declare "
@@ -184,7 +214,7 @@ def _same_states(states: tuple[Hashable, ...], mechanism: Response) -> None:
         )
 
 
-def _short_enough(lengths: Iterable[int], mechanism: Response) -> None:
+def _short_enough(lengths: Iterable[int], mechanism: Sanitizer) -> None:
     if mechanism.length is not None and max(lengths, default=0) > mechanism.length:
         raise ValueError(_too_long(mechanism.length))
 

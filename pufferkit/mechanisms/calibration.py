@@ -15,9 +15,7 @@ from typing import Any
 import pufferkit
 from pufferkit import checks, noise
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.joint_class import JointClass
-from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs, entries_of, states_of
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series, declared_independent
@@ -72,7 +70,7 @@ class Calibration:
         checks.positive("scale", self.scale)
         if self.beliefs is not None:
             check_states(self.beliefs, self.query)
-        notes = self.beliefs.caveats if isinstance(self.beliefs, ChainClass) else ()
+        notes = () if self.beliefs is None else self.beliefs.caveats
         declared = declared_independent(self.query.independent_after)
         object.__setattr__(self, "evidence", self.evidence.noting(*notes, *declared))
 
@@ -150,7 +148,7 @@ class Calibration:
             # In the order of the states of the beliefs, as fractions.
             nothing = (Fraction(0),)
             if self.beliefs is not None:
-                own = [weights.get(state, nothing)[0] for state in states_of(self.beliefs)]
+                own = [weights.get(state, nothing)[0] for state in self.beliefs.states]
             else:
                 others = [nothing] if self.query.states is None else []
                 own = [row[0] for row in (*weights.values(), *others)]
@@ -162,8 +160,8 @@ class Calibration:
 
         Data that the beliefs were fitted on are refused.
         """
-        states = self.query.states if self.beliefs is None else states_of(self.beliefs)
-        names = None if self.beliefs is None else entries_of(self.beliefs)
+        states = self.query.states if self.beliefs is None else self.beliefs.states
+        names = None if self.beliefs is None else self.beliefs.entries
         if names is not None and isinstance(series, Mapping):
             series = in_order(series, names)
         data = Series.of(series, states) if not isinstance(series, Series) else series
@@ -179,7 +177,7 @@ class Calibration:
             self._check_gaps(data, named=names is not None)
         if names is not None and self.beliefs is not None:
             _check_values(self.beliefs, names, data)
-        if isinstance(self.beliefs, ChainClass):
+        if self.beliefs is not None:
             check_not_fitted_on(self.beliefs.sources, data)
         return data
 
@@ -216,13 +214,13 @@ def check_states(beliefs: Beliefs, query: Query) -> None:
             "query: expected a Query, such as histogram(states, lengths=2016), "
             f"got {type(query).__name__}"
         )
-    names = entries_of(beliefs)
+    names = beliefs.entries
     if names is not None and query.lengths != (len(names),):
         raise ValueError(
             f"query: runs over {_brief(query.lengths)} entries, but the beliefs have "
             f"{len(names)}; make the query with lengths={len(names)}"
         )
-    states = states_of(beliefs)
+    states = beliefs.states
     known = set(states)
     if query.states is not None and set(query.states) != known:
         raise ValueError(
@@ -252,12 +250,7 @@ def in_order(values: Mapping[Any, Any], names: tuple[Hashable, ...]) -> list[Any
 def _check_values(beliefs: Beliefs, names: tuple[Hashable, ...], data: Series) -> None:
     """Each entry must be a value that its own variable can have."""
     for name, value in zip(names, data.labels, strict=True):
-        if isinstance(beliefs, NetworkClass):
-            allowed = beliefs.networks[0].values[name]
-        elif isinstance(beliefs, JointClass):
-            allowed = tuple(v for joint in beliefs.joints for v in joint.values(name))
-        else:
-            return
+        allowed = beliefs.values(name)
         if value not in allowed:
             raise ValueError(
                 f"series: {name!r} is {value!r}, which is not among its values {list(allowed)}"

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import ChainClass, Member, MixingClass
+from pufferkit.beliefs.base import Member
+from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.protocol import as_beliefs
-from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import GAPS, Calibration, chains_only, check_states
@@ -118,12 +118,13 @@ def exact_sum(
 
 
 def _known(theta: ChainClass) -> tuple[Member, ...]:
-    if isinstance(theta, (MixingClass, RegionClass)):
+    try:
+        members = theta.members()
+    except NotApplicable:
         raise NotApplicable(
             "exact_sum needs the distribution of the sum, and this class does not name its chains; "
             "use influence_curve"
-        )
-    members = theta.members()
+        ) from None
     if any(member.any_start for member in members):
         raise NotApplicable(
             "exact_sum needs the distribution of the sum, and this class allows any start; name "

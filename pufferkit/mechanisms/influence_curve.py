@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from fractions import Fraction
-from math import inf
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import ChainClass, MixingClass
+from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
-from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.checks import Floats
-from pufferkit.data.queries import Query, count
+from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.answers import quilt_bound
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric
-from pufferkit.influence.curve.regions import region_influence
 from pufferkit.influence.curve.trees import TreeCurve
-from pufferkit.influence.quilts.hardest import hardest_member
-from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
-from pufferkit.mechanisms.markov_quilt import markov_quilt_approx
-from pufferkit.mechanisms.release import Bound, Evidence, Variant
+from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.mechanisms.release import Bound, Evidence
 from pufferkit.rounding import round_up
-
-_NO_CONTRACTION = (
-    "too many moves of the region may be impossible (lower bound 0), so nothing to the left is "
-    "known to be forgotten"
-)
 
 
 def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
@@ -82,7 +73,7 @@ def metric_of(beliefs: Beliefs, query: Query) -> Metric | None:
 
 def contributions_of(beliefs: Beliefs | None, query: Query) -> tuple[float, ...] | None:
     """What each state adds to a sum, scaled to 0 ... 1; ``None`` for anything but such a sum."""
-    if query.weights is None or query.size != 1 or not isinstance(beliefs, ChainClass):
+    if query.weights is None or query.size != 1 or beliefs is None or beliefs.entries is not None:
         return None
     nothing = (Fraction(0),)
     added = [query.weights.get(state, nothing)[0] for state in beliefs.states]
@@ -94,7 +85,7 @@ def contributions_of(beliefs: Beliefs | None, query: Query) -> tuple[float, ...]
     return scaled if len(set(scaled)) == len(set(added)) else None
 
 
-def added_by_state(beliefs: ChainClass, query: Query) -> Floats | None:
+def added_by_state(beliefs: Beliefs, query: Query) -> Floats | None:
     """What an entry in each state adds to each coordinate; ``None`` if the query is no sum."""
     if query.weights is None:
         return None
@@ -136,48 +127,51 @@ def entry_epsilon(
     return b
 
 
+Solved = tuple[float, Evidence, dict[str, Any] | None]
+"""An event-level epsilon, what binds there, and what a check of it needs."""
+
+
+@singledispatch
 def entry_privacy_for(
     beliefs: Beliefs, length: int, epsilon: float, metric: Metric | Floats | None = None
-) -> tuple[float, Evidence, dict[str, Any] | None]:
+) -> Solved:
     """The largest event-level epsilon shown to hide every entry, what binds, what a check needs."""
-    if isinstance(beliefs, NetworkClass):
-        b, tree = TreeCurve(beliefs).solve(epsilon)
-        name = f"network {tree.network + 1} of {len(beliefs.networks)}"
-        return b, Evidence(name, tree.node, len(beliefs.nodes), bound="curve"), None
-    theta = chains_only(beliefs, "influence_curve")
-    curve = InfluenceCurve(theta, length, metric)
+    raise NotApplicable(f"influence_curve is about Markov chains; here is a {beliefs.description}")
+
+
+@entry_privacy_for.register
+def _(
+    beliefs: NetworkClass, length: int, epsilon: float, metric: Metric | Floats | None = None
+) -> Solved:
+    b, tree = TreeCurve(beliefs).solve(epsilon)
+    name = f"network {tree.network + 1} of {len(beliefs.networks)}"
+    return b, Evidence(name, tree.node, len(beliefs.nodes), bound="curve"), None
+
+
+@entry_privacy_for.register
+def _(
+    beliefs: ChainClass, length: int, epsilon: float, metric: Metric | Floats | None = None
+) -> Solved:
+    curve = InfluenceCurve(beliefs, length, metric)
     b, name, loss = curve.solve(epsilon)
     blocks = (loss.left, loss.right) if loss.pairs is None else None
     bound: Bound = "curve" if loss.pairs is None else "pairs"
-    evidence = Evidence(name, loss.node, length, blocks=blocks, bound=bound)
-    region = theta if isinstance(theta, RegionClass) and theta.corners() is None else None
-    if region is not None and not region_influence(region).contracts:
-        return b, replace(evidence, notes=(_NO_CONTRACTION,)), None
     try:
-        score, belief, node = _quilt_bound(theta, length, epsilon)
-    except NotApplicable:  # too long for quilts, not for the curve
-        score, belief, node = inf, None, None
-    by_quilt = 1 / round_up(score)
+        quilt = quilt_bound(beliefs, length, epsilon)
+        by_quilt = 1 / round_up(quilt.score)
+    except NotApplicable:  # too long for quilts, not for the curve; or nothing is forgotten
+        by_quilt = 0.0
     if by_quilt > b:
         note = "the Markov quilt bound was the better one"
-        variant: Variant = "tight" if isinstance(theta, MixingClass) else "definition"
-        quilt = Evidence(belief, node, length, notes=(note,), bound="quilts", variant=variant)
-        return by_quilt, quilt, None
+        evidence = Evidence(
+            quilt.belief,
+            quilt.node,
+            length,
+            notes=(note,),
+            bound="quilts",
+            variant=quilt.variant,
+        )
+        return by_quilt, evidence, None
     workings = None if loss.pairs is None else {"pairs": curve.pair_record(b, epsilon)}
+    evidence = Evidence(name, loss.node, length, notes=curve.notes, blocks=blocks, bound=bound)
     return b, evidence, workings
-
-
-def _quilt_bound(
-    theta: ChainClass, length: int, epsilon: float
-) -> tuple[float, str | None, int | None]:
-    """Score, belief and node of the Markov Quilt Mechanism."""
-    if isinstance(theta, MixingClass):
-        anything = count(theta.states[0], length)
-        quilt = markov_quilt_approx(theta, anything, epsilon, bound="tight")
-        return quilt.scale, quilt.evidence.belief, quilt.evidence.node
-    members = theta.corners() if isinstance(theta, RegionClass) else theta.members()
-    if members is None:
-        node, found = region_influence(theta).hardest(length, epsilon)
-        return found.score, theta.description, node
-    member, binding = hardest_member(members, length, epsilon, "definition")
-    return binding.quilt.score, member.name, binding.node

@@ -5,21 +5,14 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import BinaryClass, ChainClass
-from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.protocol import as_beliefs
-from pufferkit.beliefs.region_class import RegionClass
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
-from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.regions import region_influence
+from pufferkit.influence.answers import QuiltBound, hardest_quilt
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.chains import Reading, check_reading
-from pufferkit.influence.quilts.hardest import hardest_member
-from pufferkit.influence.quilts.mixing import MixingInfluence
-from pufferkit.influence.quilts.networks import hardest_node
-from pufferkit.influence.quilts.search import Quilt
+from pufferkit.influence.quilts.mixing import hardest_by_mixing
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
-from pufferkit.mechanisms.release import Evidence, Variant
+from pufferkit.mechanisms.release import Evidence
 from pufferkit.rounding import round_up
 
 Bound = Literal["paper", "tight"]
@@ -70,28 +63,10 @@ def markov_quilt(
     """
     epsilon = checks.privacy(epsilon)
     check_reading(influence)
-    found = as_beliefs(beliefs)
-    check_states(found, query)
-    if isinstance(found, NetworkClass):
-        return _network_quilt(found, query, epsilon, progress)
-    theta = chains_only(found, "markov_quilt")
-    members = theta.corners() if isinstance(theta, RegionClass) else theta.members()
-    if members is None:
-        return _region_quilt(theta, query, epsilon, influence)
-    member, binding = hardest_member(members, query.longest, epsilon, influence)
-    notes = ["influence by [Q] (5) as printed"] if influence == "formula" else []
-    if isinstance(theta, BinaryClass):
-        notes.append("worst chain of the interval is at a corner, exactly")
-    if isinstance(theta, RegionClass):
-        notes.append("worst chain of the region is at a corner, exactly")
-    return Calibration(
-        "markov_quilt",
-        epsilon,
-        round_up(query.lipschitz * binding.quilt.score),
-        query,
-        theta,
-        _evidence(member.name, binding.node, query.longest, binding.quilt, notes, influence),
-    )
+    theta = as_beliefs(beliefs)
+    check_states(theta, query)
+    hardest = hardest_quilt(theta, query.longest, epsilon, influence, progress)
+    return _calibration("markov_quilt", theta, query, epsilon, hardest)
 
 
 def markov_quilt_approx(
@@ -128,91 +103,29 @@ def markov_quilt_approx(
     epsilon = checks.privacy(epsilon)
     theta = chains_only(beliefs, "markov_quilt_approx")
     check_states(theta, query)
-    node, quilt, notes = _hardest_by_mixing(theta, query.longest, epsilon, bound)
-    return Calibration(
-        "markov_quilt_approx",
-        epsilon,
-        round_up(query.lipschitz * quilt.score),
-        query,
-        theta,
-        _evidence(theta.description, node, query.longest, quilt, notes, bound),
-    )
+    hardest = hardest_by_mixing(theta, query.longest, epsilon, bound)
+    return _calibration("markov_quilt_approx", theta, query, epsilon, hardest)
 
 
-def _region_quilt(
-    theta: ChainClass, query: Query, epsilon: float, influence: Reading
+def _calibration(
+    mechanism: str, theta: Beliefs, query: Query, epsilon: float, hardest: QuiltBound
 ) -> Calibration:
-    if influence == "formula":
-        raise NotApplicable(
-            "[Q] (5) as printed is for known matrices; over a region use influence='definition'"
-        )
-    assert isinstance(theta, RegionClass)
-    node, quilt = region_influence(theta).hardest(query.longest, epsilon)
-    notes = ["influence bounded over the region, any start"]
+    quilts = hardest.quilts
     return Calibration(
-        "markov_quilt",
+        mechanism,
         epsilon,
-        round_up(query.lipschitz * quilt.score),
-        query,
-        theta,
-        _evidence("all chains of the region", node, query.longest, quilt, notes, influence),
-    )
-
-
-def _network_quilt(
-    theta: NetworkClass, query: Query, epsilon: float, progress: Progress | None
-) -> Calibration:
-    node, quilt, influence, score, quilts = hardest_node(theta, epsilon, progress)
-    return Calibration(
-        "markov_quilt",
-        epsilon,
-        round_up(query.lipschitz * score),
+        round_up(query.lipschitz * hardest.score),
         query,
         theta,
         Evidence(
-            theta.description,
-            node,
-            len(theta.nodes),
-            quilt,
-            influence,
+            hardest.belief,
+            hardest.node,
+            hardest.length,
+            hardest.quilt,
+            hardest.influence,
+            notes=hardest.notes,
             bound="quilts",
-            variant="definition",
+            variant=hardest.variant,
         ),
-        workings={"quilts": [list(own) for own in quilts]},
-    )
-
-
-def _hardest_by_mixing(
-    theta: ChainClass, length: int, epsilon: float, bound: Bound
-) -> tuple[int, Quilt, list[str]]:
-    bounds = theta.mixing_bounds()
-    if bound == "paper":
-        pi_min, gap = min(m.pi_min for m in bounds), min(m.gap for m in bounds)
-        influence = MixingInfluence(gap / 2, 1 / pi_min, 2)
-        node, quilt = influence.hardest(length, epsilon)
-        return node, quilt, [f"pi_min {pi_min:.6g}, gap {gap:.6g}, [Q] Lemma C.1"]
-    if bound == "tight":
-        solved = [MixingInfluence.tight(m).hardest(length, epsilon) for m in bounds]
-        node, quilt = max(solved, key=lambda pair: pair[1].score)
-        return node, quilt, ["influence from the operator norm of P"]
-    raise ValueError(f"bound: must be 'paper' or 'tight', got {bound!r}")
-
-
-def _evidence(
-    belief: str, node: int, length: int, quilt: Quilt, notes: list[str], variant: Variant
-) -> Evidence:
-    nodes = []
-    if quilt.ends_left:
-        nodes.append(node - quilt.keep_left)
-    if quilt.ends_right:
-        nodes.append(node + quilt.keep_right)
-    return Evidence(
-        belief,
-        node,
-        length,
-        tuple(nodes),
-        quilt.influence,
-        notes=tuple(notes),
-        bound="quilts",
-        variant=variant,
+        workings=None if quilts is None else {"quilts": [list(own) for own in quilts]},
     )

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import ChainClass, FiniteClass
+from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
@@ -229,13 +229,17 @@ def _together(found: Calibration) -> float | None:
 
 def _tightness(theta: Beliefs, found: Calibration) -> float | None:
     """The loss at outer outputs, over epsilon, rounded down; for known chains and sums."""
-    if found.guarantee is Guarantee.ENTRY or not isinstance(theta, FiniteClass):
+    if found.guarantee is Guarantee.ENTRY or theta.entries is not None:
+        return None
+    try:
+        chains = [member.chain for member in theta.members() if not member.any_start]
+    except NotApplicable:
         return None
     contributions = added_by_state(theta, found.query)
-    if contributions is None or found.query.missing:
+    if contributions is None or found.query.missing or not chains:
         return None
     length = found.query.longest
-    lost = max(outer_loss(chain, contributions, found.scale, length) for chain in theta.chains)
+    lost = max(outer_loss(chain, contributions, found.scale, length) for chain in chains)
     return min(1.0, lost / found.epsilon)
 
 

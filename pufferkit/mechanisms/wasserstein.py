@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import singledispatch
 from math import gcd
 from typing import Any
 
@@ -16,7 +17,7 @@ from pufferkit.beliefs.finite_joint import FiniteJoint, Row
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs, states_of
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
@@ -35,12 +36,15 @@ _EXACT_WORK = 2 * 10**6
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Farthest:
     """The largest distance for one belief, exactly or rounded up, and where it is."""
 
     distance: Fraction
     node: Hashable
     notes: tuple[str, ...] = ()
+
+
+_Distance = tuple[_Farthest, str, int, dict[str, Any] | None]
 
 
 def wasserstein(
@@ -83,22 +87,7 @@ def wasserstein(
     check_scalar(query)
     if query.missing:
         raise NotApplicable(GAPS)
-    if secrets is not None and not isinstance(theta, JointClass):
-        raise NotApplicable("secrets of your own need the whole law; give it as a FiniteJoint")
-    workings = None
-    if isinstance(theta, JointClass):
-        chosen = None if secrets is None else _pairs(secrets)
-        worst, name, length = _over_joints(theta, query, chosen)
-        workings = _workings(theta, query, chosen)
-    elif query.weights is None:
-        raise NotApplicable(
-            f"{query.name} is not a sum over entries, so its law is not known without listing all "
-            "data; use influence_curve or markov_quilt, or a FiniteJoint"
-        )
-    elif isinstance(theta, NetworkClass):
-        worst, name, length = _over_networks(theta, query)
-    else:
-        worst, name, length = _over_chains(theta, query, progress)
+    worst, name, length, workings = _largest_distance(theta, query, secrets, progress)
     if worst.distance == 0:
         raise NotApplicable("no secret moves the answer: there is nothing to hide")
     distance = at_least(worst.distance)
@@ -148,45 +137,72 @@ def _workings(
     return found
 
 
-def _over_chains(
-    theta: ChainClass, query: Query, progress: Progress | None
-) -> tuple[_Found, str, int]:
-    worst, name, length = _Found(Fraction(0), None), "", query.longest
+@singledispatch
+def _largest_distance(
+    theta: Beliefs, query: Query, secrets: Secrets | None, progress: Progress | None
+) -> _Distance:
+    """The largest distance over a class, where it is, and what a check of it needs."""
+    raise NotApplicable(f"the Wasserstein Mechanism has no theorem for a {theta.description}")
+
+
+@_largest_distance.register
+def _(
+    theta: ChainClass, query: Query, secrets: Secrets | None, progress: Progress | None
+) -> _Distance:
+    _only_sums(query, secrets)
+    worst, name, length = _Farthest(Fraction(0), None), "", query.longest
     for member in _known(theta):
         for size in sorted(set(query.lengths), reverse=True):
             found = _chain_distance(member.chain, query, size, progress)
             if found.distance > worst.distance or not name:
                 worst, name, length = found, member.name, size
-    return worst, name, length
+    return worst, name, length, None
 
 
-def _over_networks(theta: NetworkClass, query: Query) -> tuple[_Found, str, int]:
-    worst, name = _Found(Fraction(0), None), ""
+@_largest_distance.register
+def _(
+    theta: NetworkClass, query: Query, secrets: Secrets | None, progress: Progress | None
+) -> _Distance:
+    _only_sums(query, secrets)
+    worst, name = _Farthest(Fraction(0), None), ""
     weights = {state: row[0] for state, row in (query.weights or {}).items()}
-    labels = list(states_of(theta))
+    labels = list(theta.states)
     values, unit = whole_values(weights.get(label, Fraction(0)) for label in labels)
     for number, network in enumerate(theta.networks, 1):
         laws = conditional_laws(network, dict(zip(labels, values, strict=True)))
         for node, given in laws.items():
             distance = _largest(list(given.values())) * unit
             if distance > worst.distance or not name:
-                worst = _Found(distance, node)
+                worst = _Farthest(distance, node)
                 name = f"network {number} of {len(theta.networks)}"
-    return worst, name, len(theta.nodes)
+    return worst, name, len(theta.nodes), None
 
 
-def _over_joints(
-    theta: JointClass, query: Query, secrets: Secrets | None
-) -> tuple[_Found, str, int]:
-    worst, name = _Found(Fraction(0), None), ""
+@_largest_distance.register
+def _(
+    theta: JointClass, query: Query, secrets: Secrets | None, progress: Progress | None
+) -> _Distance:
+    chosen = None if secrets is None else _pairs(secrets)
+    worst, name = _Farthest(Fraction(0), None), ""
     for number, joint in enumerate(theta.joints, 1):
         answers = {row: _answer(query, row) for row, p in joint.table.items() if p > 0}
-        for node, events in _events(joint, secrets):
+        for node, events in _events(joint, chosen):
             laws = [_law_given(joint, answers, event) for event in events]
             distance = _largest([law for law in laws if law])
             if distance > worst.distance or not name:
-                worst, name = _Found(distance, node), f"joint {number} of {len(theta.joints)}"
-    return worst, name, theta.joints[0].variables
+                worst, name = _Farthest(distance, node), f"joint {number} of {len(theta.joints)}"
+    return worst, name, theta.joints[0].variables, _workings(theta, query, chosen)
+
+
+def _only_sums(query: Query, secrets: Secrets | None) -> None:
+    """Without the whole distribution: secrets are values of entries, and answers are sums."""
+    if secrets is not None:
+        raise NotApplicable("secrets of your own need the whole law; give it as a FiniteJoint")
+    if query.weights is None:
+        raise NotApplicable(
+            f"{query.name} is not a sum over entries, so its law is not known without listing all "
+            "data; use influence_curve or markov_quilt, or a FiniteJoint"
+        )
 
 
 def _events(
@@ -269,18 +285,18 @@ def whole_values(weights: Iterable[Fraction]) -> tuple[list[int], Fraction]:
 
 def _chain_distance(
     chain: MarkovChain, query: Query, length: int, progress: Progress | None
-) -> _Found:
+) -> _Farthest:
     weights = query.weights or {}
     values, unit = whole_values(weights.get(state, (Fraction(0),))[0] for state in chain.states)
     if max(values) == 0:
-        return _Found(Fraction(0), 1)
+        return _Farthest(Fraction(0), 1)
     if np.ptp(chain.transition, axis=0).max() == 0:
         # Entries are independent: the laws given two values are shifts of one another.
         possible = [values[x] for x in np.flatnonzero(chain.transition[0] > 0)]
         possible += [values[x] for x in np.flatnonzero(chain.initial > 0)] if length == 1 else []
         first = [values[x] for x in np.flatnonzero(chain.initial > 0)]
         spread = max(max(first) - min(first), (max(possible) - min(possible)) if length > 1 else 0)
-        return _Found(spread * unit, 1, ("entries are independent",))
+        return _Farthest(spread * unit, 1, ("entries are independent",))
     # Compiled code, loaded when first needed: it takes a second.
     from pufferkit.influence.sums.chain_sums import check_memory, largest_distance  # noqa: PLC0415
 
@@ -294,10 +310,10 @@ def _chain_distance(
         progress=progress,
     )
     if not (found.unsure or found.lost):
-        return _Found(found.value * unit, found.node)
+        return _Farthest(found.value * unit, found.node)
     if length**3 * len(values) ** 2 * max(values) <= _EXACT_WORK:
         exact = exact_distance(chain, values, length)
-        return _Found(exact.distance * unit, exact.node, ("ties decided by exact arithmetic",))
+        return _Farthest(exact.distance * unit, exact.node, ("ties decided by exact arithmetic",))
     if found.lost:
         raise NotApplicable(
             "some sums are too unlikely for floats next to others, and the least likely decide the "
@@ -305,7 +321,7 @@ def _chain_distance(
             "of next to no probability"
         )
     note = "a tie was too close for floats and counted as the larger distance"
-    return _Found(found.value * unit, found.node, (note,))
+    return _Farthest(found.value * unit, found.node, (note,))
 
 
 def _laws(chain: MarkovChain, length: int) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
@@ -318,14 +334,14 @@ def _laws(chain: MarkovChain, length: int) -> list[np.ndarray[Any, np.dtype[np.f
     return laws
 
 
-def exact_distance(chain: MarkovChain, values: Sequence[int], length: int) -> _Found:
+def exact_distance(chain: MarkovChain, values: Sequence[int], length: int) -> _Farthest:
     """The same with fractions throughout; a float of the chain stands for its decimal."""
     size = len(values)
     rows = [[as_fraction("transition", p) for p in row] for row in chain.transition.tolist()]
     rows = [[p / sum(row) for p in row] for row in rows]
     start = [as_fraction("initial", p) for p in chain.initial.tolist()]
     start = [p / sum(start) for p in start]
-    worst = _Found(Fraction(0), 1)
+    worst = _Farthest(Fraction(0), 1)
     for node in range(1, length + 1):
         laws = []
         for given in range(size):
@@ -350,13 +366,13 @@ def exact_distance(chain: MarkovChain, values: Sequence[int], length: int) -> _F
             for other in laws[n + 1 :]:
                 distance = Fraction(w_infinity(one, other))
                 if distance > worst.distance:
-                    worst = _Found(distance, node)
+                    worst = _Farthest(distance, node)
     return worst
 
 
 def estimated_work(theta: Beliefs, query: Query) -> float:
     """About how many multiplications the mechanism takes; 0 if it refuses or needs few."""
-    if query.size > 1 or query.weights is None or not isinstance(theta, ChainClass):
+    if query.size > 1 or query.weights is None or theta.entries is not None:
         return 0.0
     values, _ = whole_values(query.weights.get(s, (Fraction(0),))[0] for s in theta.states)
     return sum_work(query.longest, len(theta.states), max(values))

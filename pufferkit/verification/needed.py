@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import singledispatch
 from math import inf
 from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.chain_class import ChainClass, FiniteClass, MixingClass
+from pufferkit.beliefs.chain_class import ChainClass, chain_kinds
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict, states_of
+from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.region_class import RegionClass
+from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.chain_bounds import (
     Blocks,
@@ -44,7 +47,7 @@ from pufferkit.verification.sum_windows import loss_of_sum
 TOLERANCE = 1e-7
 """A scale this much too small, relatively, still passes: room for rounding on either side."""
 
-_CHAINS = (None, "markov_chain", "finite", "any_start", "binary", "mixing", "region")
+_NO_WEIGHTS = "the file does not hold what each state adds to the answer"
 
 
 class BadBeliefs(Exception):
@@ -71,21 +74,26 @@ def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Wor
         return _wasserstein(record, theta, checks, work)
     if record.mechanism == "exact_sum":
         return _exact_sum(record, theta, checks, work)
-    if isinstance(theta, NetworkClass):
-        return _on_network(record, theta, lipschitz, checks, work)
-    if not isinstance(theta, ChainClass):
-        raise BadBeliefs(f"are joint laws, and {record.mechanism} is not for them")
-    return _on_chain(record, theta, lipschitz, checks, work)
+    return _needed(theta, record, lipschitz, checks, work)
 
 
+@singledispatch
+def _needed(
+    theta: Beliefs, record: Release, lipschitz: float, checks: list[str], work: Work
+) -> float:
+    """By quilts, neighbours or the influence curve, as each class of beliefs has them."""
+    raise BadBeliefs(f"are joint laws, and {record.mechanism} is not for them")
+
+
+@_needed.register
 def _on_chain(
-    record: Release, theta: ChainClass, lipschitz: float, checks: list[str], work: Work
+    theta: ChainClass, record: Release, lipschitz: float, checks: list[str], work: Work
 ) -> float:
     """Quilts, neighbours or the influence curve of chains."""
     longest, epsilon = max(record.lengths), record.epsilon
     evidence = record.evidence
-    mixing = isinstance(theta, MixingClass) or record.mechanism == "markov_quilt_approx"
-    if isinstance(theta, MixingClass) and record.mechanism in ("gk16", "markov_quilt"):
+    mixing = not theta.names_matrices or record.mechanism == "markov_quilt_approx"
+    if not theta.names_matrices and record.mechanism in ("gk16", "markov_quilt"):
         raise BadBeliefs(f"name no matrix, and {record.mechanism} needs one")
     if record.mechanism == "gk16":
         checks.append("gk16: laws of an entry given its neighbours, row sums of (I - Gamma)^-1")
@@ -106,16 +114,11 @@ def _on_chain(
     def largest(scale: float, work: Work) -> float:
         """Over the class: score by quilts, or loss on the curve."""
         task = Task(longest, lipschitz / scale + beside, epsilon, hint_of(record), work)
-        sides: list[Side] = []
-        if mixing:
-            sides += _mixing_bounds(theta, work, tight)
-        elif isinstance(theta, RegionClass) and len(theta.states) != 2:
-            sides.append(RegionBound(theta, work))
-        else:
-            printed = evidence.variant == "formula"
-            sides += [
-                KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)
-            ]
+        sides: Sequence[Side] = (
+            _mixing_bounds(theta, work, tight)
+            if mixing
+            else _sides(theta, longest, work, evidence.variant == "formula")
+        )
         return max((score_by_quilts if by_quilts else loss_by_curve)(s, task) for s in sides)
 
     found = largest(record.scale * (1 + TOLERANCE), work)
@@ -137,13 +140,26 @@ def _on_chain(
     return failed
 
 
+@singledispatch
+def _sides(theta: ChainClass, longest: int, work: Work, printed: bool) -> list[Side]:
+    """The sides of every chain to check, or of all chains of a class at once."""
+    return [KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)]
+
+
+@_sides.register
+def _(theta: RegionClass, longest: int, work: Work, printed: bool) -> list[Side]:
+    if len(theta.states) != 2:
+        return [RegionBound(theta, work)]
+    return [KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)]
+
+
 def _by_pairs(
     record: Release, theta: ChainClass, lipschitz: float, checks: list[str], work: Work
 ) -> float:
     """The pairwise curve of the chains that a limit is recorded for, the scalar one of others."""
     longest, scale = max(record.lengths), record.scale * (1 + TOLERANCE)
     recorded = (record.workings or {}).get("pairs")
-    if not isinstance(recorded, Mapping) or isinstance(theta, (MixingClass, RegionClass)):
+    if not isinstance(recorded, Mapping) or not theta.lists_matrices:
         raise BadBeliefs("no pairs of values are recorded for them in the workings")
     cost = _cost_of_pairs(record, theta, lipschitz) / scale
     apart = ~np.eye(len(cost), dtype=bool)
@@ -177,22 +193,10 @@ def _cost_of_pairs(record: Release, theta: ChainClass, lipschitz: float) -> Floa
 
 def _wasserstein(record: Release, theta: Beliefs, checks: list[str], work: Work) -> float:
     """W over epsilon."""
-    workings = record.workings or {}
-    states, weights = states_of(theta), weights_of(record)
-    if isinstance(theta, JointClass):
-        if weights is not None and len(weights) == len(states):
-            # The answers of a sum follow from the weights, whatever the file says they are.
-            added = dict(zip(states, weights, strict=True))
-            answers = [[sum(added[v] for v in row) for row in j.table] for j in theta.joints]
-            workings = {**workings, "answers": answers}
-        distance = distance_of_joints(theta, workings, work)
-    elif weights is None or len(weights) != len(states):
-        raise NotChecked("the file does not hold what each state adds to the answer")
-    elif isinstance(theta, NetworkClass):
-        by_state = dict(zip(states, weights, strict=True))
-        distance = distance_of_networks(theta, by_state, work)
-    else:
-        distance = distance_of_chains(theta, weights, record.lengths, work)
+    weights = weights_of(record)
+    if weights is not None and len(weights) != len(theta.states):
+        weights = None
+    distance = _distance(theta, weights, record, work)
     checks.append(
         f"wasserstein: laws of the answer given two values of an entry are at most "
         f"{float(distance):.9g} apart, over {theta.description}"
@@ -205,13 +209,17 @@ def _exact_sum(record: Release, theta: Beliefs, checks: list[str], work: Work) -
     weights = weights_of(record)
     if record.observed is not None:
         raise BadBeliefs("exact_sum has no theorem for entries that were not observed")
-    if not isinstance(theta, FiniteClass):
+    try:
+        members = theta.members()
+    except NotApplicable as reason:
+        raise BadBeliefs(f"exact_sum needs chains that are known: {reason}") from None
+    if any(member.any_start for member in members):
         raise BadBeliefs("exact_sum needs chains that are known, with their starts")
     if weights is None or len(weights) != len(theta.states):
         raise NotChecked("the file does not hold what each state adds to the answer")
     reach = max((n for n in record.evidence.blocks or () if n is not None), default=None)
     enough, worst = record.epsilon * (1 + TOLERANCE), 0.0
-    for chain in theta.chains:
+    for chain in (member.chain for member in members):
         for length in sorted(set(record.lengths)):
             worst = max(
                 worst,
@@ -226,8 +234,48 @@ def _exact_sum(record: Release, theta: Beliefs, checks: list[str], work: Work) -
     return record.scale if worst <= enough else record.scale * (1 + 2 * TOLERANCE)
 
 
+@singledispatch
+def _distance(
+    theta: Beliefs, weights: Sequence[Fraction] | None, record: Release, work: Work
+) -> Fraction:
+    """W, from what each state adds to the answer where the file holds that."""
+    raise NotChecked(f"there is no recomputation of W for a {theta.description}")
+
+
+@_distance.register
+def _(
+    theta: JointClass, weights: Sequence[Fraction] | None, record: Release, work: Work
+) -> Fraction:
+    workings = record.workings or {}
+    if weights is not None:
+        # The answers of a sum follow from the weights, whatever the file says they are.
+        added = dict(zip(theta.states, weights, strict=True))
+        answers = [[sum(added[v] for v in row) for row in j.table] for j in theta.joints]
+        workings = {**workings, "answers": answers}
+    return distance_of_joints(theta, workings, work)
+
+
+@_distance.register
+def _(
+    theta: NetworkClass, weights: Sequence[Fraction] | None, record: Release, work: Work
+) -> Fraction:
+    if weights is None:
+        raise NotChecked(_NO_WEIGHTS)
+    return distance_of_networks(theta, dict(zip(theta.states, weights, strict=True)), work)
+
+
+@_distance.register
+def _(
+    theta: ChainClass, weights: Sequence[Fraction] | None, record: Release, work: Work
+) -> Fraction:
+    if weights is None:
+        raise NotChecked(_NO_WEIGHTS)
+    return distance_of_chains(theta, weights, record.lengths, work)
+
+
+@_needed.register
 def _on_network(
-    record: Release, theta: NetworkClass, lipschitz: float, checks: list[str], work: Work
+    theta: NetworkClass, record: Release, lipschitz: float, checks: list[str], work: Work
 ) -> float:
     """Quilts as recorded, or the influence curve of a tree."""
     if record.mechanism == "markov_quilt":
@@ -249,7 +297,8 @@ def _on_network(
 def on_chains(record: Release) -> bool:
     """Whether this is about Markov chains, or needs no beliefs."""
     kind = record.beliefs.get("kind") if isinstance(record.beliefs, Mapping) else None
-    return record.mechanism not in ("wasserstein", "exact_sum") and kind in _CHAINS
+    direct = record.mechanism not in ("wasserstein", "exact_sum")
+    return direct and (kind is None or kind in chain_kinds())
 
 
 def _beliefs(record: Release) -> Beliefs:

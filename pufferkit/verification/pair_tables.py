@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import singledispatch
 from math import exp, inf, log1p, sqrt
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.beliefs.chain_class import BinaryClass, ChainClass, Member, MixingClass
+from pufferkit.beliefs.binary_class import BinaryClass
+from pufferkit.beliefs.chain_class import ChainClass, Member
+from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.beliefs.region_class import RegionClass
 
 Floats = NDArray[np.float64]
@@ -267,20 +270,30 @@ class MixingBound:
 def mixing_bounds(theta: ChainClass, work: Work, *, tight: bool) -> list[MixingBound]:
     """[Q] Lemma C.1 with the least pi_min and gap; or, tight, the operator norm of each chain."""
     states = len(theta.states)
-    if isinstance(theta, MixingClass):
-        norm = 1 - theta.gap / 2 if theta.reversible else sqrt(1 - theta.gap)
-        known = [(theta.pi_min, theta.gap, norm, 2)]
-    else:
-        known = [_mixing(m) for m in members_to_check(theta)]
+    known = _known_mixing(theta)
     least = min(pi for pi, *_ in known), min(gap for _, gap, *_ in known)
     if not tight:
         return [MixingBound(exp(-least[1] / 2), 1 / least[0], 2, states, work)]
-    if isinstance(theta, (BinaryClass, RegionClass)):  # their chains are known only together
+    if not theta.lists_matrices:  # their chains are known only together
         known = [(*least, max(norm for *_, norm, _ in known), 2)]
     return [MixingBound(norm, 1 / pi - 1, weight, states, work) for pi, _, norm, weight in known]
 
 
-def _mixing(member: Member) -> tuple[float, float, float, int]:
+Known = tuple[float, float, float, int]
+
+
+@singledispatch
+def _known_mixing(theta: ChainClass) -> list[Known]:
+    return [_mixing(member) for member in members_to_check(theta)]
+
+
+@_known_mixing.register
+def _(theta: MixingClass) -> list[Known]:
+    norm = 1 - theta.gap / 2 if theta.reversible else sqrt(1 - theta.gap)
+    return [(theta.pi_min, theta.gap, norm, 2)]
+
+
+def _mixing(member: Member) -> Known:
     """pi_min, gap by [Q] (14), operator norm, and 1 for a stationary start or 2."""
     matrix = member.chain.transition
     size = len(matrix)
@@ -296,14 +309,25 @@ def _mixing(member: Member) -> tuple[float, float, float, int]:
     return float(pi.min()), 2 * (1 - norm) if reversible else 1 - norm**2, norm, weight
 
 
+@singledispatch
 def members_to_check(theta: ChainClass) -> tuple[Member, ...]:
     """The chains of a class; of a rectangle of binary chains, corners and some between."""
-    if isinstance(theta, BinaryClass):
-        sides = [(theta.low, theta.high)] * 2
-    elif isinstance(theta, RegionClass) and len(theta.states) == 2:
-        sides = [(float(theta.low[x, x]), float(theta.high[x, x])) for x in (0, 1)]
-    else:
+    return theta.members()
+
+
+@members_to_check.register
+def _(theta: BinaryClass) -> tuple[Member, ...]:
+    return _rectangle([(theta.low, theta.high)] * 2)
+
+
+@members_to_check.register
+def _(theta: RegionClass) -> tuple[Member, ...]:
+    if len(theta.states) != 2:
         return theta.members()
+    return _rectangle([(float(theta.low[x, x]), float(theta.high[x, x])) for x in (0, 1)])
+
+
+def _rectangle(sides: list[tuple[float, float]]) -> tuple[Member, ...]:
     first, second = (sorted({low, (low + high) / 2, high}, reverse=True) for low, high in sides)
     matrices = [[[p, 1 - p], [1 - q, q]] for p in first for q in second]
     return ChainClass.any_start(*matrices).members()

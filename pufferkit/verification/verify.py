@@ -19,7 +19,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-from pufferkit.beliefs.protocol import beliefs_from_dict, states_of
+from pufferkit.beliefs.protocol import beliefs_from_dict
 from pufferkit.mechanisms.release import Guarantee, Release
 from pufferkit.verification.fleets import compare_table, read_fleet
 from pufferkit.verification.needed import (
@@ -305,7 +305,7 @@ def _states(record: Release) -> tuple[Hashable, ...] | None:
     if record.beliefs is None:
         return None
     try:
-        return states_of(beliefs_from_dict(record.beliefs))
+        return beliefs_from_dict(record.beliefs).states
     except (ValueError, TypeError, AttributeError):
         return None
 

@@ -7,7 +7,12 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import noise
-from pufferkit.audit.answer_models import Law, SampledModel, answer_model, chain_table
+from pufferkit.audit.answer_models import (
+    AnswerDistribution,
+    SampledModel,
+    answer_model,
+    chain_table,
+)
 from pufferkit.audit.conditioned import conditioned
 from pufferkit.audit.scores import choose, log_density
 
@@ -86,9 +91,11 @@ def test_densities_on_the_line_and_off_it():
     outputs = np.concatenate([rng.normal(size=(50, 1)) * 8, points])
     for scale in (0.01, 1.0, 30.0):
         direct = np.logaddexp.reduce(np.log(weights) - np.abs(outputs - points.T) / scale, axis=1)
-        assert log_density(Law(points, weights), outputs, scale) == pytest.approx(direct, abs=1e-9)
+        assert log_density(AnswerDistribution(points, weights), outputs, scale) == pytest.approx(
+            direct, abs=1e-9
+        )
         flat = np.hstack([outputs, np.zeros_like(outputs)])
-        wide = Law(np.hstack([points, np.zeros_like(points)]), weights)
+        wide = AnswerDistribution(np.hstack([points, np.zeros_like(points)]), weights)
         assert log_density(wide, flat, scale) == pytest.approx(direct, abs=1e-9)
 
 

@@ -19,16 +19,15 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import ChainClass, Member, MixingClass, as_chain_class
-from pufferkit.beliefs.region_class import RegionClass
+from pufferkit.beliefs.chain_class import ChainClass, Member, as_chain_class
 from pufferkit.checks import Floats
 from pufferkit.data.queries import CLOSE
+from pufferkit.influence.curve import regions  # noqa: F401  (registers its sides)
 from pufferkit.influence.curve.pair_curve import PairCurve
 from pufferkit.influence.curve.pairs import off_diagonal
-from pufferkit.influence.curve.regions import region_influence
-from pufferkit.influence.curve.starts import SHORT, mixing_sides, sides_of
+from pufferkit.influence.curve.starts import SHORT, class_sides, sides_of
 from pufferkit.influence.curve.sweep import (
-    Loss,
+    EntryLoss,
     Run,
     Side,
     Sweep,
@@ -95,21 +94,22 @@ class _MemberCurve:
     left: Side
     right: Side
     pairs: PairCurve | None = None
+    notes: tuple[str, ...] = ()
 
-    def loss(self, spent: Sequence[Spent]) -> Loss:
+    def loss(self, spent: Sequence[Spent]) -> EntryLoss:
         scalar = self.scalar([run.scalar for run in spent])
         if self.pairs is None:
             return scalar
         pairwise = self.pairs.loss([(run.count, run.cost) for run in spent])
         if pairwise is None or pairwise.value >= scalar.value:
             return scalar
-        return Loss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
+        return EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
 
-    def scalar(self, runs: Sequence[Run]) -> Loss:
+    def scalar(self, runs: Sequence[Run]) -> EntryLoss:
         left, right = self._sweeps(runs)
         loss = largest_loss(left, right, _options(left.length))
         whole = _everything(runs)
-        return loss if loss.value <= whole else Loss(whole, loss.node, None, None)
+        return loss if loss.value <= whole else EntryLoss(whole, loss.node, None, None)
 
     def quick(self, runs: Sequence[Run]) -> float:
         """An upper bound on the scalar loss, for less work."""
@@ -145,7 +145,9 @@ class _MemberCurve:
     def _sweeps(self, runs: Sequence[Run]) -> tuple[Sweep, Sweep]:
         return Sweep(self.left, runs), Sweep(self.right, runs[::-1])
 
-    def solve(self, metric: Metric, epsilon: float, most: float, length: int) -> tuple[float, Loss]:
+    def solve(
+        self, metric: Metric, epsilon: float, most: float, length: int
+    ) -> tuple[float, EntryLoss]:
         """The largest b up to ``most`` found with a loss of at most epsilon, and that loss."""
         b, loss = self._solve_scalar(epsilon, most, length)
         if self.pairs is None or b >= most:
@@ -154,11 +156,11 @@ class _MemberCurve:
         if better is None or better[0] <= b:
             return b, loss
         b, pairwise = better
-        return b, Loss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
+        return b, EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
 
-    def _solve_scalar(self, epsilon: float, most: float, length: int) -> tuple[float, Loss]:
+    def _solve_scalar(self, epsilon: float, most: float, length: int) -> tuple[float, EntryLoss]:
         @cache
-        def loss(b: float) -> Loss:
+        def loss(b: float) -> EntryLoss:
             return self.scalar([Run(length, b)])
 
         def quick(b: float) -> float:
@@ -226,18 +228,15 @@ class InfluenceCurve:
 
     @cached_property
     def _members(self) -> list[_MemberCurve]:
-        theta = self.beliefs
-        if isinstance(theta, MixingClass):
-            (mixing,) = theta.mixing_bounds()
-            sides = mixing_sides(mixing, len(theta.states), self.length)
-            return [_MemberCurve(theta.description, *sides)]
-        if isinstance(theta, RegionClass):
-            corners = theta.corners()
-            if corners is None:
-                sides = region_influence(theta).sides(self.length)
-                return [_MemberCurve("all chains of the region", *sides)]
-            return [self._member(member) for member in corners]
-        return [self._member(member) for member in theta.members()]
+        whole = class_sides(self.beliefs, self.length)
+        if whole is not None:
+            return [_MemberCurve(whole.name, whole.left, whole.right, notes=whole.notes)]
+        return [self._member(member) for member in self.beliefs.corners() or ()]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the curve should know."""
+        return tuple(note for member in self._members for note in member.notes)
 
     def _member(self, member: Member) -> _MemberCurve:
         pairs = PairCurve(member, self.length)
@@ -255,11 +254,11 @@ class InfluenceCurve:
         """
         return self.binding(b)[1].value
 
-    def binding(self, b: Profile) -> tuple[str, Loss]:
+    def binding(self, b: Profile) -> tuple[str, EntryLoss]:
         """The chain and the entry that lose most under ``b``, and how much."""
         spent = self._spent(b)
         if all(not run.cost.any() for run in spent):
-            return self._members[0].name, Loss(0.0, 1, None, None)
+            return self._members[0].name, EntryLoss(0.0, 1, None, None)
         losses = [(member.name, member.loss(spent)) for member in self._members]
         return max(losses, key=lambda pair: pair[1].value)
 
@@ -324,12 +323,12 @@ class InfluenceCurve:
             return run.cost
         return _nonnegative(run.b) * self.metric.distance
 
-    def solve(self, epsilon: float) -> tuple[float, str, Loss]:
+    def solve(self, epsilon: float) -> tuple[float, str, EntryLoss]:
         """The largest b found, the chain that decides it, and its binding entry.
 
         The hardest chain is solved; the others are only checked at its b.
         """
-        b, name, binding = inf, "", Loss(0.0, 1, None, None)
+        b, name, binding = inf, "", EntryLoss(0.0, 1, None, None)
         for member in self._members:
             if b < inf:
                 at_most = member.loss([Spent(self.length, b * self.metric.distance)])

@@ -36,8 +36,12 @@ from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.region_steps import ListedStep, RelaxedStep
+from pufferkit.influence.curve.starts import ClassSides, class_sides
 from pufferkit.influence.curve.steps import DiameterStep, Step
 from pufferkit.influence.curve.sweep import Side
+from pufferkit.influence.progress import Progress
+from pufferkit.influence.quilts.chains import Reading, influence_between
+from pufferkit.influence.quilts.hardest import QuiltBound, hardest_corner, hardest_quilt
 from pufferkit.influence.quilts.search import Pair, Quilt, best_quilt, hardest_node
 from pufferkit.rounding import EPS
 
@@ -48,6 +52,10 @@ SHORT = 48
 _FORGOTTEN = 0.02
 _NEGLIGIBLE = 1e-4
 _ROUND = 1e-12
+_NO_CONTRACTION = (
+    "too many moves of the region may be impossible (lower bound 0), so nothing to the left is "
+    "known to be forgotten"
+)
 
 
 class RegionInfluence:
@@ -183,7 +191,7 @@ class RegionInfluence:
             )
 
         def solve(node: int, enough: float, hint: Quilt | None) -> Quilt:
-            return best_quilt(_OneNode(self, node, length - node + 1), epsilon, enough, hint)
+            return best_quilt(_RegionNode(self, node, length - node + 1), epsilon, enough, hint)
 
         return hardest_node(solve, 1, length, 0.0, same_everywhere=True)
 
@@ -194,7 +202,47 @@ def region_influence(theta: RegionClass) -> RegionInfluence:
     return RegionInfluence(theta)
 
 
-class _OneNode:
+@class_sides.register
+def _(theta: RegionClass, length: int) -> ClassSides | None:
+    if theta.corners() is not None:
+        return None
+    source = region_influence(theta)
+    notes = () if source.contracts else (_NO_CONTRACTION,)
+    return ClassSides("all chains of the region", *source.sides(length), notes)
+
+
+@hardest_quilt.register
+def _(
+    theta: RegionClass,
+    length: int,
+    epsilon: float,
+    reading: Reading = "definition",
+    progress: Progress | None = None,
+) -> QuiltBound:
+    corners = theta.corners()
+    if corners is not None:
+        return hardest_corner(theta, corners, length, epsilon, reading)
+    if reading == "formula":
+        raise NotApplicable(
+            "[Q] (5) as printed is for known matrices; over a region use influence='definition'"
+        )
+    node, quilt = region_influence(theta).hardest(length, epsilon)
+    note = "influence bounded over the region, any start"
+    return QuiltBound.of_chain("all chains of the region", node, length, quilt, reading, note)
+
+
+@influence_between.register
+def _(theta: RegionClass, node: int, left: int | None = None, right: int | None = None) -> float:
+    source = region_influence(theta)
+    pairs = np.zeros((source.size, source.size))
+    if left is not None:
+        pairs = pairs + source.diameter(left)
+    if right is not None:
+        pairs = pairs + source.ratio(right)
+    return float(pairs.max())
+
+
+class _RegionNode:
     """The influence of one node on its quilts, over the region."""
 
     def __init__(self, source: RegionInfluence, left: int, right: int) -> None:

@@ -18,13 +18,14 @@ a corner for every m.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, singledispatch
 from math import inf, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pufferkit.beliefs.chain_class import Member, Mixing
+from pufferkit.beliefs.chain_class import ChainClass, Member, Mixing
+from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
 from pufferkit.influence.curve.steps import (
@@ -100,6 +101,27 @@ def mixing_sides(mixing: Mixing, states: int, length: int) -> tuple[Side, Side]:
     left, right = _remembered(diameter), _remembered(ratio)
     blocks = _blocks(length, 2, length <= SHORT, lambda m: bound.bound(m) < _FORGOTTEN)
     return Side([(1, left)], blocks), Side([(1, right)], blocks)
+
+
+class ClassSides(NamedTuple):
+    """Sides that hold for all chains of a class at once, and what a reader should know."""
+
+    name: str
+    left: Side
+    right: Side
+    notes: tuple[str, ...] = ()
+
+
+@singledispatch
+def class_sides(theta: ChainClass, length: int) -> ClassSides | None:
+    """The sides of a class that is bounded as a whole; ``None`` if its corners say more."""
+    return None
+
+
+@class_sides.register
+def _(theta: MixingClass, length: int) -> ClassSides | None:
+    (mixing,) = theta.mixing_bounds()
+    return ClassSides(theta.description, *mixing_sides(mixing, len(theta.states), length))
 
 
 def _any_start(source: AnyStartInfluence, length: int, short: bool) -> tuple[Side, Side]:

@@ -73,7 +73,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Loss:
+class EntryLoss:
     """The privacy loss of one entry, and the blocks around it that show it.
 
     ``left`` and ``right`` are block sizes; ``None`` means that side was exhausted. ``pairs`` is the
@@ -284,7 +284,7 @@ def fixed_point(steps: StepOf, blocks: Sequence[int], b: float) -> float:
     return last_passing(gap, high, b, _FIXED)
 
 
-def largest_loss(left: Sweep, right: Sweep, most: int) -> Loss:
+def largest_loss(left: Sweep, right: Sweep, most: int) -> EntryLoss:
     """The largest loss over all entries.
 
     Every stretch of entries has a quick bound, alpha + beta - b. Stretches are refined, largest
@@ -298,7 +298,7 @@ def largest_loss(left: Sweep, right: Sweep, most: int) -> Loss:
     middle = _hardest_of_all(left, right)
     if middle is not None:
         return entry_loss(left, right, middle, most)
-    worst = Loss(-inf, 0, None, None)
+    worst = EntryLoss(-inf, 0, None, None)
     for quick, node in _quick_bounds(left, right):
         if quick <= worst.value:
             break
@@ -348,16 +348,16 @@ def _quick_bounds(left: Sweep, right: Sweep) -> list[tuple[float, int]]:
     return bounds
 
 
-def entry_loss(left: Sweep, right: Sweep, node: int, most: int) -> Loss:
+def entry_loss(left: Sweep, right: Sweep, node: int, most: int) -> EntryLoss:
     """The loss of one entry: the cheapest pair of options, with one pair of values throughout."""
     b = left.b_at(node)
     before = [(option, option.pairs()) for _, option in left.options(node, most)]
     mirrored = left.length + 1 - node
     after = [(option, option.pairs()) for _, option in right.options(mirrored, most)]
-    best = Loss(inf, node, None, None)
+    best = EntryLoss(inf, node, None, None)
     for first, first_pairs in before:
         for second, second_pairs in after:
             value = first.spent + second.spent - b + float(np.max(first_pairs + second_pairs))
             if value < best.value:
-                best = Loss(value, node, first.block, second.block)
+                best = EntryLoss(value, node, first.block, second.block)
     return best

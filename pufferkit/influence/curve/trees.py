@@ -49,18 +49,20 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
+from functools import singledispatch
 from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.network_checks import Node
-from pufferkit.beliefs.network_class import as_network_class
+from pufferkit.beliefs.network_class import NetworkClass, as_network_class
 from pufferkit.checks import Floats
 from pufferkit.influence.curve.steps import KernelStep, Step
 from pufferkit.influence.curve.tree_steps import TreeKernels
-from pufferkit.rounding import EPS, last_passing
+from pufferkit.rounding import EPS, last_passing, round_up
 
 Spent = float | Mapping[Node, float] | Sequence[float]
 """Entry privacy: one number, one for each node, or a list in the order of the nodes."""
@@ -111,6 +113,23 @@ def tree_entry_privacy(networks: Any, epsilon: float) -> float:
     epsilon.
     """
     return TreeCurve(networks).solve(epsilon)[0]
+
+
+@singledispatch
+def record_loss(theta: Beliefs, b: float) -> float:
+    """Pufferfish epsilon when every one of the named entries has event-level epsilon ``b``.
+
+    Changing everything that hangs together with an entry costs no more than all of it spends.
+    """
+    return round_up(b * len(theta.entries or ()))
+
+
+@record_loss.register
+def _(theta: NetworkClass, b: float) -> float:
+    # Parts without an edge between them are independent.
+    first = theta.networks[0]
+    whole = round_up(b * max(len(part) for part in first.components))
+    return min(whole, TreeCurve(theta).loss(b).value) if first.is_tree else whole
 
 
 class TreeCurve:

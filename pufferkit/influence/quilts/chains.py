@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from math import inf
 from typing import Literal
 
@@ -31,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import Member, as_chain_class
+from pufferkit.beliefs.chain_class import ChainClass, Member, as_chain_class
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.structure import Bools, boolean_product
 from pufferkit.checks import Floats
@@ -90,6 +91,17 @@ def max_influence(
     members = as_chain_class(beliefs).members()
     values = [influence_of(m, influence, node).worst_pair(node, left, right)[0] for m in members]
     return max(0.0, *values)
+
+
+@singledispatch
+def influence_between(
+    theta: ChainClass, node: int, left: int | None = None, right: int | None = None
+) -> float:
+    """Upper bound on the max-influence of X_node on its endpoints, over the class.
+
+    Classes without members have bounds of their own; ask through `pufferkit.influence.answers`.
+    """
+    return max_influence(theta, node, left, right)
 
 
 def check_reading(influence: str) -> None:
@@ -167,11 +179,11 @@ class ChainInfluence(ABC):
     def solve(self, length: int, epsilon: float) -> Solve:
         """The best quilt of any one node of a segment."""
         return lambda node, enough, hint: best_quilt(
-            _OneNode(self, node, length), epsilon, enough, hint
+            _ChainNode(self, node, length), epsilon, enough, hint
         )
 
 
-class _OneNode:
+class _ChainNode:
     """The influence of one node of a segment, in the terms of the search."""
 
     def __init__(self, chain: ChainInfluence, node: int, length: int) -> None:

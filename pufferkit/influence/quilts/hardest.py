@@ -1,23 +1,124 @@
-"""The member of a class that decides the noise.
+"""The member of a class that decides the noise, and the quilt that decides it over a class.
 
 Each member is solved only as far as needed: once some member is known to need a score s, another
 matters only if it needs more. Stationary chains are first screened many at a time with the quilt
 that was best for the worst chain so far; most fall there.
+
+`hardest_quilt` and `quilt_bound` are answered by each class of beliefs in its own way; the answers
+of other classes than chains with known matrices are registered next to their mathematics. Ask them
+through `pufferkit.influence.answers`, which knows all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
 from math import inf
+from typing import Literal
 
 import numpy as np
 
-from pufferkit.beliefs.chain_class import Member
+from pufferkit.beliefs.base import Beliefs, Member
+from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.chains import SETTLED, Binding, Reading, influence_of
 from pufferkit.influence.quilts.powers import TINY, Powers
 from pufferkit.influence.quilts.search import NOTHING, Quilt
+
+
+@dataclass(frozen=True)
+class QuiltBound:
+    """The node of a class that needs most, with the best of its quilts.
+
+    Attributes
+    ----------
+    belief
+        Name of the belief that decides.
+    node, length
+        The node, and how many there are.
+    quilt
+        Nodes of its quilt.
+    influence, score
+        Max-influence on the quilt, and noise for a query with Lipschitz constant 1.
+    variant
+        Which reading of the theorem it is; see `pufferkit.mechanisms.release.Evidence`.
+    notes
+        What a reader should know.
+    quilts
+        For networks: the quilt of every node, by places.
+    """
+
+    belief: str
+    node: Hashable
+    length: int
+    quilt: tuple[Hashable, ...]
+    influence: float
+    score: float
+    variant: Literal["definition", "formula", "paper", "tight"] = "definition"
+    notes: tuple[str, ...] = ()
+    quilts: tuple[tuple[int, ...], ...] | None = None
+
+    @classmethod
+    def of_chain(
+        cls,
+        belief: str,
+        node: int,
+        length: int,
+        quilt: Quilt,
+        variant: Literal["definition", "formula", "paper", "tight"],
+        *notes: str,
+    ) -> QuiltBound:
+        """From a quilt of a chain, whose endpoints are known by their distances."""
+        ends = [node - quilt.keep_left] if quilt.ends_left else []
+        if quilt.ends_right:
+            ends.append(node + quilt.keep_right)
+        return cls(belief, node, length, tuple(ends), quilt.influence, quilt.score, variant, notes)
+
+
+@singledispatch
+def hardest_quilt(
+    theta: Beliefs,
+    length: int,
+    epsilon: float,
+    reading: Reading = "definition",
+    progress: Progress | None = None,
+) -> QuiltBound:
+    """The hardest node of a class and its best quilt, over segments of up to ``length``.
+
+    [Q] Algorithms 2 and 3. ``NotApplicable`` where a class has no answer.
+    """
+    raise NotApplicable(f"markov_quilt is about Markov chains; here is a {theta.description}")
+
+
+@hardest_quilt.register
+def _(
+    theta: ChainClass,
+    length: int,
+    epsilon: float,
+    reading: Reading = "definition",
+    progress: Progress | None = None,
+) -> QuiltBound:
+    return hardest_corner(theta, theta.members(), length, epsilon, reading)
+
+
+@singledispatch
+def quilt_bound(theta: Beliefs, length: int, epsilon: float) -> QuiltBound:
+    """The best bound by quilts that a class has: `hardest_quilt`, or one from mixing."""
+    return hardest_quilt(theta, length, epsilon)
+
+
+def hardest_corner(
+    theta: ChainClass, members: Sequence[Member], length: int, epsilon: float, reading: Reading
+) -> QuiltBound:
+    """The hardest quilt of a class whose worst case is among these members."""
+    member, binding = hardest_member(members, length, epsilon, reading)
+    notes = ["influence by [Q] (5) as printed"] if reading == "formula" else []
+    notes += [theta.where_worst] if theta.where_worst is not None else []
+    return QuiltBound.of_chain(member.name, binding.node, length, binding.quilt, reading, *notes)
 
 
 def hardest_member(

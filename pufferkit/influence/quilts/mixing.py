@@ -18,8 +18,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import exp, inf, log, log1p
+from typing import Literal
 
-from pufferkit.beliefs.chain_class import Mixing
+from pufferkit.beliefs.base import Mixing
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.mixing_class import MixingClass
+from pufferkit.influence.quilts.chains import influence_between
+from pufferkit.influence.quilts.hardest import QuiltBound, quilt_bound
 from pufferkit.influence.quilts.search import Pair, Quilt, best_quilt, hardest_node
 
 _ONLY: Pair = (0, 1)
@@ -55,13 +60,44 @@ class MixingInfluence:
         """The node with the largest least score; every node has the same influence."""
 
         def solve(node: int, enough: float, hint: Quilt | None) -> Quilt:
-            return best_quilt(_OneNode(self, node, length - node + 1), epsilon, enough, hint)
+            return best_quilt(_MixingNode(self, node, length - node + 1), epsilon, enough, hint)
 
         return hardest_node(solve, 1, length, 0.0, same_everywhere=True)
 
 
+def hardest_by_mixing(
+    theta: ChainClass, length: int, epsilon: float, bound: Literal["paper", "tight"]
+) -> QuiltBound:
+    """[Q] Algorithm 4: the hardest node when only the speed of mixing is used."""
+    bounds = theta.mixing_bounds()
+    if bound == "paper":
+        pi_min, gap = min(m.pi_min for m in bounds), min(m.gap for m in bounds)
+        node, quilt = MixingInfluence(gap / 2, 1 / pi_min, 2).hardest(length, epsilon)
+        note = f"pi_min {pi_min:.6g}, gap {gap:.6g}, [Q] Lemma C.1"
+    elif bound == "tight":
+        solved = [MixingInfluence.tight(m).hardest(length, epsilon) for m in bounds]
+        node, quilt = max(solved, key=lambda pair: pair[1].score)
+        note = "influence from the operator norm of P"
+    else:
+        raise ValueError(f"bound: must be 'paper' or 'tight', got {bound!r}")
+    return QuiltBound.of_chain(theta.description, node, length, quilt, bound, note)
+
+
+@quilt_bound.register
+def _(theta: MixingClass, length: int, epsilon: float) -> QuiltBound:
+    return hardest_by_mixing(theta, length, epsilon, "tight")
+
+
+@influence_between.register
+def _(theta: MixingClass, node: int, left: int | None = None, right: int | None = None) -> float:
+    (mixing,) = theta.mixing_bounds()
+    bound = MixingInfluence.tight(mixing)
+    total = 2 * bound.bound(left) if left is not None else 0.0
+    return total + (bound.bound(right) if right is not None else 0.0)
+
+
 @dataclass(frozen=True)
-class _OneNode:
+class _MixingNode:
     mixing: MixingInfluence
     left: int
     right: int

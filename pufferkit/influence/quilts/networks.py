@@ -26,12 +26,14 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.beliefs.contraction import TINY, Table
+from pufferkit.beliefs.contraction import TINY, JointTable
 from pufferkit.beliefs.graph import Graph, bits
 from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass, as_network_class
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
+from pufferkit.influence.quilts.chains import Reading
+from pufferkit.influence.quilts.hardest import QuiltBound, hardest_quilt
 from pufferkit.influence.quilts.separation import Quilt, quilts
 from pufferkit.rounding import EPS
 
@@ -160,6 +162,20 @@ def hardest_node(networks: Any, epsilon: float, progress: Progress | None = None
     return Hardest(hardest, graph.names(worst.quilt), worst.influence, score, quilts)
 
 
+@hardest_quilt.register
+def _(
+    theta: NetworkClass,
+    length: int,
+    epsilon: float,
+    reading: Reading = "definition",
+    progress: Progress | None = None,
+) -> QuiltBound:
+    node, quilt, influence, score, quilts = hardest_node(theta, epsilon, progress)
+    return QuiltBound(
+        theta.description, node, len(theta.nodes), quilt, influence, score, quilts=quilts
+    )
+
+
 def best_quilt(networks: Any, node: Node, epsilon: float) -> Hardest:
     """The best quilt of one node, whatever the others need."""
     theta, epsilon = as_network_class(networks), checks.privacy(epsilon)
@@ -169,7 +185,7 @@ def best_quilt(networks: Any, node: Node, epsilon: float) -> Hardest:
     return Hardest(node, graph.names(found.quilt), found.influence, found.score)
 
 
-def influence_in(table: Table) -> float:
+def influence_in(table: JointTable) -> float:
     """Max-influence of the first variable of a joint law on all others, rounded up."""
     rows = table.possible.reshape(len(table.values), -1)
     values = np.ascontiguousarray(table.values).reshape(rows.shape)

@@ -1,0 +1,161 @@
+"""Finitely many chains, or matrices with any start ([Q] C.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pufferkit import checks
+from pufferkit.beliefs.base import Member, Mixing
+from pufferkit.beliefs.chain_class import ChainClass, plural
+from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
+from pufferkit.beliefs.provenance import Provenance
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FiniteClass(ChainClass):
+    """See `ChainClass.of`."""
+
+    kind = "finite"
+
+    chains: tuple[MarkovChain, ...]
+    states: tuple[Hashable, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.chains:
+            raise ValueError("chains: a class needs at least one chain, got none")
+        for chain in self.chains:
+            if not isinstance(chain, MarkovChain):
+                raise ValueError(f"chains: must be MarkovChain objects, got {type(chain).__name__}")
+            if chain.states != self.chains[0].states:
+                raise ValueError(
+                    f"chains: all must have the same states in the same order; "
+                    f"got {self.chains[0].states} and {chain.states}"
+                )
+
+        object.__setattr__(self, "states", self.chains[0].states)
+
+    @property
+    def description(self) -> str:
+        count = len(self.chains)
+        stationary = sum(chain.is_stationary for chain in self.chains)
+        fixed = "fixed initial distribution" + ("s" if count > 1 else "")
+        start = {count: "stationary start", 0: fixed}.get(stationary, "mixed starts")
+        noun = "1 chain" if count == 1 else f"{count} chains"
+        private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
+        return f"{noun}, {plural(len(self.states))}, {start}{private}"
+
+    @property
+    def sources(self) -> tuple[Provenance, ...]:
+        found = [chain.fitted_on for chain in self.chains if chain.fitted_on is not None]
+        return tuple(dict.fromkeys(found))
+
+    def members(self) -> tuple[Member, ...]:
+        count = len(self.chains)
+        return tuple(
+            Member(f"chain {n} of {count}", chain, any_start=False)
+            for n, chain in enumerate(self.chains, 1)
+        )
+
+    def mixing_bounds(self) -> tuple[Mixing, ...]:
+        return tuple(_mixing(m.name, m.chain, m.chain.is_stationary) for m in self.members())
+
+    def nearest(self, chain: MarkovChain) -> list[tuple[str, MarkovChain]]:
+        return [(member.name, member.chain) for member in self.members()]
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> FiniteClass:
+        return cls(tuple(MarkovChain.from_dict(chain) for chain in data["chains"]))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "finite", "chains": [chain.to_dict() for chain in self.chains]}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnyStartClass(ChainClass):
+    """See `ChainClass.any_start`."""
+
+    kind = "any_start"
+
+    transitions: tuple[Floats, ...]
+    states: tuple[Hashable, ...]
+
+    def __init__(
+        self, transitions: Iterable[ArrayLike], states: Iterable[Hashable] | None = None
+    ) -> None:
+        matrices = tuple(
+            checks.stochastic_matrix(f"transition {n}", t) for n, t in enumerate(transitions, 1)
+        )
+        if not matrices:
+            raise ValueError("transitions: a class needs at least one matrix, got none")
+        sizes = {len(t) for t in matrices}
+        if len(sizes) > 1:
+            raise ValueError(
+                f"transitions: all must have the same states; got matrices of sizes {sorted(sizes)}"
+            )
+        object.__setattr__(self, "transitions", matrices)
+        object.__setattr__(self, "states", state_labels(states, sizes.pop()))
+
+    @property
+    def description(self) -> str:
+        count = len(self.transitions)
+        noun = "1 matrix" if count == 1 else f"{count} matrices"
+        return f"{noun}, {plural(len(self.states))}, any start"
+
+    def members(self) -> tuple[Member, ...]:
+        count, law = len(self.transitions), np.full(len(self.states), 1 / len(self.states))
+        return tuple(
+            Member(f"matrix {n} of {count}, any start", MarkovChain(law, t, self.states), True)
+            for n, t in enumerate(self.transitions, 1)
+        )
+
+    def mixing_bounds(self) -> tuple[Mixing, ...]:
+        return tuple(_mixing(m.name, m.chain, stationary=False) for m in self.members())
+
+    def nearest(self, chain: MarkovChain) -> list[tuple[str, MarkovChain]]:
+        return [
+            (m.name, MarkovChain(chain.initial, m.chain.transition, self.states))
+            for m in self.members()
+        ]
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> AnyStartClass:
+        return cls(tuple(data["transitions"]), data.get("states"))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": "any_start",
+            "states": list(self.states),
+            "transitions": [t.tolist() for t in self.transitions],
+        }
+
+
+def _mixing(name: str, chain: MarkovChain, stationary: bool) -> Mixing:
+    if not chain.is_irreducible:
+        raise NotApplicable(
+            f"{name}: the chain is reducible (some states never reach others), so [Q] Lemma 4.8 "
+            "does not hold; use markov_quilt"
+        )
+    if chain.period > 1:
+        raise NotApplicable(
+            f"{name}: the chain is periodic (period {chain.period}), so [Q] Lemma 4.8 does not "
+            "hold; use markov_quilt"
+        )
+    if chain.pi_min < RAREST:
+        raise NotApplicable(
+            f"{name}: some states are too rare for a float, so their mixing is not known; drop or "
+            "merge them, or use markov_quilt"
+        )
+    gap = chain.reversible_eigengap if chain.is_reversible else chain.eigengap
+    if gap <= 0:
+        raise NotApplicable(
+            f"{name}: the eigengap of P P* is 0, so [Q] Lemma 4.8 says nothing although the chain "
+            "mixes; use markov_quilt"
+        )
+    return Mixing(chain.pi_min, gap, chain.contraction, stationary)

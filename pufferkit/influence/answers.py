@@ -1,0 +1,31 @@
+"""What each class of beliefs answers with mathematics: one door for all classes.
+
+The functions dispatch on the class of beliefs. Their answers are registered next to the mathematics
+of each class; this module loads all of them, so ask here.
+
+====================  ==========================================================================
+``hardest_quilt``     the hardest node and its best quilt, [Q] Algorithms 2 and 3
+``quilt_bound``       the best bound by quilts, from mixing where no matrix is known
+``influence_between`` bounds on the max-influence of an entry of a chain on endpoints
+``class_sides``       sides of the influence curve that hold for a whole class at once
+``record_loss``       the loss when all named entries spend the same
+====================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+from pufferkit.influence.curve import regions  # noqa: F401  (registers its answers)
+from pufferkit.influence.curve.starts import class_sides
+from pufferkit.influence.curve.trees import record_loss
+from pufferkit.influence.quilts import mixing, networks  # noqa: F401  (they register theirs)
+from pufferkit.influence.quilts.chains import influence_between
+from pufferkit.influence.quilts.hardest import QuiltBound, hardest_quilt, quilt_bound
+
+__all__ = [
+    "QuiltBound",
+    "class_sides",
+    "hardest_quilt",
+    "influence_between",
+    "quilt_bound",
+    "record_loss",
+]

@@ -47,10 +47,10 @@ def noise(beliefs: pk.MarkovChain | pk.ChainClass, length: int, epsilon: float) 
 def scan(transition: np.ndarray, epsilon: float, optimum: float) -> float:
     """Least score of the middle node of a long stationary chain, over all a + b - 1 <= optimum."""
     most = int(optimum * epsilon)
-    law = pk.MarkovChain.steady(transition).stationary
-    size = len(law)
+    distribution = pk.MarkovChain.steady(transition).stationary
+    size = len(distribution)
     left, right = np.empty((most + 1, size * size)), np.empty((most + 1, size * size))
-    prior = np.log(law)[None, :] - np.log(law)[:, None]
+    prior = np.log(distribution)[None, :] - np.log(distribution)[:, None]
     power = np.eye(size)
     for n in range(1, most + 1):
         power = power @ transition

@@ -9,20 +9,23 @@ import pufferkit as pk
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 
 
-def law_given(node: int, state: int, length: int) -> np.ndarray:
-    """Law of the count given X_node = state, by one pass over the whole chain."""
-    law = np.zeros((2, length + 1))
+def distribution_given(node: int, state: int, length: int) -> np.ndarray:
+    """Distribution of the count given X_node = state, by one pass over the whole chain."""
+    distribution = np.zeros((2, length + 1))
     for x in range(2):
         if node > 1 or x == state:
-            law[x, x] = CHAIN.initial[x]
+            distribution[x, x] = CHAIN.initial[x]
     for step in range(2, length + 1):
-        moved = np.zeros_like(law)
+        moved = np.zeros_like(distribution)
         for y in range(2):
             if step != node or y == state:
-                reached = CHAIN.transition[0, y] * law[0] + CHAIN.transition[1, y] * law[1]
+                reached = (
+                    CHAIN.transition[0, y] * distribution[0]
+                    + CHAIN.transition[1, y] * distribution[1]
+                )
                 moved[y, y:] = reached[: length + 1 - y]
-        law = moved
-    total = law.sum(axis=0)
+        distribution = moved
+    total = distribution.sum(axis=0)
     return total / total.sum()
 
 
@@ -38,7 +41,7 @@ def main() -> None:
     start = perf_counter()
     for node in np.linspace(1, length, sample).astype(int):
         for state in range(2):
-            law_given(int(node), state, length)
+            distribution_given(int(node), state, length)
     direct = (perf_counter() - start) / sample * length
     ours = seconds(length)
     print(f"T = {length}, all nodes: ours {ours:.2f} s; each node from scratch {direct:.0f} s")

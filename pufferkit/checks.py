@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 
 SUM_TOLERANCE = 1e-8
-"""How far a law may be from summing to one before it is refused; closer ones are rescaled."""
+"""How far a distribution may be from summing to one; closer ones are rescaled."""
 
 
 def frozen(values: Floats) -> Floats:
@@ -66,7 +66,7 @@ def _no_number(values: Any) -> Any:
     return _no_number(list(values)) if kind == "O" and np.ndim(values) == 1 else None
 
 
-def _law(name: str, array: Floats, where: str) -> None:
+def _distribution(name: str, array: Floats, where: str) -> None:
     if (array < 0).any():
         worst = int(array.argmin())
         raise ValueError(
@@ -88,26 +88,26 @@ def _rescaled(rows: Floats) -> Floats:
 
 
 def probability_vector(name: str, values: ArrayLike) -> Floats:
-    """A law on finitely many states, rescaled to sum to one exactly, read-only."""
+    """A distribution on finitely many states, rescaled to sum to one exactly, read-only."""
     array = numbers(name, values)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(
             f"{name}: must be one row of probabilities, got an array of shape {array.shape}"
         )
-    _law(name, array, "")
+    _distribution(name, array, "")
     return frozen(_rescaled(array[None, :])[0])
 
 
 def stochastic_matrix(name: str, values: ArrayLike) -> Floats:
-    """A square matrix whose rows are laws, rescaled to sum to one exactly, read-only."""
+    """A square matrix whose rows are distributions, rescaled to sum to one exactly, read-only."""
     array = numbers(name, values)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or array.size == 0:
         raise ValueError(
-            f"{name}: must be a square matrix, row x the law of the next state after x; "
+            f"{name}: must be a square matrix, row x the distribution of the next state after x; "
             f"got shape {array.shape}"
         )
     for x, row in enumerate(array):
-        _law(name, row, f"row {x} ")
+        _distribution(name, row, f"row {x} ")
     return frozen(_rescaled(array))
 
 

@@ -1,8 +1,8 @@
 """The only door through which randomness enters a release.
 
-Noise is drawn by OpenDP, which samples the Laplace law on a grid of multiples of 2^k with exact
-integer arithmetic, from the randomness of the operating system. A floating-point Laplace sampler
-leaks: some outputs are possible under one data set only (Mironov 2012).
+Noise is drawn by OpenDP, which samples the Laplace distribution on a grid of multiples of 2^k with
+exact integer arithmetic, from the randomness of the operating system. A floating-point Laplace
+sampler leaks: some outputs are possible under one data set only (Mironov 2012).
 
 The grid is paid for. Rounding each of n coordinates to a multiple of 2^k can move two answers apart
 by n 2^k, so an L-Lipschitz query becomes (L + n 2^k)-Lipschitz, and the scale is raised in that

@@ -1,4 +1,4 @@
-"""Noise: the right law, on a grid that is paid for, and nothing else let through.
+"""Noise: the right distribution, on a grid that is paid for, and nothing else let through.
 
 Draws cannot be seeded. Every statistical test here accepts the true scale with a false-alarm rate
 under 1e-9 and rejects 0.8 and 1.25 of it.
@@ -24,7 +24,7 @@ def draw(scale=1.0, lipschitz=1.0, largest=None, centre=0, count=DRAWS):
 
 
 def looks_laplace(draws: np.ndarray, scale: float) -> bool:
-    """Kolmogorov's test of the whole law, and a test of the mean of |x|, both at FALSE_ALARM."""
+    """Kolmogorov's test of the distribution, and one of the mean of |x|, both at FALSE_ALARM."""
     whole = stats.kstest(draws, stats.laplace(scale=scale).cdf).pvalue
     # The sum of n exponentials of mean `scale` is Gamma(n).
     size = stats.gamma(len(draws), scale=scale).cdf(np.abs(draws).sum())
@@ -39,7 +39,7 @@ def test_noise_is_laplace_of_its_scale(scale):
     assert not looks_laplace(draws, 1.25)
 
 
-def test_the_test_itself_accepts_the_law_and_rejects_others():
+def test_the_test_itself_accepts_the_distribution_and_rejects_others():
     rng = np.random.default_rng(5)
     for factor in (0.8, 1.0, 1.25):
         assert looks_laplace(rng.laplace(0, factor, DRAWS), 1) == (factor == 1)

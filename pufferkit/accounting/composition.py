@@ -218,10 +218,10 @@ def compose(
         The releases.
     beliefs
         The class Theta for the whole series, the same for all releases: chains, networks or joint
-        laws.
+        distributions.
     lengths
         Length of the series, or of its independent segments, in the order of the entries; for
-        networks and joint laws the number of entries.
+        networks and joint distributions the number of entries.
     dependence
         E of [C] Theorem 3.6, if you know it: a bound, both ways, on the max-divergence between the
         joint distribution of two outputs and the product of their distributions, given any value of
@@ -343,7 +343,9 @@ def _whole_record(
         raise ValueError(f"lengths: the beliefs have {entries} entries, got {list(sizes)}")
     for spending in history:
         if spending.window != (1, entries):
-            raise NoTheorem("releases about networks and joint laws use all entries, no window")
+            raise NoTheorem(
+                "releases about networks and joint distributions use all entries, no window"
+            )
 
 
 def quilt_sum(history: Sequence[Spending]) -> int:

@@ -73,9 +73,9 @@ class Session:
     ----------
     data
         A `Series`, a sequence of states, or a sequence of segments of states; for networks and
-        joint laws also a record {name: value}.
+        joint distributions also a record {name: value}.
     beliefs
-        A `MarkovChain` or a `ChainClass` for the whole series, networks or joint laws.
+        A `MarkovChain` or a `ChainClass` for the whole series, networks or joint distributions.
     budget
         Pufferfish epsilon for everything released about this data.
     ledger

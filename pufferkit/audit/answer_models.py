@@ -1,8 +1,9 @@
-"""One law of the data and a query: what an auditor draws answers from.
+"""One distribution of the data and a query: what an auditor draws answers from.
 
-An *answer model* is one law of the data together with a query. It lists the secrets (each value
-that each entry can take) and draws exact answers given a secret. `ListedModel` lists every data
-set, so that laws of answers are exact; `SampledModel` draws paths of a chain of any length.
+An *answer model* is one distribution of the data together with a query. It lists the secrets (each
+value that each entry can take) and draws exact answers given a secret. `ListedModel` lists every
+data set, so that distributions of answers are exact; `SampledModel` draws paths of a chain of any
+length.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class AnswerDistribution:
-    """A law of exact answers: points, one row each, and their probabilities."""
+    """A distribution of exact answers: points, one row each, and their probabilities."""
 
     points: Floats
     weights: Floats
 
 
 class AnswerModel(Protocol):
-    """One law of the data, and a query."""
+    """One distribution of the data, and a query."""
 
     @property
     def entries(self) -> tuple[Hashable, ...]:
@@ -75,7 +76,7 @@ class AnswerModel(Protocol):
         """Codes and labels of the values that an entry (counted from 0) can take."""
         ...
 
-    def law(self, entry: int, code: int) -> AnswerDistribution | None:
+    def distribution(self, entry: int, code: int) -> AnswerDistribution | None:
         """AnswerDistribution of the answer given a secret; ``None`` if it is not known exactly."""
         ...
 
@@ -85,18 +86,20 @@ class AnswerModel(Protocol):
 
 
 def answer_model(
-    law: MarkovChain | FiniteJoint | BayesianNetwork, query: Query, listed: bool | None = None
+    distribution: MarkovChain | FiniteJoint | BayesianNetwork,
+    query: Query,
+    listed: bool | None = None,
 ) -> AnswerModel:
-    """The answers of one law: listed data set by data set if it is small (or asked), else drawn."""
-    if isinstance(law, FiniteJoint):
-        return joint_table(law, query)
-    if isinstance(law, BayesianNetwork):
-        return network_table(law, query)
-    rows = len(law) ** sum(query.lengths)
+    """Answers of one distribution: listed data set by data set if few (or asked), else drawn."""
+    if isinstance(distribution, FiniteJoint):
+        return joint_table(distribution, query)
+    if isinstance(distribution, BayesianNetwork):
+        return network_table(distribution, query)
+    rows = len(distribution) ** sum(query.lengths)
     small = rows <= (20_000 if query.weights is None else 100_000)
     if listed or (listed is None and small):
-        return chain_table(law, query)
-    return SampledModel(law, query)
+        return chain_table(distribution, query)
+    return SampledModel(distribution, query)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +121,7 @@ class ListedModel:
         """Probability of a secret."""
         return float(self.probability[self.codes[:, entry] == code].sum())
 
-    def law(self, entry: int, code: int) -> AnswerDistribution:
+    def distribution(self, entry: int, code: int) -> AnswerDistribution:
         rows = self.codes[:, entry] == code
         mass = np.bincount(
             self.answers.which[rows], self.probability[rows], len(self.answers.distinct)
@@ -126,9 +129,10 @@ class ListedModel:
         return AnswerDistribution(self.answers.points, mass / mass.sum())
 
     def draw(self, entry: int, code: int, trials: int, rng: np.random.Generator) -> Answers:
-        law = self.law(entry, code)
+        distribution = self.distribution(entry, code)
         return Answers(
-            self.answers.distinct, rng.choice(len(law.weights), size=trials, p=law.weights)
+            self.answers.distinct,
+            rng.choice(len(distribution.weights), size=trials, p=distribution.weights),
         )
 
 
@@ -159,7 +163,7 @@ def chain_table(chain: MarkovChain, query: Query) -> ListedModel:
 
 
 def joint_table(joint: FiniteJoint, query: Query) -> ListedModel:
-    """Every row of a joint law."""
+    """Every row of a joint distribution."""
     rows = [(row, float(p)) for row, p in joint.table.items() if p > 0]
     labels = tuple(joint.values(name) for name in joint.names)
     codes = np.array(
@@ -203,7 +207,7 @@ def network_table(network: BayesianNetwork, query: Query) -> ListedModel:
 
 @dataclass(frozen=True, eq=False)
 class SampledModel:
-    """A chain, from which paths are drawn; laws of sums are exact while they are affordable."""
+    """A chain, from which paths are drawn; sums have exact distributions while affordable."""
 
     chain: MarkovChain
     query: Query
@@ -214,38 +218,40 @@ class SampledModel:
 
     def values(self, entry: int) -> list[tuple[int, Hashable]]:
         place = next(entry - begin for begin, end in split(self.query.lengths) if entry < end)
-        law = marginals(self.chain, place + 1)[place]
-        return [(code, label) for code, label in enumerate(self.chain.states) if law[code] > 0]
+        distribution = marginals(self.chain, place + 1)[place]
+        return [
+            (code, label) for code, label in enumerate(self.chain.states) if distribution[code] > 0
+        ]
 
-    def law(self, entry: int, code: int) -> AnswerDistribution | None:
+    def distribution(self, entry: int, code: int) -> AnswerDistribution | None:
         line = self._line
         if line is None:
-            return self._law_of_counts(entry, code)
+            return self._distribution_of_counts(entry, code)
         if len(self.query.lengths) > _MOST_SEGMENTS:
             return None
         start, step, places = line
         length = sum(self.query.lengths)
         if length**2 * int(places.max()) * len(self.chain) ** 2 > _MOST_PRODUCTS:
             return None
-        law = np.ones(1)
+        distribution = np.ones(1)
         for part in self._parts(entry, code):
-            law = np.convolve(law, part.law_of_sum(places))
-        kept = np.flatnonzero(law > 0)
+            distribution = np.convolve(distribution, part.distribution_of_sum(places))
+        kept = np.flatnonzero(distribution > 0)
         return AnswerDistribution(
-            length * start + kept[:, None] * step, law[kept] / law[kept].sum()
+            length * start + kept[:, None] * step, distribution[kept] / distribution[kept].sum()
         )
 
-    def _law_of_counts(self, entry: int, code: int) -> AnswerDistribution | None:
-        """For vectors: the law of how often each state occurs, while it has few points."""
+    def _distribution_of_counts(self, entry: int, code: int) -> AnswerDistribution | None:
+        """For vectors: the distribution of how often each state occurs, while it has few points."""
         size, (length, *more) = len(self.chain), self.query.lengths
         if self.query.weights is None or more or (length + 1.0) ** (size - 1) > _MOST_COUNTS:
             return None
         (part,) = self._parts(entry, code)
-        law = part.law_of_counts()
-        places = np.argwhere(law > 0)
+        distribution = part.distribution_of_counts()
+        places = np.argwhere(distribution > 0)
         counts = np.hstack([length - places.sum(axis=1, keepdims=True), places])
         answers = by_counts(counts, self.chain.states, self.query)
-        weights = np.bincount(answers.which, law[law > 0], len(answers.distinct))
+        weights = np.bincount(answers.which, distribution[distribution > 0], len(answers.distinct))
         return AnswerDistribution(answers.points, weights / weights.sum())
 
     @cached_property

@@ -3,7 +3,7 @@
 An entry x of a chain is turned into a symbol z with probability B(x, z), on its own. What an
 attacker makes of the symbols depends on what he looks at:
 
-- `SingleBit`: the symbol of the entry and the law of the entry, nothing else ([B] 4.1);
+- `SingleBit`: the symbol of the entry and the distribution of the entry, nothing else ([B] 4.1);
 - `ForwardBackward`: all symbols and the chain; the exact posterior, so the best guess there is of
   each entry ([B] 4.1, the correlation-aware attacker);
 - `Viterbi`: the likeliest whole path ([B] 4.3);
@@ -43,9 +43,9 @@ class Attacker:
     Parameters
     ----------
     chain
-        The law of the hidden series.
+        The distribution of the hidden series.
     matrix
-        Emission matrix: row x is the law of the symbol when the state is x.
+        Emission matrix: row x is the distribution of the symbol when the state is x.
     symbols
         Labels of the columns. Left out: the states of the chain if the matrix is square, otherwise
         0, 1, ...
@@ -155,8 +155,8 @@ class SingleBit(Attacker):
     """
 
     def _posterior(self, codes: Codes, offset: int) -> Floats:
-        laws = marginals(self.chain, len(codes))
-        joint: Floats = laws * self.matrix[:, codes].T
+        distributions = marginals(self.chain, len(codes))
+        joint: Floats = distributions * self.matrix[:, codes].T
         total = joint.sum(axis=1, keepdims=True)
         if (total <= 0).any():
             raise self._impossible(int(np.flatnonzero(total[:, 0] <= 0)[0]), codes, offset)
@@ -214,7 +214,7 @@ class Viterbi(Attacker):
 
 
 def emission_matrix(chain: MarkovChain, matrix: ArrayLike) -> Floats:
-    """Rows are laws of the symbol, one for each state of the chain; read-only."""
+    """Rows are distributions of the symbol, one for each state of the chain; read-only."""
     array = checks.numbers("matrix", matrix)
     if array.ndim != 2 or array.shape[0] != len(chain) or array.shape[1] == 0:
         raise ValueError(
@@ -226,15 +226,15 @@ def emission_matrix(chain: MarkovChain, matrix: ArrayLike) -> Floats:
 
 
 def marginals(chain: MarkovChain, length: int) -> Floats:
-    """The laws of X_1 ... X_length, one row each."""
+    """The distributions of X_1 ... X_length, one row each."""
     if chain.is_stationary:
         return np.broadcast_to(chain.initial, (length, len(chain)))
-    laws = np.empty((length, len(chain)))
-    law = chain.initial
+    distributions = np.empty((length, len(chain)))
+    distribution = chain.initial
     for t in range(length):
-        laws[t] = law
-        law = law @ chain.transition
-    return laws
+        distributions[t] = distribution
+        distribution = distribution @ chain.transition
+    return distributions
 
 
 def _parts(outputs: Any, codes: Codes) -> Iterator[tuple[Codes, int]]:

@@ -37,7 +37,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration
 
 MOST_BELIEFS = 40
-"""Most laws of a class that are tried in the pilot."""
+"""Most distributions of a class that are tried in the pilot."""
 
 _PILOT_STEPS = 5e7
 _MOST_STEPS = 2e10
@@ -54,12 +54,12 @@ def audit_release(
     rng: np.random.Generator,
 ) -> Audit:
     """See `pufferkit.audit.audit`."""
-    laws = as_beliefs(beliefs).distributions()
+    distributions = as_beliefs(beliefs).distributions()
     notes = []
-    if len(laws) > MOST_BELIEFS:
-        notes.append(f"{MOST_BELIEFS} of {len(laws)} beliefs were tried")
-        places = np.linspace(0, len(laws) - 1, MOST_BELIEFS).astype(int)
-        laws = [laws[n] for n in places]
+    if len(distributions) > MOST_BELIEFS:
+        notes.append(f"{MOST_BELIEFS} of {len(distributions)} beliefs were tried")
+        places = np.linspace(0, len(distributions) - 1, MOST_BELIEFS).astype(int)
+        distributions = [distributions[n] for n in places]
     error = (1 - confidence) / 2  # one half for the attack, one for the noise
     walked = 2 * trials * sum(calibration.query.lengths)
     if walked > _MOST_STEPS:
@@ -67,7 +67,7 @@ def audit_release(
             f"drawing {sum(calibration.query.lengths):,} entries {2 * trials:,} times takes "
             f"{walked:.2g} steps, more than {_MOST_STEPS:.0e}; use fewer trials or a shorter series"
         )
-    models = [(own, answer_model(own.law, calibration.query)) for own in laws]
+    models = [(own, answer_model(own.distribution, calibration.query)) for own in distributions]
     work = sum(len(_entries(m, calibration, own, entry)) for own, m in models)
     steps = sum(calibration.query.lengths) * max(1, work)
     pilot = int(min(20_000, trials, max(2_000, _PILOT_STEPS / steps)))
@@ -149,7 +149,7 @@ def _exact(
 
 
 class _Side:
-    """One secret, the law of the answer that the attacker computes with, and pilot outputs."""
+    """One secret, the attacker's distribution of the answer, and pilot outputs."""
 
     def __init__(
         self,
@@ -162,9 +162,9 @@ class _Side:
     ) -> None:
         self.code, self.label = secret
         answers = model.draw(at, self.code, 2 * pilot, rng)
-        law = model.law(at, self.code)
-        self.exact = law is not None
-        self.law = law if law is not None else _empirical(answers, pilot)
+        distribution = model.distribution(at, self.code)
+        self.exact = distribution is not None
+        self.distribution = distribution if distribution is not None else _empirical(answers, pilot)
         rehearsed = answers.points[answers.which[:pilot]]
         self.mean = rehearsed.mean(axis=0)
         self.spread = np.cov(rehearsed, rowvar=False).reshape(len(self.mean), -1)
@@ -174,7 +174,7 @@ class _Side:
 
 
 def _empirical(answers: Answers, pilot: int) -> AnswerDistribution:
-    """The law of the first half of the draws, on few enough centres to compute with."""
+    """The distribution of the first half of the draws, on few enough centres to compute with."""
     which = answers.which[:pilot]
     if answers.points.shape[1] > 1:
         which = which[:_MOST_CENTRES]
@@ -232,17 +232,19 @@ def _scores(
 ) -> Iterator[tuple[str, Callable[[Floats], Floats]]]:
     """The likelihood ratio; where it is only simulated, also a straight cut through the outputs.
 
-    With many entries and coordinates a simulated law is too rough to divide by, and the answers
-    are nearly normal, for which the straight cut is best.
+    With many entries and coordinates a simulated distribution is too rough to divide by, and the
+    answers are nearly normal, for which the straight cut is best.
     """
 
     def ratio(outputs: Floats) -> Floats:
-        return log_density(one.law, outputs, scale) - log_density(other.law, outputs, scale)
+        return log_density(one.distribution, outputs, scale) - log_density(
+            other.distribution, outputs, scale
+        )
 
     if one.exact:
-        yield "likelihood ratio (exact laws)", ratio
+        yield "likelihood ratio (exact distributions)", ratio
         return
-    yield "likelihood ratio (simulated laws)", ratio
+    yield "likelihood ratio (simulated distributions)", ratio
     between = one.mean - other.mean
     within = (one.spread + other.spread) / 2 + 2 * scale**2 * np.eye(len(between))
     weights = np.linalg.solve(within, between)

@@ -61,7 +61,7 @@ class Conditioned:
             walk_counts(start, moves, part, draws, state, counts, begin == 0)
         return counts
 
-    def law_of_sum(self, values: NDArray[np.int64]) -> Floats:
+    def distribution_of_sum(self, values: NDArray[np.int64]) -> Floats:
         """Distribution of the sum of whole non-negative values over all entries, index the sum."""
         size, largest = len(self.initial), int(values.max())
         table = np.zeros((size, self.length * largest + 1))
@@ -71,11 +71,11 @@ class Conditioned:
             table = np.zeros_like(moved)
             for x, value in enumerate(values):
                 table[x, value:] = moved[x, : moved.shape[1] - value]
-        law: Floats = table.sum(axis=0)
-        return law
+        distribution: Floats = table.sum(axis=0)
+        return distribution
 
-    def law_of_counts(self) -> Floats:
-        """Joint law of how often each state but the first occurs; one axis for each of them."""
+    def distribution_of_counts(self) -> Floats:
+        """Joint distribution of the counts of all states but the first; one axis for each."""
         size = len(self.initial)
         shape = (self.length + 1,) * (size - 1)
         table = np.zeros((size, *shape))
@@ -86,8 +86,8 @@ class Conditioned:
             # Counting state x shifts its own axis; what would fall off the end is 0.
             for x in range(1, size):
                 table[x] = np.roll(table[x], 1, axis=x - 1)
-        law: Floats = table.sum(axis=0)
-        return law
+        distribution: Floats = table.sum(axis=0)
+        return distribution
 
 
 def conditioned(chain: MarkovChain, length: int, known: Mapping[int, int]) -> Conditioned:
@@ -113,7 +113,7 @@ def conditioned(chain: MarkovChain, length: int, known: Mapping[int, int]) -> Co
         weights = chain.transition * seen
         total = weights.sum(axis=1)
         steps[t - 1] = len(matrices)
-        # Rows that cannot lead to what is known are never entered; any law will do.
+        # Rows that cannot lead to what is known are never entered; any distribution will do.
         safe = np.where(total[:, None] > 0, weights, chain.transition)
         matrices.append(safe / safe.sum(axis=1, keepdims=True))
         ahead = total / total.max() if total.max() > 0 else total
@@ -125,7 +125,7 @@ def conditioned(chain: MarkovChain, length: int, known: Mapping[int, int]) -> Co
 
 
 def cumulative_rows(rows: Floats) -> Floats:
-    """Running sums of laws along the last axis, 1 from the last possible state on."""
+    """Running sums of distributions along the last axis, 1 from the last possible state on."""
     sums: Floats = np.cumsum(rows, axis=-1)
     possible = rows > 0
     last = rows.shape[-1] - 1 - possible[..., ::-1].argmax(axis=-1)

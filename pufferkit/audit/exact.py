@@ -1,8 +1,8 @@
 """The true loss of a small release, by the definition.
 
 The loss is the largest |log p(w | X_i = a) - log p(w | X_i = a')| over outputs w, entries i,
-possible values a, a' and beliefs. Given a secret the answer has a law with finitely many centres,
-so the output has a mixture of Laplace densities.
+possible values a, a' and beliefs. Given a secret the answer has a distribution with finitely many
+centres, so the output has a mixture of Laplace densities.
 
 **Where the ratio is largest.** Fix all coordinates of w but one, and let that one move between two
 neighbouring centres c < c' of its own coordinate. Every mixture is there A u + B / u with
@@ -33,7 +33,7 @@ from pufferkit.audit.exact_local import check_steps, worst_response
 from pufferkit.audit.mechanisms import LocalMechanism, belief_of
 from pufferkit.audit.result import WorstCase
 from pufferkit.audit.scores import log_density
-from pufferkit.audit.sums import law_of_answers
+from pufferkit.audit.sums import distribution_of_answers
 from pufferkit.beliefs.base import Distribution, Member
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint
@@ -69,7 +69,7 @@ def exact_loss(
     """The epsilon a release really has, for at most twenty entries; see `worst_case`.
 
     Where a class leaves the start open and has more than two states or a range of matrices, the
-    largest over the laws that are tried.
+    largest over the distributions that are tried.
 
     Examples
     --------
@@ -127,13 +127,13 @@ def worst_release(
     """The worst output of Laplace noise of this scale, over ``only`` these entries (from 0)."""
     best: WorstCase | None = None
     complete = only is None
-    laws = theta.distributions()
+    distributions = theta.distributions()
     opened = theta.open_members() if len(query.lengths) == 1 else ()
     for member in opened:
         best = _worse(best, _over_starts(member, query, scale, only))
         complete = complete and theta.lists_matrices and len(member.chain) == 2
-    for own in laws if not opened else ():
-        check_floats(own.law, sum(query.lengths))
+    for own in distributions if not opened else ():
+        check_floats(own.distribution, sum(query.lengths))
         best = _worse(best, _given(own, query, scale, only))
         complete = complete and own.complete
     if best is None or not np.isfinite(best.loss):
@@ -149,15 +149,17 @@ def _worse(best: WorstCase | None, other: WorstCase | None) -> WorstCase | None:
     return replace(worst, complete=best.complete and other.complete)
 
 
-def check_floats(law: MarkovChain | FiniteJoint | BayesianNetwork, length: int) -> None:
-    """Refuse laws whose possible data could have probability 0 as a float: no secret is lost."""
-    if isinstance(law, FiniteJoint):
-        least = min(log(float(p)) if float(p) > 0 else -inf for p in law.table.values() if p > 0)
-    elif isinstance(law, BayesianNetwork):
-        tables = [law.arrays[node] for node in law.nodes]
+def check_floats(distribution: MarkovChain | FiniteJoint | BayesianNetwork, length: int) -> None:
+    """Refuse distributions whose possible data may have probability 0 as a float."""
+    if isinstance(distribution, FiniteJoint):
+        least = min(
+            log(float(p)) if float(p) > 0 else -inf for p in distribution.table.values() if p > 0
+        )
+    elif isinstance(distribution, BayesianNetwork):
+        tables = [distribution.arrays[node] for node in distribution.nodes]
         least = sum(log(float(table[table > 0].min())) for table in tables)
     else:
-        return check_steps(law, length)
+        return check_steps(distribution, length)
     if least < log(_LEAST_ROW):
         raise NotApplicable("some probabilities are too small to multiply exactly; merge states")
 
@@ -165,9 +167,9 @@ def check_floats(law: MarkovChain | FiniteJoint | BayesianNetwork, length: int) 
 def _given(
     own: Distribution, query: Query, scale: float, only: Sequence[int] | None
 ) -> WorstCase | None:
-    """One law, every entry (or only some) and output."""
-    model = answer_model(own.law, query)
-    sets = _columns(query, own.law)
+    """One distribution, every entry (or only some) and output."""
+    model = answer_model(own.distribution, query)
+    sets = _columns(query, own.distribution)
     best: WorstCase | None = None
     some = _entries(query, only, len(sets) ** 2)
     for entry in some or range(len(model.entries)):
@@ -175,9 +177,17 @@ def _given(
         if len(values) < 2:
             continue
         for columns in sets:
-            laws = [_law(model, own.law, query, entry, code, columns) for code, _ in values]
-            axes = [np.unique(column) for column in np.vstack([law.points for law in laws]).T]
-            logs = np.stack([log_densities(law, axes, scale) for law in laws])
+            distributions = [
+                _distribution(model, own.distribution, query, entry, code, columns)
+                for code, _ in values
+            ]
+            axes = [
+                np.unique(column)
+                for column in np.vstack([distribution.points for distribution in distributions]).T
+            ]
+            logs = np.stack(
+                [log_densities(distribution, axes, scale) for distribution in distributions]
+            )
             spread = logs.max(axis=0) - logs.min(axis=0)
             at = int(spread.argmax())
             found = WorstCase(
@@ -193,17 +203,23 @@ def _given(
     return best
 
 
-def _law(
-    model: AnswerModel, law: Any, query: Query, entry: int, code: int, columns: tuple[int, ...]
+def _distribution(
+    model: AnswerModel,
+    distribution: Any,
+    query: Query,
+    entry: int,
+    code: int,
+    columns: tuple[int, ...],
 ) -> AnswerDistribution:
     """The answer given a secret: listed, or by its sums."""
     if isinstance(model, ListedModel):
-        whole = model.law(entry, code)
+        whole = model.distribution(entry, code)
         return AnswerDistribution(whole.points[:, list(columns)], whole.weights)
-    sums = law_of_answers(law, query, entry, code, columns)
+    sums = distribution_of_answers(distribution, query, entry, code, columns)
     if sums is None:
         raise NotApplicable(
-            f"{len(law)} states and {sum(query.lengths)} entries make too many data sets to "
+            f"{len(distribution)} states and {sum(query.lengths)} entries make too many data "
+            "sets to "
             "compare; shorten the series or merge states"
         )
     return sums
@@ -219,11 +235,11 @@ def _entries(query: Query, only: Sequence[int] | None, work: int) -> Sequence[in
     return sorted({begin, min(begin + 1, end), middle, max(begin, end - 1), end})
 
 
-def _columns(query: Query, law: Any, most: int = _MOST_GRID) -> list[tuple[int, ...]]:
+def _columns(query: Query, distribution: Any, most: int = _MOST_GRID) -> list[tuple[int, ...]]:
     """The coordinates to look at together: all, or pairs where the grid would be too large."""
-    if query.weights is None or query.size <= 2 or not isinstance(law, MarkovChain):
+    if query.weights is None or query.size <= 2 or not isinstance(distribution, MarkovChain):
         return [tuple(range(query.size))]
-    if (sum(query.lengths) + 1.0) ** query.size <= most and len(law) <= _MOST_STATES:
+    if (sum(query.lengths) + 1.0) ** query.size <= most and len(distribution) <= _MOST_STATES:
         return [tuple(range(query.size))]
     pairs: list[tuple[int, ...]] = list(combinations(range(query.size), 2))
     return pairs[:_MOST_PAIRS]
@@ -250,14 +266,17 @@ def _over_starts(
         # Rows: start; columns: value of the entry.
         mass = np.array([marginals(own, entry + 1)[entry] for own in sure])
         for columns in sets:
-            laws = {
-                (x, code): _law(places[x], sure[x], query, entry, code, columns)
+            distributions = {
+                (x, code): _distribution(places[x], sure[x], query, entry, code, columns)
                 for x, code in np.argwhere(mass > 0).tolist()
             }
-            axes = [np.unique(column) for column in np.vstack([w.points for w in laws.values()]).T]
+            axes = [
+                np.unique(column)
+                for column in np.vstack([w.points for w in distributions.values()]).T
+            ]
             logs = np.full((size, size, prod(len(axis) for axis in axes)), -np.inf)
-            for (x, code), law in laws.items():
-                logs[x, code] = log_densities(law, axes, scale) + np.log(mass[x, code])
+            for (x, code), distribution in distributions.items():
+                logs[x, code] = log_densities(distribution, axes, scale) + np.log(mass[x, code])
             for x, y in combinations(range(size), 2):
                 rows = [x, y]
                 for a, b in permutations(range(size), 2):
@@ -279,14 +298,14 @@ def _over_starts(
     return best if best is not None and np.isfinite(best.loss) else None
 
 
-def log_densities(law: AnswerDistribution, axes: list[Floats], scale: float) -> Floats:
+def log_densities(distribution: AnswerDistribution, axes: list[Floats], scale: float) -> Floats:
     """Log of the mixture on the grid of centres, up to one constant, flattened."""
     if len(axes) == 1:
-        return log_density(law, axes[0][:, None], scale)
+        return log_density(distribution, axes[0][:, None], scale)
     shape = tuple(len(axis) for axis in axes)
     points = np.prod(np.array(shape, dtype=float))
-    kept = law.weights > 0
-    least = float(np.log(law.weights[kept].min()))
+    kept = distribution.weights > 0
+    least = float(np.log(distribution.weights[kept].min()))
     # Products of floats where none of them can vanish, else sums in logarithms, which are slow.
     deep = sum(float(np.ptp(axis)) for axis in axes) / scale - least > _LOG_ROOM
     if points * max(shape) > 50 * MOST_POINTS or (deep and points > _MOST_IN_LOGS):
@@ -295,10 +314,11 @@ def log_densities(law: AnswerDistribution, axes: list[Floats], scale: float) -> 
             "too many outputs to compare; use fewer states or a shorter series"
         )
     places = tuple(
-        np.searchsorted(axis, column) for axis, column in zip(axes, law.points.T, strict=True)
+        np.searchsorted(axis, column)
+        for axis, column in zip(axes, distribution.points.T, strict=True)
     )
     mass = np.zeros(shape)
-    np.add.at(mass, places, law.weights)
+    np.add.at(mass, places, distribution.weights)
     if not deep:
         for j, axis in enumerate(axes):
             kernel = np.exp(-np.abs(axis[:, None] - axis[None, :]) / scale)

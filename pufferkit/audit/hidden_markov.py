@@ -1,8 +1,8 @@
 """Hidden Markov kernels, compiled. Run as plain Python on short series, where compiling costs more.
 
-Each takes the initial law, the transition matrix, the emission matrix (rows states, columns
-symbols) and a series of symbols. Each returns the position of the first output that cannot happen,
-or -1, or -2 if scaled numbers came too near to underflow; the caller then takes logarithms.
+Each takes the initial distribution, the transition matrix, the emission matrix (rows states,
+columns symbols) and a series of symbols. Each returns the position of the first output that cannot
+happen, or -1, or -2 if scaled numbers came too near to underflow; the caller then takes logarithms.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def backward(transition: Any, emission: Any, symbols: Any, out: Any) -> int:
 
 @njit(cache=True)
 def log_forward(initial: Any, transition: Any, emission: Any, symbols: Any, out: Any) -> int:
-    """Logarithms of what `forward` gives, from logarithms, for laws that floats cannot hold."""
+    """Logarithms of what `forward` gives, where floats cannot hold the probabilities."""
     length, size = out.shape
     terms = np.empty(size)
     for t in range(length):
@@ -179,7 +179,7 @@ def walk_counts(
     """One block of steps for many walkers: counts of the states they visit.
 
     ``moves[which[t]]`` are the running sums of the rows of the matrix of step t; ``start`` the
-    running sums of the first law, used at the first step of a walk.
+    running sums of the first distribution, used at the first step of a walk.
     """
     steps, walkers = draws.shape
     size = counts.shape[1]

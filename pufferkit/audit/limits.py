@@ -60,9 +60,9 @@ def charged_epsilon(success: float, prior_odds: float = 1.0) -> float:
 
 def prior_odds(chain: MarkovChain, node: int) -> float:
     """Largest odds of a value of X_node before anything is released; infinite if it is sure."""
-    law = chain.marginal(node)
-    best = float(law.max())
-    rest = float(law.sum()) - best
+    distribution = chain.marginal(node)
+    best = float(distribution.max())
+    rest = float(distribution.sum()) - best
     return best / rest if rest > 0 else math.inf
 
 

@@ -18,9 +18,10 @@ from pufferkit.mechanisms.calibration import Calibration
 class LocalMechanism(Protocol):
     """A mechanism that turns every entry, on its own, into a symbol.
 
-    ``matrix`` has the law of the symbol for each state, ``epsilon`` is what it promises. It may
-    also have a ``chain`` (the belief it was made for), a ``name``, an ``adversary`` ("every"), a
-    ``length`` (the longest series promised for), and ``sanitize``, which then draws the symbols.
+    ``matrix`` has the distribution of the symbol for each state, ``epsilon`` is what it promises.
+    It may also have a ``chain`` (the belief it was made for), a ``name``, an ``adversary``
+    ("every"), a ``length`` (the longest series promised for), and ``sanitize``, which then draws
+    the symbols.
     """
 
     @property
@@ -68,8 +69,8 @@ def local_beliefs(mechanism: Any, beliefs: Any) -> list[tuple[str, MarkovChain, 
     checked_local(mechanism)
     found = []
     for own in as_beliefs(belief_of(mechanism, beliefs)).distributions():
-        if not isinstance(own.law, MarkovChain):
+        if not isinstance(own.distribution, MarkovChain):
             raise NotApplicable("local mechanisms are audited against Markov chains")
-        emission_matrix(own.law, np.asarray(mechanism.matrix))
-        found.append((own.name, own.law, own.complete))
+        emission_matrix(own.distribution, np.asarray(mechanism.matrix))
+        found.append((own.name, own.distribution, own.complete))
     return found

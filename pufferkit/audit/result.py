@@ -26,7 +26,7 @@ class WorstCase:
     loss
         Log of the odds it moves.
     belief, entry
-        Where: the law, and the entry, counted from 1 or by name.
+        Where: the distribution, and the entry, counted from 1 or by name.
     likelier, other
         The two values: the output is e^loss times likelier under the first.
     output
@@ -63,8 +63,8 @@ class Audit(Report):
     trials, hits
         Releases drawn for each secret, and how often the event happened under each.
     belief, entry, secrets
-        The law the data were drawn from, the entry attacked (counted from 1, or its name), and
-        its two values.
+        The distribution the data were drawn from, the entry attacked (counted from 1, or its name),
+        and its two values.
     notes
         How it was done, in words.
     exact

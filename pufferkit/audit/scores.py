@@ -18,10 +18,10 @@ from pufferkit.checks import Floats
 _CELLS = 400_000
 
 
-def log_density(law: AnswerDistribution, outputs: Floats, scale: float) -> Floats:
+def log_density(distribution: AnswerDistribution, outputs: Floats, scale: float) -> Floats:
     """Log of the Laplace mixture at each output (one row each), up to one constant."""
-    kept = law.weights > 0
-    points, logs = law.points[kept], np.log(law.weights[kept])
+    kept = distribution.weights > 0
+    points, logs = distribution.points[kept], np.log(distribution.weights[kept])
     if points.shape[1] == 1:
         return _on_the_line(points[:, 0], logs, outputs[:, 0], scale)
     found = np.empty(len(outputs))

@@ -29,7 +29,7 @@ MOST_STEPS = 3.2e6
 """Most products for one distribution."""
 
 
-def law_of_sums(parts: Sequence[Conditioned], values: NDArray[np.int64]) -> Floats:
+def distribution_of_sums(parts: Sequence[Conditioned], values: NDArray[np.int64]) -> Floats:
     """Distribution of sums over the entries of all parts, an axis for each column of ``values``.
 
     Row x of ``values`` is what state x adds, in whole numbers from 0 up.
@@ -53,7 +53,7 @@ def law_of_sums(parts: Sequence[Conditioned], values: NDArray[np.int64]) -> Floa
     return total
 
 
-def law_of_answers(
+def distribution_of_answers(
     chain: MarkovChain, query: Query, entry: int, code: int, columns: Sequence[int]
 ) -> AnswerDistribution | None:
     """Some coordinates of the answer given a secret; ``None`` if the table would be too large.
@@ -72,16 +72,20 @@ def law_of_answers(
         return None
     parts = list(_parts(chain, query, entry, code))
     if by_count <= by_value:
-        law = law_of_sums(parts, np.eye(size, dtype=np.int64)[:, 1:])
-        places = np.argwhere(law > 0)
+        distribution = distribution_of_sums(parts, np.eye(size, dtype=np.int64)[:, 1:])
+        places = np.argwhere(distribution > 0)
         counts = np.hstack([length - places.sum(axis=1, keepdims=True), places])
         answers = by_counts(counts, chain.states, query)
-        weights = np.bincount(answers.which, law[law > 0], len(answers.distinct))
+        weights = np.bincount(answers.which, distribution[distribution > 0], len(answers.distinct))
         return AnswerDistribution(answers.points[:, list(columns)], weights / weights.sum())
-    law = law_of_sums(parts, np.array([steps for steps, _ in scaled], dtype=np.int64).T)
+    distribution = distribution_of_sums(
+        parts, np.array([steps for steps, _ in scaled], dtype=np.int64).T
+    )
     least = [length * float(min(row[column] for row in rows)) for column in columns]
-    points = np.array(least) + np.argwhere(law > 0) * np.array([float(unit) for _, unit in scaled])
-    return AnswerDistribution(points, law[law > 0] / law.sum())
+    points = np.array(least) + np.argwhere(distribution > 0) * np.array(
+        [float(unit) for _, unit in scaled]
+    )
+    return AnswerDistribution(points, distribution[distribution > 0] / distribution.sum())
 
 
 def _affordable(cells: int, length: int, size: int) -> bool:

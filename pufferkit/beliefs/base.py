@@ -61,7 +61,7 @@ class Distribution:
     """
 
     name: str
-    law: MarkovChain | FiniteJoint | BayesianNetwork
+    distribution: MarkovChain | FiniteJoint | BayesianNetwork
     complete: bool = True
 
 

@@ -1,11 +1,13 @@
 """A Bayesian network on finitely many discrete variables: beliefs about entries that are no series.
 
-Every node has a table with the law of the node for each combination of its parents' values, and
+Every node has a table with the distribution of the node for each combination of its parents'
+values, and
 
     P(X_1, ..., X_n) = product over nodes of P(X_i | parents of X_i)        ([Q] 4.1).
 
-Variables may have different numbers of values. Laws of a few nodes are contractions of the tables
-of these nodes and their ancestors; the joint law of everything is only for small networks.
+Variables may have different numbers of values. Distributions of a few nodes are contractions of the
+tables of these nodes and their ancestors; the joint distribution of everything is only for small
+networks.
 """
 
 from __future__ import annotations
@@ -32,22 +34,23 @@ from pufferkit.errors import NotApplicable
 from pufferkit.records import JsonRecord
 
 MOST_ROWS = 1 << 18
-"""Largest joint law, in rows, that is written out."""
+"""Largest joint distribution, in rows, that is written out."""
 
 
 @dataclass(frozen=True, eq=False)
 class BayesianNetwork(JsonRecord):
-    """Nodes, their parents, and the law of each node given its parents.
+    """Nodes, their parents, and the distribution of each node given its parents.
 
     Parameters
     ----------
     parents
         {node: tuple of its parents}, for every node.
     tables
-        {node: {tuple of parent values: law of the node}}, a row for each combination of parent
-        values; {(): law} for a node without parents.
+        {node: {tuple of parent values: distribution of the node}}, a row for each combination of
+        parent values; {(): distribution} for a node without parents.
     values
-        {node: labels of its values}, in the order of its laws; 0, 1, ... for nodes left out.
+        {node: labels of its values}, in the order of its distributions; 0, 1, ... for nodes left
+        out.
 
     Attributes
     ----------
@@ -62,8 +65,10 @@ class BayesianNetwork(JsonRecord):
     ...     parents={"Ada": (), "Ben": ("Ada",)},
     ...     tables={"Ada": {(): [0.9, 0.1]}, "Ben": {(0,): [0.95, 0.05], (1,): [0.6, 0.4]}},
     ... )
-    >>> flu.law("Ben").round(3).tolist(), flu.law("Ada", given={"Ben": 1}).round(3).tolist()
-    ([0.915, 0.085], [0.529, 0.471])
+    >>> flu.distribution("Ben").round(3).tolist()
+    [0.915, 0.085]
+    >>> flu.distribution("Ada", given={"Ben": 1}).round(3).tolist()
+    [0.529, 0.471]
     """
 
     parents: Mapping[Node, tuple[Node, ...]]
@@ -123,9 +128,11 @@ class BayesianNetwork(JsonRecord):
             cpd = found[node]
             parents[node] = tuple(cpd.variables[1:])
             values[node] = tuple(cpd.state_names[node])
-            laws = np.moveaxis(np.asarray(cpd.values, dtype=np.float64), 0, -1)
+            distributions = np.moveaxis(np.asarray(cpd.values, dtype=np.float64), 0, -1)
             keys = product(*(cpd.state_names[parent] for parent in parents[node]))
-            tables[node] = dict(zip(keys, laws.reshape(-1, laws.shape[-1]), strict=True))
+            tables[node] = dict(
+                zip(keys, distributions.reshape(-1, distributions.shape[-1]), strict=True)
+            )
         return cls(parents, tables, values)
 
     @classmethod
@@ -187,8 +194,8 @@ class BayesianNetwork(JsonRecord):
         chosen = self.graph.mask(self._known(node) for node in nodes)
         return self.graph.names(self.graph.above(chosen))
 
-    def law(self, *nodes: Node, given: Mapping[Node, Hashable] | None = None) -> Floats:
-        """The joint law of some nodes, given values of others.
+    def distribution(self, *nodes: Node, given: Mapping[Node, Hashable] | None = None) -> Floats:
+        """The joint distribution of some nodes, given values of others.
 
         Parameters
         ----------
@@ -210,7 +217,7 @@ class BayesianNetwork(JsonRecord):
         whole = table.values.sum()
         if whole < TINY:
             raise ValueError(
-                f"given: {dict(given)} has probability {whole:g}, so no law is defined given it"
+                f"given: {dict(given)} has probability {whole:g}, so nothing is defined given it"
             )
         return checks.frozen(table.values / whole)
 
@@ -246,11 +253,11 @@ class BayesianNetwork(JsonRecord):
             node = graph.nodes[j]
             axes = (*(graph.place[parent] for parent in self.parents[node]), j)
             factors.append(Factor(JointTable.exact(self.arrays[node]), axes).at(fixed))
-        what = f"the joint law of {', '.join(str(graph.nodes[j]) for j in keep)}"
+        what = f"the joint distribution of {', '.join(str(graph.nodes[j]) for j in keep)}"
         return contract(factors, keep, what)
 
     def _marginal(self, j: int) -> JointTable:
-        """The law of one node, from those of the gates above it."""
+        """The distribution of one node, from those of the gates above it."""
         todo = [] if j in self._marginals else [j]
         while todo:
             missing = [g for g in bits(self.graph.gates(1 << todo[-1])) if g not in self._marginals]
@@ -266,7 +273,7 @@ class BayesianNetwork(JsonRecord):
         return {}
 
     def joint(self) -> FiniteJoint:
-        """The joint law of all nodes, row by row; for small networks.
+        """The joint distribution of all nodes, row by row; for small networks.
 
         Raises
         ------
@@ -276,14 +283,15 @@ class BayesianNetwork(JsonRecord):
         rows = prod(self.sizes.values())
         if rows > MOST_ROWS:
             raise NotApplicable(
-                f"the joint law of {len(self)} nodes has {rows:,} rows and needs about "
-                f"{rows * 300 / 1e9:,.1f} GB; use law(...) of a few nodes, or a mechanism that "
+                f"the joint distribution of {len(self)} nodes has {rows:,} rows and needs about "
+                f"{rows * 300 / 1e9:,.1f} GB; use distribution(...) of a few nodes, or a "
+                "mechanism that "
                 "works on the network itself"
             )
         table = self.table(self.nodes)
         if (table.values[table.possible] < TINY).any():
             raise NotApplicable(
-                "the joint law has possible rows too small for a float; merge the rarest values"
+                "the joint distribution has rows too small for a float; merge the rarest values"
             )
         labelled = product(*(self.values[node] for node in self.nodes))
         whole = zip(labelled, table.values.ravel().tolist(), strict=True)

@@ -8,8 +8,8 @@ What is read::
 and, in place of rows, ``table`` (all numbers, the last parent varying fastest and the variable
 itself slowest) and ``default`` (for rows not listed). Properties and comments are skipped.
 
-Files print few digits, so a row counts as a law if it sums to one within the digits it shows; it is
-then rescaled.
+Files print few digits, so a row counts as a distribution if it sums to one within the digits it
+shows; it is then rescaled.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Five shapes, each with the constructor that users call:
 
 ====================  ==========================================================================
 ``ChainClass.of``         finitely many chains, each with its initial distribution
-``ChainClass.any_start``  finitely many matrices, every initial law ([Q] C.4)
+``ChainClass.any_start``  finitely many matrices, every initial distribution ([Q] C.4)
 ``ChainClass.binary``     every two-state chain with staying probabilities in an interval, any start
 ``ChainClass.mixing``     every chain that mixes at least this well ([Q] 4.4.2)
 ``ChainClass.around``     every chain in a confidence region of counted transitions, any start
@@ -73,7 +73,7 @@ class ChainClass(checks.Frozen, Beliefs):
 
     @staticmethod
     def any_start(*transitions: ArrayLike, states: Iterable[Hashable] | None = None) -> ChainClass:
-        """These transition matrices with every initial law, [Q] C.4."""
+        """These transition matrices with every initial distribution, [Q] C.4."""
         return _made("any_start", tuple(transitions), states)
 
     @staticmethod
@@ -269,6 +269,6 @@ def _starts(chain: MarkovChain) -> Iterator[tuple[str, Floats]]:
     pairs = list(combinations(range(size), 2))
     for x, y in pairs[:50]:
         for odds in _START_ODDS:
-            law = np.zeros(size)
-            law[x], law[y] = 1 / (1 + odds), odds / (1 + odds)
-            yield f"starts in {names[x]} or {names[y]}, odds 1 : {odds:g}", law
+            distribution = np.zeros(size)
+            distribution[x], distribution[y] = 1 / (1 + odds), odds / (1 + odds)
+            yield f"starts in {names[x]} or {names[y]}, odds 1 : {odds:g}", distribution

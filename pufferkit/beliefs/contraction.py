@@ -1,4 +1,4 @@
-"""Sums of products of probability tables: the law of a few nodes out of many.
+"""Sums of products of probability tables: the distribution of a few nodes out of many.
 
 A factor is an array with one label for each axis. A contraction multiplies factors and sums over
 every label that is not kept, two factors at a time in an order that opt_einsum finds.

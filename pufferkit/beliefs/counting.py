@@ -46,7 +46,7 @@ def shares(series: Any, smoothing: float, start: Start, private: bool) -> Shares
     if (leaves == 0).any():
         stuck = [series.states[x] for x in np.flatnonzero(leaves[:, 0] == 0)]
         raise ValueError(
-            f"series: never leaves {', '.join(repr(state) for state in stuck)}, so there is no law "
+            f"series: never leaves {', '.join(repr(state) for state in stuck)}, so nothing tells "
             "of what follows; use smoothing above 0 (for example 0.5), more data, or fewer states"
         )
     initial = _first_states(series, added) if start == "first" else None

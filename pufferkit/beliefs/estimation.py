@@ -74,7 +74,7 @@ def order_two(
         As in `fit`.
     smoothing
         Added to the count of every possible move (x, y) to (y, z); above 0, so that every pair has
-        a law of what follows.
+        a distribution of what follows.
     theta_from_private_data
         As in `fit`.
     """

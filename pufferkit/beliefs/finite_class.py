@@ -109,9 +109,11 @@ class AnyStartClass(ChainClass):
         return f"{noun}, {plural(len(self.states))}, any start"
 
     def members(self) -> tuple[Member, ...]:
-        count, law = len(self.transitions), np.full(len(self.states), 1 / len(self.states))
+        count, distribution = len(self.transitions), np.full(len(self.states), 1 / len(self.states))
         return tuple(
-            Member(f"matrix {n} of {count}, any start", MarkovChain(law, t, self.states), True)
+            Member(
+                f"matrix {n} of {count}, any start", MarkovChain(distribution, t, self.states), True
+            )
             for n, t in enumerate(self.transitions, 1)
         )
 

@@ -1,8 +1,8 @@
-"""A joint law on finitely many data sets, written out row by row.
+"""A joint distribution on finitely many data sets, written out row by row.
 
 The most general belief there is, and the smallest in reach: {tuple of values: probability}. Floats
-stay the floats they were and fractions stay fractions, because what is decided from a joint law
-(ties and tails, [Q] Definition 3.1) can hang on the last digit.
+stay the floats they were and fractions stay fractions, because what is decided from a joint
+distribution (ties and tails, [Q] Definition 3.1) can hang on the last digit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Row = tuple[Hashable, ...]
 
 @dataclass(frozen=True, eq=False)
 class FiniteJoint(JsonRecord):
-    """A law of (X_1, ..., X_n), one row for each data set.
+    """A distribution of (X_1, ..., X_n), one row for each data set.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class FiniteJoint(JsonRecord):
 
     @classmethod
     def from_network(cls, network: BayesianNetwork) -> FiniteJoint:
-        """The joint law of a small network; variables are named by its nodes."""
+        """The joint distribution of a small network; variables are named by its nodes."""
         return network.joint()
 
     @property
@@ -102,7 +102,7 @@ class FiniteJoint(JsonRecord):
     def description(self) -> str:
         """One line for tables and reports."""
         numbers = "exact fractions" if self.is_exact else "floats"
-        return f"joint law of {self.variables} variables, {len(self)} rows, {numbers}"
+        return f"joint distribution of {self.variables} variables, {len(self)} rows, {numbers}"
 
     @cached_property
     def is_exact(self) -> bool:
@@ -120,7 +120,7 @@ class FiniteJoint(JsonRecord):
         return _sum((p for row, p in self.table.items() if row[place] == value), self.is_exact)
 
     def marginal(self, *names: Hashable) -> FiniteJoint:
-        """The joint law of some of the variables, in the order given."""
+        """The joint distribution of some of the variables, in the order given."""
         places = [self._place(name) for name in names]
         if not places or len(set(places)) < len(places):
             raise ValueError(f"names: must be different variables, at least one; got {names}")
@@ -130,7 +130,7 @@ class FiniteJoint(JsonRecord):
         return FiniteJoint({row: _sum(ps, self.is_exact) for row, ps in parts.items()}, names)
 
     def conditional(self, name: Hashable, value: Hashable) -> FiniteJoint:
-        """The joint law of all variables given X_name = value; rows with other values are gone."""
+        """The joint distribution given X_name = value; rows with other values are gone."""
         place = self._place(name)
         kept = {row: p for row, p in self.table.items() if row[place] == value}
         whole = _sum(kept.values(), self.is_exact)
@@ -159,7 +159,7 @@ class FiniteJoint(JsonRecord):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FiniteJoint:
-        """The law that ``to_dict`` described."""
+        """The distribution that ``to_dict`` described."""
         if "rows" not in data:
             raise ValueError("model: has no 'rows'; a finite joint lists [values, probability]")
         try:

@@ -145,7 +145,8 @@ class Graph:
     def gates(self, chosen: int) -> int:
         """Nodes that part all above them from ``chosen`` and from the rest of its ancestors.
 
-        The law of the chosen nodes then needs the marginal law of a gate, and no table above it.
+        The distribution of the chosen nodes then needs the marginal distribution of a gate, and no
+        table above it.
         """
         whole = self.above(chosen)
         rest, found = whole & ~chosen, 0

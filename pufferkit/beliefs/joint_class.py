@@ -1,4 +1,4 @@
-"""Classes Theta of joint laws: finitely many laws of the same variables."""
+"""Classes Theta of joint distributions: finitely many distributions of the same variables."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pufferkit.beliefs.finite_joint import FiniteJoint
 
 @dataclass(frozen=True, eq=False, repr=False)
 class JointClass(Beliefs):
-    """Several joint laws of the same variables."""
+    """Several joint distributions of the same variables."""
 
     joints: tuple[FiniteJoint, ...]
     states: tuple[Hashable, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.joints:
-            raise ValueError("joints: a class needs at least one joint law, got none")
+            raise ValueError("joints: a class needs at least one joint distribution, got none")
         for joint in self.joints:
             if not isinstance(joint, FiniteJoint):
                 raise ValueError(f"joints: must be FiniteJoint objects, got {type(joint).__name__}")
@@ -43,22 +43,23 @@ class JointClass(Beliefs):
     def distributions(self) -> list[Distribution]:
         count = len(self.joints)
         return [
-            Distribution(f"law {n} of {count}", joint) for n, joint in enumerate(self.joints, 1)
+            Distribution(f"distribution {n} of {count}", joint)
+            for n, joint in enumerate(self.joints, 1)
         ]
 
     @property
     def description(self) -> str:
         count, first = len(self.joints), self.joints[0].description
-        return first if count == 1 else f"{count} laws, the first a {first}"
+        return first if count == 1 else f"{count} distributions, the first a {first}"
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": "joints", "joints": [joint.to_dict() for joint in self.joints]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> JointClass:
-        """The class that ``to_dict`` described; a single law is a class of one."""
+        """The class that ``to_dict`` described; a single distribution is a class of one."""
         if data.get("kind") != "joints":
             return cls((FiniteJoint.from_dict(data),))
         if not isinstance(data.get("joints"), list):
-            raise ValueError("model: a class of joint laws needs a list 'joints'")
+            raise ValueError("model: a class of joint distributions needs a list 'joints'")
         return cls(tuple(FiniteJoint.from_dict(own) for own in data["joints"]))

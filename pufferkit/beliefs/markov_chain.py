@@ -1,11 +1,13 @@
 """A Markov chain X_1 -> X_2 -> ... on finitely many states: one belief about a series.
 
-The chain starts from ``initial`` and moves by ``transition``; row x of the matrix is the law of the
-next state after x. Facts that follow from these two are properties, worked out once.
+The chain starts from ``initial`` and moves by ``transition``; row x of the matrix is the
+distribution of the next state after x. Facts that follow from these two are properties, worked out
+once.
 
-Accuracy. The stationary law comes from the elimination of Grassmann, Taksar and Heyman, which only
-adds, multiplies and divides positive numbers. Its entries keep full relative accuracy even when the
-chain is nearly decomposable, where a linear solve or a high power of the matrix loses all digits.
+Accuracy. The stationary distribution comes from the elimination of Grassmann, Taksar and Heyman,
+which only adds, multiplies and divides positive numbers. Its entries keep full relative accuracy
+even when the chain is nearly decomposable, where a linear solve or a high power of the matrix loses
+all digits.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from pufferkit.checks import Floats
 from pufferkit.records import JsonRecord
 
 STATIONARY_TOLERANCE = 1e-12
-"""A start whose log-ratio to the stationary law varies by at most this counts as stationary."""
+"""A start counts as stationary if its log-ratio to that distribution varies by no more."""
 
 
 RAREST = 1e-280
@@ -42,9 +44,9 @@ class MarkovChain(checks.Frozen, JsonRecord):
     Parameters
     ----------
     initial
-        Law of X_1: one probability for each state.
+        Distribution of X_1: one probability for each state.
     transition
-        Square matrix; row x is the law of the next state after x.
+        Square matrix; row x is the distribution of the next state after x.
     states
         Labels of the states in the order of the rows; 0, 1, ... if left out.
     fitted_on
@@ -70,13 +72,13 @@ class MarkovChain(checks.Frozen, JsonRecord):
         fitted_on: Provenance | None = None,
     ) -> None:
         matrix = checks.stochastic_matrix("transition", transition)
-        law = checks.probability_vector("initial", initial)
-        if len(law) != len(matrix):
+        distribution = checks.probability_vector("initial", initial)
+        if len(distribution) != len(matrix):
             raise ValueError(
-                f"initial: has {len(law)} entries but transition has {len(matrix)} rows; "
+                f"initial: has {len(distribution)} entries but transition has {len(matrix)} rows; "
                 "both must follow the same states"
             )
-        object.__setattr__(self, "initial", law)
+        object.__setattr__(self, "initial", distribution)
         object.__setattr__(self, "transition", matrix)
         object.__setattr__(self, "states", state_labels(states, len(matrix)))
         object.__setattr__(self, "fitted_on", fitted_on)
@@ -88,17 +90,17 @@ class MarkovChain(checks.Frozen, JsonRecord):
         states: Iterable[Hashable] | None = None,
         fitted_on: Provenance | None = None,
     ) -> MarkovChain:
-        """The chain that starts in its stationary law.
+        """The chain that starts in its stationary distribution.
 
         Raises
         ------
         ValueError
-            If the matrix has several stationary laws; give ``initial`` yourself then.
+            If the matrix has several stationary distributions; give ``initial`` yourself then.
         """
         matrix = checks.stochastic_matrix("transition", transition)
         state_labels(states, len(matrix))
         classes = closed_classes(matrix)
-        chain = cls(_only_stationary_law(matrix, classes), matrix, states, fitted_on)
+        chain = cls(_only_stationary_distribution(matrix, classes), matrix, states, fitted_on)
         # Known here, so not worked out again.
         chain.__dict__.update(closed_classes=classes, stationary=chain.initial, is_stationary=True)
         return chain
@@ -165,8 +167,8 @@ class MarkovChain(checks.Frozen, JsonRecord):
 
     @cached_property
     def stationary(self) -> Floats:
-        """The law pi with pi P = pi; an error if there are several."""
-        return _only_stationary_law(self.transition, self.closed_classes)
+        """The distribution pi with pi P = pi; an error if there are several."""
+        return _only_stationary_distribution(self.transition, self.closed_classes)
 
     @cached_property
     def is_irreducible(self) -> bool:
@@ -188,14 +190,14 @@ class MarkovChain(checks.Frozen, JsonRecord):
 
     @cached_property
     def is_stationary(self) -> bool:
-        """Whether ``initial`` is a stationary law of ``transition``, to rounding."""
+        """Whether ``initial`` is a stationary distribution of ``transition``, to rounding."""
         return self.limit_distance(self.initial, 1) <= STATIONARY_TOLERANCE and (
             self.limit_distance(self.initial, 2) <= STATIONARY_TOLERANCE
         )
 
     @cached_property
     def possible_start(self) -> NDArray[np.bool_]:
-        """States X_1 can be in. A stationary law may be positive where it is 0 as a float."""
+        """States X_1 can be in; a stationary probability may be positive and 0 as a float."""
         possible: NDArray[np.bool_] = self.initial > 0
         if self.is_stationary:
             for closed in self.closed_classes:
@@ -208,46 +210,46 @@ class MarkovChain(checks.Frozen, JsonRecord):
         """Whether some state of a stationary start is possible but too rare for a float."""
         return bool((self.possible_start & (self.initial < RAREST)).any()) and self.is_stationary
 
-    def limit_law(self, node: int) -> Floats:
-        """What the law of X_node tends to as time goes on, along the times of the same remainder.
+    def limit_distribution(self, node: int) -> Floats:
+        """What the distribution of X_node tends to, along the times of the same remainder.
 
         Mass that starts in a cyclic part of a closed class stays in step with it. Mass that starts
-        in transient states is left out, so the law then sums to less than one.
+        in transient states is left out, so the distribution then sums to less than one.
         """
-        law = np.zeros(len(self))
-        for closed, pi in zip(self.closed_classes, self._class_laws, strict=True):
+        distribution = np.zeros(len(self))
+        for closed, pi in zip(self.closed_classes, self._class_distributions, strict=True):
             mass = np.bincount(
                 closed.part, weights=self.initial[closed.members], minlength=closed.period
             )
             origin = (closed.part - (node - 1)) % closed.period
-            law[closed.members] = mass[origin] * closed.period * pi
-        return law
+            distribution[closed.members] = mass[origin] * closed.period * pi
+        return distribution
 
-    def limit_distance(self, law: Floats, node: int) -> float:
-        """Spread of the log-ratio of ``law`` to ``limit_law(node)``; infinite if supports differ.
+    def limit_distance(self, distribution: Floats, node: int) -> float:
+        """Spread of the log-ratio to ``limit_distribution(node)``; infinite if supports differ.
 
-        Both laws move by the same matrix, so this never grows with time (data processing).
+        Both distributions move by the same matrix, so this never grows with time (data processing).
         """
-        limit = self.limit_law(node)
-        support = law > 0
+        limit = self.limit_distribution(node)
+        support = distribution > 0
         if (support != (limit > 0)).any():
             return float("inf")
-        ratio = np.log(law[support] / limit[support])
+        ratio = np.log(distribution[support] / limit[support])
         return float(ratio.max() - ratio.min())
 
     @cached_property
-    def _class_laws(self) -> tuple[Floats, ...]:
+    def _class_distributions(self) -> tuple[Floats, ...]:
         return tuple(
             gth(self.transition[np.ix_(c.members, c.members)]) for c in self.closed_classes
         )
 
     def marginal(self, node: int) -> Floats:
-        """Law of X_node; nodes count from 1."""
+        """Distribution of X_node; nodes count from 1."""
         steps = checks.whole("node", node, 1) - 1
         if self.is_stationary:
             return self.initial
-        law: Floats = self.initial @ np.linalg.matrix_power(self.transition, steps)
-        return law
+        distribution: Floats = self.initial @ np.linalg.matrix_power(self.transition, steps)
+        return distribution
 
     def power(self, steps: int) -> Floats:
         """The matrix of ``steps`` moves: entry (x, y) is P(X_{i+steps} = y | X_i = x)."""
@@ -375,28 +377,28 @@ def state_labels(states: Iterable[Hashable] | None, count: int) -> tuple[Hashabl
 
 
 def gth(transition: Floats) -> Floats:
-    """Stationary law of an irreducible matrix by state reduction, without any subtraction."""
+    """Stationary distribution of an irreducible matrix, by state reduction."""
     work = np.array(transition, dtype=np.float64)
     size = len(work)
     for n in range(size - 1, 0, -1):
         work[:n, n] /= work[n, :n].sum()
         work[:n, :n] += np.outer(work[:n, n], work[n, :n])
-    law = np.ones(size)
+    distribution = np.ones(size)
     for n in range(1, size):
-        if law[:n].max() > _LARGE:
-            law[:n] /= _LARGE  # what is that much rarer than the rest may become 0
-        law[n] = law[:n] @ work[:n, n]
-    return checks.frozen(law / law.sum())
+        if distribution[:n].max() > _LARGE:
+            distribution[:n] /= _LARGE  # what is that much rarer than the rest may become 0
+        distribution[n] = distribution[:n] @ work[:n, n]
+    return checks.frozen(distribution / distribution.sum())
 
 
-def _only_stationary_law(transition: Floats, classes: tuple[ClosedClass, ...]) -> Floats:
+def _only_stationary_distribution(transition: Floats, classes: tuple[ClosedClass, ...]) -> Floats:
     if len(classes) > 1:
         listed = "; ".join(str(c.members.tolist()) for c in classes[:4])
         raise ValueError(
             f"transition: has {len(classes)} closed classes of states ({listed}), so the "
-            "stationary law is not unique; give initial yourself"
+            "stationary distribution is not unique; give initial yourself"
         )
     members = classes[0].members
-    law = np.zeros(len(transition))
-    law[members] = gth(transition[np.ix_(members, members)])
-    return checks.frozen(law)
+    distribution = np.zeros(len(transition))
+    distribution[members] = gth(transition[np.ix_(members, members)])
+    return checks.frozen(distribution)

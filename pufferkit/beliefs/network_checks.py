@@ -93,11 +93,11 @@ def same_nodes(
 
 
 def value_labels(node: Node, rows: Rows, given: Iterable[Hashable] | None) -> Values:
-    """Labels of a node's values: those given, or 0, 1, ... for the length of its laws."""
+    """Labels of a node's values: those given, or 0, 1, ... for the length of its distributions."""
     if not isinstance(rows, Mapping) or not rows:
         raise ValueError(
-            f"tables[{node!r}]: must be a mapping {{tuple of parent values: law}}, got {rows!r}; "
-            "write {(): law} for a node without parents"
+            f"tables[{node!r}]: must be a mapping {{parent values: distribution}}, got {rows!r}; "
+            "write {(): distribution} for a node without parents"
         )
     count = len(checks.numbers(f"tables[{node!r}]", next(iter(rows.values()))).ravel())
     if given is None:
@@ -108,7 +108,7 @@ def value_labels(node: Node, rows: Rows, given: Iterable[Hashable] | None) -> Va
         raise ValueError(f"values[{node!r}]: {error}") from None
     if len(found) != count:
         raise ValueError(
-            f"values[{node!r}]: {len(found)} labels, but its laws have {count} entries; "
+            f"values[{node!r}]: {len(found)} labels, but its distributions have {count} entries; "
             "give one label for each"
         )
     return found
@@ -137,7 +137,7 @@ def array(
     size = len(values[node])
     found = np.empty((len(keys), size))
     for j, key in enumerate(keys):
-        row = law(f"{name}[{key!r}]", rows[key])
+        row = distribution(f"{name}[{key!r}]", rows[key])
         if len(row) != size:
             raise ValueError(
                 f"{name}[{key!r}]: has {len(row)} entries, but node {node!r} has {size} values"
@@ -147,8 +147,8 @@ def array(
     return checks.frozen(found.reshape(*shape, size))
 
 
-def law(name: str, values: ArrayLike) -> Floats:
-    """A law, rescaled unless it sums to one to rounding: writing and reading it changes nothing."""
+def distribution(name: str, values: ArrayLike) -> Floats:
+    """A distribution, rescaled unless it sums to one, to rounding."""
     scaled = checks.probability_vector(name, values)
     given = np.array(values, dtype=np.float64)
     return given if abs(given.sum() - 1) <= len(given) * EPS else scaled

@@ -18,7 +18,7 @@ __all__ = ["Beliefs", "as_beliefs", "beliefs_from_dict", "beliefs_from_json"]
 
 
 def as_beliefs(beliefs: Any) -> Beliefs:
-    """A class as it is; a single chain, network or joint law, or a list of them, as a class."""
+    """A class as it is; a chain, network or joint distribution, or a list of them, as one."""
     if isinstance(beliefs, Beliefs):
         return beliefs
     if isinstance(beliefs, MarkovChain):

@@ -366,7 +366,7 @@ def _checked(low: ArrayLike, high: ArrayLike) -> tuple[Floats, Floats]:
     for x in range(len(least)):
         if least[x].sum() > 1 + SUM_TOLERANCE or most[x].sum() < 1 - SUM_TOLERANCE:
             raise ValueError(
-                f"low, high: no law fits row {x}: its bounds sum to {least[x].sum():.6g} and "
+                f"low, high: nothing fits row {x}: its bounds sum to {least[x].sum():.6g} and "
                 f"{most[x].sum():.6g}, and 1 must lie between"
             )
     if len(least) == 1:

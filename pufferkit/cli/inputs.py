@@ -74,7 +74,7 @@ Plot = Annotated[
 
 
 def read_model(path: Path) -> Beliefs:
-    """The beliefs in a JSON file: chains, networks or joint laws; networks also as BIF."""
+    """The beliefs in a JSON file: chains, networks or joint distributions; networks also as BIF."""
     from pufferkit.beliefs.protocol import as_beliefs, beliefs_from_json  # noqa: PLC0415
 
     try:
@@ -127,7 +127,9 @@ def read_data(
             raise ValueError("--entry: name the column that says which entry a row is about")
         return read_record(path, entry, state, beliefs.entries or (), states)
     if entry is not None:
-        raise ValueError("--entry: only for networks and joint laws; chains are ordered by rows")
+        raise ValueError(
+            "--entry: only for networks and joint distributions; chains are ordered by rows"
+        )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         series = read_series(

@@ -56,7 +56,7 @@ def show(
     model: ModelFile,
     every: Annotated[bool, typer.Option("--all", help="Show every chain of a class.")] = False,
 ) -> None:
-    """Print chains with their stationary law and speed of mixing, or networks with their laws."""
+    """Print chains with stationary distribution and speed of mixing, or networks."""
     beliefs = inputs.read_model(model)
     if beliefs.entries is not None:
         for line in _entries(beliefs):
@@ -109,8 +109,8 @@ def check(
 ) -> None:
     """Say whether beliefs are valid, which mechanisms apply, and whether data fit them.
 
-    With data: is one step of memory enough, does the law stay the same, does the class cover the
-    data, and what would a second-order chain cost.
+    With data: is one step of memory enough, does the distribution stay the same, does the class
+    cover the data, and what would a second-order chain cost.
     """
     outputs.check_outputs([out], [model, data])
     if out is not None and data is None:
@@ -158,7 +158,7 @@ def fit(
             "--smoothing", parser=terminal.number, metavar="X", help="Added to every count."
         ),
     ] = 0.0,
-    start: Annotated[Start, typer.Option("--start", help="Law of the first entry.")] = (
+    start: Annotated[Start, typer.Option("--start", help="Distribution of the first entry.")] = (
         Start.STATIONARY
     ),
     around: Annotated[
@@ -283,21 +283,24 @@ def _mechanisms(beliefs: Beliefs, state: Hashable, lengths: Sequence[int]) -> No
 
 
 def _entries(beliefs: Beliefs) -> Iterator[str]:
-    """The entries of networks or joint laws: what they depend on, and their law."""
-    laws = list(getattr(beliefs, "networks", ()) or getattr(beliefs, "joints", ()))
-    yield f"{laws[0].to_dict()['kind']}: {beliefs.description}"
-    for number, law in enumerate(laws, 1):
-        if len(laws) > 1:
+    """The entries of networks or joint tables: what they depend on, and how they vary."""
+    distributions = list(getattr(beliefs, "networks", ()) or getattr(beliefs, "joints", ()))
+    yield f"{distributions[0].to_dict()['kind']}: {beliefs.description}"
+    for number, distribution in enumerate(distributions, 1):
+        if len(distributions) > 1:
             yield f"\nnumber {number}"
-        if isinstance(law, pk.BayesianNetwork):
-            for node in law.nodes:
-                above = ", ".join(printable(parent) for parent in law.parents[node])
-                own = zip(law.values[node], law.law(node), strict=True)
+        if isinstance(distribution, pk.BayesianNetwork):
+            for node in distribution.nodes:
+                above = ", ".join(printable(parent) for parent in distribution.parents[node])
+                own = zip(distribution.values[node], distribution.distribution(node), strict=True)
                 cells = ", ".join(f"{printable(value)} {p:.6g}" for value, p in own)
                 yield f"  {printable(node)}{f' given {above}' if above else ''}: {cells}"
         else:
-            for name in law.names:
-                each = [(value, law.probability(name, value)) for value in law.values(name)]
+            for name in distribution.names:
+                each = [
+                    (value, distribution.probability(name, value))
+                    for value in distribution.values(name)
+                ]
                 cells = ", ".join(f"{printable(value)} {float(p):.6g}" for value, p in each)
                 yield f"  {printable(name)}: {cells}"
 
@@ -312,16 +315,16 @@ def _described(member: Member) -> Iterator[str]:
     if chain.is_irreducible:
         yield f"  eigengap: {chain.eigengap:.6g}; least stationary probability: {chain.pi_min:.6g}"
         yield f"  {_mixes(chain.contraction)}"
-    law = _law(chain)
+    distribution = _distribution(chain)
     names = [printable(state) for state in chain.states]
     wide = max(5, *(len(name) for name in names))
     yield f"  {'state':<{wide}}  {'start':>10}  {'stationary':>10}"
     for x, name in enumerate(names):
         begins = "any" if member.any_start else f"{chain.initial[x]:.6f}"
-        yield f"  {name:<{wide}}  {begins:>10}  {law(x):>10}"
+        yield f"  {name:<{wide}}  {begins:>10}  {distribution(x):>10}"
 
 
-def _law(chain: MarkovChain) -> Callable[[int], str]:
+def _distribution(chain: MarkovChain) -> Callable[[int], str]:
     try:
         stationary = chain.stationary
     except ValueError:

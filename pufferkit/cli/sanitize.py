@@ -93,6 +93,6 @@ def _one_chain(path: Path) -> MarkovChain:
     if len(members) != 1 or members[0].any_start:
         raise ValueError(
             f"{path}: sanitize needs one Markov chain with its start, not {beliefs.description}; "
-            "give 'transition' and, if it does not start in its stationary law, 'initial'"
+            "give 'transition' and, if it does not start in its stationary distribution, 'initial'"
         )
     return members[0].chain

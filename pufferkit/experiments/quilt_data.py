@@ -55,7 +55,7 @@ TABLE_3: dict[str, tuple[float, float, float]] = {
 """Published errors at epsilon 0.2, 1, 5; 51 levels, about a million minutes."""
 
 FITTED = """\
-The chain is counted from the very series that is released, with its stationary law as start,
+The chain is counted from the very series that is released, with a stationary start,
 only because the paper does so to compare algorithms. That is itself a release without noise;
 use public or historical data for a real one. The files read here are public."""
 

@@ -38,7 +38,7 @@ picture only. The caption prints 0.5 for the first epsilon; it is 0.2.
 
 Differs: `markov_quilt` is certified over the interval, where the authors lay a grid.
 
-Added: `influence_curve`, and `wasserstein` as a yardstick. No law is fixed in an interval
+Added: `influence_curve`, and `wasserstein` as a yardstick. No distribution is fixed in an interval
 class, so the Wasserstein Mechanism is given corners of the class with several starts: a lower
 bound on what it would need for all of it, not a mechanism for the class."""
 
@@ -100,7 +100,9 @@ def few_chains(alpha: float) -> ChainClass:
     for stay_0, stay_1 in [(alpha, alpha), (1 - alpha, alpha), (1 - alpha, 1 - alpha)]:
         matrix = [[stay_0, 1 - stay_0], [1 - stay_1, stay_1]]
         chains += [MarkovChain.steady(matrix)]
-        chains += [MarkovChain(law, matrix) for law in ([0.01, 0.99], [0.99, 0.01])]
+        chains += [
+            MarkovChain(distribution, matrix) for distribution in ([0.01, 0.99], [0.99, 0.01])
+        ]
     return ChainClass.of(*chains)
 
 

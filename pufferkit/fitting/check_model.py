@@ -130,7 +130,10 @@ def check_model(
             raise ValueError(f"counts: have {len(table)} states, the beliefs {len(theta.states)}")
         found = _coverage(table, np.zeros(len(table)), theta, level)
         unknown = "counts alone cannot tell; give the series"
-        names = ("one step of memory is enough", "the law of the moves does not change over time")
+        names = (
+            "one step of memory is enough",
+            "the distribution of the moves does not change over time",
+        )
         asked = tuple(Check(name, None, unknown) for name in names)
         return ModelReport(theta.description, None, level, (*asked, found), epsilon, {})
     series = Series.of(data, theta.states)

@@ -24,7 +24,7 @@ from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 
-# A path impossible under the first law never counts; one impossible under the second is infinite.
+# A path impossible under the first never counts; one impossible under the second is infinite.
 _NEVER, _UNSEEN, _INFINITE = 1e300, 1e200, 1e150
 
 
@@ -74,7 +74,7 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
     adversary
         A `FiniteJoint` or a `MarkovChain`.
     beliefs
-        For a joint law: a `FiniteJoint` or several. For a chain: a `MarkovChain`, or
+        For a joint distribution: a `FiniteJoint` or several. For a chain: a `MarkovChain`, or
         `ChainClass.of`, `any_start` or `binary`. Where the class leaves the start or the matrix
         open, the adversary's own start and the nearest staying probabilities are taken; the
         Delta of any member is a valid one.
@@ -92,7 +92,7 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
     if isinstance(adversary, FiniteJoint):
         joints = [beliefs] if isinstance(beliefs, FiniteJoint) else list(beliefs)
         if not joints or not all(isinstance(joint, FiniteJoint) for joint in joints):
-            raise ValueError("beliefs: must be FiniteJoint laws, like the adversary's")
+            raise ValueError("beliefs: must be FiniteJoint distributions, like the adversary's")
         found = [
             Closeness(_joint_delta(adversary, joint), f"joint {n} of {len(joints)}")
             for n, joint in enumerate(joints, 1)
@@ -178,8 +178,8 @@ def _log_ratio(above: Floats, below: Floats) -> Floats:
 
 
 def _marginals(chain: MarkovChain, length: int) -> Floats:
-    laws = np.empty((length, len(chain)))
-    laws[0] = chain.initial
+    distributions = np.empty((length, len(chain)))
+    distributions[0] = chain.initial
     for i in range(1, length):
-        laws[i] = laws[i - 1] @ chain.transition
-    return laws
+        distributions[i] = distributions[i - 1] @ chain.transition
+    return distributions

@@ -1,7 +1,7 @@
 """Does a chain describe these data? Likelihood-ratio tests on counts of moves.
 
-Every test compares 2 sum n log (n / expected) with a chi-squared law. Degrees of freedom count only
-contexts and moves that were seen, and p-values are those of large samples.
+Every test compares 2 sum n log (n / expected) with a chi-squared distribution. Degrees of freedom
+count only contexts and moves that were seen, and p-values are those of large samples.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def order_check(series: Series, level: float) -> Check:
 
 
 def stationarity_check(series: Series, level: float) -> Check:
-    """Whether moves in the first and the second half of the segments follow one law."""
+    """Whether moves in the first and the second half of the segments follow one distribution."""
     size = len(series.states)
     table = np.zeros((size, 2, size), dtype=np.int64)
     for codes in series.segments:
@@ -84,7 +84,7 @@ def stationarity_check(series: Series, level: float) -> Check:
             counts = counted.reshape(size, size)
             table[:, half, :] += counts
     return _homogeneous(
-        "the law of the moves does not change over time",
+        "the distribution of the moves does not change over time",
         table,
         level,
         "the two halves differ: a chain that changes over time is in none of these classes; only "
@@ -105,31 +105,31 @@ def _coverage(
     theta: ChainClass, name: str, counts: NDArray[Any], starts: NDArray[Any], level: float
 ) -> Check:
     best = Check(name, False, "no chain of the class allows these moves")
-    for label, low, high, law in theta.boxes():
-        found = _fits(name, counts, starts, low, high, law, label, level)
+    for label, low, high, distribution in theta.boxes():
+        found = _fits(name, counts, starts, low, high, distribution, label, level)
         if best.p_value is None or (found.p_value or 0.0) > best.p_value:
             best = found
     return best
 
 
 def closest_in_box(counts: Floats, low: Floats, high: Floats) -> Floats:
-    """The law within bounds that makes counts of moves most likely.
+    """The distribution within bounds that makes counts of moves most likely.
 
     It is n / lambda cut off at the bounds, with lambda such that it sums to one.
     """
     seen = counts > 0
 
-    def law(scale: float) -> Floats:
+    def distribution(scale: float) -> Floats:
         found: Floats = np.clip(np.where(seen, counts / scale, 0.0), low, high)
         return found
 
     small, large = 1e-12, max(float(counts.sum()), 1.0) * 1e12
-    if law(small).sum() <= 1:
-        return law(small)
+    if distribution(small).sum() <= 1:
+        return distribution(small)
     for _ in range(200):
         middle = math.sqrt(small * large)
-        small, large = (middle, large) if law(middle).sum() > 1 else (small, middle)
-    return law(large)
+        small, large = (middle, large) if distribution(middle).sum() > 1 else (small, middle)
+    return distribution(large)
 
 
 def _fits(
@@ -138,11 +138,11 @@ def _fits(
     starts: NDArray[Any],
     low: Floats,
     high: Floats,
-    law: Floats | None,
+    distribution: Floats | None,
     label: str,
     level: float,
 ) -> Check:
-    if law is not None and (starts[law == 0] > 0).any():
+    if distribution is not None and (starts[distribution == 0] > 0).any():
         return Check(name, False, f"{label}: a segment starts where it cannot", p_value=0.0)
     statistic, freedom = 0.0, 0
     for row, least, most in zip(counts.astype(float), low, high, strict=True):
@@ -180,7 +180,7 @@ def _(
 
 
 def _homogeneous(name: str, tables: NDArray[Any], level: float, otherwise: str) -> Check:
-    """Whether in each table all rows follow one law."""
+    """Whether in each table all rows follow one distribution."""
     statistic, freedom = 0.0, 0
     for table in tables.astype(float):
         used = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]

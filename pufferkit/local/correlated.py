@@ -52,7 +52,7 @@ class XorChain:
         if not isinstance(self.chain, MarkovChain) or len(self.chain) != 2:
             raise ValueError("chain: must be a MarkovChain of two states")
         if not self.chain.is_stationary or not (self.chain.transition > 0).all():
-            raise ValueError("chain: must start in its stationary law and have no zeros")
+            raise ValueError("chain: must start in its stationary distribution and have no zeros")
         for name in ("rho_0", "rho_1"):
             rho = checks.real(name, getattr(self, name))
             if not 0 < rho < 1:

@@ -39,7 +39,7 @@ def projective_diameter(kernel: Floats) -> float:
     for row in logs:
         ratios = logs - row
         worst = max(worst, float((ratios.max(axis=1) - ratios.min(axis=1)).max()))
-    # Rows that are equal by law but not to the last digit are not worth a zero.
+    # Rows that are equal by distribution but not to the last digit are not worth a zero.
     return worst * (1 + 1e-14) + 1e-15 if worst else 0.0
 
 

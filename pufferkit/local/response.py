@@ -296,12 +296,12 @@ def state_weights(chain: MarkovChain, length: int | None) -> Floats:
         return chain.initial
     if length is None:
         return chain.stationary if len(chain.closed_classes) == 1 else chain.marginal(1 << 20)
-    law, total = chain.initial, np.zeros(len(chain))
+    distribution, total = chain.initial, np.zeros(len(chain))
     steps = min(length, 10_000)
     for _ in range(steps):
-        total += law
-        law = law @ chain.transition
-    shares: Floats = (total + (length - steps) * law) / length
+        total += distribution
+        distribution = distribution @ chain.transition
+    shares: Floats = (total + (length - steps) * distribution) / length
     return shares
 
 

@@ -1,9 +1,9 @@
 """What one would use without this library: entry DP, group DP, and the mechanism of GK16.
 
-GK16 (Ghosh and Kleinberg, 2016) bounds how much each entry sways its neighbours' conditional laws.
-Let gamma be half the largest log-ratio of P(X_i = x | both neighbours) when one neighbour changes.
-With Gamma the T x T matrix that has gamma beside the diagonal, the mechanism applies if the
-spectral norm 2 gamma cos(pi / (T + 1)) is below 1. A b-entry-private release is then
+GK16 (Ghosh and Kleinberg, 2016) bounds how much each entry sways its neighbours' conditional
+distributions. Let gamma be half the largest log-ratio of P(X_i = x | both neighbours) when one
+neighbour changes. With Gamma the T x T matrix that has gamma beside the diagonal, the mechanism
+applies if the spectral norm 2 gamma cos(pi / (T + 1)) is below 1. A b-entry-private release is then
 epsilon-private for epsilon = 2 b max_i sum_j Phi_ij with Phi = (I - Gamma)^-1.
 """
 
@@ -130,7 +130,7 @@ def _between(matrix: Floats) -> float:
     """Largest log-ratio of P(x | left, right) when one of the two neighbours changes."""
     largest, size = 0.0, len(matrix)
     for other in range(size):
-        # Laws of the middle given left = other and each right, then given each left and
+        # Distributions of the middle given left = other and each right, then given each left and
         # right = other.
         for joint in (matrix[other] * matrix.T, matrix * matrix[:, other]):
             possible = joint[joint.sum(axis=1) > 0]

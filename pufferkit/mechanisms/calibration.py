@@ -114,7 +114,7 @@ class Calibration:
         ----------
         series
             A `Series`, a sequence of states, or a sequence of segments of states. For networks and
-            joint laws also a record {name: value}.
+            joint distributions also a record {name: value}.
         """
         data = self.checked(series)
         noisy = noise.laplace(
@@ -184,7 +184,9 @@ class Calibration:
     def _check_gaps(self, data: Series, named: bool) -> None:
         """Whether query and mechanism can do with the entries that were not observed."""
         if named:
-            raise ValueError("series: a network or a joint law needs a value for each of its names")
+            raise ValueError(
+                "series: a network or a joint distribution needs a value for each of its names"
+            )
         if self.mechanism in OF_SUMS:
             raise NotApplicable(GAPS)
         wanted = self.query.observed

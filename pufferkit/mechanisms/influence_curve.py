@@ -33,9 +33,9 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     Parameters
     ----------
     beliefs
-        A `MarkovChain`, any `ChainClass`, or tree-shaped networks. Known laws use exact kernels.
-        Any start uses exact kernels to the right and projective diameters to the left. Mixing
-        classes use bounds.
+        A `MarkovChain`, any `ChainClass`, or tree-shaped networks. Known distributions use exact
+        kernels. Any start uses exact kernels to the right and projective diameters to the left.
+        Mixing classes use bounds.
     query
         What is asked; any Lipschitz query, vectors included.
     epsilon

@@ -205,7 +205,7 @@ class Release(Report):
         Of pufferkit.
     workings
         What a check of the scale needs besides: for sums, the contribution of each state; for
-        networks, a quilt of every node; for joint laws, the answer on every row.
+        networks, a quilt of every node; for joint distributions, the answer on every row.
     presentation
         What ``value`` is: ``raw`` as it was drawn, or the nearest histogram to it.
     """

@@ -21,7 +21,7 @@ from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.sums.network_sums import conditional_laws
+from pufferkit.influence.sums.network_sums import conditional_distributions
 from pufferkit.influence.sums.transport import w_infinity
 from pufferkit.influence.sums.work import sum_work
 from pufferkit.mechanisms.calibration import GAPS, Calibration, check_states
@@ -57,8 +57,8 @@ def wasserstein(
 ) -> Calibration:
     """Noise of the Wasserstein Mechanism for a number: W / epsilon, [Q] Theorem 3.2.
 
-    W is the largest infinity-Wasserstein distance between the laws of the answer given two values
-    of one entry, over entries, values and beliefs.
+    W is the largest infinity-Wasserstein distance between the distributions of the answer given two
+    values of one entry, over entries, values and beliefs.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ def wasserstein(
     epsilon
         Pufferfish privacy for each entry.
     secrets
-        For joint laws: pairs of events (functions of a row) not to be told apart, and then these
-        alone are hidden. By default every two values of every variable.
+        For joint distributions: pairs of events (functions of a row) not to be told apart, and then
+        these alone are hidden. By default every two values of every variable.
     progress
         Called with the number of entries done and their total.
 
@@ -169,8 +169,8 @@ def _(
     labels = list(theta.states)
     values, unit = whole_values(weights.get(label, Fraction(0)) for label in labels)
     for number, network in enumerate(theta.networks, 1):
-        laws = conditional_laws(network, dict(zip(labels, values, strict=True)))
-        for node, given in laws.items():
+        distributions = conditional_distributions(network, dict(zip(labels, values, strict=True)))
+        for node, given in distributions.items():
             distance = _largest(list(given.values())) * unit
             if distance > worst.distance or not name:
                 worst = _Farthest(distance, node)
@@ -187,8 +187,8 @@ def _(
     for number, joint in enumerate(theta.joints, 1):
         answers = {row: _answer(query, row) for row, p in joint.table.items() if p > 0}
         for node, events in _events(joint, chosen):
-            laws = [_law_given(joint, answers, event) for event in events]
-            distance = _largest([law for law in laws if law])
+            distributions = [_distribution_given(joint, answers, event) for event in events]
+            distance = _largest([distribution for distribution in distributions if distribution])
             if distance > worst.distance or not name:
                 worst, name = _Farthest(distance, node), f"joint {number} of {len(theta.joints)}"
     return worst, name, theta.joints[0].variables, _workings(theta, query, chosen)
@@ -197,10 +197,12 @@ def _(
 def _only_sums(query: Query, secrets: Secrets | None) -> None:
     """Without the whole distribution: secrets are values of entries, and answers are sums."""
     if secrets is not None:
-        raise NotApplicable("secrets of your own need the whole law; give it as a FiniteJoint")
+        raise NotApplicable(
+            "secrets of your own need the whole distribution; give it as a FiniteJoint"
+        )
     if query.weights is None:
         raise NotApplicable(
-            f"{query.name} is not a sum over entries, so its law is not known without listing all "
+            f"{query.name} is not a sum over entries, so its distribution needs listing all "
             "data; use influence_curve or markov_quilt, or a FiniteJoint"
         )
 
@@ -223,17 +225,17 @@ def _events(
         )
 
 
-def _law_given(
+def _distribution_given(
     joint: FiniteJoint, answers: dict[Row, Fraction], event: Callable[[Row], bool]
 ) -> dict[Fraction, Fraction]:
-    """Law of the answer given an event; empty if the event is impossible."""
-    law: dict[Fraction, Fraction] = {}
+    """Distribution of the answer given an event; empty if the event is impossible."""
+    distribution: dict[Fraction, Fraction] = {}
     for row, answer in answers.items():
         if event(row):
             mass = as_fraction("table", joint.table[row])
-            law[answer] = law.get(answer, Fraction(0)) + mass
-    whole = sum(law.values(), Fraction(0))
-    return {answer: mass / whole for answer, mass in law.items()}
+            distribution[answer] = distribution.get(answer, Fraction(0)) + mass
+    whole = sum(distribution.values(), Fraction(0))
+    return {answer: mass / whole for answer, mass in distribution.items()}
 
 
 def _answer(query: Query, row: Row) -> Fraction:
@@ -243,9 +245,11 @@ def _answer(query: Query, row: Row) -> Fraction:
     return Fraction(checks.real("answer", query.evaluate(np.array(row))))
 
 
-def _largest(laws: Sequence[Mapping[Any, Fraction]]) -> Fraction:
+def _largest(distributions: Sequence[Mapping[Any, Fraction]]) -> Fraction:
     pairs = (
-        Fraction(w_infinity(one, other)) for n, one in enumerate(laws) for other in laws[n + 1 :]
+        Fraction(w_infinity(one, other))
+        for n, one in enumerate(distributions)
+        for other in distributions[n + 1 :]
     )
     return max(pairs, default=Fraction(0))
 
@@ -265,7 +269,7 @@ def _known(theta: ChainClass) -> tuple[Member, ...]:
         raise NotApplicable("some states are too rare for a float; drop or merge them")
     if any(member.any_start for member in members):
         raise NotApplicable(
-            "the Wasserstein Mechanism needs the law of the data, and this class leaves the start "
+            "the Wasserstein Mechanism needs known distributions, and this class leaves the start "
             "open; name the starts with ChainClass.of, or use influence_curve"
         )
     return members
@@ -291,7 +295,7 @@ def _chain_distance(
     if max(values) == 0:
         return _Farthest(Fraction(0), 1)
     if np.ptp(chain.transition, axis=0).max() == 0:
-        # Entries are independent: the laws given two values are shifts of one another.
+        # Entries are independent: the distributions given two values are shifts of one another.
         possible = [values[x] for x in np.flatnonzero(chain.transition[0] > 0)]
         possible += [values[x] for x in np.flatnonzero(chain.initial > 0)] if length == 1 else []
         first = [values[x] for x in np.flatnonzero(chain.initial > 0)]
@@ -301,9 +305,9 @@ def _chain_distance(
     from pufferkit.influence.sums.chain_sums import check_memory, largest_distance  # noqa: PLC0415
 
     check_memory(length, len(values), max(values))
-    laws = _laws(chain, length)
+    distributions = _distributions(chain, length)
     found = largest_distance(
-        laws,
+        distributions,
         chain.transition,
         np.array(values, dtype=np.int64),
         mirrored=chain.is_stationary and chain.is_reversible,
@@ -324,14 +328,14 @@ def _chain_distance(
     return _Farthest(found.value * unit, found.node, (note,))
 
 
-def _laws(chain: MarkovChain, length: int) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
-    """The law of every node; exactly zero where a state is impossible."""
+def _distributions(chain: MarkovChain, length: int) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
+    """The distribution of every node; exactly zero where a state is impossible."""
     if chain.is_stationary:
         return [chain.initial] * length
-    laws = [chain.initial]
+    distributions = [chain.initial]
     for _ in range(length - 1):
-        laws.append(laws[-1] @ chain.transition)
-    return laws
+        distributions.append(distributions[-1] @ chain.transition)
+    return distributions
 
 
 def exact_distance(chain: MarkovChain, values: Sequence[int], length: int) -> _Farthest:
@@ -343,27 +347,27 @@ def exact_distance(chain: MarkovChain, values: Sequence[int], length: int) -> _F
     start = [p / sum(start) for p in start]
     worst = _Farthest(Fraction(0), 1)
     for node in range(1, length + 1):
-        laws = []
+        distributions = []
         for given in range(size):
-            law: dict[tuple[int, int], Fraction] = {
+            distribution: dict[tuple[int, int], Fraction] = {
                 (x, values[x]): p for x, p in enumerate(start) if p and (node > 1 or x == given)
             }
             for step in range(2, length + 1):
                 moved: dict[tuple[int, int], Fraction] = {}
-                for (x, total), mass in law.items():
+                for (x, total), mass in distribution.items():
                     for y in range(size) if step != node else (given,):
                         if rows[x][y]:
                             key = y, total + values[y]
                             moved[key] = moved.get(key, Fraction(0)) + mass * rows[x][y]
-                law = moved
-            whole = sum(law.values(), Fraction(0))
+                distribution = moved
+            whole = sum(distribution.values(), Fraction(0))
             if whole:
                 table: dict[int, Fraction] = {}
-                for (_, total), mass in law.items():
+                for (_, total), mass in distribution.items():
                     table[total] = table.get(total, Fraction(0)) + mass / whole
-                laws.append(table)
-        for n, one in enumerate(laws):
-            for other in laws[n + 1 :]:
+                distributions.append(table)
+        for n, one in enumerate(distributions):
+            for other in distributions[n + 1 :]:
                 distance = Fraction(w_infinity(one, other))
                 if distance > worst.distance:
                     worst = _Farthest(distance, node)

@@ -13,10 +13,11 @@ l and m, the distances of an endpoint on either side,
 
 Only the longest segment is looked at, and in a long one only the first nodes:
 
-- A choice with a left endpoint serves every later node whose law and reachable states are the same
+- A choice with a left endpoint serves every later node whose distribution and reachable states are
+  the same
   (stationary), or whose prior and reachable states have only shrunk (any start, [Q] C.4). With a
-  start of its own, the law of X_i tends to a limit, or to a cycle of them; nodes after the first
-  such cycle repeat it.
+  start of its own, the distribution of X_i tends to a limit, or to a cycle of them; nodes after the
+  first such cycle repeat it.
 - Where a choice overhangs the end of the segment, its endpoint is dropped. Fewer entries are paid
   for and the influence is no larger ([Q] Lemma C.4). So shorter segments are served as well.
 - A choice without a left endpoint pays for i entries, so beyond node epsilon / b there is none.
@@ -277,8 +278,8 @@ def _fixed_point(
 def spread_by_neighbours(member: Member, length: int) -> float:
     """Ghosh and Kleinberg (2016): twice the largest row sum of (I - Gamma)^-1, or infinite.
 
-    Gamma is T x T with gamma beside the diagonal: half the largest log-ratio of the law of an entry
-    given its neighbours when one of them changes.
+    Gamma is T x T with gamma beside the diagonal: half the largest log-ratio of the distribution of
+    an entry given its neighbours when one of them changes.
     """
     if length == 1:
         return 2.0
@@ -296,8 +297,8 @@ def spread_by_neighbours(member: Member, length: int) -> float:
         families.append((member.chain.initial[:, None] * matrix).T)
     for joint in families:
         rows = joint[joint.sum(axis=1) > 0]
-        laws = rows / rows.sum(axis=1, keepdims=True)
-        largest = max(largest, float(log_ratios(laws, laws > 0).max(initial=0.0)))
+        distributions = rows / rows.sum(axis=1, keepdims=True)
+        largest = max(largest, float(log_ratios(distributions, distributions > 0).max(initial=0.0)))
     gamma = largest / 2
     if gamma == inf or 2 * gamma * cos(pi / (length + 1)) >= 1:
         return inf

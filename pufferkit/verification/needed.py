@@ -82,7 +82,7 @@ def _needed(
     theta: Beliefs, record: Release, lipschitz: float, checks: list[str], work: Work
 ) -> float:
     """By quilts, neighbours or the influence curve, as each class of beliefs has them."""
-    raise BadBeliefs(f"are joint laws, and {record.mechanism} is not for them")
+    raise BadBeliefs(f"are joint distributions, and {record.mechanism} is not for them")
 
 
 @_needed.register
@@ -96,7 +96,9 @@ def _on_chain(
     if not theta.names_matrices and record.mechanism in ("gk16", "markov_quilt"):
         raise BadBeliefs(f"name no matrix, and {record.mechanism} needs one")
     if record.mechanism == "gk16":
-        checks.append("gk16: laws of an entry given its neighbours, row sums of (I - Gamma)^-1")
+        checks.append(
+            "gk16: distributions of an entry given its neighbours, row sums of (I - Gamma)^-1"
+        )
         spreads = [spread_by_neighbours(m, longest) for m in members_to_check(theta)]
         return lipschitz * max(spreads) / epsilon
 
@@ -198,7 +200,7 @@ def _wasserstein(record: Release, theta: Beliefs, checks: list[str], work: Work)
         weights = None
     distance = _distance(theta, weights, record, work)
     checks.append(
-        f"wasserstein: laws of the answer given two values of an entry are at most "
+        f"wasserstein: distributions of the answer given two values of an entry are at most "
         f"{float(distance):.9g} apart, over {theta.description}"
     )
     return float(distance) / record.epsilon

@@ -1,10 +1,10 @@
 """What quilts and the influence curve ask for on Bayesian networks, again for `verify`.
 
 Quilts: a release records one for every node. What it separates is found by networkx, its influence
-from the joint law of the node and the quilt, and card / (epsilon - influence) is held against the
-scale ([Q] Theorem 4.3).
+from the joint distribution of the node and the quilt, and card / (epsilon - influence) is held
+against the scale ([Q] Theorem 4.3).
 
-Trees: with K_{n,j} the law of a neighbour given a node, and for one pair of values of n,
+Trees: with K_{n,j} the distribution of a neighbour given a node, and for one pair of values of n,
 
     branch(n, j)        = the least, over paths n, j = v_1, ..., v_m, of
                           mu(v_1) + ... + mu(v_{m-1}) + step(K_{n,v_m}, lambda(v_m without v_{m-1}))
@@ -27,7 +27,7 @@ import numpy as np
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.verification.pair_tables import Floats, NotChecked, Work, prefixes, step
-from pufferkit.verification.sum_distances import law_of
+from pufferkit.verification.sum_distances import distribution_of
 
 Node = Hashable
 
@@ -60,17 +60,19 @@ def score_of_quilts(
 
 
 def _influence(network: BayesianNetwork, node: Node, quilt: Sequence[Node], work: Work) -> float:
-    """[Q] Definition 4.1, from the joint law of the node and its quilt."""
-    laws: dict[Node, dict[tuple[Node, ...], float]] = {}
+    """[Q] Definition 4.1, from the joint distribution of the node and its quilt."""
+    distributions: dict[Node, dict[tuple[Node, ...], float]] = {}
     rows = network.tables
     tables = {n: {key: row.tolist() for key, row in rows[n].items()} for n in network.nodes}
-    for ((value, *others), _), mass in law_of(network, (node, *quilt), tables, work).items():
-        laws.setdefault(value, {})[tuple(others)] = mass
-    whole = {value: sum(law.values()) for value, law in laws.items()}
+    for ((value, *others), _), mass in distribution_of(
+        network, (node, *quilt), tables, work
+    ).items():
+        distributions.setdefault(value, {})[tuple(others)] = mass
+    whole = {value: sum(distribution.values()) for value, distribution in distributions.items()}
     worst = 0.0
-    for x, law in laws.items():
-        for y, other in laws.items():
-            for key, mass in law.items():
+    for x, distribution in distributions.items():
+        for y, other in distributions.items():
+            for key, mass in distribution.items():
                 if key not in other:
                     return inf
                 worst = max(worst, log(mass / whole[x]) - log(other[key] / whole[y]))
@@ -93,11 +95,11 @@ class _Tree:
         self.around: dict[Node, list[Node]] = {
             n: [*network.parents[n], *network.children[n]] for n in network.nodes
         }
-        self.laws: dict[Node, Floats] = {}
+        self.distributions: dict[Node, Floats] = {}
         for n in network.nodes:
             (parent,) = network.parents[n] or (None,)
             table = network.arrays[n]
-            self.laws[n] = table if parent is None else self.laws[parent] @ table
+            self.distributions[n] = table if parent is None else self.distributions[parent] @ table
         self._shares: dict[tuple[Node, Node], Any] = {}
         self.branch: dict[tuple[Node, Node], Floats] = {}
         for n, j in self._in_order():
@@ -125,7 +127,7 @@ class _Tree:
 
     def _spent(self, n: Node, others: Sequence[Node]) -> float:
         """The entry itself, and what hangs on it, for the worst pair of values."""
-        support = self.laws[n] > 0
+        support = self.distributions[n] > 0
         if support.sum() < 2:
             return 0.0
         total = np.zeros((len(support),) * 2)
@@ -134,8 +136,8 @@ class _Tree:
         return self.b + float(total[np.outer(support, support)].max())
 
     def _branch(self, n: Node, j: Node) -> Floats:
-        best = np.full((len(self.laws[n]),) * 2, inf)
-        support = self.laws[n] > 0
+        best = np.full((len(self.distributions[n]),) * 2, inf)
+        support = self.distributions[n] > 0
         paths: list[tuple[float, int, Node, Node, Floats]] = [(0.0, 0, n, j, self._kernel(n, j))]
         count = 0
         while paths and paths[0][0] < best[np.outer(support, support)].max():
@@ -156,10 +158,10 @@ class _Tree:
         return best
 
     def _kernel(self, n: Node, j: Node) -> Floats:
-        """The law of a neighbour given a node."""
+        """The distribution of a neighbour given a node."""
         if n in self.network.parents[j]:
             return self.network.arrays[j]
-        joint = (self.laws[j][:, None] * self.network.arrays[n]).T
+        joint = (self.distributions[j][:, None] * self.network.arrays[n]).T
         sums = joint.sum(axis=1, keepdims=True)
         turned: Floats = np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0)
         return turned

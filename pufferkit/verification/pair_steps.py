@@ -193,8 +193,8 @@ def loss_of_pairs(
         raise NotChecked("the pairwise curve is for chains with a known start that they forget")
 
     def backward(node: int) -> Floats:
-        joint = (chain.law(node - 1)[0][:, None] * chain.matrix).T
-        here = chain.law(node)[1]
+        joint = (chain.distribution(node - 1)[0][:, None] * chain.matrix).T
+        here = chain.distribution(node)[1]
         joint[~here] = joint[int(np.flatnonzero(here)[0])]
         kernel: Floats = joint / joint.sum(axis=1, keepdims=True)
         return kernel

@@ -49,8 +49,8 @@ class Work:
 class Side(Protocol):
     """Tables over pairs of values of an entry, for one chain or one bound on all chains.
 
-    From node ``settled`` on (0: always) laws repeat with ``period``. ``left`` and ``right`` are the
-    steps from a variation; from an infinite one, the influence that quilts use.
+    From node ``settled`` on (0: always) distributions repeat with ``period``. ``left`` and
+    ``right`` are the steps from a variation; from an infinite one, the influence that quilts use.
     """
 
     @property
@@ -60,12 +60,12 @@ class Side(Protocol):
 
     @property
     def settled(self) -> int:
-        """Node from which laws repeat."""
+        """Node from which distributions repeat."""
         ...
 
     @property
     def period(self) -> int:
-        """How many laws repeat."""
+        """How many distributions repeat."""
         ...
 
     def pairs(self, node: int) -> Bools:
@@ -132,7 +132,7 @@ class KnownChain:
         self.size = len(self.matrix)
         self.stationary = not self.any_start and self.chain.is_stationary
         self.period = 1 if self.stationary or self.any_start else self.chain.period
-        self._laws = [(self.chain.initial, self.chain.initial > 0)]
+        self._distributions = [(self.chain.initial, self.chain.initial > 0)]
         self._memory: dict[Hashable, Any] = {}
         self.settled = self._settled(length)
 
@@ -142,7 +142,9 @@ class KnownChain:
         if self.any_start:
             return self.size  # reachable states shrink at every node until they stay
         node = 1
-        while node < length and self.chain.limit_distance(self.law(node)[0], node) > _SETTLED:
+        while (
+            node < length and self.chain.limit_distance(self.distribution(node)[0], node) > _SETTLED
+        ):
             node += 16
         return min(node, length)
 
@@ -170,26 +172,26 @@ class KnownChain:
         found: tuple[Floats, Bools] = self._remembered(("power", steps), product)
         return found
 
-    def law(self, node: int) -> tuple[Floats, Bools]:
-        """The law of X_node and its support; of any start only the support has a meaning."""
+    def distribution(self, node: int) -> tuple[Floats, Bools]:
+        """The distribution of X_node and its support; of any start only the support counts."""
         if self.stationary:
-            return self._laws[0]
-        while len(self._laws) < node:
+            return self._distributions[0]
+        while len(self._distributions) < node:
             self.work.spend(10**4 + 4 * self.size**2)
-            law, possible = self._laws[-1]
+            distribution, possible = self._distributions[-1]
             more = possible.astype(float) @ (self.matrix > 0)
-            self._laws.append((law @ self.matrix, more > 0))
-        return self._laws[node - 1]
+            self._distributions.append((distribution @ self.matrix, more > 0))
+        return self._distributions[node - 1]
 
     def pairs(self, node: int) -> Bools:
         """Which pairs of values can occur at a node."""
-        support = self.law(node)[1]
+        support = self.distribution(node)[1]
         return np.outer(support, support)
 
     def left(self, node: int, block: int, variation: float) -> Floats:
         """To X_{node-block}; [Q] (5) if the variation is infinite, else a step."""
         self.work.spend(2 * 10**4 + self.size**2)
-        sources = self.law(node - block)[1]
+        sources = self.distribution(node - block)[1]
         if not self.any_start and variation < inf:
             where = 0 if self.stationary else node
             found = self._remembered(("left", where, block), lambda: self._kernel(node, block))
@@ -222,21 +224,21 @@ class KnownChain:
             values, possible = self.power(node - 1)
             made = self._remembered(("prior", node), lambda: log_ratios(values.T, possible.T).T)
         else:
-            law, possible = self.law(node)
-            made = log_ratios(law[:, None], possible[:, None]).T
+            distribution, possible = self.distribution(node)
+            made = log_ratios(distribution[:, None], possible[:, None]).T
         prior: Floats = made
         return prior
 
     def _kernel(self, node: int, block: int) -> tuple[Floats, Floats]:
         """Prefixes of the kernel P(X_{node-block} = u | X_node = x)."""
-        joint = (self.law(node - block)[0][:, None] * self.power(block)[0]).T
+        joint = (self.distribution(node - block)[0][:, None] * self.power(block)[0]).T
         sums = joint.sum(axis=1, keepdims=True)
         return prefixes(np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0))
 
 
 @dataclass(frozen=True)
 class MixingBound:
-    """Entries of P^t are within a factor 1 +- norm^t factor of the stationary law."""
+    """Entries of P^t are within a factor 1 +- norm^t factor of the stationary distribution."""
 
     norm: float
     factor: float

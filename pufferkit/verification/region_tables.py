@@ -113,7 +113,7 @@ class RegionBound:
         self.ratio.append(ratio)
 
     def _ratio(self, low: Floats, high: Floats, x: int, y: int) -> float:
-        """Log of the largest p(x) / p(y) of a law within bounds."""
+        """Log of the largest p(x) / p(y) of a distribution within bounds."""
         rest = [z for z in range(self.size) if z not in (x, y)]
         least = max(low[y], 1 - high[x] - high[rest].sum())
         most = min(high[x], 1 - least - low[rest].sum())

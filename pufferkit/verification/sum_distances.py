@@ -2,9 +2,9 @@
 
 W is the least w such that for any two values of an entry, with F and G the distribution functions
 of the answer given either, F(t) <= G(t + w) and G(t) <= F(t + w) for all t ([Q] Definition 3.1).
-Joint laws and networks are walked through in fractions. On chains, laws of the sum before and after
-an entry are convolved directly in extended precision; a tail counts as smaller only if it is so by
-more than rounding.
+Joint distributions and networks are walked through in fractions. On chains, distributions of the
+sum before and after an entry are convolved directly in extended precision; a tail counts as smaller
+only if it is so by more than rounding.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.verification.pair_tables import NotChecked, Work
 
-Law = dict[Fraction, Fraction]
+Distribution = dict[Fraction, Fraction]
 
 _ROUNDING = 1e-11
 _LEAST = float(np.finfo(np.longdouble).minexp) + 200  # powers of 2 that extended precision holds
@@ -41,20 +41,22 @@ def distance_of_joints(theta: JointClass, workings: Mapping[str, Any], work: Wor
     for joint, own, events in zip(theta.joints, answers, given, strict=True):
         rows = list(joint.table.items())
         if len(own) != len(rows):
-            raise NotChecked("the file does not hold one answer for each row of the joint law")
+            raise NotChecked(
+                "the file does not hold one answer for each row of the joint distribution"
+            )
         masses = [Fraction(str(p)) for _, p in rows]
         values = [None if answer is None else Fraction(answer) for answer in own]
         for secrets in _secrets([row for row, _ in rows], events):
-            laws = []
+            distributions = []
             for event in secrets:
                 work.spend(2000.0 * len(event))
-                law: Law = {}
+                distribution: Distribution = {}
                 for place in event:
                     value = values[place]
                     if masses[place] > 0 and value is not None:
-                        law[value] = law.get(value, Fraction(0)) + masses[place]
-                laws.append(law)
-            worst = max(worst, _largest(laws))
+                        distribution[value] = distribution.get(value, Fraction(0)) + masses[place]
+                distributions.append(distribution)
+            worst = max(worst, _largest(distributions))
     return worst
 
 
@@ -75,20 +77,20 @@ def _secrets(
 def distance_of_networks(
     theta: NetworkClass, weights: Mapping[Hashable, Fraction], work: Work
 ) -> Fraction:
-    """W of a sum over nodes: the law of the sum with one node, for every node."""
+    """W of a sum over nodes: the distribution of the sum with one node, for every node."""
     worst = Fraction(0)
     for network in theta.networks:
         exact = {node: _fractions(network, node) for node in network.nodes}
         for node in network.nodes:
-            together = law_of(network, (node,), exact, work, weights)
-            laws: dict[Hashable, Law] = {}
+            together = distribution_of(network, (node,), exact, work, weights)
+            distributions: dict[Hashable, Distribution] = {}
             for ((value,), total), mass in together.items():
-                laws.setdefault(value, {})[total] = mass
-            worst = max(worst, _largest(list(laws.values())))
+                distributions.setdefault(value, {})[total] = mass
+            worst = max(worst, _largest(list(distributions.values())))
     return worst
 
 
-def law_of(
+def distribution_of(
     network: BayesianNetwork,
     keep: Sequence[Hashable],
     tables: Mapping[Hashable, Mapping[tuple[Hashable, ...], Sequence[Any]]],
@@ -145,17 +147,17 @@ def _fractions(
     return rows
 
 
-def _largest(laws: Sequence[Law]) -> Fraction:
-    possible = [law for law in laws if law]
-    pairs = combinations([_steps(law) for law in possible], 2)
+def _largest(distributions: Sequence[Distribution]) -> Fraction:
+    possible = [distribution for distribution in distributions if distribution]
+    pairs = combinations([_steps(distribution) for distribution in possible], 2)
     return max((_distance(one, other) for one, other in pairs), default=Fraction(0))
 
 
-def _steps(law: Law) -> list[tuple[Fraction, Fraction]]:
+def _steps(distribution: Distribution) -> list[tuple[Fraction, Fraction]]:
     """Values with the distribution function there."""
-    whole, reached, found = sum(law.values()), Fraction(0), []
-    for value in sorted(law):
-        reached += law[value]
+    whole, reached, found = sum(distribution.values()), Fraction(0), []
+    for value in sorted(distribution):
+        reached += distribution[value]
         found.append((value, reached / whole))
     return found
 
@@ -197,7 +199,7 @@ def _of_chain(chain: MarkovChain, values: list[int], length: int, work: Work) ->
         raise NotChecked("its tails are too thin for the numbers of this machine")
     if 16.0 * length * size * top > _MOST_BYTES:
         raise NotChecked(
-            f"the laws of the sum need about {16e-9 * length * size * top:,.0f} GB of memory"
+            f"distributions of the sum need about {16e-9 * length * size * top:,.0f} GB of memory"
         )
     work.spend(1.5 * size * float(top) ** 2 * length / 3 + 100.0 * length * size**2 * top)
     matrix = chain.transition.astype(np.longdouble)
@@ -212,12 +214,12 @@ def _of_chain(chain: MarkovChain, values: list[int], length: int, work: Work) ->
     worst = 0
     for node in range(1, length + 1):
         most = node * max(values) + 1, (length - node) * max(values) + 1
-        laws = [
+        distributions = [
             np.convolve(before[x, : most[0]], after[length - node][x, : most[1]])
             for x in range(size)
             if before[x].any()
         ]
-        for one, other in combinations(laws, 2):
+        for one, other in combinations(distributions, 2):
             worst = max(worst, _whole_distance(one / one.sum(), other / other.sum()))
         if node < length:
             here = matrix.T @ before

@@ -77,21 +77,21 @@ class _Windows:
         work.spend(3.0 * size**3 * width * (reach + (width if length > 2 * reach else 0.0)))
 
     @cached_property
-    def laws(self) -> list[Numbers]:
+    def distributions(self) -> list[Numbers]:
         """The distributions of X_1, X_2, ... until they stay as they are, or to the end."""
-        laws = [self.start]
-        while len(laws) < self.length:
+        distributions = [self.start]
+        while len(distributions) < self.length:
             self.work.spend(4000.0)
-            following = laws[-1] @ self.matrix
-            if np.array_equal(following > 0, laws[-1] > 0):
-                moved = np.abs(following - laws[-1])[following > 0]
+            following = distributions[-1] @ self.matrix
+            if np.array_equal(following > 0, distributions[-1] > 0):
+                moved = np.abs(following - distributions[-1])[following > 0]
                 if (moved <= _SETTLED * following[following > 0]).all():
                     break
-            laws.append(following)
-        return laws
+            distributions.append(following)
+        return distributions
 
-    def law(self, entry: int) -> Numbers:
-        return self.laws[min(entry, len(self.laws)) - 1]
+    def distribution(self, entry: int) -> Numbers:
+        return self.distributions[min(entry, len(self.distributions)) - 1]
 
     @cached_property
     def across(self) -> Numbers:
@@ -137,20 +137,20 @@ class _Windows:
             # Both impossible: no such output.
             apart = np.where(np.isnan(apart), -inf, apart).max(axis=(3, 4))  # [x, x', left end]
             for entry in entries:
-                law = self.law(entry)
+                distribution = self.distribution(entry)
                 ends: Numbers = slice(None)
-                possible = law > 0
+                possible = distribution > 0
                 if entry > self.reach:
-                    ends = np.flatnonzero(self.law(entry - self.reach) > 0)
+                    ends = np.flatnonzero(self.distribution(entry - self.reach) > 0)
                 own = apart[:, :, ends].max(axis=2)[np.ix_(possible, possible)]
-                logs_of = np.log(law[possible])
+                logs_of = np.log(distribution[possible])
                 worst = max(worst, float((own + logs_of[None, :] - logs_of[:, None]).max()))
         return worst
 
     def _alike(self) -> Iterator[Sequence[int]]:
         """Entries in groups with the same window."""
         reach, length = self.reach, self.length
-        inner = range(reach + 1, min(length - reach, len(self.laws) + reach) + 1)
+        inner = range(reach + 1, min(length - reach, len(self.distributions) + reach) + 1)
         if inner:
             yield inner
         for entry in range(1, length + 1) if length <= 2 * reach else range(1, reach + 1):

@@ -1,4 +1,4 @@
-"""Accounts of releases about networks and joint laws."""
+"""Accounts of releases about networks and joint distributions."""
 
 import pytest
 

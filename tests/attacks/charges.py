@@ -52,11 +52,11 @@ def beliefs_of(case: Case) -> pk.ChainClass:
 def _mixing(matrix: np.ndarray) -> tuple[float, float]:
     """The rarest state and the eigengap of P P*."""
     values, vectors = np.linalg.eig(matrix.T)
-    law = np.abs(np.real(vectors[:, np.argmin(np.abs(values - 1))]))
-    law /= law.sum()
-    root = np.sqrt(law)
+    distribution = np.abs(np.real(vectors[:, np.argmin(np.abs(values - 1))]))
+    distribution /= distribution.sum()
+    root = np.sqrt(distribution)
     symmetric = root[:, None] * matrix / root[None, :]
-    return float(law.min()), float(1 - np.linalg.svd(symmetric, compute_uv=False)[1] ** 2)
+    return float(distribution.min()), float(1 - np.linalg.svd(symmetric, compute_uv=False)[1] ** 2)
 
 
 def losses_of(case: Case, theta: pk.ChainClass, history: list[NoisySum]) -> np.ndarray:

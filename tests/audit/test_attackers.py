@@ -19,10 +19,10 @@ NOISE = [[0.8, 0.2], [0.3, 0.7]]
 
 
 def random_case(rng, states, symbols):
-    law = rng.dirichlet(np.ones(states))
+    distribution = rng.dirichlet(np.ones(states))
     transition = rng.dirichlet(np.ones(states), size=states)
     emission = rng.dirichlet(np.ones(symbols), size=states)
-    return pk.MarkovChain(law, transition), emission
+    return pk.MarkovChain(distribution, transition), emission
 
 
 def paths_and_weights(chain, matrix, outputs):
@@ -183,7 +183,7 @@ def test_unknown_symbols_say_where(attacker, outputs, said):
         attacker(CHAIN, NOISE).guess(outputs)
 
 
-def test_single_bit_weighs_the_symbol_by_the_law_of_the_entry():
+def test_single_bit_weighs_the_symbol_by_the_distribution_of_the_entry():
     found = SingleBit(CHAIN, NOISE).posterior([0, 1])
     assert found[1] == pytest.approx([0.8 * 0.2 / 0.3, 0.2 * 0.7 / 0.3])
     equal = pk.MarkovChain.steady([[0.7, 0.3], [0.3, 0.7]])

@@ -58,11 +58,11 @@ def test_entry_dp_does_not_hide_what_others_predict():
 
 
 @pytest.mark.slow
-def test_long_series_by_the_law_of_the_sum():
+def test_long_series_by_the_distribution_of_the_sum():
     real = pk.influence_curve(LAZY, pk.count(1, 60), 1)
     found = audit(real, trials=10_000, seed=1)
     assert found.passed
-    assert "exact laws" in found.attacker
+    assert "exact distributions" in found.attacker
     assert found.proven > 0.2
     # The noise for six entries instead of sixty, on a chain that hardly moves.
     slow = symmetric(0.02)
@@ -75,11 +75,11 @@ THREE = pk.MarkovChain.steady([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]
 
 
 @pytest.mark.slow
-def test_long_vectors_by_the_law_of_counts():
+def test_long_vectors_by_the_distribution_of_counts():
     query = pk.histogram(range(3), 30)
     found = audit(pk.influence_curve(THREE, query, 1), trials=2000, seed=1)
     assert found.passed
-    assert "exact laws" in found.attacker
+    assert "exact distributions" in found.attacker
     assert not audit(pk.entry_dp(query, 1), THREE, trials=5000, seed=1).passed
 
 

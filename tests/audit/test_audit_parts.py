@@ -1,4 +1,4 @@
-"""What audits are made of: draws given a secret, laws, densities, events."""
+"""What audits are made of: draws given a secret, distributions, densities, events."""
 
 from fractions import Fraction
 
@@ -47,9 +47,9 @@ def test_paths_given_what_is_known(known):
     counts = given.sample_counts(40_000, np.random.default_rng(2))
     assert counts.sum() == 5 * 40_000
     assert abs(counts[:, 1].mean() - truth.sum()) < 0.05
-    law = given.law_of_sum(np.array([0, 1]))
+    distribution = given.distribution_of_sum(np.array([0, 1]))
     exact = np.bincount(table.codes[keep].sum(axis=1), weights, minlength=6)
-    assert law == pytest.approx(exact, abs=1e-14)
+    assert distribution == pytest.approx(exact, abs=1e-14)
 
 
 def test_what_cannot_happen_is_not_known():
@@ -76,7 +76,7 @@ def test_walks_and_tables_agree(chain, query):
     for entry in (0, 3, 5):
         assert walk.values(entry) == table.values(entry)
         for code in (0, 1):
-            one, other = table.law(entry, code), walk.law(entry, code)
+            one, other = table.distribution(entry, code), walk.distribution(entry, code)
             listed = {tuple(p.round(9)): w for p, w in zip(one.points, one.weights, strict=True)}
             for point, weight in zip(other.points, other.weights, strict=True):
                 assert listed[tuple(point.round(9))] == pytest.approx(weight, abs=1e-13)

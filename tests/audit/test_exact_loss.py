@@ -160,7 +160,7 @@ def test_a_query_that_is_no_sum():
     assert found <= 1
 
 
-def test_joint_laws_and_networks():
+def test_joint_distributions_and_networks():
     table = {(0, 0): 0.4, (0, 1): 0.1, (1, 0): 0.1, (1, 1): 0.4}
     flu = pk.FiniteJoint(table, names=["ann", "bob"])
     noise = pk.wasserstein(flu, pk.count(1, 2), 1)

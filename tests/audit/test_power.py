@@ -90,7 +90,7 @@ def test_histograms_networks_and_every_start():
         assert not broken.passed
 
 
-def test_networks_agree_with_their_joint_law():
+def test_networks_agree_with_their_joint_distribution():
     step = {(0,): [0.9, 0.1], (1,): [0.4, 0.6]}
     tree = pk.BayesianNetwork(
         {"a": (), "b": ("a",), "c": ("a",)}, {"a": {(): [0.8, 0.2]}, "b": step, "c": step}

@@ -1,4 +1,4 @@
-"""Bayesian networks: laws against the joint law, checks, files."""
+"""Bayesian networks: distributions against the joint distribution, checks, files."""
 
 import json
 import pickle
@@ -43,25 +43,25 @@ def random_network(seed: int, count: int = 6, most: int = 3):
     return brute.random_network(rng, int(rng.integers(1, count + 1)), most, rng.random())
 
 
-# --- laws -----------------------------------------------------------------------------------------
+# --- distributions --------------------------------------------------------------------------------
 
 
 @given(seeds)
-def test_laws_of_a_few_nodes_are_those_of_the_joint(seed):
+def test_distributions_of_a_few_nodes_are_those_of_the_joint(seed):
     parents, tables = random_network(seed)
     network, joint = BayesianNetwork(parents, tables), brute.joint(parents, tables)
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(len(parents))[: rng.integers(1, len(parents) + 1)].tolist()
-    law = network.law(*chosen)
-    assert law == close(brute.marginal(joint, chosen), rel=1e-12, abs=0)
-    assert not law.flags.writeable
+    distribution = network.distribution(*chosen)
+    assert distribution == close(brute.marginal(joint, chosen), rel=1e-12, abs=0)
+    assert not distribution.flags.writeable
     table = network.table(chosen)
     assert (table.possible == (brute.marginal(joint, chosen) > 0)).all()
     assert table.error < 1e-12
 
 
 @given(seeds)
-def test_laws_are_exact_to_the_error_they_claim(seed):
+def test_distributions_are_exact_to_the_error_they_claim(seed):
     parents, tables = random_network(seed, 5, 2)
     network = BayesianNetwork(parents, tables)
     held = {
@@ -75,7 +75,7 @@ def test_laws_are_exact_to_the_error_they_claim(seed):
 
 
 @given(seeds)
-def test_conditional_laws(seed):
+def test_conditional_distributions(seed):
     parents, tables = random_network(seed)
     network, joint = BayesianNetwork(parents, tables), brute.joint(parents, tables)
     rng = np.random.default_rng(seed)
@@ -85,13 +85,13 @@ def test_conditional_laws(seed):
     rows = brute.marginal(joint, [*known, node])[tuple(values.values())]
     if rows.sum() == 0:
         with pytest.raises(ValueError, match=r"given: .* has probability 0"):
-            network.law(node, given=values)
+            network.distribution(node, given=values)
     else:
-        assert network.law(node, given=values) == close(rows / rows.sum(), rel=1e-12)
+        assert network.distribution(node, given=values) == close(rows / rows.sum(), rel=1e-12)
 
 
 @given(seeds)
-def test_the_joint_law_is_the_product_of_the_tables(seed):
+def test_the_joint_distribution_is_the_product_of_the_tables(seed):
     parents, tables = random_network(seed, 5)
     joint = BayesianNetwork(parents, tables).joint()
     truth = brute.joint(parents, tables)
@@ -102,9 +102,9 @@ def test_the_joint_law_is_the_product_of_the_tables(seed):
 
 def test_sprinkler():
     network = sprinkler()
-    assert network.law("wet")[1] == close(0.6471)
-    assert network.law("sprinkler", given={"wet": 1})[1] == close(0.4298, abs=5e-5)
-    assert network.law("rain", "wet", given={"cloudy": 1}).sum() == close(1)
+    assert network.distribution("wet")[1] == close(0.6471)
+    assert network.distribution("sprinkler", given={"wet": 1})[1] == close(0.4298, abs=5e-5)
+    assert network.distribution("rain", "wet", given={"cloudy": 1}).sum() == close(1)
 
 
 def test_a_long_network_is_no_problem():
@@ -113,8 +113,8 @@ def test_a_long_network_is_no_problem():
     parents = {0: (), **{t: (t - 1,) for t in range(1, length)}}
     tables = {0: {(): [1, 0]}, **dict.fromkeys(range(1, length), step)}
     network = BayesianNetwork(parents, tables)
-    assert network.law(length - 1) == close([0.8, 0.2])
-    pair = network.law(length - 10, length - 1)
+    assert network.distribution(length - 1) == close([0.8, 0.2])
+    pair = network.distribution(length - 10, length - 1)
     assert pair[0] / pair[0].sum() == close(np.linalg.matrix_power([[0.9, 0.1], [0.4, 0.6]], 9)[0])
 
 
@@ -138,7 +138,7 @@ def test_nodes_come_parents_first_and_otherwise_as_given():
         for node in network.nodes:
             assert set(network.parents[node]) <= seen
             seen.add(node)
-        assert network.law("wet")[1] == close(0.6471)
+        assert network.distribution("wet")[1] == close(0.6471)
     assert sprinkler().nodes == tuple(SPRINKLER["parents"])
 
 
@@ -164,10 +164,10 @@ def test_values_may_have_labels():
         {"flu": {(): [0.9, 0.1]}, "fever": {("no",): [0.9, 0.08, 0.02], ("yes",): [0.1, 0.4, 0.5]}},
         {"flu": ["no", "yes"], "fever": ["none", "some", "high"]},
     )
-    assert network.law("flu", given={"fever": "high"})[1] == close(0.05 / 0.068)
+    assert network.distribution("flu", given={"fever": "high"})[1] == close(0.05 / 0.068)
     assert network.tables["fever"]["yes",].tolist() == [0.1, 0.4, 0.5]
     with pytest.raises(ValueError, match=r"value: 2 is no value of node 'fever'; it has \['none'"):
-        network.law("flu", given={"fever": 2})
+        network.distribution("flu", given={"fever": 2})
 
 
 def test_nothing_can_be_changed():
@@ -237,7 +237,12 @@ COPY = {(0,): [1, 0], (1,): [0, 1]}
         ({"a": ()}, {"a": {(): [1.5, -0.5]}}, None, r"tables\['a'\]\[\(\)\]: entry 1 is -0.5"),
         ({"a": ()}, {"a": {(): [np.nan, 1]}}, None, r"tables\['a'\]: entry \(0,\) is nan"),
         ({"a": ()}, {"a": COIN}, {"z": [0, 1]}, r"values\['z'\]: is not a node"),
-        ({"a": ()}, {"a": COIN}, {"a": [0]}, r"values\['a'\]: 1 labels, but its laws have 2"),
+        (
+            {"a": ()},
+            {"a": COIN},
+            {"a": [0]},
+            r"values\['a'\]: 1 labels, but its distributions have 2",
+        ),
         ({"a": ()}, {"a": COIN}, {"a": [0, 0]}, r"values\['a'\]: .*0 is listed twice"),
     ],
 )
@@ -251,22 +256,22 @@ def test_bad_questions_are_named():
     with pytest.raises(
         ValueError, match="node: 'snow' is not in the network; its nodes are 'cloudy'"
     ):
-        network.law("snow")
+        network.distribution("snow")
     with pytest.raises(ValueError, match="nodes: must be different"):
-        network.law("rain", "rain")
+        network.distribution("rain", "rain")
     with pytest.raises(ValueError, match="nodes: must be different"):
-        network.law("rain", given={"rain": 1})
+        network.distribution("rain", given={"rain": 1})
     with pytest.raises(ValueError, match="at least one"):
-        network.law()
+        network.distribution()
 
 
 def test_memory_is_checked_before_it_is_used():
     nodes = range(60)
     coins = BayesianNetwork(dict.fromkeys(nodes, ()), dict.fromkeys(nodes, COIN))
     with pytest.raises(
-        NotApplicable, match=r"law of 0, 1, .* needs about [\d,]+ GB of memory; take"
+        NotApplicable, match=r"distribution of 0, 1, .* needs about [\d,]+ GB of memory; take"
     ):
-        coins.law(*nodes)
+        coins.distribution(*nodes)
     with pytest.raises(NotApplicable, match=r"rows and needs about .* GB"):
         coins.joint()
 
@@ -295,7 +300,7 @@ def test_json_may_be_written_by_hand():
             "values": {"a": ["no", "yes"]},
         }
     )
-    assert network.law("b").tolist() == [0.5, 0.5]
+    assert network.distribution("b").tolist() == [0.5, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -375,7 +380,7 @@ def test_rows_of_a_bif_may_be_off_by_their_last_digit_only(tmp_path):
             f"variable a {{ type discrete [3] {{ x, y, z }}; }} probability (a) {{ table {row}; }}"
         )
         if good:
-            assert BayesianNetwork.from_bif(tmp_path / "x.bif").law("a").sum() == close(1)
+            assert BayesianNetwork.from_bif(tmp_path / "x.bif").distribution("a").sum() == close(1)
         else:
             with pytest.raises(ValueError, match="sums to"):
                 BayesianNetwork.from_bif(tmp_path / "x.bif")
@@ -446,10 +451,10 @@ def test_pgmpy_itself_agrees(tmp_path):
     found = inference.VariableElimination(model).query(
         ["rain"], {"wet": "yes"}, show_progress=False
     )
-    assert network.law("rain", given={"wet": "yes"}) == close(found.values, rel=1e-12)
+    assert network.distribution("rain", given={"wet": "yes"}) == close(found.values, rel=1e-12)
     readwrite.BIFWriter(model).write(str(tmp_path / "s.bif"))
     read = BayesianNetwork.from_bif(tmp_path / "s.bif")
-    assert read.law("wet", "rain") == close(network.law("wet", "rain"))
+    assert read.distribution("wet", "rain") == close(network.distribution("wet", "rain"))
 
 
 # --- classes --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Finite joint laws: what they keep, what they derive, what they refuse."""
+"""Finite joint distributions: what they keep, what they derive, what they refuse."""
 
 import json
 import pickle
@@ -18,9 +18,15 @@ THIRD = Fraction(1, 3)
 
 def flu_clique() -> FiniteJoint:
     """[Q] 3.1: four people, symmetric, P(N = j) = 0.1, 0.15, 0.5, 0.15, 0.1."""
-    law = [Fraction(1, 10), Fraction(3, 20), Fraction(1, 2), Fraction(3, 20), Fraction(1, 10)]
+    distribution = [
+        Fraction(1, 10),
+        Fraction(3, 20),
+        Fraction(1, 2),
+        Fraction(3, 20),
+        Fraction(1, 10),
+    ]
     rows = [tuple(n >> j & 1 for j in range(4)) for n in range(16)]
-    return FiniteJoint({row: law[sum(row)] / comb(4, sum(row)) for row in rows})
+    return FiniteJoint({row: distribution[sum(row)] / comb(4, sum(row)) for row in rows})
 
 
 def test_flu_clique_of_section_3_1():

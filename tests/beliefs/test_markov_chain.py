@@ -27,11 +27,11 @@ def in_fractions(matrix: np.ndarray) -> list[list[Fraction]]:
     return [[p / sum(row) for p in row] for row in rows]
 
 
-# --- the stationary law ---------------------------------------------------------------------------
+# --- the stationary distribution ------------------------------------------------------------------
 
 
 @given(positive_chains(5))
-def test_stationary_law_is_the_exact_one(chain):
+def test_stationary_distribution_is_the_exact_one(chain):
     exact = [float(p) for p in brute.exact_stationary(chain.transition)]
     assert pk.MarkovChain.steady(chain.transition).stationary == close(exact, rel=1e-13)
 
@@ -62,18 +62,18 @@ def test_bridges_in_a_row():
 
 @pytest.mark.parametrize("up", [0.1, 0.9])
 @pytest.mark.parametrize("size", [100, 400, 600])
-def test_stationary_laws_that_span_more_than_floats_can(size, up):
-    """A walk with drift: the law is geometric, down to 9^-600."""
+def test_stationary_distributions_that_span_more_than_floats_can(size, up):
+    """A walk with drift: the distribution is geometric, down to 9^-600."""
     walk = np.zeros((size, size))
     for x in range(size):
         walk[x, min(x + 1, size - 1)] += up
         walk[x, max(x - 1, 0)] += 1 - up
-    law = pk.MarkovChain.steady(walk).stationary
+    distribution = pk.MarkovChain.steady(walk).stationary
     ratio = up / (1 - up)
     middle = range(1, 40) if up < 0.5 else range(size - 40, size)
-    assert np.isfinite(law).all()
-    assert law.sum() == close(1)
-    assert [law[x] / law[x - 1] for x in middle] == close([ratio] * len(middle))
+    assert np.isfinite(distribution).all()
+    assert distribution.sum() == close(1)
+    assert [distribution[x] / distribution[x - 1] for x in middle] == close([ratio] * len(middle))
 
 
 def test_hundreds_of_states():
@@ -90,7 +90,7 @@ def test_transient_states_have_stationary_probability_zero():
     assert chain.stationary == close([0, 0.8, 0.2])
 
 
-def test_several_closed_classes_have_no_one_stationary_law():
+def test_several_closed_classes_have_no_one_stationary_distribution():
     with pytest.raises(ValueError, match="not unique"):
         pk.MarkovChain.steady(np.eye(3))
     chain = pk.MarkovChain([0.2, 0.3, 0.5], np.eye(3))
@@ -108,30 +108,30 @@ def test_marginals_by_listing(chain, node):
 
 
 @given(chains(4))
-def test_is_stationary_means_that_the_law_does_not_move(chain):
+def test_is_stationary_means_that_the_distribution_does_not_move(chain):
     after = brute._row(chain.initial, chain.transition)
     assert chain.believed.is_stationary == (after == chain.initial)
 
 
 def test_is_stationary_looks_at_rare_states_too():
     transition = [[1 - 1e-15, 1e-15], [0.5, 0.5]]
-    law = pk.MarkovChain.steady(transition).stationary
-    twice = [1 - 2 * law[1], 2 * law[1]]
-    assert np.abs(np.array(twice) - law).max() < 1e-14
+    distribution = pk.MarkovChain.steady(transition).stationary
+    twice = [1 - 2 * distribution[1], 2 * distribution[1]]
+    assert np.abs(np.array(twice) - distribution).max() < 1e-14
     assert not pk.MarkovChain(twice, transition).is_stationary
 
 
 @given(chains(4), st.integers(1, 4))
-def test_limit_law_is_where_the_law_goes(chain, node):
-    """Without transient states, far from the start the law is its limit in the same phase."""
+def test_limit_distribution_is_where_the_distribution_goes(chain, node):
+    """Without transient states, far from the start it is at its limit in the same phase."""
     believed = chain.believed
     inside = {x for c in believed.closed_classes for x in c.members.tolist()}
     if any(p for x, p in enumerate(chain.initial) if x not in inside):
         return
     far = node + believed.period * 4096
-    law = believed.initial @ np.linalg.matrix_power(believed.transition, far - 1)
-    assert believed.limit_law(node) == close(law, abs=1e-6)
-    assert believed.limit_law(far) == close(believed.limit_law(node))
+    distribution = believed.initial @ np.linalg.matrix_power(believed.transition, far - 1)
+    assert believed.limit_distribution(node) == close(distribution, abs=1e-6)
+    assert believed.limit_distribution(far) == close(believed.limit_distribution(node))
 
 
 # --- structure ------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_sample_follows_the_matrix():
         assert stats.chisquare(seen).pvalue < 1e-9  # against all moves being as likely
 
 
-def test_sample_starts_from_the_initial_law():
+def test_sample_starts_from_the_initial_distribution():
     chain = pk.MarkovChain([0.2, 0.5, 0.3], np.eye(3))
     rng = np.random.default_rng(2)
     firsts = np.bincount([chain.sample(1, rng)[0] for _ in range(5000)], minlength=3)
@@ -393,9 +393,9 @@ def test_chains_cannot_be_changed():
         chain.states = (1, 2)
 
 
-def test_steady_start_cannot_be_changed_through_its_stationary_law():
+def test_steady_start_cannot_be_changed_through_its_stationary_distribution():
     chain = pk.MarkovChain.steady(PAPER)
-    for array in (chain.initial, chain.stationary, chain.marginal(5), chain.limit_law(1)):
+    for array in (chain.initial, chain.stationary, chain.marginal(5), chain.limit_distribution(1)):
         try:
             array[0] = 7
         except ValueError:

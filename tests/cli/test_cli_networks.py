@@ -1,4 +1,4 @@
-"""The command line on networks and joint laws, the ledger and verify."""
+"""The command line on networks and joint distributions, the ledger and verify."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_release_and_verify_of_a_network(flu: Path, mechanism: str):
     assert "was not shown to be enough" in result.stdout
 
 
-def test_release_of_a_joint_law(flu: Path):
+def test_release_of_a_joint_distribution(flu: Path):
     Path("flu.json").write_text(FLU.joint().to_json())
     good(*FLU_RELEASE, "--mechanism", "wasserstein", "--out", "release.json")
     assert good("verify", "release.json").startswith("ok")

@@ -21,7 +21,7 @@ __all__ = ["folder"]
         ('{"transition": [[0.9, 0.1]]}', "square"),
         ('{"transition": "abc"}', "transition"),
         ('{"transition": [[1]]}', "at least two states"),
-        ('{"transition": [[1, 0], [0, 1]]}', "stationary law is not unique"),
+        ('{"transition": [[1, 0], [0, 1]]}', "stationary distribution is not unique"),
         ('{"transition": [[0, 1], [1, 0]], "states": 5}', "model.json"),
         ('{"transition": [[0, 1], [1, 0]], "states": ["a", "a"]}', "listed twice"),
         ('{"transition": [[0, 1], [1, 0]], "states": ["a"]}', "1 labels for 2 states"),

@@ -265,7 +265,7 @@ def test_a_second_order_series_is_found_out():
     assert json.loads(report.to_json())["passed"] is False
 
 
-def test_a_change_of_law_is_found_out():
+def test_a_change_of_distribution_is_found_out():
     slow, fast = (
         MarkovChain.steady([[0.9, 0.1], [0.1, 0.9]]),
         MarkovChain.steady(np.full((2, 2), 0.5)),
@@ -323,12 +323,15 @@ def test_refusals_of_check_model():
 
 @given(st.integers(0, 2**32 - 1))
 @settings(deadline=None, max_examples=40)
-def test_the_nearest_law_in_a_box_is_the_most_likely(seed):
+def test_the_nearest_distribution_in_a_box_is_the_most_likely(seed):
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 5))
     counts = rng.integers(0, 20, size).astype(float)
-    law = rng.dirichlet(np.ones(size))
-    low, high = law * rng.random(size), law + (1 - law) * rng.random(size)
+    distribution = rng.dirichlet(np.ones(size))
+    low, high = (
+        distribution * rng.random(size),
+        distribution + (1 - distribution) * rng.random(size),
+    )
     found = closest_in_box(counts, low, high)
     assert (found >= low - 1e-12).all()
     assert (found <= high + 1e-12).all()
@@ -341,7 +344,7 @@ def test_the_nearest_law_in_a_box_is_the_most_likely(seed):
         for y in rng.permutation(size):
             row[y] += min(region.high[0][y] - row[y], max(0.0, 1 - row.sum()))
         for t in (1.0, 0.5):
-            mixed = t * row + (1 - t) * law
+            mixed = t * row + (1 - t) * distribution
             assert np.sum(counts[seen] * np.log(mixed[seen])) <= best + 1e-6
 
 

@@ -29,13 +29,13 @@ def test_conditioning_raises_log_90_to_log_91_of_section_2_3():
     assert raised == pytest.approx(math.log(0.9 / 0.95 / (0.01 / 0.96)))
     assert raised > both
     assert closeness(theirs, ours).delta == pytest.approx(raised)
-    # The paper rounds the conditional laws first, which makes it log 91.0962.
+    # The paper rounds the conditional distributions first, which makes it log 91.0962.
     rounded = {"D1": 0.9474, "D2": 0.0526}, {"D1": 0.0104, "D2": 0.9896}
     assert max_divergence(*rounded) == pytest.approx(math.log(91.0962), abs=1e-6)
 
 
 def brute_delta(theirs, ours, length):
-    def law(chain):
+    def distribution(chain):
         table = {}
         for path in product(range(len(chain)), repeat=length):
             p = chain.initial[path[0]]
@@ -45,7 +45,7 @@ def brute_delta(theirs, ours, length):
                 table[path] = p
         return table
 
-    first, second = law(theirs), law(ours)
+    first, second = distribution(theirs), distribution(ours)
     delta = 0.0
     for i in range(length):
         for a in range(len(theirs)):

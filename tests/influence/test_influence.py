@@ -157,7 +157,7 @@ def test_computed_influence_is_not_below_the_exact_one(case, node, left, right):
 def test_stationary_influence_is_not_below_the_exact_one(case, left, right):
     chain = pk.MarkovChain.steady(case.transition)
     _, matrix = exactly(chain)
-    # The float rows may sum to 1 only to rounding; the law of the start is what the chain holds.
+    # The float rows may sum to 1 only to rounding; the chain holds its own start.
     truth = brute.three_point_influence(exactly(chain)[0], matrix, left + 1, left, right or None)
     found = pk.max_influence(chain, left + 1, left, right or None)
     assert truth * (1 - 1e-15) <= found <= truth + 1e-10

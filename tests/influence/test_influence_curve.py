@@ -113,7 +113,7 @@ def test_table_cannot_be_bettered(matrix, ours, quilts, epsilon):
     """2% less noise breaks the promise: a count then really loses more than epsilon."""
     b = entry_epsilon(MarkovChain.steady(matrix), 10**6, epsilon)
     length = 2000 if matrix[0][0] == 0.99 else 400
-    pi = brute.stationary_law(matrix)
+    pi = brute.stationary_distribution(matrix)
     real = brute.product_losses(pi, matrix, np.full(length, b), beam=4).max()
     assert epsilon * (1 - 1e-6) <= real <= epsilon
     assert brute.product_losses(pi, matrix, np.full(length, b * 1.02), beam=4).max() > epsilon
@@ -124,7 +124,7 @@ def test_tightness_of_the_theory():
         ([[0.9, 0.1], [0.4, 0.6]], 1.0, 3.209),
         ([[0.9, 0.1], [0.1, 0.9]], 0.3, 1.7458),
     ]:
-        pi = brute.stationary_law(matrix)
+        pi = brute.stationary_distribution(matrix)
         real = brute.losses_by_paths(pi, matrix, 10, brute.count_release(2, 10, 1, b)).max()
         real = max(
             real, brute.losses_by_paths(pi, matrix, 10, brute.count_release(2, 10, 0, b)).max()
@@ -192,11 +192,11 @@ def test_any_start_never_below_any_release(chain, b):
     rng, matrix, length = chain
     size, bs = len(matrix), np.full(length, b)
     curve = InfluenceCurve(ChainClass.any_start(matrix), length)
-    laws = brute.starts(rng, size)
+    distributions = brute.starts(rng, size)
     logs = brute.every_release(rng, size, length, b)
-    keeps_promise(curve, b, brute.losses_by_paths(laws, matrix, length, logs))
-    for law in laws[:: max(1, len(laws) // 12)]:
-        keeps_promise(curve, b, brute.product_losses(law, matrix, bs, 64))
+    keeps_promise(curve, b, brute.losses_by_paths(distributions, matrix, length, logs))
+    for distribution in distributions[:: max(1, len(distributions) // 12)]:
+        keeps_promise(curve, b, brute.product_losses(distribution, matrix, bs, 64))
     theorem = _theorem(matrix, bs)
     promised = losses(curve, b)
     assert (promised >= theorem - SLACK).all()
@@ -212,16 +212,19 @@ def test_several_beliefs_cost_what_the_worst_costs(seed, size, length, b, open_s
     if open_start:
         curve = InfluenceCurve(ChainClass.any_start(*matrices), length)
         alone = [InfluenceCurve(ChainClass.any_start(m), length) for m in matrices]
-        laws = [brute.starts(rng, size)] * 3
+        distributions = [brute.starts(rng, size)] * 3
     else:
-        laws = [brute.random_start(rng, size) for _ in range(3)]
-        beliefs = [MarkovChain(law, m) for law, m in zip(laws, matrices, strict=True)]
+        distributions = [brute.random_start(rng, size) for _ in range(3)]
+        beliefs = [
+            MarkovChain(distribution, m)
+            for distribution, m in zip(distributions, matrices, strict=True)
+        ]
         curve = InfluenceCurve(ChainClass.of(*beliefs), length)
         alone = [InfluenceCurve(belief, length) for belief in beliefs]
     assert curve.epsilon(b) == pytest.approx(max(one.epsilon(b) for one in alone), rel=1e-9)
     logs = brute.every_release(rng, size, length, b)
-    for law, matrix in zip(laws, matrices, strict=True):
-        keeps_promise(curve, b, brute.losses_by_paths(law, matrix, length, logs))
+    for distribution, matrix in zip(distributions, matrices, strict=True):
+        keeps_promise(curve, b, brute.losses_by_paths(distribution, matrix, length, logs))
     solved = curve.entry_privacy(b)
     assert curve.epsilon(solved) <= b
     assert solved == pytest.approx(min(one.entry_privacy(b) for one in alone), rel=1e-4)
@@ -236,10 +239,10 @@ def test_binary_interval_never_below_any_chain_inside(low, high, length, b, seed
     curve = InfluenceCurve(ChainClass.binary(low, high), length)
     stays = [low, high, *rng.uniform(low, high, 3)]
     logs = brute.every_release(rng, 2, length, b)
-    laws = brute.starts(rng, 2)
+    distributions = brute.starts(rng, 2)
     for stay, other in product(stays, repeat=2):
         matrix = [[stay, 1 - stay], [1 - other, other]]
-        keeps_promise(curve, b, brute.losses_by_paths(laws, matrix, length, logs))
+        keeps_promise(curve, b, brute.losses_by_paths(distributions, matrix, length, logs))
 
 
 @pytest.mark.slow
@@ -276,19 +279,19 @@ def test_mixing_class_never_below_a_chain_inside(size, length, b, kind, reversib
         flow += flow.T
         matrix = flow / flow.sum(axis=1, keepdims=True)
         second = np.sort(np.abs(np.linalg.eigvals(matrix)))[-2]
-        pi_min, gap = brute.stationary_law(matrix).min(), 2 * (1 - second)
+        pi_min, gap = brute.stationary_distribution(matrix).min(), 2 * (1 - second)
     else:
         matrix = brute.random_matrix(rng, size, kind)
-        assume(brute.stationary_law(matrix).min() > 1e-6)
+        assume(brute.stationary_distribution(matrix).min() > 1e-6)
         pi_min, gap = brute.mixing_of(matrix)
     assume(pi_min > 1e-6 and gap > 1e-4)
     belief = ChainClass.mixing(size, pi_min * (1 - 1e-9), gap * (1 - 1e-9), reversible)
     curve = InfluenceCurve(belief, length)
     logs = brute.every_release(rng, size, length, b)
-    laws = [*brute.starts(rng, size), brute.stationary_law(matrix)]
-    keeps_promise(curve, b, brute.losses_by_paths(laws, matrix, length, logs))
-    for law in laws[:3]:
-        keeps_promise(curve, b, brute.product_losses(law, matrix, np.full(length, b), 64))
+    distributions = [*brute.starts(rng, size), brute.stationary_distribution(matrix)]
+    keeps_promise(curve, b, brute.losses_by_paths(distributions, matrix, length, logs))
+    for distribution in distributions[:3]:
+        keeps_promise(curve, b, brute.product_losses(distribution, matrix, np.full(length, b), 64))
 
 
 def test_four_states_seven_entries():
@@ -314,13 +317,13 @@ def test_profiles_never_below_any_release(chain, data, open_start):
     size = len(matrix)
     logs = brute.releases_with_profile(rng, size, bs)
     if open_start:
-        start, laws = None, brute.starts(rng, size)
+        start, distributions = None, brute.starts(rng, size)
         curve = InfluenceCurve(ChainClass.any_start(matrix), length)
     else:
-        start = laws = brute.random_start(rng, size)
+        start = distributions = brute.random_start(rng, size)
         curve = InfluenceCurve(MarkovChain(start, matrix), length)
         keeps_promise(curve, bs, brute.product_losses(start, matrix, bs, 512))
-    keeps_promise(curve, bs, brute.losses_by_paths(laws, matrix, length, logs))
+    keeps_promise(curve, bs, brute.losses_by_paths(distributions, matrix, length, logs))
     theorem = _theorem(matrix, bs, start)
     by_one_number = losses(scalar(curve), bs)
     assert (by_one_number >= theorem - SLACK).all()
@@ -331,7 +334,7 @@ def test_profiles_never_below_any_release(chain, data, open_start):
 def test_overlapping_windows_add_up_entry_by_entry():
     rng = np.random.default_rng(1)
     matrix = np.array([[0.9, 0.1], [0.4, 0.6]])
-    pi = brute.stationary_law(matrix)
+    pi = brute.stationary_distribution(matrix)
     first, second = np.array([1, 1, 1, 1, 0, 0, 0]) * 0.5, np.array([0, 0, 1, 1, 1, 1, 1]) * 0.8
     curve = InfluenceCurve(MarkovChain.steady(matrix), 7)
     # Both counts at once: f is a product of two Laplace likelihoods.
@@ -364,7 +367,7 @@ def test_entries_that_were_not_released_are_still_secrets():
     matrix = np.array([[0.9, 0.1], [0.4, 0.6]])
     bs = np.array([1.0, 0, 0, 0, 1.0, 0])
     curve = InfluenceCurve(MarkovChain.steady(matrix), 6)
-    real = brute.product_losses(brute.stationary_law(matrix), matrix, bs)
+    real = brute.product_losses(brute.stationary_distribution(matrix), matrix, bs)
     assert real[1] > 0.4
     keeps_promise(curve, bs, real)
     assert losses(curve, bs) == pytest.approx(real, abs=1e-6)
@@ -394,18 +397,21 @@ def test_settled_stretches_never_below_the_theorem_node_by_node(name):
             continue
         for order in (runs, runs[::-1]) if turn % 4 < 2 else (runs,):
             bs = listed(order)
-            for law in starts_for(matrix, start, turn):
-                curve = curve_of(matrix, law, len(bs))
+            for distribution in starts_for(matrix, start, turn):
+                curve = curve_of(matrix, distribution, len(bs))
                 with brute.within(30):
                     promised, epsilon = losses(curve, order), curve.epsilon(order)
-                theorem = brute.theorem_losses(matrix, bs, law)
+                theorem = brute.theorem_losses(matrix, bs, distribution)
                 by_one_number = scalar(curve)
-                assert (losses(by_one_number, order) >= theorem - SLACK).all(), (title, law)
-                assert by_one_number.epsilon(order) >= theorem.max() - SLACK, (title, law)
-                if law is not None:
-                    real = brute.product_losses(law, matrix, bs, 24)
-                    assert (promised >= real - SLACK).all(), (title, law)
-                    assert epsilon >= real.max() - SLACK, (title, law)
+                assert (losses(by_one_number, order) >= theorem - SLACK).all(), (
+                    title,
+                    distribution,
+                )
+                assert by_one_number.epsilon(order) >= theorem.max() - SLACK, (title, distribution)
+                if distribution is not None:
+                    real = brute.product_losses(distribution, matrix, bs, 24)
+                    assert (promised >= real - SLACK).all(), (title, distribution)
+                    assert epsilon >= real.max() - SLACK, (title, distribution)
 
 
 @pytest.mark.slow
@@ -417,9 +423,9 @@ def test_four_hundred_entries_never_below_product_releases(name):
         runs = profiles((150, scale), (8, 3 * scale), (100, 0.0), (12, scale), (130, 0.1 * scale))
         for order in (runs, runs[::-1], profiles((400, scale))):
             bs = listed(order)
-            for law in (np.array(start, float), brute.stationary_law(matrix)):
-                real = brute.product_losses(law, matrix, bs, 12)
-                keeps_promise(curve_of(matrix, law, 400), order, real)
+            for distribution in (np.array(start, float), brute.stationary_distribution(matrix)):
+                real = brute.product_losses(distribution, matrix, bs, 12)
+                keeps_promise(curve_of(matrix, distribution, 400), order, real)
             keeps_promise(curve_of(matrix, None, 400), order, real)
 
 
@@ -429,8 +435,8 @@ def test_epsilon_is_the_largest_loss_of_any_entry(name):
     """Only some entries are refined in the search for the largest; none may be missed."""
     matrix, start = LONG[name]
     for runs in (PROFILES["short runs by a long one"], PROFILES["high low zero high"]):
-        for law in (np.array(start), None):
-            curve = curve_of(matrix, law, len(listed(runs)))
+        for distribution in (np.array(start), None):
+            curve = curve_of(matrix, distribution, len(listed(runs)))
             with brute.within(30):
                 assert curve.epsilon(runs) >= losses(curve, runs).max() - 1e-12
                 plain = scalar(curve)

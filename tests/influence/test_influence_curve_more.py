@@ -188,11 +188,11 @@ def test_mixing_needs_no_more_than_the_approximate_quilt(states, share, gap, len
 @pytest.mark.parametrize("name", ["binary", "asymmetric", "ring", "ladder", "transient", "rare"])
 @pytest.mark.parametrize("start", ["given", "any"])
 def test_more_spent_or_more_entries_never_cost_less(name, start):
-    matrix, law = LONG[name]
-    law = np.array(law) if start == "given" else None
+    matrix, distribution = LONG[name]
+    distribution = np.array(distribution) if start == "given" else None
     lengths = [1, 2, 17, 48, 49, 60]
     bs = [0.0102, 0.1, 0.51, 2.0]
-    table = np.array([[curve_of(matrix, law, n).epsilon(b) for b in bs] for n in lengths])
+    table = np.array([[curve_of(matrix, distribution, n).epsilon(b) for b in bs] for n in lengths])
     assert (np.diff(table, axis=0) >= -1e-7 * table[1:]).all()
     assert (np.diff(table, axis=1) >= -1e-9).all()
     assert (table >= np.array(bs) - 1e-12).all() or name == "transient"
@@ -215,8 +215,10 @@ def test_large_losses_with_any_start_never_below_a_product_release(b):
         matrix = [[1 - leave, leave], [leave, 1 - leave]]
         curve = InfluenceCurve(ChainClass.any_start(matrix), 3)
         for weight in np.exp(-np.linspace(0, b, 41)):
-            law = np.array([weight, 1.0]) / (1 + weight)
-            keeps_promise(curve, b, brute.product_losses(law, curve_matrix(curve), np.full(3, b)))
+            distribution = np.array([weight, 1.0]) / (1 + weight)
+            keeps_promise(
+                curve, b, brute.product_losses(distribution, curve_matrix(curve), np.full(3, b))
+            )
 
 
 def curve_matrix(curve: InfluenceCurve) -> np.ndarray:
@@ -232,9 +234,9 @@ def test_large_losses_of_a_mixing_class_never_below_a_product_release(b):
     for length in (5, 20):
         curve = InfluenceCurve(slow, length)
         lazy = 0.02 * matrix + 0.98 * np.eye(2)
-        for law in ([1, 0], [0.5, 0.5], [1e-9, 1 - 1e-9]):
+        for distribution in ([1, 0], [0.5, 0.5], [1e-9, 1 - 1e-9]):
             bs = np.full(length, b)
-            keeps_promise(curve, b, brute.product_losses(law, lazy, bs, 64))
+            keeps_promise(curve, b, brute.product_losses(distribution, lazy, bs, 64))
 
 
 def test_probabilities_lost_to_underflow_are_not_forgotten():
@@ -284,17 +286,20 @@ def test_several_segments_lose_no_more_than_the_longest():
     logs = brute.paths(4, 4)
     ones = (logs // 2).sum(axis=1) + (logs % 2)[:, :3].sum(axis=1)  # the second is shorter
     likelihood = -0.6 * np.abs(ones[None, :] - np.arange(8)[:, None])
-    law, promised = np.kron(start, start), InfluenceCurve(MarkovChain(start, matrix), [4, 3])
+    distribution, promised = (
+        np.kron(start, start),
+        InfluenceCurve(MarkovChain(start, matrix), [4, 3]),
+    )
     for i in range(4):
         real = 0.0
         for coordinate in (0, 1):
-            real = max(real, _loss_of_coordinate(both, law, likelihood, i, coordinate))
+            real = max(real, _loss_of_coordinate(both, distribution, likelihood, i, coordinate))
         assert promised.epsilon(0.6) >= real - SLACK
 
 
-def _loss_of_coordinate(both, law, likelihood, i: int, coordinate: int) -> float:
+def _loss_of_coordinate(both, distribution, likelihood, i: int, coordinate: int) -> float:
     all_paths = brute.paths(4, 4)
-    chance = law[all_paths[:, 0]].copy()
+    chance = distribution[all_paths[:, 0]].copy()
     for before, after in zip(all_paths.T[:-1], all_paths.T[1:], strict=True):
         chance *= both[before, after]
     values = all_paths[:, i] // 2 if coordinate == 0 else all_paths[:, i] % 2

@@ -1,4 +1,4 @@
-"""Quilts and max-influence in Bayesian networks, against listing trails and joint laws."""
+"""Quilts and max-influence in Bayesian networks, against listing trails and joint distributions."""
 
 from itertools import product
 from math import exp, inf, log
@@ -183,12 +183,12 @@ def test_separation_is_that_of_trails_and_of_networkx(seed):
 @settings(max_examples=25)
 def test_what_is_remote_is_independent_given_the_quilt(seed):
     parents, tables = random_case(seed, 4, 2)
-    network, law = BayesianNetwork(parents, tables), brute.joint(parents, tables)
+    network, distribution = BayesianNetwork(parents, tables), brute.joint(parents, tables)
     for node in parents:
         for quilt in quilts_of(network, node):
             assert node in quilt.nearby
             assert sorted(quilt.nodes + quilt.nearby + quilt.remote) == list(parents)
-            assert brute.dependence(law, node, quilt.remote, quilt.nodes) < 1e-12
+            assert brute.dependence(distribution, node, quilt.remote, quilt.nodes) < 1e-12
 
 
 @given(seeds)
@@ -236,12 +236,12 @@ def test_quilts_of_a_large_network_are_quilts():
 @given(seeds)
 def test_influence_is_that_of_the_definition(seed):
     parents, tables = random_case(seed, 5, 3)
-    network, law = BayesianNetwork(parents, tables), brute.joint(parents, tables)
+    network, distribution = BayesianNetwork(parents, tables), brute.joint(parents, tables)
     for node in parents:
         for others in brute.subsets([n for n in parents if n != node]):
             found, truth = (
                 network_influence(network, node, others),
-                brute.influence(law, node, others),
+                brute.influence(distribution, node, others),
             )
             assert found == truth or found == close(truth, abs=1e-9)
 
@@ -252,10 +252,10 @@ def test_influence_is_never_below_the_exact_one(seed):
     parents, tables = random_case(seed, 4, 3)
     network = BayesianNetwork(parents, tables)
     held = {n: {k: row.tolist() for k, row in network.tables[n].items()} for n in parents}
-    law = brute.joint(parents, held, exact=True)
+    distribution = brute.joint(parents, held, exact=True)
     for node in parents:
         for others in brute.subsets([n for n in parents if n != node]):
-            truth = brute.influence(law, node, others)
+            truth = brute.influence(distribution, node, others)
             assert (
                 truth <= network_influence(network, node, others) <= truth + 1e-11 or truth == inf
             )
@@ -305,10 +305,12 @@ def test_zero_over_zero_is_no_event_and_c_over_zero_is_infinite():
 @settings(max_examples=40)
 def test_the_search_finds_the_best_of_all_quilts(seed, epsilon):
     parents, tables = random_case(seed, 5, 3)
-    network, law = BayesianNetwork(parents, tables), brute.joint(parents, tables)
+    network, distribution = BayesianNetwork(parents, tables), brute.joint(parents, tables)
     found = hardest_node(network, epsilon)
-    assert found.score == close(brute.quilt_scale(parents, [law], epsilon), rel=1e-9)
-    assert found.score == close(brute.best_score(parents, [law], found.node, epsilon), rel=1e-9)
+    assert found.score == close(brute.quilt_scale(parents, [distribution], epsilon), rel=1e-9)
+    assert found.score == close(
+        brute.best_score(parents, [distribution], found.node, epsilon), rel=1e-9
+    )
     nearby = len(quilt_of(network, found.node, found.quilt).nearby)
     influence = network_influence(network, found.node, found.quilt)
     assert nearby / (epsilon - influence) == close(found.score, rel=1e-9)
@@ -323,14 +325,14 @@ def test_a_class_needs_the_largest_influence_quilt_by_quilt(seed, epsilon):
     for _ in range(2):
         sets.append(
             {
-                n: {k: brute.random_law(rng, len(row), False) for k, row in rows.items()}
+                n: {k: brute.random_distribution(rng, len(row), False) for k, row in rows.items()}
                 for n, rows in tables.items()
             }
         )
     networks = [BayesianNetwork(parents, own) for own in sets]
-    laws = [brute.joint(parents, own) for own in sets]
+    distributions = [brute.joint(parents, own) for own in sets]
     found = hardest_node(networks, epsilon)
-    assert found.score == close(brute.quilt_scale(parents, laws, epsilon), rel=1e-9)
+    assert found.score == close(brute.quilt_scale(parents, distributions, epsilon), rel=1e-9)
     for network in networks:
         assert hardest_node(network, epsilon).score <= found.score * (1 + 1e-9)
     node = next(iter(parents))
@@ -373,15 +375,15 @@ def test_a_longer_chain_as_a_network(epsilon):
 @settings(max_examples=25)
 def test_the_noise_hides_every_node(seed, epsilon):
     parents, tables = random_case(seed, 5, 3)
-    law = brute.joint(parents, tables)
+    distribution = brute.joint(parents, tables)
     scale = hardest_node(BayesianNetwork(parents, tables), epsilon).score
     rng = np.random.default_rng(seed)
     for values in (
-        [np.linspace(0, 1, n) if n > 1 else [0.0] for n in law.shape],
-        [rng.random(n) for n in law.shape],
-        [rng.integers(0, 2, n) for n in law.shape],
+        [np.linspace(0, 1, n) if n > 1 else [0.0] for n in distribution.shape],
+        [rng.random(n) for n in distribution.shape],
+        [rng.integers(0, 2, n) for n in distribution.shape],
     ):
-        assert brute.real_loss(law, brute.noisy_sums(values, 1 / scale)) <= epsilon + 1e-9
+        assert brute.real_loss(distribution, brute.noisy_sums(values, 1 / scale)) <= epsilon + 1e-9
 
 
 def test_progress_is_told():

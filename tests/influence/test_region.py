@@ -150,9 +150,9 @@ def test_no_chain_of_the_region_loses_more_than_promised(seed):
     promise = pk.InfluenceCurve(region, length).epsilon(b)
     assert promise <= length * b * (1 + 1e-9)
     outputs = every_release(rng, size, length, b)
-    laws = [*np.eye(size), *rng.dirichlet(np.ones(size) * 0.3, 4)]
+    distributions = [*np.eye(size), *rng.dirichlet(np.ones(size) * 0.3, 4)]
     for _ in range(6):
-        loss = losses_by_paths(laws, random_member(rng, region), length, outputs).max()
+        loss = losses_by_paths(distributions, random_member(rng, region), length, outputs).max()
         assert loss <= promise + 1e-9
 
 
@@ -337,8 +337,8 @@ def test_refusals(counts, confidence, words):
     ("low", "high", "words"),
     [
         ([[0.5, 0.1], [0, 0]], [[0.4, 0.9], [1, 1]], "low <= high"),
-        ([[0.6, 0.6], [0, 0]], [[0.9, 0.9], [1, 1]], "no law fits row 0"),
-        ([[0, 0], [0, 0]], [[0.2, 0.2], [1, 1]], "no law fits row 0"),
+        ([[0.6, 0.6], [0, 0]], [[0.9, 0.9], [1, 1]], "no distribution fits row 0"),
+        ([[0, 0], [0, 0]], [[0.2, 0.2], [1, 1]], "no distribution fits row 0"),
         ([[0, 0]], [[1, 1]], "square"),
     ],
 )

@@ -247,11 +247,11 @@ def distance_by_definition(length):
     return best
 
 
-def laws_of(length):
-    laws = [START]
+def distributions_of(length):
+    distributions = [START]
     for _ in range(length - 1):
-        laws.append(laws[-1] @ CHAIN)
-    return laws
+        distributions.append(distributions[-1] @ CHAIN)
+    return distributions
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 5])
@@ -275,7 +275,7 @@ def test_what_stands_around_a_node_is_the_joint_distribution(length, way):
 @pytest.mark.parametrize("length", [1, 2, 3, 5])
 def test_both_ways_give_the_distance_of_the_definition(length, way, monkeypatch):
     monkeypatch.setattr(chain_sums, "_halves", lambda *_: way)
-    found = largest_distance(laws_of(length), CHAIN, VALUES)
+    found = largest_distance(distributions_of(length), CHAIN, VALUES)
     assert (found.value, found.node) == distance_by_definition(length)
     assert not found.unsure
 
@@ -349,9 +349,9 @@ def test_a_distance_decided_by_such_numbers_is_not_believed(way, monkeypatch):
             [1.0, 2.7081041121008875e-151, 2.037042101618316e-151],
         ]
     )
-    laws = [initial, initial @ transition, initial @ transition @ transition]
+    distributions = [initial, initial @ transition, initial @ transition @ transition]
     monkeypatch.setattr(chain_sums, "_halves", lambda *_: way)
-    found = largest_distance(laws, transition, np.array([0, 1, 4]))
+    found = largest_distance(distributions, transition, np.array([0, 1, 4]))
     assert found.lost or found.value == 7
     query = pk.total([0, 1, 4], 3)
     assert pk.wasserstein(pk.MarkovChain(initial, transition), query, 1.0).scale >= 7
@@ -359,9 +359,9 @@ def test_a_distance_decided_by_such_numbers_is_not_believed(way, monkeypatch):
 
 def test_a_state_that_only_rounding_makes_impossible_is_told():
     rare = np.array([[1.0, 0.0], [1e-200, 1.0]])
-    laws = [np.array([1e-200, 1.0]), np.array([2e-200, 1.0])]
-    assert not chain_sums._underflow(laws, rare)
-    assert chain_sums._underflow([np.array([1e-300, 1.0]), laws[1]], rare)
+    distributions = [np.array([1e-200, 1.0]), np.array([2e-200, 1.0])]
+    assert not chain_sums._underflow(distributions, rare)
+    assert chain_sums._underflow([np.array([1e-300, 1.0]), distributions[1]], rare)
     assert chain_sums._underflow([np.array([0.0, 1.0]), np.array([0.0, 1.0])], rare)
     assert not chain_sums._underflow([np.array([0.0, 1.0])], rare)
 

@@ -1,4 +1,4 @@
-"""W-infinity between laws on the line, exactly."""
+"""W-infinity between distributions on the line, exactly."""
 
 from fractions import Fraction
 
@@ -72,8 +72,8 @@ def by_feasibility(mu, nu):
 
 
 @pytest.mark.parametrize(("mu", "nu", "distance"), REFERENCE)
-def test_reference_laws(mu, nu, distance):
-    exact = [{x: Fraction(p) for x, p in law.items()} for law in (mu, nu)]
+def test_reference_distributions(mu, nu, distance):
+    exact = [{x: Fraction(p) for x, p in distribution.items()} for distribution in (mu, nu)]
     assert w_infinity(*exact) == distance
 
 
@@ -96,18 +96,18 @@ def test_the_rarest_outcome_decides():
     assert w_infinity({0: 1 - 1e-9, 7: 1e-9}, {0: 1.0}) == 7
 
 
-law = st.dictionaries(st.integers(-6, 6), st.integers(1, 6), min_size=1, max_size=5).map(
+distribution = st.dictionaries(st.integers(-6, 6), st.integers(1, 6), min_size=1, max_size=5).map(
     lambda d: {x: Fraction(n, sum(d.values())) for x, n in d.items()}
 )
 
 
-@given(law, law)
+@given(distribution, distribution)
 @settings(max_examples=120, deadline=None)
-def test_equals_the_linear_programme_on_tie_heavy_laws(mu, nu):
+def test_equals_the_linear_programme_on_tie_heavy_distributions(mu, nu):
     assert w_infinity(mu, nu) == by_feasibility(mu, nu)
 
 
-@given(law, law, law)
+@given(distribution, distribution, distribution)
 @settings(deadline=None)
 def test_it_is_a_metric(mu, nu, rho):
     assert w_infinity(mu, mu) == 0

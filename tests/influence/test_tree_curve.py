@@ -53,7 +53,7 @@ def without_blocks(monkeypatch):
 def test_steps_of_rectangular_kernels(seed, a):
     rng = np.random.default_rng(seed)
     rows, columns = rng.integers(1, 5, 2)
-    kernel = np.array([brute.random_law(rng, columns, True) for _ in range(rows)])
+    kernel = np.array([brute.random_distribution(rng, columns, True) for _ in range(rows)])
     found = KernelStep(Kernel(kernel, kernel > 0), np.ones((rows, rows), dtype=bool), 0.0)
     truth = brute.step(kernel, a)
     assert found.pairs(a) == close(truth, abs=1e-12)
@@ -104,21 +104,26 @@ def test_blocks_only_help(seed, b):
 @settings(max_examples=100)
 def test_never_below_what_a_release_really_loses(seed, b):
     parents, tables = random_tree(seed)
-    law, bs = brute.joint(parents, tables), profile(seed, b, parents)
+    distribution, bs = brute.joint(parents, tables), profile(seed, b, parents)
     promised = tree_loss(BayesianNetwork(parents, tables), bs)[0] + 1e-12
     rng = np.random.default_rng(seed)
     spent = list(bs.values())
     for _ in range(10):
-        chosen = [rng.random(n) < 0.5 for n in law.shape]
-        assert brute.real_loss(law, brute.products(chosen, spent)) <= promised
-        points = [[int(rng.integers(n)) for n in law.shape] for _ in range(rng.integers(1, 5))]
-        assert brute.real_loss(law, brute.distances(law.shape, points, spent)) <= promised
+        chosen = [rng.random(n) < 0.5 for n in distribution.shape]
+        assert brute.real_loss(distribution, brute.products(chosen, spent)) <= promised
+        points = [
+            [int(rng.integers(n)) for n in distribution.shape] for _ in range(rng.integers(1, 5))
+        ]
+        assert (
+            brute.real_loss(distribution, brute.distances(distribution.shape, points, spent))
+            <= promised
+        )
     if len(set(spent)) == 1:
         for values in (
-            [np.linspace(0, 1, n) if n > 1 else [0.0] for n in law.shape],
-            [rng.random(n) for n in law.shape],
+            [np.linspace(0, 1, n) if n > 1 else [0.0] for n in distribution.shape],
+            [rng.random(n) for n in distribution.shape],
         ):
-            assert brute.real_loss(law, brute.noisy_sums(values, spent[0])) <= promised
+            assert brute.real_loss(distribution, brute.noisy_sums(values, spent[0])) <= promised
 
 
 @pytest.mark.parametrize("kind", ["sums", "products"])
@@ -127,14 +132,14 @@ def test_the_bound_is_reached(kind):
     copy = {(0,): [0.9, 0.1], (1,): [0.1, 0.9]}
     parents = {0: (), 1: (0,), 2: (0,), 3: (1,), 4: (1,), 5: (2,)}
     tables = {0: {(): [0.5, 0.5]}, **dict.fromkeys(range(1, 6), copy)}
-    law = brute.joint(parents, tables)
+    distribution = brute.joint(parents, tables)
     outputs = (
         brute.noisy_sums([[0, 1]] * 6, 0.4)
         if kind == "sums"
         else brute.products([[False, True]] * 6, [0.4] * 6)
     )
     assert tree_loss(BayesianNetwork(parents, tables), 0.4)[0] == close(
-        brute.real_loss(law, outputs)
+        brute.real_loss(distribution, outputs)
     )
 
 
@@ -151,8 +156,8 @@ def test_numbers_of_theory():
 def test_a_path_loses_at_most_what_the_chain_does(seed, b):
     rng = np.random.default_rng(seed)
     size, length = int(rng.integers(2, 4)), int(rng.integers(1, 9))
-    initial = brute.random_law(rng, size, True)
-    transition = [brute.random_law(rng, size, True) for _ in range(size)]
+    initial = brute.random_distribution(rng, size, True)
+    transition = [brute.random_distribution(rng, size, True) for _ in range(size)]
     curve = pk.InfluenceCurve(pk.MarkovChain(initial, transition), length)
     found, _ = tree_loss(path(initial, transition, length), b)
     assert found <= curve.epsilon(b) * (1 + 1e-9)
@@ -183,8 +188,8 @@ def test_a_path_needs_no_more_noise_than_its_quilts(seed, epsilon):
     rng = np.random.default_rng(seed)
     size, length = int(rng.integers(2, 4)), int(rng.integers(1, 7))
     network = path(
-        brute.random_law(rng, size, True),
-        [brute.random_law(rng, size, True) for _ in range(size)],
+        brute.random_distribution(rng, size, True),
+        [brute.random_distribution(rng, size, True) for _ in range(size)],
         length,
     )
     assert 1 / tree_entry_privacy(network, epsilon) <= hardest_node(network, epsilon).score * (

@@ -154,7 +154,7 @@ def test_a_stream_keeps_nothing():
     assert peak < 2_000_000
 
 
-def test_streams_have_the_right_law():
+def test_streams_have_the_right_distribution():
     made = RandomizedResponse(BITS, 0.3, 0.1)
     draws = 100_000
     for state, rho in enumerate(made):

@@ -48,7 +48,7 @@ def test_gk16_does_not_apply_to_stickier_chains():
 
 @given(positive_chains(3), st.integers(1, 5), epsilons)
 def test_gk16_is_made_of_its_definitions(chain, length, epsilon):
-    """gamma from conditional laws, norm and Phi from the explicit matrix."""
+    """gamma from conditional distributions, norm and Phi from the explicit matrix."""
     believed = chain.believed
     gamma = brute.gk16_gamma(believed.initial, believed.transition, length)
     matrix = influence_matrix(gamma, length)

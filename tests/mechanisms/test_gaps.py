@@ -47,19 +47,19 @@ def test_every_entry_is_hidden_whether_it_was_observed_or_not(mechanism, chain, 
 
 def test_pieces_around_a_gap_taken_as_independent_lose_more_than_promised():
     """The mistake: 111?111 read as two independent segments of three."""
-    observed, law, epsilon = [True] * 3 + [False] + [True] * 3, [0.5, 0.5], 1.0
+    observed, distribution, epsilon = [True] * 3 + [False] + [True] * 3, [0.5, 0.5], 1.0
     belief = pk.MarkovChain.steady(STICKY)
     answer = brute.of_observed(brute.count_of(1), observed)
 
     def loss(scale):
-        return brute.privacy_loss(law, STICKY, 7, answer, scale)
+        return brute.privacy_loss(distribution, STICKY, 7, answer, scale)
 
     wrong = pk.influence_curve(belief, pk.count(1, (3, 3)), epsilon)
     assert loss(wrong.scale) > 1.3 * epsilon
     right = pk.influence_curve(belief, pk.count(1, with_gaps(observed)), epsilon)
     assert loss(right.scale) <= epsilon
     # The entry in the gap, which nobody observed, is not the safest: it loses to both sides.
-    joint = brute.joint_law(law, STICKY, 7)
+    joint = brute.joint_distribution(distribution, STICKY, 7)
     losses = [
         brute.laplace_loss(brute.answers_given(joint, node, answer), wrong.scale)
         for node in range(1, 8)

@@ -66,7 +66,7 @@ def test_reference_cases(case):
     chain = pk.MarkovChain(case.initial, case.transition)
     found = pk.markov_quilt(chain, pk.count(0, case.length), case.epsilon)
     assert found.scale == close(case.scale, rel=1e-9)
-    if case.node < 30:  # the law has settled by then, and nodes tie
+    if case.node < 30:  # the distribution has settled by then, and nodes tie
         assert found.evidence.node == case.node
 
 
@@ -283,7 +283,7 @@ def test_one_entry():
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 6, 9, 40])
 @pytest.mark.parametrize("period", [2, 3, 5, 7])
 def test_periodic_chain_with_a_start_of_its_own(length, period):
-    """Blocks of two states visited in turn: the law of X_i never settles to one law."""
+    """Blocks of two states visited in turn: the distribution of X_i never settles."""
     rng = np.random.default_rng(period)
     transition = np.zeros((2 * period, 2 * period))
     for block in range(period):
@@ -339,7 +339,7 @@ def test_very_rare_states_count_as_secrets():
 
 
 @pytest.mark.slow
-def test_laws_that_underflow_on_the_way():
+def test_distributions_that_underflow_on_the_way():
     """Climbing 180 steps of probability 0.01 passes through 1e-360, which no float can hold."""
     size = 180
     walk = np.zeros((size, size))

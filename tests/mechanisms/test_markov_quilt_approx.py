@@ -186,7 +186,7 @@ def test_one_state():
 
 
 def test_states_too_rare_for_a_float_are_no_accident():
-    """The walk with drift has a stationary law down to 9^-400: refused, or group privacy."""
+    """A walk with drift has stationary probabilities down to 9^-400: refused, or group privacy."""
     size = 400
     walk = np.zeros((size, size))
     for x in range(size):

@@ -32,17 +32,17 @@ from pufferkit.influence.sums import long_vectors as blocks
 from pufferkit.mechanisms.wasserstein import exact_distance
 
 
-def flu_clique(size, law):
+def flu_clique(size, distribution):
     """Everyone alike: given the number of infected, all sets of that size are equally likely."""
     table = {}
     for row in product((0, 1), repeat=size):
-        table[row] = Fraction(law[sum(row)]) / math.comb(size, sum(row))
+        table[row] = Fraction(distribution[sum(row)]) / math.comb(size, sum(row))
     return FiniteJoint(table)
 
 
 def test_flu_clique_needs_noise_2_where_group_privacy_needs_4():
-    law = [Fraction(n, 100) for n in (10, 15, 50, 15, 10)]
-    joint, infected = flu_clique(4, law), count(1, 4)
+    distribution = [Fraction(n, 100) for n in (10, 15, 50, 15, 10)]
+    joint, infected = flu_clique(4, distribution), count(1, 4)
     assert wasserstein(joint, infected, 1).scale == pytest.approx(2)
     assert group_dp(infected, 1).scale == pytest.approx(4)
     release = wasserstein(joint, infected, 1).release([1, 0, 1, 1])
@@ -52,8 +52,8 @@ def test_flu_clique_needs_noise_2_where_group_privacy_needs_4():
 def test_union_of_cliques():
     """P(N = j) proportional to e^{2j} in each clique: cliques do not add up."""
     weights = [Fraction(math.exp(2 * j)).limit_denominator(10**9) for j in range(4)]
-    law = [w / sum(weights) for w in weights]
-    one = flu_clique(3, law)
+    distribution = [w / sum(weights) for w in weights]
+    one = flu_clique(3, distribution)
     alone = wasserstein(one, count(1, 3), 1).scale
     table = {a + b: p * q for (a, p), (b, q) in product(one.table.items(), repeat=2)}
     both = wasserstein(FiniteJoint(table), count(1, 6), 1).scale
@@ -116,7 +116,7 @@ def brute(chain, values, length):
     rows = [[p / sum(row) for p in row] for row in rows]
     start = [Fraction(repr(float(p))) for p in chain.initial]
     start = [p / sum(start) for p in start]
-    laws = {}
+    distributions = {}
     for path in product(range(len(values)), repeat=length):
         p = start[path[0]]
         for x, y in pairwise(path):
@@ -124,12 +124,15 @@ def brute(chain, values, length):
         if p:
             answer = sum(values[x] for x in path)
             for i, x in enumerate(path):
-                law = laws.setdefault((i, x), {})
-                law[answer] = law.get(answer, 0) + p
+                distribution = distributions.setdefault((i, x), {})
+                distribution[answer] = distribution.get(answer, 0) + p
     worst = 0
     for i in range(length):
-        given_i = [law for (node, _), law in laws.items() if node == i]
-        given_i = [{a: p / sum(law.values()) for a, p in law.items()} for law in given_i]
+        given_i = [distribution for (node, _), distribution in distributions.items() if node == i]
+        given_i = [
+            {a: p / sum(distribution.values()) for a, p in distribution.items()}
+            for distribution in given_i
+        ]
         for n, one in enumerate(given_i):
             for other in given_i[n + 1 :]:
                 worst = max(worst, w_infinity(one, other))
@@ -162,11 +165,11 @@ def test_never_below_the_truth_and_exact_where_fractions_decide(table, values, l
 
 @given(st.floats(0.02, 0.98), st.floats(0.02, 0.98), st.integers(2, 40))
 @settings(max_examples=40, deadline=None)
-def test_both_ways_to_get_the_laws_agree(p, q, length):
+def test_both_ways_to_get_the_distributions_agree(p, q, length):
     chain = MarkovChain.steady([[p, 1 - p], [1 - q, q]])
-    laws, values = [chain.initial] * length, np.array([0, 1])
-    halved = dict(sums._halving(laws[0], chain.transition, values, length, length))
-    sided = dict(sums._by_sides(laws[0], chain.transition, values, length, length))
+    distributions, values = [chain.initial] * length, np.array([0, 1])
+    halved = dict(sums._halving(distributions[0], chain.transition, values, length, length))
+    sided = dict(sums._by_sides(distributions[0], chain.transition, values, length, length))
     for node in range(1, length + 1):
         one, other = halved[node], sided[node]
         for x in range(2):
@@ -334,8 +337,8 @@ def test_the_grid_of_the_noise_is_paid_for_over_the_distance(share, epsilon):
     """One answer always makes up for the other, so the distance is far below the constant."""
     apart = share * 2.0**-30
     query = total({"a": 0, "b": 1, "c": 1 + apart}, 2)
-    law = FiniteJoint({("a", "c"): 0.5, ("b", "a"): 0.5})
-    made = wasserstein(law, query, epsilon)
+    distribution = FiniteJoint({("a", "c"): 0.5, ("b", "a"): 0.5})
+    made = wasserstein(distribution, query, epsilon)
     assert made.sensitivity < query.lipschitz
     step = 2.0 ** noise.grid_exponent(made.sensitivity, 1, query.largest)
     rows = [made.release(row) for row in (["a", "c"], ["b", "a"])]

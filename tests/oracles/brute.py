@@ -1,7 +1,8 @@
 """The definitions, written out. Slow on purpose, and without a line of pufferkit.
 
-Nodes count from 1. A law is a sequence of probabilities, a matrix a sequence of laws; entries may
-be floats or `Fraction`, and with fractions everything is exact until the last logarithm.
+Nodes count from 1. A distribution is a sequence of probabilities, a matrix a sequence of
+distributions; entries may be floats or `Fraction`, and with fractions everything is exact until the
+last logarithm.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from typing import Any
 import numpy as np
 
 Number = float | Fraction
-Law = Sequence[Number]
-Matrix = Sequence[Law]
+Distribution = Sequence[Number]
+Matrix = Sequence[Distribution]
 
 
-# --- the joint law, one entry for each path ------------------------------------------------------
+# --- the joint distribution, one entry for each path ----------------------------------------------
 
 
-def joint_law(initial: Law, transition: Matrix, length: int) -> np.ndarray:
+def joint_distribution(initial: Distribution, transition: Matrix, length: int) -> np.ndarray:
     """Probability of every path: entry [x_1, ..., x_T]."""
     exact = any(isinstance(p, Fraction) for p in initial)
     kind = object if exact else float
@@ -34,8 +35,10 @@ def joint_law(initial: Law, transition: Matrix, length: int) -> np.ndarray:
     return joint
 
 
-def conditional_laws(joint: np.ndarray, node: int, others: Sequence[int]) -> list[np.ndarray]:
-    """Laws of the ``others`` given each value of X_node that has a probability above zero."""
+def conditional_distributions(
+    joint: np.ndarray, node: int, others: Sequence[int]
+) -> list[np.ndarray]:
+    """Distributions of the ``others`` given each possible value of X_node."""
     axes = [node - 1, *(n - 1 for n in others)]
     rest = tuple(n for n in range(joint.ndim) if n not in axes)
     table = joint.sum(axis=rest) if rest else joint
@@ -49,7 +52,7 @@ def influence_in(joint: np.ndarray, node: int, others: Sequence[int]) -> float:
     if not others:
         return 0.0
     worst: Number = 1
-    for above, below in product(conditional_laws(joint, node, others), repeat=2):
+    for above, below in product(conditional_distributions(joint, node, others), repeat=2):
         happens = above > 0
         if (below[happens] == 0).any():
             return inf
@@ -58,10 +61,17 @@ def influence_in(joint: np.ndarray, node: int, others: Sequence[int]) -> float:
 
 
 def influence(
-    initial: Law, transition: Matrix, length: int, node: int, left: int | None, right: int | None
+    initial: Distribution,
+    transition: Matrix,
+    length: int,
+    node: int,
+    left: int | None,
+    right: int | None,
 ) -> float:
     """Max-influence of X_node on {X_{node-left}, X_{node+right}} in a chain of this length."""
-    return influence_in(joint_law(initial, transition, length), node, _endpoints(node, left, right))
+    return influence_in(
+        joint_distribution(initial, transition, length), node, _endpoints(node, left, right)
+    )
 
 
 def exact_log(ratio: Number) -> float:
@@ -110,9 +120,9 @@ def node_scores(
     ]
 
 
-def quilt_scale(initial: Law, transition: Matrix, length: int, epsilon: float) -> float:
+def quilt_scale(initial: Distribution, transition: Matrix, length: int, epsilon: float) -> float:
     """[Q] Algorithm 3 for a 1-Lipschitz query, by listing paths."""
-    joint = joint_law(initial, transition, length)
+    joint = joint_distribution(initial, transition, length)
     return max(
         node_scores(lambda i, a, b: influence_in(joint, i, _endpoints(i, a, b)), length, epsilon)
     )
@@ -141,7 +151,7 @@ def _largest(pairs: Iterator[tuple[Fraction, Fraction]]) -> Fraction | float:
 
 
 def three_point_influence(
-    initial: Law,
+    initial: Distribution,
     transition: Matrix,
     node: int,
     left: int | None,
@@ -149,23 +159,23 @@ def three_point_influence(
     *,
     all_sources: bool = False,
 ) -> float:
-    """Max-influence from the law of the three nodes involved, in fractions.
+    """Max-influence from the distribution of the three nodes involved, in fractions.
 
     ``all_sources`` is [Q] (5) as printed: X_{node-left} runs over impossible values too.
     """
     size = range(len(initial))
-    law = _row(initial, exact_power(transition, node - 1))
+    distribution = _row(initial, exact_power(transition, node - 1))
     sources = _row(initial, exact_power(transition, node - 1 - (left or 0)))
     before, after = exact_power(transition, left or 0), exact_power(transition, right or 0)
     worst = 0.0
     for x, other in product(size, repeat=2):
-        if x == other or law[x] == 0 or law[other] == 0:
+        if x == other or distribution[x] == 0 or distribution[other] == 0:
             continue
         parts: list[Fraction | float] = []
         if right is not None:
             parts.append(_largest((after[x][y], after[other][y]) for y in size))
         if left is not None:
-            parts.append(law[other] / law[x])
+            parts.append(distribution[other] / distribution[x])
             parts.append(
                 _largest(
                     (before[u][x], before[u][other]) for u in size if sources[u] or all_sources
@@ -180,15 +190,15 @@ def three_point_influence(
     return worst
 
 
-def _row(law: Law, power: Matrix) -> list[Fraction]:
+def _row(distribution: Distribution, power: Matrix) -> list[Fraction]:
     return [
-        sum((Fraction(p) * row[y] for p, row in zip(law, power, strict=True)), Fraction(0))
-        for y in range(len(law))
+        sum((Fraction(p) * row[y] for p, row in zip(distribution, power, strict=True)), Fraction(0))
+        for y in range(len(distribution))
     ]
 
 
 def scan_scale(
-    initial: Law,
+    initial: Distribution,
     transition: Matrix,
     length: int,
     epsilon: float,
@@ -202,17 +212,17 @@ def scan_scale(
     """
     step = np.array(transition, dtype=float)
     size = len(step)
-    power, law = [np.eye(size)], [np.array(initial, dtype=float)]
+    power, distribution = [np.eye(size)], [np.array(initial, dtype=float)]
     for _ in range(length):
         power.append(power[-1] @ step)
-        law.append(law[-1] @ step)
+        distribution.append(distribution[-1] @ step)
     right = [_row_ratios(p) for p in power]
     if any_start:
         reached = [p.any(axis=0) for p in power]
         prior = [_row_ratios(p.T).T for p in power]
     else:
-        reached = [p > 0 for p in law]
-        prior = [_log(p)[None, :] - _log(p)[:, None] for p in law]
+        reached = [p > 0 for p in distribution]
+        prior = [_log(p)[None, :] - _log(p)[:, None] for p in distribution]
 
     @cache
     def left(a: int, sources: bytes) -> np.ndarray:
@@ -263,7 +273,7 @@ def _row_ratios(matrix: np.ndarray) -> np.ndarray:
     return table
 
 
-# --- every initial law ----------------------------------------------------------------------------
+# --- every initial distribution -------------------------------------------------------------------
 
 ALMOST = 1e-100
 """Weight of all other states in a start that is nearly sure of one: the supremum is a limit."""
@@ -308,45 +318,52 @@ Answers = Mapping[tuple[float, ...], float]
 def answers_given(
     joint: np.ndarray, node: int, answer: Callable[[tuple[int, ...]], tuple[float, ...]]
 ) -> list[Answers]:
-    """Law of the exact answer given each possible value of X_node."""
-    laws: list[dict[tuple[float, ...], float]] = [defaultdict(float) for _ in range(joint.shape[0])]
+    """Distribution of the exact answer given each possible value of X_node."""
+    distributions: list[dict[tuple[float, ...], float]] = [
+        defaultdict(float) for _ in range(joint.shape[0])
+    ]
     for path in product(range(joint.shape[0]), repeat=joint.ndim):
         if joint[path] > 0:
-            laws[path[node - 1]][answer(path)] += float(joint[path])
-    totals = [sum(law.values()) for law in laws]
+            distributions[path[node - 1]][answer(path)] += float(joint[path])
+    totals = [sum(distribution.values()) for distribution in distributions]
     return [
-        {value: p / total for value, p in law.items()}
-        for law, total in zip(laws, totals, strict=True)
+        {value: p / total for value, p in distribution.items()}
+        for distribution, total in zip(distributions, totals, strict=True)
         if total > 0
     ]
 
 
-def laplace_loss(laws: Sequence[Answers], scale: float) -> float:
-    """Largest log-ratio of densities of answer + Laplace noise, over outputs and pairs of laws.
+def laplace_loss(distributions: Sequence[Answers], scale: float) -> float:
+    """Largest log-ratio of densities of answer + Laplace noise, over outputs and pairs.
 
     Between neighbouring atoms each density is A / z + B z in z = exp(w / scale), for each
     coordinate w of the output, so the ratio of two is a fractional linear function of z^2, hence
     monotone. Beyond the last atom it is constant. So outputs made of atoms are enough.
     """
-    atoms = sorted({value for law in laws for value in law})
+    atoms = sorted({value for distribution in distributions for value in distribution})
     axes = [sorted(set(values)) for values in zip(*atoms, strict=True)]
     outputs = np.array(list(product(*axes)))
     distance = np.abs(outputs[:, None, :] - np.array(atoms)[None, :, :]).sum(axis=2)
     kernel = np.exp(-distance / scale)
-    density = np.array([kernel @ [law.get(value, 0.0) for value in atoms] for law in laws])
+    density = np.array(
+        [
+            kernel @ [distribution.get(value, 0.0) for value in atoms]
+            for distribution in distributions
+        ]
+    )
     logs = np.log(density)
     return float((logs.max(axis=0) - logs.min(axis=0)).max())
 
 
 def privacy_loss(
-    initial: Law,
+    initial: Distribution,
     transition: Matrix,
     length: int,
     answer: Callable[[tuple[int, ...]], tuple[float, ...]],
     scale: float,
 ) -> float:
     """What an adversary who believes in this chain can learn about some entry from one output."""
-    joint = joint_law(initial, transition, length)
+    joint = joint_distribution(initial, transition, length)
     return max(
         laplace_loss(answers_given(joint, node, answer), scale) for node in range(1, length + 1)
     )
@@ -386,7 +403,7 @@ def lipschitz(answer: Callable[[Any], tuple[Number, ...]], size: int, length: in
 
 
 def exact_stationary(transition: Matrix) -> list[Fraction]:
-    """The stationary law of an irreducible matrix, by Gauss elimination in fractions."""
+    """The stationary distribution of an irreducible matrix, by Gauss elimination in fractions."""
     size = len(transition)
     rows = [
         [Fraction(transition[x][y]) - (x == y) for x in range(size)] + [Fraction(0)]
@@ -404,22 +421,22 @@ def exact_stationary(transition: Matrix) -> list[Fraction]:
     return [row[-1] for row in rows]
 
 
-def gk16_gamma(initial: Law, transition: Matrix, length: int) -> float:
+def gk16_gamma(initial: Distribution, transition: Matrix, length: int) -> float:
     """Half the largest log-ratio of P(X_i = x | neighbours) when one neighbour changes."""
-    joint = joint_law(initial, transition, length)
+    joint = joint_distribution(initial, transition, length)
     size, worst = len(initial), 0.0
     for node in range(1, length + 1):
         neighbours = [n for n in (node - 1, node + 1) if 1 <= n <= length]
         axes = tuple(n - 1 for n in range(1, length + 1) if n not in (node, *neighbours))
         table = np.moveaxis(joint.sum(axis=axes), 0 if node == 1 else 1, -1)
-        laws = {
+        distributions = {
             around: table[around] / table[around].sum()
             for around in product(range(size), repeat=len(neighbours))
             if table[around].sum() > 0
         }
-        for one, two in product(laws, repeat=2):
+        for one, two in product(distributions, repeat=2):
             if sum(u != v for u, v in zip(one, two, strict=True)) == 1:
-                worst = max(worst, _max_divergence(laws[one], laws[two]))
+                worst = max(worst, _max_divergence(distributions[one], distributions[two]))
     return worst / 2
 
 

@@ -31,14 +31,17 @@ def paths(states: int, length: int) -> np.ndarray:
     return np.array(list(product(range(states), repeat=length)))
 
 
-def losses_by_paths(laws, transition, length: int, logs: np.ndarray) -> np.ndarray:
-    """The loss of every entry, over all the initial ``laws``.
+def losses_by_paths(distributions, transition, length: int, logs: np.ndarray) -> np.ndarray:
+    """The loss of every entry, over all the initial ``distributions``.
 
     ``logs`` is log f: one row for each output, one column for each path.
     """
-    laws, transition = np.atleast_2d(np.asarray(laws, float)), np.asarray(transition, float)
+    distributions, transition = (
+        np.atleast_2d(np.asarray(distributions, float)),
+        np.asarray(transition, float),
+    )
     size, all_paths = len(transition), paths(len(transition), length)
-    given_first = np.ones(len(all_paths))  # the law of a path given its first entry
+    given_first = np.ones(len(all_paths))  # the distribution of a path given its first entry
     for before, after in zip(all_paths.T[:-1], all_paths.T[1:], strict=True):
         given_first = given_first * transition[before, after]
     able = given_first > 0
@@ -50,9 +53,9 @@ def losses_by_paths(laws, transition, length: int, logs: np.ndarray) -> np.ndarr
         event = (all_paths[:, 0] * size + all_paths[:, i])[:, None] == np.arange(size**2)
         chance = (given_first @ event).reshape(size, size)
         mean = (weighted @ event).reshape(-1, size, size)
-        for law in laws:
-            possible = law @ chance > 0
-            given = (law @ mean)[:, possible] / (law @ chance)[possible]
+        for distribution in distributions:
+            possible = distribution @ chance > 0
+            given = (distribution @ mean)[:, possible] / (distribution @ chance)[possible]
             assert (given > 1e-290).all(), "pick a smaller b: this brute force has underflowed"
             logs_given = np.log(given)
             found[i] = max(found[i], (logs_given.max(axis=1) - logs_given.min(axis=1)).max())
@@ -138,13 +141,13 @@ def product_losses(initial, transition, bs, beam: int = 4096) -> np.ndarray:
     separate some pair of states most, and some others: still real releases, so still real losses.
     """
     initial, transition = np.asarray(initial, float), np.asarray(transition, float)
-    laws = marginals(initial, transition, len(bs))
-    backwards = [_reversed(laws[t], transition) for t in range(len(bs) - 1)]
+    distributions = marginals(initial, transition, len(bs))
+    backwards = [_reversed(distributions[t], transition) for t in range(len(bs) - 1)]
     right = _messages([transition] * (len(bs) - 1), bs[::-1], len(initial), beam)[::-1]
     left = _messages(backwards, bs, len(initial), beam)
     found = np.zeros(len(bs))
-    for i, law in enumerate(laws):
-        possible = np.flatnonzero(law > 0)
+    for i, distribution in enumerate(distributions):
+        possible = np.flatnonzero(distribution > 0)
         if len(possible) > 1:
             pairs = np.ix_(possible, possible)
             found[i] = bs[i] + (_best(left[i])[pairs] + _best(right[i])[pairs]).max()
@@ -180,29 +183,35 @@ def _best(logs: np.ndarray) -> np.ndarray:
 
 
 def marginals(initial, transition, length: int) -> np.ndarray:
-    """The law of every entry."""
-    laws = [np.asarray(initial, float)]
+    """The distribution of every entry."""
+    distributions = [np.asarray(initial, float)]
     for _ in range(length - 1):
-        laws.append(laws[-1] @ np.asarray(transition, float))
-    return np.array(laws)
+        distributions.append(distributions[-1] @ np.asarray(transition, float))
+    return np.array(distributions)
 
 
-def _reversed(law: np.ndarray, transition: np.ndarray) -> np.ndarray:
-    """P(X_t = u | X_{t+1} = x) from the law of X_t; rows of impossible x are zero."""
-    joint = (law[:, None] * transition).T
+def _reversed(distribution: np.ndarray, transition: np.ndarray) -> np.ndarray:
+    """P(X_t = u | X_{t+1} = x) from the distribution of X_t; rows of impossible x are zero."""
+    joint = (distribution[:, None] * transition).T
     sums = joint.sum(axis=1, keepdims=True)
     return np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0)
 
 
 def starts(rng: np.random.Generator, size: int, random: int = 6) -> list[np.ndarray]:
-    """Initial laws to try when every one is believed possible: corners, near corners, random."""
+    """Initial distributions to try where any start is possible: corners, near ones, random."""
     eye = np.eye(size)
     found = [*eye, np.full(size, 1 / size)]
     for x, y in product(range(size), repeat=2):
         if x != y:
             found += [(1 - s) * eye[x] + s * eye[y] for s in (1e-9, 1e-5, 1e-3, 0.02, 0.1, 0.3)]
     rest = [rng.dirichlet(np.full(size, rng.choice([0.1, 1.0]))) for _ in range(random)]
-    return [*found, *(np.maximum(law, 1e-12) / np.maximum(law, 1e-12).sum() for law in rest)]
+    return [
+        *found,
+        *(
+            np.maximum(distribution, 1e-12) / np.maximum(distribution, 1e-12).sum()
+            for distribution in rest
+        ),
+    ]
 
 
 # ------------------------------------------------------------- the theorem, every block, no tricks
@@ -267,9 +276,9 @@ def theorem_losses(transition, bs, initial=None) -> np.ndarray:
         supports = [powers[t].max(axis=0) > 0 for t in range(length)]
         left_steps = _any_start_steps(powers, supports)
     else:
-        laws = marginals(initial, transition, length)
-        supports = [law > 0 for law in laws]
-        left_steps = _given_steps(powers, laws)
+        distributions = marginals(initial, transition, length)
+        supports = [distribution > 0 for distribution in distributions]
+        left_steps = _given_steps(powers, distributions)
     pairs = [np.outer(s, s) for s in supports]
     beta = _sweep(lambda i, a: step(stack[: len(a)], a), bs[::-1], pairs[::-1])
     alpha = _sweep(left_steps, bs, pairs)
@@ -304,9 +313,11 @@ def _sweep(steps: StepsAt, bs, pairs) -> np.ndarray:
     return values
 
 
-def _given_steps(powers, laws) -> StepsAt:
+def _given_steps(powers, distributions) -> StepsAt:
     def steps(i: int, a: np.ndarray) -> np.ndarray:
-        kernels = np.array([_reversed(laws[i - m], powers[m]) for m in range(1, len(a) + 1)])
+        kernels = np.array(
+            [_reversed(distributions[i - m], powers[m]) for m in range(1, len(a) + 1)]
+        )
         return step(kernels, a)
 
     return steps
@@ -372,17 +383,17 @@ def random_matrix(rng: np.random.Generator, size: int, kind: str | None = None) 
 
 
 def random_start(rng: np.random.Generator, size: int) -> np.ndarray:
-    """A point mass, a law with zeros, or a full one."""
-    law = rng.dirichlet(np.ones(size))
+    """A point mass, a distribution with zeros, or a full one."""
+    distribution = rng.dirichlet(np.ones(size))
     if rng.random() < 0.5:
-        law *= rng.random(size) < 0.6
-    if rng.random() < 0.3 or law.sum() == 0:
-        law = np.eye(size)[rng.integers(size)]
-    return law / law.sum()
+        distribution *= rng.random(size) < 0.6
+    if rng.random() < 0.3 or distribution.sum() == 0:
+        distribution = np.eye(size)[rng.integers(size)]
+    return distribution / distribution.sum()
 
 
-def stationary_law(transition) -> np.ndarray:
-    """A stationary law as a left eigenvector; for checks that need no more than 1e-9."""
+def stationary_distribution(transition) -> np.ndarray:
+    """A stationary distribution as a left eigenvector; for checks that need no more than 1e-9."""
     size = len(transition)
     system = np.vstack([np.asarray(transition).T - np.eye(size), np.ones(size)])
     return np.maximum(np.linalg.lstsq(system, np.append(np.zeros(size), 1.0), rcond=None)[0], 0)
@@ -391,7 +402,7 @@ def stationary_law(transition) -> np.ndarray:
 def mixing_of(transition) -> tuple[float, float]:
     """pi_min and 1 - lambda_2(P P*), with P* the time reversal: [Q] (6) and (7)."""
     transition = np.asarray(transition, float)
-    pi = stationary_law(transition)
+    pi = stationary_distribution(transition)
     both = transition @ ((transition.T * pi) / pi[:, None])
     moduli = np.sort(np.abs(np.linalg.eigvals(both)))
     return float(pi.min()), float(1 - moduli[-2]) if len(pi) > 1 else 1.0

@@ -6,7 +6,7 @@ from math import inf, log
 import numpy as np
 
 
-def path_laws(chain, n):
+def path_distributions(chain, n):
     """All paths of positive probability, with it."""
     for path in product(range(len(chain)), repeat=n):
         p = float(chain.initial[path[0]])
@@ -19,7 +19,7 @@ def path_laws(chain, n):
 def joint(chain, matrix, n):
     """P(path, output) as {path: vector over all outputs}."""
     table = {}
-    for path, p in path_laws(chain, n):
+    for path, p in path_distributions(chain, n):
         answers = np.array([1.0])
         for x in path:
             answers = np.multiply.outer(answers, matrix[x]).ravel()
@@ -44,10 +44,10 @@ def losses_of_set(table, k, n, target, known):
         slot[path[target]] = slot.get(path[target], 0) + weights
     found = {}
     for seen, slot in groups.items():
-        laws = {x: w / w.sum() for x, w in slot.items()}
-        for x, y in product(laws, laws):
+        distributions = {x: w / w.sum() for x, w in slot.items()}
+        for x, y in product(distributions, distributions):
             if x != y:
-                value = worst_ratio(laws[x], laws[y])
+                value = worst_ratio(distributions[x], distributions[y])
                 found[seen, x, y] = value
     return found
 

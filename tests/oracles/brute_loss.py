@@ -22,26 +22,29 @@ def sums_given(initial, transition, values, length, entry, state):
                 key = (x, total + values[x])
                 moved[key] = moved.get(key, 0.0) + p
         table = moved
-    law = {}
+    distribution = {}
     for (_, total), p in table.items():
-        law[total] = law.get(total, 0.0) + p
-    mass = math.fsum(law.values())
-    return {total: p / mass for total, p in law.items()} if mass > 0 else None
+        distribution[total] = distribution.get(total, 0.0) + p
+    mass = math.fsum(distribution.values())
+    return {total: p / mass for total, p in distribution.items()} if mass > 0 else None
 
 
 def loss_of_sum(initial, transition, values, length, scale):
     """Largest |log p(w | X_i = a) - log p(w | X_i = b)| over outputs w at possible sums."""
     worst = 0.0
     for entry in range(length):
-        laws = [
-            law
+        distributions = [
+            distribution
             for state in range(len(initial))
-            if (law := sums_given(initial, transition, values, length, entry, state)) is not None
+            if (distribution := sums_given(initial, transition, values, length, entry, state))
+            is not None
         ]
-        for output in {total for law in laws for total in law}:
+        for output in {total for distribution in distributions for total in distribution}:
             densities = [
-                math.fsum(p * math.exp(-abs(output - total) / scale) for total, p in law.items())
-                for law in laws
+                math.fsum(
+                    p * math.exp(-abs(output - total) / scale) for total, p in distribution.items()
+                )
+                for distribution in distributions
             ]
             worst = max(worst, math.log(max(densities) / min(densities)))
     return worst

@@ -1,8 +1,8 @@
 """Networks by brute force, from definitions alone: no code of the package is used.
 
 A network is ``parents`` {node: tuple of nodes}, parents first, and ``tables`` {node: {tuple of
-parent values: law}}; values are 0, 1, ... A joint law is an array with one axis for each node.
-Entries may be floats or fractions.
+parent values: distribution}}; values are 0, 1, ... A joint distribution is an array with one axis
+for each node. Entries may be floats or fractions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Parents = Mapping[Any, tuple[Any, ...]]
 Tables = Mapping[Any, Mapping[tuple[int, ...], Sequence[Any]]]
 
 
-# --- laws -----------------------------------------------------------------------------------------
+# --- distributions --------------------------------------------------------------------------------
 
 
 def sizes(tables: Tables) -> dict[Any, int]:
@@ -40,10 +40,10 @@ def joint(parents: Parents, tables: Tables, exact: bool = False) -> np.ndarray:
     return found
 
 
-def marginal(law: np.ndarray, axes: Sequence[int]) -> np.ndarray:
-    """The law of some axes, in the order given."""
-    rest = tuple(n for n in range(law.ndim) if n not in axes)
-    table = law.sum(axis=rest) if rest else law
+def marginal(distribution: np.ndarray, axes: Sequence[int]) -> np.ndarray:
+    """The distribution of some axes, in the order given."""
+    rest = tuple(n for n in range(distribution.ndim) if n not in axes)
+    table = distribution.sum(axis=rest) if rest else distribution
     kept = sorted(axes)
     return np.transpose(table, [kept.index(axis) for axis in axes])
 
@@ -96,10 +96,14 @@ def separated(parents: Parents, node: Any, given: set[Any]) -> set[Any]:
     }
 
 
-def dependence(law: np.ndarray, node: int, others: Sequence[int], given: Sequence[int]) -> float:
+def dependence(
+    distribution: np.ndarray, node: int, others: Sequence[int], given: Sequence[int]
+) -> float:
     """Largest |P(x, y, z) P(z) - P(x, z) P(y, z)| over values x of X_node, y of others, z given."""
-    rest = int(np.prod([law.shape[n] for n in others], dtype=int))
-    table = marginal(law, [node, *others, *given]).reshape(law.shape[node], rest, -1)
+    rest = int(np.prod([distribution.shape[n] for n in others], dtype=int))
+    table = marginal(distribution, [node, *others, *given]).reshape(
+        distribution.shape[node], rest, -1
+    )
     total = table.sum(axis=(0, 1), keepdims=True)
     apart = table * total - table.sum(axis=1, keepdims=True) * table.sum(axis=0, keepdims=True)
     return float(np.abs(apart).max())
@@ -108,14 +112,14 @@ def dependence(law: np.ndarray, node: int, others: Sequence[int], given: Sequenc
 # --- influence and quilts -------------------------------------------------------------------------
 
 
-def influence(law: np.ndarray, node: int, others: Sequence[int]) -> float:
+def influence(distribution: np.ndarray, node: int, others: Sequence[int]) -> float:
     """[Q] Definition 4.1: 0/0 is no event, c/0 infinite, secrets of probability 0 are skipped."""
     if not others:
         return 0.0
-    rows = marginal(law, [node, *others]).reshape(law.shape[node], -1)
-    laws = [row / row.sum() for row in rows if row.sum() > 0]
+    rows = marginal(distribution, [node, *others]).reshape(distribution.shape[node], -1)
+    distributions = [row / row.sum() for row in rows if row.sum() > 0]
     worst: Any = 1
-    for above, below in product(laws, repeat=2):
+    for above, below in product(distributions, repeat=2):
         for p, q in zip(above, below, strict=True):
             if p > 0 and q == 0:
                 return inf
@@ -132,7 +136,9 @@ def subsets(items: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     return chain.from_iterable(combinations(items, n) for n in range(len(items) + 1))
 
 
-def best_score(parents: Parents, laws: Sequence[np.ndarray], node: Any, epsilon: float) -> float:
+def best_score(
+    parents: Parents, distributions: Sequence[np.ndarray], node: Any, epsilon: float
+) -> float:
     """The least card(X_N) / (epsilon - e) over all quilts; e is the largest over the class."""
     nodes = list(parents)
     place = nodes.index(node)
@@ -140,27 +146,27 @@ def best_score(parents: Parents, laws: Sequence[np.ndarray], node: Any, epsilon:
     for chosen in subsets([other for other in nodes if other != node]):
         nearby = len(nodes) - len(chosen) - len(separated(parents, node, set(chosen)))
         places = [nodes.index(other) for other in chosen]
-        worst = max(influence(law, place, places) for law in laws)
+        worst = max(influence(distribution, place, places) for distribution in distributions)
         if worst < epsilon:
             best = min(best, nearby / (epsilon - worst))
     return best
 
 
-def quilt_scale(parents: Parents, laws: Sequence[np.ndarray], epsilon: float) -> float:
+def quilt_scale(parents: Parents, distributions: Sequence[np.ndarray], epsilon: float) -> float:
     """[Q] Algorithm 2 over all quilts, for a 1-Lipschitz query."""
-    return max(best_score(parents, laws, node, epsilon) for node in parents)
+    return max(best_score(parents, distributions, node, epsilon) for node in parents)
 
 
 # --- what a release really loses ------------------------------------------------------------------
 
 
-def real_loss(law: np.ndarray, likelihoods: np.ndarray) -> float:
+def real_loss(distribution: np.ndarray, likelihoods: np.ndarray) -> float:
     """Largest log E[f | X_i = x] / E[f | X_i = x'] over nodes, possible x, x' and rows f."""
     worst = 0.0
-    weighted = likelihoods * law
-    for axis in range(law.ndim):
-        mass = marginal(law, [axis])
-        rest = tuple(n + 1 for n in range(law.ndim) if n != axis)
+    weighted = likelihoods * distribution
+    for axis in range(distribution.ndim):
+        mass = marginal(distribution, [axis])
+        rest = tuple(n + 1 for n in range(distribution.ndim) if n != axis)
         means = weighted.sum(axis=rest)[:, mass > 0] / mass[mass > 0]
         logs = np.log(means)
         worst = max(worst, float((logs.max(axis=1) - logs.min(axis=1)).max()))
@@ -227,22 +233,22 @@ def tree_losses(
     tables: Tables,
     bs: Mapping[Any, float],
     together: bool = True,
-    law: np.ndarray | None = None,
+    distribution: np.ndarray | None = None,
 ) -> dict[Any, float]:
     """loss_i without blocks. ``together``: one pair of values for all branches of lambda as well.
 
     Without it this is docs/theory.md, Trees, as it stands there.
     """
     nodes = list(parents)
-    law = joint(parents, tables) if law is None else law
+    distribution = joint(parents, tables) if distribution is None else distribution
     near = {node: list(own) for node, own in parents.items()}
     for node, own in parents.items():
         for parent in own:
             near[parent].append(node)
-    possible = {node: marginal(law, [n]) > 0 for n, node in enumerate(nodes)}
+    possible = {node: marginal(distribution, [n]) > 0 for n, node in enumerate(nodes)}
 
     def branch(n: Any, j: Any) -> np.ndarray:
-        pair = marginal(law, [nodes.index(n), nodes.index(j)])
+        pair = marginal(distribution, [nodes.index(n), nodes.index(j)])
         rows = pair.sum(axis=1, keepdims=True)
         kernel = np.divide(pair, rows, out=np.zeros_like(pair), where=rows > 0)
         return step(kernel, variation(j, n, together))
@@ -262,7 +268,7 @@ def tree_losses(
 # --- random networks ------------------------------------------------------------------------------
 
 
-def random_law(rng: np.random.Generator, size: int, zeros: bool) -> list[float]:
+def random_distribution(rng: np.random.Generator, size: int, zeros: bool) -> list[float]:
     weights = rng.integers(0 if zeros else 1, 6, size).astype(float)
     if rng.random() < 0.3:
         weights = rng.dirichlet(np.full(size, 0.5)) + 1e-3
@@ -287,7 +293,7 @@ def random_network(
     zeros = bool(rng.random() < 0.4)
     tables = {
         n: {
-            key: random_law(rng, size[n], zeros)
+            key: random_distribution(rng, size[n], zeros)
             for key in product(*(range(size[p]) for p in parents[n]))
         }
         for n in range(count)

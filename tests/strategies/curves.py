@@ -74,13 +74,15 @@ PROFILES = {
 
 
 def starts_for(matrix, start, turn: int) -> list[np.ndarray | None]:
-    """Two of: the given start, any start (None), the stationary law if there is only one."""
+    """Two of: the given start, any start (None), the stationary one if unique."""
     found: list[np.ndarray | None] = [np.array(start), None]
     with suppress(ValueError):
         found.append(MarkovChain.steady(matrix).initial)
     return [found[turn // 2 % len(found)]]
 
 
-def curve_of(matrix, law, length: int) -> InfluenceCurve:
-    belief = ChainClass.any_start(matrix) if law is None else MarkovChain(law, matrix)
+def curve_of(matrix, distribution, length: int) -> InfluenceCurve:
+    belief = (
+        ChainClass.any_start(matrix) if distribution is None else MarkovChain(distribution, matrix)
+    )
     return InfluenceCurve(belief, length)

@@ -25,8 +25,8 @@ class Chain(NamedTuple):
         return len(self.initial)
 
 
-def laws(size: int, least: int = 0) -> st.SearchStrategy[list[Fraction]]:
-    """Laws with small numerators, so that zeros and equal entries are common."""
+def distributions(size: int, least: int = 0) -> st.SearchStrategy[list[Fraction]]:
+    """Distributions with small numerators, so that zeros and equal entries are common."""
     weights = st.lists(st.integers(least, 5), min_size=size, max_size=size)
     return weights.filter(any).map(lambda w: [Fraction(n, sum(w)) for n in w])
 
@@ -37,21 +37,21 @@ def sure(size: int, x: int) -> list[Fraction]:
 
 def matrices(size: int) -> st.SearchStrategy[list[list[Fraction]]]:
     """Any pattern of zeros; one case in a few is of a special kind."""
-    rows = st.lists(laws(size), min_size=size, max_size=size)
+    rows = st.lists(distributions(size), min_size=size, max_size=size)
     maps = st.lists(st.integers(0, size - 1), min_size=size, max_size=size)
     cycles = st.permutations(range(size))
     return st.one_of(
         rows,
         rows,
         positive_matrices(size),
-        laws(size).map(lambda row: [row] * size),  # independent entries
+        distributions(size).map(lambda row: [row] * size),  # independent entries
         maps.map(lambda to: [sure(size, x) for x in to]),  # deterministic
         st.tuples(cycles, cycles).map(lambda two: _doubly_stochastic(*two)),
     )
 
 
 def positive_matrices(size: int) -> st.SearchStrategy[list[list[Fraction]]]:
-    return st.lists(laws(size, least=1), min_size=size, max_size=size)
+    return st.lists(distributions(size, least=1), min_size=size, max_size=size)
 
 
 def _doubly_stochastic(one: list[int], two: list[int]) -> list[list[Fraction]]:
@@ -64,13 +64,13 @@ def _doubly_stochastic(one: list[int], two: list[int]) -> list[list[Fraction]]:
 
 def chains(most: int = 3, least: int = 1) -> st.SearchStrategy[Chain]:
     return st.integers(least, most).flatmap(
-        lambda size: st.builds(Chain, laws(size), matrices(size))
+        lambda size: st.builds(Chain, distributions(size), matrices(size))
     )
 
 
 def positive_chains(most: int = 3) -> st.SearchStrategy[Chain]:
     return st.integers(2, most).flatmap(
-        lambda size: st.builds(Chain, laws(size), positive_matrices(size))
+        lambda size: st.builds(Chain, distributions(size), positive_matrices(size))
     )
 
 

@@ -1,4 +1,4 @@
-"""Releases over networks, joint laws and sums are verified, and lowered scales are caught."""
+"""Releases over networks, joint tables and sums are verified, lowered scales caught."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import pufferkit as pk
 from pufferkit.verification.needed import needed_scale
 from pufferkit.verification.pair_tables import NotChecked, Work
-from pufferkit.verification.sum_distances import distance_of_chains, law_of
+from pufferkit.verification.sum_distances import distance_of_chains, distribution_of
 from pufferkit.verification.verify import verify
 
 STEP = {(0,): [0.9, 0.1], (1,): [0.4, 0.6]}
@@ -118,8 +118,8 @@ def chains(draw):
     cells = st.integers(0, 6)
     rows = [draw(st.lists(cells, min_size=size, max_size=size)) for _ in range(size + 1)]
     rows = [row if sum(row) else [1] * size for row in rows]
-    laws = [[x / sum(row) for x in row] for row in rows]
-    return pk.MarkovChain(laws[0], laws[1:])
+    distributions = [[x / sum(row) for x in row] for row in rows]
+    return pk.MarkovChain(distributions[0], distributions[1:])
 
 
 @settings(max_examples=40, deadline=None)
@@ -139,8 +139,8 @@ def test_distances_on_chains_agree_with_the_mechanism(chain, length, values):
         assert float(found) == pytest.approx(scale, rel=1e-9)
 
 
-def test_laws_walk_through_a_network():
-    """Against the joint law, row by row, for sets of nodes and for sums."""
+def test_distributions_walk_through_a_network():
+    """Against the joint distribution, row by row, for sets of nodes and for sums."""
     for network in (TREE, COLLIDER):
         tables = {
             n: {key: row.tolist() for key, row in rows.items()}
@@ -149,11 +149,11 @@ def test_laws_walk_through_a_network():
         joint = network.joint().table
         last, first = network.nodes[-1], network.nodes[0]
         places = network.nodes.index(last), 0
-        both = law_of(network, (last, first), tables, Work(1e10))
+        both = distribution_of(network, (last, first), tables, Work(1e10))
         for (values, _), mass in both.items():
             rows = [p for row, p in joint.items() if tuple(row[j] for j in places) == values]
             assert mass == pytest.approx(sum(rows), rel=1e-12)
-        sums = law_of(network, (last,), tables, Work(1e10), {1: 1})
+        sums = distribution_of(network, (last,), tables, Work(1e10), {1: 1})
         for ((value,), total), mass in sums.items():
             rows = [p for row, p in joint.items() if row[places[0]] == value and sum(row) == total]
             assert mass == pytest.approx(sum(rows), rel=1e-12)

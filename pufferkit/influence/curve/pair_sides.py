@@ -89,7 +89,7 @@ def _given_start(
     steps = [
         _backward(
             source.chain.transition,
-            source.law(n - 1),
+            source.distribution(n - 1),
             source.support(n),
             error + source.prior(n)[1],
         )

@@ -1,7 +1,7 @@
 """Certified influence over a region of matrices: bounds on every entry, rows that sum to one.
 
-Write R_x for the laws that row x may be. Everything below holds for every matrix of the region,
-and for different ones from step to step.
+Write R_x for the distributions that row x may be. Everything below holds for every matrix of the
+region, and for different ones from step to step.
 
 *To the right.* The step needs, for every set S of states, the largest P^m(x, S) and the smallest
 P^m(x', S). Both follow by recursion,
@@ -22,7 +22,8 @@ tanh(D_j / 4), so D_m <= tanh(D_j / 4) D_{m-j}: unlike the intervals, that goes 
 bound is 0 a ratio may be infinite; only positive lower bounds contract.
 
 *Rows*: log P^m(x, y) / P^m(x', y) is at most log h / l, never grows with m (data processing), and
-is at most the largest D_m, because two laws cannot differ in the same direction everywhere.
+is at most the largest D_m, because two distributions cannot differ in the same direction
+everywhere.
 """
 
 from __future__ import annotations
@@ -272,7 +273,7 @@ def _subsets(size: int) -> Floats:
 
 
 def _allocated(low: Floats, high: Floats, values: Floats, *, largest: bool) -> Floats:
-    """For every row x and column c, the extreme of sum_z p(z) values(z, c) over laws in bounds."""
+    """For row x and column c, the extreme of sum_z p(z) values(z, c) over p in bounds."""
     order = np.argsort(-values if largest else values, axis=0, kind="stable")
     ranked = np.take_along_axis(values, order, axis=0)
     room = (high - low)[:, order]  # row x, place, column
@@ -287,7 +288,7 @@ def _diameters(lower: Floats, upper: Floats) -> Floats:
     """Bounds on the projective diameter of pairs of columns, over all pairs of different rows."""
     size = len(lower)
     slack = 8 * size * EPS
-    # The largest p(x) / p(y) of a law within bounds: p(y) least, then p(x) most.
+    # The largest p(x) / p(y) of a distribution within bounds: p(y) least, then p(x) most.
     rest_high = upper.sum(axis=1)[:, None, None] - upper[:, :, None] - upper[:, None, :]
     rest_low = lower.sum(axis=1)[:, None, None] - lower[:, :, None] - lower[:, None, :]
     least = np.maximum(lower[:, None, :], 1 - upper[:, :, None] - rest_high - slack)

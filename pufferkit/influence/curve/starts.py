@@ -4,7 +4,8 @@ To the right the kernel is P^m, whatever the start. To the left it is P(X_{i-l} 
 which depends on the start:
 
 - stationary: the time-reversed matrix to the power l, at every node;
-- one given start: its own at every node until the law has settled. For long or large chains only
+- one given start: its own at every node until the distribution has settled. For long or large
+  chains only
   the first nodes are exact, and the rest is a reweighting of the stationary kernel by factors whose
   spread shrinks with time;
 - any start: all reweightings of the columns at once, by the projective diameter;
@@ -67,7 +68,7 @@ def sides_of(member: Member, length: int) -> tuple[Side, Side]:
             lambda m: (
                 None
                 if source.chain.has_lost_states
-                else _backward(source, source.law(1), support, support, m, 0.0)
+                else _backward(source, source.distribution(1), support, support, m, 0.0)
             )
         )
         alike = _rows_alike(source, _square(support))
@@ -82,9 +83,9 @@ def sides_of(member: Member, length: int) -> tuple[Side, Side]:
 def mixing_sides(mixing: Mixing, states: int, length: int) -> tuple[Side, Side]:
     """The sides for all chains that mix at least this well, any start.
 
-    Entries of P^m are within a factor 1 +- Delta_m of the stationary law. So rows of P^m have
-    log-ratios at most h = log (1 + Delta) / (1 - Delta), and the projective diameter is at most
-    2 h.
+    Entries of P^m are within a factor 1 +- Delta_m of the stationary distribution. So rows of P^m
+    have log-ratios at most h = log (1 + Delta) / (1 - Delta), and the projective diameter is at
+    most 2 h.
     """
     bound = MixingInfluence.tight(mixing)
 
@@ -208,7 +209,7 @@ def _given_left(source: GivenStartInfluence, node: int, m: int) -> Step | None:
     rows, columns = source.support(node), source.support(node - m)
     if source.lost_at(node) or source.lost_at(node - m):
         return None
-    return _backward(source, source.law(node - m), rows, columns, m, source.prior(node)[1])
+    return _backward(source, source.distribution(node - m), rows, columns, m, source.prior(node)[1])
 
 
 def _forward(source: ChainInfluence, allowed: Bools) -> StepOf:
@@ -216,10 +217,12 @@ def _forward(source: ChainInfluence, allowed: Bools) -> StepOf:
     return _remembered(lambda m: KernelStep(powers[m], allowed, powers.rounding(m)))
 
 
-def _backward(source: Any, law: Floats, rows: Bools, columns: Bools, m: int, error: float) -> Step:
-    """Step of the kernel P(X_{i-m} = u | X_i = x), where X_{i-m} has this law."""
+def _backward(
+    source: Any, distribution: Floats, rows: Bools, columns: Bools, m: int, error: float
+) -> Step:
+    """Step of the kernel P(X_{i-m} = u | X_i = x), where X_{i-m} has this distribution."""
     kernel = source.powers[m]
-    joint = (law[:, None] * kernel.values).T
+    joint = (distribution[:, None] * kernel.values).T
     sums = joint.sum(axis=1, keepdims=True)
     values = np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0)
     possible = (columns[:, None] & kernel.possible).T

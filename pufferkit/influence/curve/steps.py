@@ -1,6 +1,6 @@
 """How much of a log-likelihood's variation survives one step of a chain.
 
-For a kernel K whose rows are laws, a pair of rows x, x' and a >= 0, the *step* is
+For a kernel K whose rows are distributions, a pair of rows x, x' and a >= 0, the *step* is
 
     step_{x,x'}(K, a) = max over sets S of log(1 + K(x, S) (e^a - 1)) - log(1 + K(x', S) (e^a - 1)),
 
@@ -56,7 +56,7 @@ class KernelStep(Step):
     Parameters
     ----------
     kernel
-        Rows are laws; it may have more or fewer columns than rows.
+        Rows are distributions; it may have more or fewer columns than rows.
     allowed
         Which pairs of rows can be compared: both values must be possible at the same time.
     error

@@ -1,10 +1,10 @@
 """Kernels and steps along the edges of a tree-shaped network, in both directions.
 
-Down the arrow the kernel is the table of the child. Up the arrow it is turned around by the laws of
-the two nodes, P(X_parent = u | X_child = x) = P(u) P(x | u) / P(x). Only non-negative numbers are
-multiplied and added, so entries carry a small relative error, which the steps add on the safe side.
-If a possible value has a probability that underflows, the kernel turned around is not known, and
-the step up that edge takes away nothing.
+Down the arrow the kernel is the table of the child. Up the arrow it is turned around by the
+distributions of the two nodes, P(X_parent = u | X_child = x) = P(u) P(x | u) / P(x). Only
+non-negative numbers are multiplied and added, so entries carry a small relative error, which the
+steps add on the safe side. If a possible value has a probability that underflows, the kernel turned
+around is not known, and the step up that edge takes away nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Way:
 
 
 class TreeKernels:
-    """The laws of the nodes of a tree-shaped network, and the steps along its edges.
+    """The distributions of the nodes of a tree-shaped network, and the steps along its edges.
 
     Nodes are numbered parents first. An edge is named by its child: ``down`` leads to the child,
     ``up`` to the parent.
@@ -63,7 +63,7 @@ class TreeKernels:
         for child, parent in enumerate(self.parent):
             if parent >= 0:
                 self.children[parent].append(child)
-        self._laws()
+        self._distributions()
         self._steps: dict[tuple[Any, ...], Step] = {}
         self._check_memory()
         self.down: dict[int, Way] = {}
@@ -72,24 +72,24 @@ class TreeKernels:
             if parent >= 0:
                 self.down[child] = self._way(parent, *self._downward(child))
                 self.up[child] = self._way(child, *self._upward(child))
-        most = max((len(law) for law in self.laws), default=1)
+        most = max((len(distribution) for distribution in self.distributions), default=1)
         self.most_paths = max(1, min(MOST_PATHS, _WORK // len(self.parent), 10**6 // most**3))
         self._longer: dict[tuple[int, int], Way] = {}
 
-    def _laws(self) -> None:
-        """The law of every node, what is possible, and a bound on the relative error."""
-        self.laws: list[Floats] = []
+    def _distributions(self) -> None:
+        """The distribution of every node, what is possible, and a bound on the relative error."""
+        self.distributions: list[Floats] = []
         self.supports: list[Bools] = []
         self.errors: list[float] = []
         for j, parent in enumerate(self.parent):
             table = self.network.arrays[self.network.nodes[j]]
             if parent < 0:
-                law, support, error = table, table > 0, 0.0
+                distribution, support, error = table, table > 0, 0.0
             else:
-                law = self.laws[parent] @ table
+                distribution = self.distributions[parent] @ table
                 support = np.asarray((table[self.supports[parent]] > 0).any(axis=0), dtype=bool)
                 error = self.errors[parent] + (len(table) + 1) * EPS
-            self.laws.append(law)
+            self.distributions.append(distribution)
             self.supports.append(support)
             self.errors.append(error)
 
@@ -101,9 +101,9 @@ class TreeKernels:
         """P(X_parent = u | X_child = x); an infinite error if underflow has eaten it."""
         parent = self.parent[child]
         table = self.network.arrays[self.network.nodes[child]]
-        joint = (self.laws[parent][:, None] * table).T
+        joint = (self.distributions[parent][:, None] * table).T
         sums = joint.sum(axis=1, keepdims=True)
-        lost = any((self.laws[j][self.supports[j]] < TINY).any() for j in (parent, child))
+        lost = any((self.distributions[j][self.supports[j]] < TINY).any() for j in (parent, child))
         kernel = np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0)
         return kernel, inf if lost else 2 * self.errors[parent] + (len(table) + 4) * EPS
 

@@ -16,13 +16,13 @@ epsilon-Pufferfish private for epsilon = max over i of loss_i.
 
 *Proof.* Let f(data) be the likelihood of an output. Fix the data z outside "n without i", and let
 H_z(y) be the mean of f over the rest of "n without i" given X_n = y. Claim: log H_z varies by at
-most lambda(n without i), for every z. Going from y to y', first exchange the entry of n itself
-(at most b_n). Given X_n, the parts that hang on its other neighbours j are independent, so their
-laws are exchanged one after the other, all for the same pair y, y'. With everything outside
-"j without n" fixed, the logarithm of the mean of f given X_j = u varies with u by at most
-lambda(j without n), by induction; so exchanging the law of X_j given y for the one given y' costs
-at most step_{y,y'}(K_{n,j}, lambda(j without n)). The same around i, with nothing outside, gives
-loss_i.
+most lambda(n without i), for every z. Going from y to y', first exchange the entry of n itself (at
+most b_n). Given X_n, the parts that hang on its other neighbours j are independent, so their
+distributions are exchanged one after the other, all for the same pair y, y'. With everything
+outside "j without n" fixed, the logarithm of the mean of f given X_j = u varies with u by at most
+lambda(j without n), by induction; so exchanging the distribution of X_j given y for the one given
+y' costs at most step_{y,y'}(K_{n,j}, lambda(j without n)). The same around i, with nothing outside,
+gives loss_i.
 
 *Blocks.* A branch may also skip over a path n, v_1 = j, ..., v_m of the tree:
 

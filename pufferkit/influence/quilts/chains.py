@@ -17,7 +17,7 @@ Three kinds of start differ in the prior only, and in how it moves with i:
 - stationary: the same at every node;
 - any start ([Q] C.4): prior_i(x, x') = max over y of log P^{i-1}(y, x') / P^{i-1}(y, x), which
   never grows with i, and u, x, x' run over states that some start can reach;
-- one given start: different at every node, until the law has settled.
+- one given start: different at every node, until the distribution has settled.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from pufferkit.influence.quilts.search import NOTHING, Pair, Quilt, Solve, best_
 Reading = Literal["definition", "formula"]
 
 SETTLED = 1e-12
-"""A law this close to its limit is taken for the limit; the distance is added to the influence."""
+"""A distribution this close to its limit is taken for it; the distance is added."""
 
 MOST_ENTRIES = 2 * 10**8
-"""Largest table of laws, in entries, before a segment counts as too long to table."""
+"""Largest table of distributions, in entries, before a segment counts as too long to table."""
 
 MOST_GIGABYTES = 8.0
 """Searches over nodes that need more memory are refused before they start."""
@@ -222,15 +222,15 @@ def _of_pair(kernel: Kernel, pair: Pair) -> float:
 
 
 class StationaryInfluence(ChainInfluence):
-    """A chain that starts in a stationary law: one prior, one support, for all nodes."""
+    """A chain that starts in a stationary distribution: one prior, one support, for all nodes."""
 
     def __init__(self, chain: MarkovChain, reading: Reading) -> None:
         super().__init__(chain, reading)
-        law = chain.initial
+        distribution = chain.initial
         self._support: Bools = chain.possible_start
-        logs = np.log(np.maximum(law, TINY))
+        logs = np.log(np.maximum(distribution, TINY))
         self._prior = logs[None, :] - logs[:, None]
-        lost = self._support & (law < TINY)
+        lost = self._support & (distribution < TINY)
         if lost.any():
             self._prior[lost[None, :] | lost[:, None]] = inf
             np.fill_diagonal(self._prior, 0.0)
@@ -241,8 +241,8 @@ class StationaryInfluence(ChainInfluence):
     def prior(self, node: int) -> tuple[Floats, float]:
         return self._prior, SETTLED
 
-    def law(self, node: int) -> Floats:
-        """The law of X_node."""
+    def distribution(self, node: int) -> Floats:
+        """The distribution of X_node."""
         return self.chain.initial
 
     def hardest(
@@ -254,7 +254,7 @@ class StationaryInfluence(ChainInfluence):
 
 
 class AnyStartInfluence(ChainInfluence):
-    """One matrix with every initial law, [Q] C.4."""
+    """One matrix with every initial distribution, [Q] C.4."""
 
     def __init__(self, chain: MarkovChain, reading: Reading) -> None:
         super().__init__(chain, reading)
@@ -297,63 +297,65 @@ class AnyStartInfluence(ChainInfluence):
 
 
 class GivenStartInfluence(ChainInfluence):
-    """A chain with a start of its own: the prior moves with i until the law has settled.
+    """A chain with a start of its own: the prior moves with i until the distribution has settled.
 
-    The law of X_i is tabled for i = 1 ... ``settled``; from there on it is its limit (one law for
-    each remainder modulo the period), because its distance to the limit never grows again. A chain
-    that does not settle within the segment is tabled whole.
+    The distribution of X_i is tabled for i = 1 ... ``settled``; from there on it is its limit (one
+    distribution for each remainder modulo the period), because its distance to the limit never
+    grows again. A chain that does not settle within the segment is tabled whole.
     """
 
     def __init__(self, chain: MarkovChain, reading: Reading, length: int) -> None:
         super().__init__(chain, reading)
         if length * len(chain) > MOST_ENTRIES and not self._may_settle():
             raise NotApplicable(
-                f"the law of X_i does not settle, and a table of {length:,} nodes by "
+                f"the distribution of X_i does not settle, and a table of {length:,} nodes by "
                 f"{len(chain)} states needs about {length * len(chain) * 18 / 1e9:.0f} GB; "
                 "use ChainClass.any_start, or influence_curve"
             )
-        laws, possible = chain.initial[None, :], (chain.initial > 0)[None, :]
+        distributions, possible = chain.initial[None, :], (chain.initial > 0)[None, :]
         self.cycle = chain.period if self._may_settle() else length
         repeats = self.cycle if self._may_settle() else 1
-        limits = np.array([chain.limit_law(n) for n in range(1, repeats + 1)])
-        self.settled = self._first_settled(laws, possible, limits, 0)
-        while self.settled == len(laws) < length:
-            kernel = self.powers[len(laws)]
-            settled = len(laws)
-            laws = np.vstack([laws, laws @ kernel.values])
+        limits = np.array([chain.limit_distribution(n) for n in range(1, repeats + 1)])
+        self.settled = self._first_settled(distributions, possible, limits, 0)
+        while self.settled == len(distributions) < length:
+            kernel = self.powers[len(distributions)]
+            settled = len(distributions)
+            distributions = np.vstack([distributions, distributions @ kernel.values])
             possible = np.vstack([possible, boolean_product(possible, kernel.possible)])
-            self.settled = self._first_settled(laws, possible, limits, settled)
+            self.settled = self._first_settled(distributions, possible, limits, settled)
         self.settled = min(self.settled, length)
         tail = np.arange(self.settled, min(length, self.settled + repeats)) % repeats
-        laws = np.vstack([laws[: self.settled], limits[tail]])
+        distributions = np.vstack([distributions[: self.settled], limits[tail]])
         possible = np.vstack([possible[: self.settled], limits[tail] > 0])
         self.patterns, self.which = np.unique(possible, axis=0, return_inverse=True)
         # Possible but underflowed probabilities have no known ratio: their prior is infinite.
-        self.lost = possible & (laws < TINY)
-        self.logs = np.log(np.maximum(laws, TINY))
+        self.lost = possible & (distributions < TINY)
+        self.logs = np.log(np.maximum(distributions, TINY))
 
     def _may_settle(self) -> bool:
         """Whether no mass starts in transient states and the long-run cycle is short."""
         inside = sum(self.chain.initial[c.members].sum() for c in self.chain.closed_classes)
         return bool(inside > 1 - 1e-9) and self.chain.period <= 1000
 
-    def _first_settled(self, laws: Floats, possible: Bools, limits: Floats, known: int) -> int:
-        """How many laws of the table come before the first one that is as good as its limit."""
+    def _first_settled(
+        self, distributions: Floats, possible: Bools, limits: Floats, known: int
+    ) -> int:
+        """How many distributions come before the first one that is as good as its limit."""
         if not self._may_settle():
-            return len(laws)
-        later = np.arange(known, len(laws))
+            return len(distributions)
+        later = np.arange(known, len(distributions))
         limit = limits[later % self.cycle]
         same = (possible[known:] == (limit > 0)).all(axis=1) & (
-            (laws[known:] > TINY) == possible[known:]
+            (distributions[known:] > TINY) == possible[known:]
         ).all(axis=1)
-        ratio = np.log(np.maximum(laws[known:], TINY)) - np.log(np.maximum(limit, TINY))
+        ratio = np.log(np.maximum(distributions[known:], TINY)) - np.log(np.maximum(limit, TINY))
         on = possible[known:]
         spread = np.where(on, ratio, -inf).max(axis=1) - np.where(on, ratio, inf).min(axis=1)
         hits = np.flatnonzero(same & (spread <= SETTLED))
-        return known + int(hits[0]) if hits.size else len(laws)
+        return known + int(hits[0]) if hits.size else len(distributions)
 
     def row(self, node: int) -> int:
-        """Where the law of X_node stands in the table."""
+        """Where the distribution of X_node stands in the table."""
         if node <= self.settled:
             return node - 1
         return self.settled + (node - 1 - self.settled) % self.cycle
@@ -367,20 +369,20 @@ class GivenStartInfluence(ChainInfluence):
         pattern: Bools = self.patterns[self.which[self.row(node)]]
         return pattern
 
-    def law(self, node: int) -> Floats:
-        """The law of X_node; entries lost to underflow are not to be relied on."""
-        law: Floats = np.where(self.support(node), np.exp(self.logs[self.row(node)]), 0.0)
-        return law
+    def distribution(self, node: int) -> Floats:
+        """The distribution of X_node; entries lost to underflow are not to be relied on."""
+        distribution: Floats = np.where(self.support(node), np.exp(self.logs[self.row(node)]), 0.0)
+        return distribution
 
     def lost_at(self, node: int) -> bool:
         """Whether some possible value of X_node has a probability too small for a float."""
         return bool(self.lost[self.row(node)].any())
 
     def spread_at(self, node: int) -> float:
-        """Spread of the log-ratio of the law of X_node to its limit; it never grows with time."""
+        """Spread of the log-ratio of X_node's distribution to its limit; it never grows."""
         if node > self.settled:
             return SETTLED
-        return self.chain.limit_distance(self.law(node), node)
+        return self.chain.limit_distance(self.distribution(node), node)
 
     def prior(self, node: int) -> tuple[Floats, float]:
         row = self.row(node)
@@ -483,7 +485,7 @@ class GivenStartInfluence(ChainInfluence):
     def _with_priors(
         self, rows: NDArray[np.intp], states: NDArray[np.intp], total: Floats
     ) -> Floats:
-        """Largest ``total + prior`` over pairs of states, for many laws at once."""
+        """Largest ``total + prior`` over pairs of states, for many distributions at once."""
         values = np.full(len(rows), -inf)
         stride = max(1, _CHUNK // max(1, len(states)))
         for start in range(0, len(rows), stride):

@@ -162,21 +162,29 @@ def _scores(chains: Sequence[MarkovChain], quilt: Quilt, epsilon: float) -> Floa
     a, b = quilt.keep_left, quilt.keep_right
     stack = np.array([chain.transition for chain in chains])
     before, after = np.linalg.matrix_power(stack, a), np.linalg.matrix_power(stack, b)
-    laws = np.array([chain.initial for chain in chains])
+    distributions = np.array([chain.initial for chain in chains])
     whole = (
-        (before.min(axis=(1, 2)) > TINY) & (after.min(axis=(1, 2)) > TINY) & (laws.min(axis=1) > 0)
+        (before.min(axis=(1, 2)) > TINY)
+        & (after.min(axis=(1, 2)) > TINY)
+        & (distributions.min(axis=1) > 0)
     )
     scores = np.full(len(chains), inf)
     if not whole.any():
         return scores
-    before, after, laws = np.log(before[whole]), np.log(after[whole]), np.log(laws[whole])
+    before, after, distributions = (
+        np.log(before[whole]),
+        np.log(after[whole]),
+        np.log(distributions[whole]),
+    )
     size = stack.shape[1]
-    worst = np.zeros(len(laws))
+    worst = np.zeros(len(distributions))
     for x in range(size):
         for other in range(size):
             left = (before[:, :, x] - before[:, :, other]).max(axis=1)
             right = (after[:, x] - after[:, other]).max(axis=1)
-            np.maximum(worst, laws[:, other] - laws[:, x] + left + right, out=worst)
+            np.maximum(
+                worst, distributions[:, other] - distributions[:, x] + left + right, out=worst
+            )
     powers = Powers(stack[0])
     room = epsilon - worst - powers.rounding(a) - powers.rounding(b) - SETTLED
     scores[whole] = np.where(room > 0, (a + b - 1) / np.maximum(room, 1e-300), inf)

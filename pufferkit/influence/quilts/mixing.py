@@ -2,7 +2,7 @@
 
 If |P^t(x, y) / pi(y) - 1| <= Delta_t < 1 for all states, then with h(t) = log (1 + Delta_t) /
 (1 - Delta_t) the max-influence of X_i on {X_{i-a}, X_{i+b}} is at most 2 h(a) + h(b), on {X_{i-a}}
-at most 2 h(a), on {X_{i+b}} at most h(b), for every initial law.
+at most 2 h(a), on {X_{i+b}} at most h(b), for every initial distribution.
 
 The paper takes Delta_t = exp(-gap t / 2) / pi_min. The operator norm c of P on functions of
 stationary mean zero gives more: P^t(x, y) / pi(y) - 1 is the inner product of two such functions

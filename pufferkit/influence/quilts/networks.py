@@ -5,7 +5,7 @@ For X_i, a quilt X_Q and a class Theta of networks over one graph, [Q] Definitio
     e(X_Q | X_i) = max over theta, a, b, x_Q of log P(X_Q = x_Q | X_i = a) / P(X_Q = x_Q | X_i = b)
 
 with a, b of probability above zero; terms where both probabilities are zero are skipped, c/0 is
-infinite. The joint law of X_i and X_Q is one contraction. The score of a quilt is
+infinite. The joint distribution of X_i and X_Q is one contraction. The score of a quilt is
 card(X_N) / (epsilon - e), and the noise is set by the node whose least score is largest ([Q]
 Algorithm 2, Theorem 4.3).
 
@@ -38,7 +38,7 @@ from pufferkit.influence.quilts.separation import Quilt, quilts
 from pufferkit.rounding import EPS
 
 MOST_TABLE = 1 << 20
-"""Quilts whose joint law with X_i has more entries than this are not looked at."""
+"""Quilts whose joint distribution with X_i has more entries than this are not looked at."""
 
 _TIE = 1e-13
 _ALIKE = 1e-11
@@ -99,7 +99,7 @@ def network_influence(networks: Any, node: Node, others: Iterable[Node]) -> floa
     Raises
     ------
     NotApplicable
-        If the joint law of all these nodes needs too much memory.
+        If the joint distribution of all these nodes needs too much memory.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def hardest_node(networks: Any, epsilon: float, progress: Progress | None = None
     Raises
     ------
     NotApplicable
-        If the node that decides has no quilt but Q = {} whose law fits into memory.
+        If the node that decides has no quilt but Q = {} whose distribution fits into memory.
     """
     theta, epsilon = as_network_class(networks), checks.privacy(epsilon)
     graph = theta.networks[0].graph
@@ -186,17 +186,17 @@ def best_quilt(networks: Any, node: Node, epsilon: float) -> Hardest:
 
 
 def influence_in(table: JointTable) -> float:
-    """Max-influence of the first variable of a joint law on all others, rounded up."""
+    """Max-influence of the first variable of a joint distribution on all others, rounded up."""
     rows = table.possible.reshape(len(table.values), -1)
     values = np.ascontiguousarray(table.values).reshape(rows.shape)
     can_be = rows.any(axis=1)
     if can_be.sum() < 2:
         return 0.0
     rows, values = rows[can_be], values[can_be]
-    laws = values.sum(axis=1, keepdims=True)
-    if (laws < TINY).any():
+    distributions = values.sum(axis=1, keepdims=True)
+    if (distributions < TINY).any():
         return inf
-    logs = np.log(np.maximum(values, TINY)) - np.log(laws)
+    logs = np.log(np.maximum(values, TINY)) - np.log(distributions)
     # A possible entry lost to underflow has no known ratio: as a denominator it counts as zero.
     below = np.where(rows & (values >= TINY), logs, -inf)
     worst = 0.0
@@ -266,7 +266,7 @@ class _NodeSearch:
         for network in self.theta.networks:
             entries = prod(network.sizes[node] for node in nodes)
             if entries > MOST_TABLE:
-                self.refused = f"the joint law with its quilt has {entries:.3g} entries"
+                self.refused = f"the joint distribution with its quilt has {entries:.3g} entries"
                 return inf
             try:
                 worst = max(worst, influence_in(network.table(nodes)))

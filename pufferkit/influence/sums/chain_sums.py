@@ -1,12 +1,13 @@
 """How far one entry of a chain moves a sum: W-infinity for all entries at once.
 
-The sum is v(X_1) + ... + v(X_T) with whole non-negative values v. Its law given X_i = a is needed
-for every i and a. Write the chain as a product of matrices of polynomials, P(x, y) z^{v(y)}; the
-law given X_i = a is then what stands around node i. Two ways to get it for all i:
+The sum is v(X_1) + ... + v(X_T) with whole non-negative values v. Its distribution given X_i = a is
+needed for every i and a. Write the chain as a product of matrices of polynomials, P(x, y) z^{v(y)};
+the distribution given X_i = a is then what stands around node i. Two ways to get it for all i:
 
 - *halving*: what stands around the left half of a stretch is what stands around the stretch times
   the product of its right half. T^2 log T products of numbers for each of k^3 triples of states.
-- *sides*: the laws of the sums before and after node i by recursion, then one convolution for each
+- *sides*: the distributions of the sums before and after node i by recursion, then one convolution
+  for each
   node and state: k T^3 / 6.
 
 The cheaper one is taken. Both only add and multiply non-negative numbers.
@@ -29,7 +30,7 @@ from pufferkit.influence.sums.work import halving_cost, sides_cost
 from pufferkit.rounding import EPS
 
 MOST_BYTES = 8 * 10**9
-"""Largest table of laws that is started."""
+"""Largest table of distributions that is started."""
 
 _LEAST = 2.0**-960
 
@@ -49,7 +50,7 @@ class Distance:
 
 
 def largest_distance(
-    laws: Sequence[Floats],
+    distributions: Sequence[Floats],
     transition: Floats,
     values: Ints,
     *,
@@ -60,8 +61,8 @@ def largest_distance(
 
     Parameters
     ----------
-    laws
-        The law of X_i for every node; impossible states have probability exactly 0.
+    distributions
+        The distribution of X_i for every node; impossible states have probability exactly 0.
     transition, values
         The matrix, and the whole non-negative value of each state.
     mirrored
@@ -69,25 +70,25 @@ def largest_distance(
     progress
         Called with the number of nodes done and their total.
     """
-    length, size = len(laws), len(values)
+    length, size = len(distributions), len(values)
     last = (length + 1) // 2 if mirrored else length
     best = Distance(0, 1, False)
     # Each number passes at most about this many roundings on its way.
     error = 4 * EPS * (length * (size + 2) + length * int(values.max()) + 200)
-    lost = _underflow(laws, transition)
-    for node, around in _around(laws[0], transition, values, length, last):
-        best = _at_node(node, around, laws[node - 1], values, error, best)
+    lost = _underflow(distributions, transition)
+    for node, around in _around(distributions[0], transition, values, length, last):
+        best = _at_node(node, around, distributions[node - 1], values, error, best)
         lost |= around.lost
         if progress is not None:
             progress(node, last)
     return replace(best, lost=lost)
 
 
-def _underflow(laws: Sequence[Floats], transition: Floats) -> bool:
+def _underflow(distributions: Sequence[Floats], transition: Floats) -> bool:
     """Whether a possible state has a probability that floats do not hold well."""
-    possible = laws[0] > 0
-    for law in laws:
-        if (law[possible] < _LEAST).any():
+    possible = distributions[0] > 0
+    for distribution in distributions:
+        if (distribution[possible] < _LEAST).any():
             return True
         possible = possible @ (transition > 0)
     return False
@@ -106,7 +107,7 @@ def check_memory(length: int, size: int, largest: int) -> None:
     if needed > MOST_BYTES:
         gigabytes, steps = (float(min(n, 10**300)) for n in (needed // 10**9, largest))
         raise NotApplicable(
-            f"the laws of the sum need about {gigabytes:.2g} GB for {length:,} entries: in whole "
+            f"its distributions need about {gigabytes:.2g} GB for {length:,} entries: in whole "
             f"multiples of what they have in common, the values differ by {steps:.2g}; use "
             "rounder values, such as 0.25 or Fraction(1, 3), a shorter series, or influence_curve"
         )
@@ -117,12 +118,12 @@ def _halves(length: int, size: int) -> bool:
 
 
 def _at_node(
-    node: int, around: Blocks, law: Floats, values: Ints, error: float, best: Distance
+    node: int, around: Blocks, distribution: Floats, values: Ints, error: float, best: Distance
 ) -> Distance:
     sums = []
-    for x in np.flatnonzero(law > 0):
+    for x in np.flatnonzero(distribution > 0):
         joint = Blocks(around.mantissas[x : x + 1], around.exponents[x : x + 1])
-        point = Blocks.units(np.array([1 / law[x]]), np.array([values[x]]))
+        point = Blocks.units(np.array([1 / distribution[x]]), np.array([values[x]]))
         shifted = convolved(point, joint, np.array([[[0, 0]]]), joint.length + int(values[x]))
         mantissa, exponent = shifted.mantissas[0], shifted.exponents[0]
         sums.append((mantissa, exponent))
@@ -147,7 +148,7 @@ def _at_node(
 def _around(
     initial: Floats, transition: Floats, values: Ints, length: int, last: int
 ) -> Iterator[tuple[int, Blocks]]:
-    """For nodes 1 ... last, the joint laws of (X_i = x, sum of all other values)."""
+    """For nodes 1 ... last, the joint distributions of (X_i = x, sum of all other values)."""
     way = _halving if _halves(length, len(values)) else _by_sides
     yield from way(initial, transition, values, length, last)
 
@@ -197,7 +198,7 @@ def _halving(
         yield from descend(first + half, count - half, right)
 
     def outside(count: int) -> int:
-        """Numbers in the law of the sum of all nodes but ``count``."""
+        """Numbers in the distribution of the sum of all nodes but ``count``."""
         return (length - count) * int(values.max()) + 1
 
     root = Blocks.units(np.repeat(initial, size), np.zeros(size * size, dtype=np.int64))

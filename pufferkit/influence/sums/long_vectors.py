@@ -3,8 +3,9 @@
 Numbers are kept in blocks; the numbers of a block share an exponent. Only sums and products of
 non-negative numbers are taken, so every number keeps its *relative* accuracy, however small it is.
 Convolutions go pair of blocks by pair of blocks, and pairs that cannot matter to one part in 10^22
-are passed over, which is most of them for long laws. A number more than 2^960 times smaller than
-the largest of its block does not fit beside it; then the vectors say that they are ``lost``.
+are passed over, which is most of them for long distributions. A number more than 2^960 times
+smaller than the largest of its block does not fit beside it; then the vectors say that they are
+``lost``.
 """
 
 from __future__ import annotations
@@ -209,24 +210,24 @@ def _reached(first, first_exp, second, pairs, j):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True)
-def running_sums(law, exponents, backwards):  # type: ignore[no-untyped-def]
+def running_sums(distribution, exponents, backwards):  # type: ignore[no-untyped-def]
     """Sums with an exponent each: up to and including j, or strictly above j."""
-    size = len(law)
+    size = len(distribution)
     sums, sum_exps = np.zeros(size), np.zeros(size, dtype=np.int64)
     total, exponent = 0.0, 0
     for step in range(size):
         j = size - 1 - step if backwards else step
         if backwards:
             sums[j], sum_exps[j] = total, exponent
-        if law[j] > 0.0:
+        if distribution[j] > 0.0:
             e = exponents[j // BLOCK]
             if total == 0.0:
-                total, exponent = law[j], e
+                total, exponent = distribution[j], e
             elif e >= exponent:
-                total = law[j] + np.ldexp(total, max(exponent - e, -1060))
+                total = distribution[j] + np.ldexp(total, max(exponent - e, -1060))
                 exponent = e
             else:
-                total += np.ldexp(law[j], max(e - exponent, -1060))
+                total += np.ldexp(distribution[j], max(e - exponent, -1060))
             while total >= 2.0:
                 total *= 0.5
                 exponent += 1

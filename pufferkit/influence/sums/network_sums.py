@@ -1,8 +1,8 @@
-"""Laws of a sum over a Bayesian network, given one node: message passing, exactly.
+"""Distributions of a sum over a Bayesian network, given one node: message passing, exactly.
 
-Tables become whole numbers over a common denominator, a law of a sum becomes a list of whole
-numbers, and variables are summed out one after the other, least connected first. The joint law is
-never listed; every number is exact, so ties between tails are decided as they are.
+Tables become whole numbers over a common denominator, a distribution of a sum becomes a list of
+whole numbers, and variables are summed out one after the other, least connected first. The joint
+distribution is never listed; every number is exact, so ties between tails are decided as they are.
 """
 
 from __future__ import annotations
@@ -20,31 +20,33 @@ from pufferkit.rounding import as_fraction
 
 MOST_WORK = 3 * 10**7
 
-Law = dict[int, Fraction]
+Distribution = dict[int, Fraction]
 _Factor = tuple[tuple[Hashable, ...], Any]
 
 
-def conditional_laws(
+def conditional_distributions(
     network: BayesianNetwork, weights: Mapping[Hashable, int]
-) -> Mapping[Hashable, dict[Hashable, Law]]:
-    """{node: {value: law of the sum of weights given the node has the value}}, possible ones only.
+) -> Mapping[Hashable, dict[Hashable, Distribution]]:
+    """{node: {value: distribution of the sum given that value}}, possible values only.
 
     ``weights`` maps values of nodes to whole numbers from 0 up; other values count 0.
     """
     factors = [_whole_table(network, node) for node in network.nodes]
     order = _elimination_order(network)
     _check_work(network, order, weights)
-    return {node: _laws_given(network, factors, order, weights, node) for node in network.nodes}
+    return {
+        node: _distributions_given(network, factors, order, weights, node) for node in network.nodes
+    }
 
 
-def _laws_given(
+def _distributions_given(
     network: BayesianNetwork,
     factors: list[_Factor],
     order: list[Hashable],
     weights: Mapping[Hashable, int],
     node: Hashable,
-) -> dict[Hashable, Law]:
-    found: dict[Hashable, Law] = {}
+) -> dict[Hashable, Distribution]:
+    found: dict[Hashable, Distribution] = {}
     live = list(factors)
     for variable in [other for other in order if other != node]:
         used = [factor for factor in live if variable in factor[0]]
@@ -157,6 +159,6 @@ def _check_work(
     work = len(network.nodes) ** 2 * widest * most_values * length**2 // 4
     if work > MOST_WORK:
         raise NotApplicable(
-            f"the exact laws of the sum take about {float(min(work, 10**300)):.0e} products of "
+            f"the exact distributions take about {float(min(work, 10**300)):.0e} products of "
             "whole numbers; use rounder values, markov_quilt, or influence_curve on a tree"
         )

@@ -1,4 +1,4 @@
-"""The infinity-Wasserstein distance between laws on the line.
+"""The infinity-Wasserstein distance between distributions on the line.
 
 W(mu, nu) is the least d such that mass can be moved from mu to nu with no part of it going further
 than d. On the line, moving the lowest mass to the lowest is best, so W is the largest gap between
@@ -24,7 +24,8 @@ def w_infinity(mu: Mapping[Any, Any], nu: Mapping[Any, Any]) -> float | Fraction
     ----------
     mu, nu
         Value to probability. Fractions and integers are taken exactly; a float is taken for the
-        decimal it prints as, so 0.1 is one tenth. Each law is rescaled to sum to one exactly.
+        decimal it prints as, so 0.1 is one tenth. Each distribution is rescaled to sum to one
+        exactly.
 
     Returns
     -------
@@ -39,7 +40,7 @@ def w_infinity(mu: Mapping[Any, Any], nu: Mapping[Any, Any]) -> float | Fraction
     >>> print(w_infinity(flu_0, flu_1))
     2
     """
-    first, second = _law("mu", mu), _law("nu", nu)
+    first, second = _distribution("mu", mu), _distribution("nu", nu)
     furthest = Fraction(0)
     ours, theirs = iter(first), iter(second)
     (x, left), (y, right) = next(ours), next(theirs)
@@ -57,7 +58,7 @@ def w_infinity(mu: Mapping[Any, Any], nu: Mapping[Any, Any]) -> float | Fraction
     return furthest if exact else at_least(furthest)
 
 
-def _law(name: str, table: Mapping[Any, Any]) -> list[tuple[Fraction, Fraction]]:
+def _distribution(name: str, table: Mapping[Any, Any]) -> list[tuple[Fraction, Fraction]]:
     """Values in order with their probabilities, exactly, summing to one."""
     masses: dict[Fraction, Fraction] = {}
     for value, probability in table.items():

@@ -316,7 +316,7 @@ class SumWindows:
             parts,
             ends_left[:, :, None] & ends_right[:, None, :],
             np.array(starts),
-            np.array([source.law(n) for n in entries]),
+            np.array([source.distribution(n) for n in entries]),
             np.array([source.support(n) for n in entries]),
             2 * EPS * roundings + 2 * source.prior(first)[1],
         )

@@ -1,4 +1,4 @@
-"""How much work the laws of a sum take, known before anything is compiled or started."""
+"""How much work the distributions of a sum take, known before anything is compiled or started."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def sides_cost(length: int, states: int) -> float:
 
 
 def sum_work(length: int, states: int, largest: int) -> float:
-    """About how many multiplications the laws of a sum take, for all entries."""
+    """About how many multiplications the distributions of a sum take, for all entries."""
     size = (length * max(1, largest)) ** 2
     return size * min(halving_cost(length, states), sides_cost(length, states))

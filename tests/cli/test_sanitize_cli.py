@@ -101,7 +101,7 @@ def test_unknown_states_and_other_beliefs_are_refused():
 
 
 def test_figure_1_is_drawn():
-    plots = pytest.importorskip("pufferkit.plots.figures")
+    plots = pytest.importorskip("pufferkit.plots")
     pytest.importorskip("matplotlib")
     chain = pk.MarkovChain.steady([[0.8, 0.2], [0.35, 0.65]], states=["a$b", "c"])
     rows = constraint_planes(chain, 2)

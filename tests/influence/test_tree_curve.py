@@ -16,6 +16,7 @@ from pufferkit.influence.curve.trees import TreeCurve, tree_entry_privacy, tree_
 from pufferkit.influence.quilts.networks import hardest_node
 from pufferkit.influence.quilts.powers import Kernel
 from tests.oracles import brute_network as brute
+from tests.strategies.curves import scalar
 
 close = pytest.approx
 seeds = st.integers(0, 10**6)
@@ -160,14 +161,16 @@ def test_a_path_loses_at_most_what_the_chain_does(seed, b):
     transition = [brute.random_distribution(rng, size, True) for _ in range(size)]
     curve = pk.InfluenceCurve(pk.MarkovChain(initial, transition), length)
     found, _ = tree_loss(path(initial, transition, length), b)
-    assert found <= curve.epsilon(b) * (1 + 1e-9)
+    assert found <= scalar(curve).epsilon(b) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("b", [0.1, 0.5, 2])
 def test_a_path_with_full_support_is_the_chain(b):
     initial, transition = [0.3, 0.3, 0.4], [[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]]
     curve = pk.InfluenceCurve(pk.MarkovChain(initial, transition), 12)
-    assert tree_loss(path(initial, transition, 12), b)[0] == close(curve.epsilon(b), rel=1e-3)
+    assert tree_loss(path(initial, transition, 12), b)[0] == close(
+        scalar(curve).epsilon(b), rel=1e-3
+    )
 
 
 def test_blocks_matter_where_one_step_does_not_contract(monkeypatch):
@@ -179,7 +182,7 @@ def test_blocks_matter_where_one_step_does_not_contract(monkeypatch):
     assert tree_loss(network, b)[0] == close(length * b)  # no better than group privacy
     assert with_blocks < 0.7 * length * b
     chain = pk.InfluenceCurve(pk.MarkovChain([1 / 6] * 6, walk), length)
-    assert with_blocks <= chain.epsilon(b) * (1 + 1e-9)
+    assert with_blocks <= scalar(chain).epsilon(b) * (1 + 1e-9)
 
 
 @given(seeds, st.sampled_from([0.3, 1.0, 4.0]))

@@ -19,14 +19,11 @@ from pufferkit.beliefs.chain_class import Member
 from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
 from pufferkit.influence.curve.pair_sides import EXPLICIT_WORK, PairSide, pair_sides
-from pufferkit.influence.curve.pairs import SLACK, certificate, closure, off_diagonal
+from pufferkit.influence.curve.pairs import LARGEST, SLACK, certificate, closure, off_diagonal
 from pufferkit.rounding import EPS
 
 Runs = Sequence[tuple[int, Floats]]
 """How many entries in a row, and the cost of each of them."""
-
-MOST = 600.0
-"""Variations above this are of no use: e to that power is near the largest float."""
 
 _NEAR = 1e-5
 _TOLERANCE = 2e-5
@@ -64,6 +61,8 @@ def swept(side: PairSide, runs: Runs, most: float) -> list[Stretch] | None:
     size = len(runs[0][1])
     outside = off_diagonal(size)
     slack = SLACK * max(float(cost.max()) for _, cost in runs) or SLACK
+    if max(float(cost.max()) for _, cost in runs) > most:
+        return None
     nothing = np.zeros((size, size))
     stretches: list[Stretch] = []
     variation, done, followed = nothing, 0, 0
@@ -164,7 +163,7 @@ class PairCurve:
         """Whether there are kernels to compute with."""
         return self._sides is not None
 
-    def losses(self, runs: Runs, most: float = MOST) -> list[tuple[int, int, Floats]] | None:
+    def losses(self, runs: Runs, most: float = LARGEST) -> list[tuple[int, int, Floats]] | None:
         """The loss of every pair of states at every stretch of entries; ``None`` if no bound."""
         if self._sides is None:
             return None
@@ -185,7 +184,7 @@ class PairCurve:
         record: dict[str, Any] = {}
         runs = [(self.length, cost)]
         for name, side in zip(("left", "right"), self._sides[:2], strict=True):
-            stretches = swept(side, runs, MOST)
+            stretches = swept(side, runs, LARGEST)
             if stretches is None:
                 return None
             settled = [s for s in stretches if s.last > s.first and s.limit is not None]
@@ -195,7 +194,7 @@ class PairCurve:
                 record[name] = {"from": stretch.first, "limit": limit}
         return record
 
-    def loss(self, runs: Runs, most: float = MOST) -> PairLoss | None:
+    def loss(self, runs: Runs, most: float = LARGEST) -> PairLoss | None:
         """The largest loss, where it is, and the losses of all pairs there."""
         rows = self.losses(runs, most)
         if rows is None:

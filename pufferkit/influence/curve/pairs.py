@@ -51,6 +51,9 @@ from pufferkit.rounding import EPS
 SLACK = 1e-6
 """Added to the cost of every pair, relative to the largest, to reach a certificate."""
 
+LARGEST = 600.0
+"""Variations above this are of no use: e to that power is near the largest float."""
+
 _MOST_ROUNDS = 60
 _SWEEPS = 4
 _DENSE = 24
@@ -194,7 +197,7 @@ def certificate(
                 point, by_newton = image, False
             else:
                 point, by_newton = closure(np.maximum(guess, raised) * outside), True
-        if float(point.max()) > 4 * most:
+        if float(point.max()) > min(4 * most, LARGEST):
             point, by_newton = _swept(steps, raised, kept), False
             if float(point.max()) > most:
                 return None
@@ -204,6 +207,8 @@ def certificate(
 def _swept(steps: Steps, raised: Floats, point: Floats) -> Floats:
     outside = off_diagonal(len(point))
     for _ in range(_SWEEPS):
+        if float(point.max()) > LARGEST:
+            break
         point = closure((raised + steps(point)) * outside)
     return point
 

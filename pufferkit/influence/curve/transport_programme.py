@@ -42,6 +42,7 @@ import numpy as np
 
 _TIGHT = 1e-12
 _NEGATIVE = -1e-13
+_LEAST = 1e-300
 
 
 def _as_it_stands(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,7 +86,7 @@ def _first_potentials(p, q, cost, beta):
                 least = max(least, cost[y, start] - cost[y, z])
             trial[z] = least
             below += q[z] * np.exp(least - top)
-        value = np.log(above) - np.log(below)
+        value = np.log(max(above, _LEAST)) - np.log(max(below, _LEAST))
         if value > best:
             best = value
             beta[:] = trial

@@ -106,7 +106,10 @@ def _settled(
         if n == most:
             return None
         following = step(values)
-        following /= following.max(axis=1, keepdims=True)
+        largest = following.max(axis=1, keepdims=True)
+        if not largest.all():
+            return None  # underflow: nothing is proved there
+        following /= largest
         if np.abs(following - values).max() < precision:
             return following
         values = following

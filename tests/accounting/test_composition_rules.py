@@ -217,7 +217,7 @@ def test_which_chain_has_a_start_of_its_own():
     assert ChainClass.any_start(CHAIN.transition).fixed_start is None
     assert ChainClass.mixing(2, 0.2, 0.5).fixed_start is None
     both = ChainClass.of(CHAIN, FIXED)
-    assert rules.fixed_start(both) == both.members()[1].name
+    assert both.fixed_start == both.members()[1].name
 
 
 def test_disjoint_windows_are_disjoint():

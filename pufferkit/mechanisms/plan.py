@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
@@ -219,11 +218,10 @@ def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None =
 
 def _together(found: Calibration) -> float | None:
     """Two such releases: the loss on the influence curve when every entry spends twice."""
-    if found.mechanism not in OF_SUMS or not isinstance(found.beliefs, ChainClass):
+    theta = found.beliefs
+    if found.mechanism not in OF_SUMS or theta is None or theta.entries is not None:
         return None
-    curve = InfluenceCurve(
-        found.beliefs, found.query.longest, metric_of(found.beliefs, found.query)
-    )
+    curve = InfluenceCurve(theta, found.query.longest, metric_of(theta, found.query))
     return curve.epsilon(2 * found.entry_privacy)
 
 

@@ -8,7 +8,7 @@ import pytest
 from pufferkit.influence.curve import sweep
 from pufferkit.influence.curve.steps import Step
 from pufferkit.influence.curve.sweep import (
-    Loss,
+    EntryLoss,
     Run,
     Side,
     Sweep,
@@ -195,5 +195,5 @@ def test_where_stretches_of_both_sides_meet():
 
 
 def test_a_loss_says_which_blocks_show_it():
-    assert str(Loss(1.0, 4, 2, None)) == "left block 2, right side exhausted"
-    assert str(Loss(1.0, 4, None, 7)) == "left side exhausted, right block 7"
+    assert str(EntryLoss(1.0, 4, 2, None)) == "left block 2, right side exhausted"
+    assert str(EntryLoss(1.0, 4, None, 7)) == "left side exhausted, right block 7"

@@ -57,12 +57,12 @@ def test_halved_noise_fails_wherever_brute_force_says_that_it_is_too_little(numb
 
 
 def test_outputs_too_rare_to_be_drawn_do_not_hide_the_loss():
-    """A state that is hardly ever seen: sampling proves nothing, the computation finds it."""
+    """A state that is hardly ever seen: sampling proves little, the computation finds it all."""
     rare = pk.MarkovChain.steady([[1 - 1e-5, 1e-5], [0.2, 0.8]])
     real = pk.influence_curve(rare, pk.count(1, 20), 3)
     broken = audit(halved(real), trials=2000, seed=1)
-    assert broken.proven <= 3
     assert broken.exact.loss > 1.3 * 3
+    assert broken.proven < broken.exact.loss
     assert not broken.passed
     assert "by computation" in str(broken)
 

@@ -61,6 +61,7 @@ def swept(side: PairSide, runs: Runs, most: float) -> list[Stretch] | None:
     size = len(runs[0][1])
     outside = off_diagonal(size)
     slack = SLACK * max(float(cost.max()) for _, cost in runs) or SLACK
+    most = min(most, LARGEST)
     if max(float(cost.max()) for _, cost in runs) > most:
         return None
     nothing = np.zeros((size, size))

@@ -150,7 +150,7 @@ def _sides(theta: ChainClass, longest: int, work: Work, printed: bool) -> list[S
 
 @_sides.register
 def _(theta: RegionClass, longest: int, work: Work, printed: bool) -> list[Side]:
-    if len(theta.states) != 2:
+    if len(theta.states) != 2 or theta.before is not None:
         return [RegionBound(theta, work)]
     return [KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)]
 

@@ -39,10 +39,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
 from pufferkit.beliefs.hidden_model import HiddenModel, Within
+from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.series import UNOBSERVED
 
 Codes = NDArray[np.int64]
+
+SMOOTHING = 0.02
+"""Pseudo-count of every move between regimes."""
 
 SHRINKAGE = 2.0
 """Pseudo-entries by which each row of a regime's chain is drawn to the chain of all data."""
@@ -199,7 +203,7 @@ def fit(
     regimes: int,
     *,
     within: Within = "independent",
-    smoothing: float = 0.02,
+    smoothing: float = SMOOTHING,
     shrinkage: float = SHRINKAGE,
     restarts: int = 6,
     seed: int = 0,
@@ -245,19 +249,26 @@ def fit(
         runs = [_run(run, data, prior, min(rounds, most), least) for run in runs]
         runs.sort(key=lambda run: -run.reached[-1])
         del runs[(len(runs) + 1) // 2 :]
-    return _stationary(_run(runs[0], data, prior, most, least), data)
+    best = _run(runs[0], data, prior, most, least)
+    order = np.argsort(-MarkovChain.steady(best.transition).stationary, kind="stable")
+    transition = best.transition[np.ix_(order, order)]
+    best = replace(best, transition=transition, emission=best.emission[order])
+    return _stationary(best, data)
 
 
 def refine(
     model: HiddenModel,
     segments: Iterable[ArrayLike],
     *,
-    smoothing: float = 0.02,
+    smoothing: float = SMOOTHING,
     shrinkage: float = SHRINKAGE,
     iterations: int = 200,
     tolerance: float = 1e-6,
 ) -> HiddenModel:
-    """The model fitted to these segments, starting from ``model`` instead of at random."""
+    """The model fitted to these segments, starting from ``model`` instead of at random.
+
+    Regimes keep their order. The other arguments are those of `fit`.
+    """
     data = Symbols.of(segments, model.levels, model.within)
     prior = _prior(data, model.regimes, smoothing, shrinkage)
     start = _Run(model.regime_distribution, model.transition, model.emission)
@@ -347,10 +358,8 @@ def _levels_about(data: Symbols, rng: np.random.Generator) -> Floats:
 
 
 def _stationary(run: _Run, data: Symbols) -> HiddenModel:
-    """The stationary model of a run, regimes by falling probability, with its log-likelihood."""
+    """The stationary model of a run, with its log-likelihood."""
     model = HiddenModel(run.transition, run.emission)
-    order = np.argsort(-model.regime_distribution, kind="stable")
-    model = HiddenModel(run.transition[np.ix_(order, order)], run.emission[order])
     reached = _expectation_of(model, data, counted=False).log_likelihood
     return replace(model, log_likelihood=reached, rounds=run.reached)
 

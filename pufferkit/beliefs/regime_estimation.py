@@ -1,0 +1,378 @@
+"""What a class of hidden regimes is made of, estimated: people, parts of the day, slow regimes.
+
+`pufferkit.beliefs.baum_welch` fits one model to everybody. Here are the kernels of the others that
+an adversary may have in mind, and how far the fit could be off:
+
+`people_models`
+    each person's own moves between regimes, with everybody's emissions.
+`day_part_kernels`
+    the moves of everybody in each part of the day.
+`known_slow`
+    what remains to be hidden when regimes that last for days are known.
+`refits`
+    the fit repeated on data simulated from it.
+
+A curve reads kernels in both directions. The *states of the curve* are the regimes if entries are
+independent within a regime, and pairs (regime, level), with index z k + x, if they are a chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pufferkit import checks
+from pufferkit.beliefs.baum_welch import (
+    SHRINKAGE,
+    SMOOTHING,
+    Symbols,
+    expectation,
+    refine,
+)
+from pufferkit.beliefs.hidden_model import HiddenModel, posterior_of
+from pufferkit.checks import Floats
+from pufferkit.data.series import UNOBSERVED
+
+People = Sequence[Sequence[ArrayLike]]
+"""For each person the segments of levels; -1 is an entry that was not observed."""
+
+TOWARDS_POOLED = 20.0
+"""Pseudo-moves by which each row of a person or a part of the day is drawn to everybody's."""
+
+_ROUNDS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class RegimeKernels(checks.Frozen):
+    """One step of a model as a curve reads it, W the states of the curve.
+
+    Attributes
+    ----------
+    forward
+        P(W_{t+1} = w' | W_t = w).
+    backward
+        P(W_t = w | W_{t+1} = w'), row w'. A row whose state cannot occur may be anything; it is
+        the distribution of W_t.
+    distribution
+        That of W_{t+1}.
+    posterior
+        Pi(x, w) = P(W_{t+1} = w | X_{t+1} = x), a row for each level.
+    """
+
+    forward: Floats
+    backward: Floats
+    distribution: Floats
+    posterior: Floats
+
+    @classmethod
+    def of(cls, model: HiddenModel) -> RegimeKernels:
+        """The kernels of a stationary model: the backward one is the time reversal."""
+        return cls.after(*_start_and_kernel(model), model)
+
+    @classmethod
+    def after(cls, before: Floats, forward: Floats, model: HiddenModel) -> RegimeKernels:
+        """One step by ``forward`` from the distribution ``before``; emissions as in ``model``.
+
+        With m the distribution before, m' = m K after, backward(w', w) = m(w) K(w, w') / m'(w').
+        """
+        return cls._counted(before[:, None] * forward, forward, model)
+
+    @classmethod
+    def _counted(cls, flow: Floats, forward: Floats, model: HiddenModel) -> RegimeKernels:
+        before, after = flow.sum(axis=1), flow.sum(axis=0)
+        rows = np.where(after[:, None] > 0, flow.T, before)
+        backward = rows / rows.sum(axis=1, keepdims=True)
+        parts = (forward, backward, after / after.sum(), _posterior(after, model))
+        return cls(*(checks.frozen(np.array(part)) for part in parts))
+
+
+def _start_and_kernel(model: HiddenModel) -> tuple[Floats, Floats]:
+    """Stationary distribution and matrix of the states of the curve."""
+    if model.within == "independent":
+        return model.regime_distribution, model.transition
+    return model.joint.ravel(), model.kernel
+
+
+def _posterior(distribution: Floats, model: HiddenModel) -> Floats:
+    """Pi(x, w) for a distribution of the states of the curve."""
+    if model.within == "independent":
+        return posterior_of(distribution[:, None] * model.emission)
+    levels = model.levels
+    regimes = posterior_of(distribution.reshape(model.regimes, levels))
+    table = np.zeros((levels, model.regimes, levels))
+    table[np.arange(levels), :, np.arange(levels)] = regimes
+    return checks.frozen(table.reshape(levels, -1))
+
+
+def people_models(
+    model: HiddenModel,
+    people: People,
+    *,
+    shrinkage: float = TOWARDS_POOLED,
+    iterations: int = 50,
+    tolerance: float = 1e-6,
+) -> tuple[HiddenModel, ...]:
+    """For each person the model with his own moves between regimes and everybody's emissions.
+
+    The moves A_j of person j maximise his log-likelihood plus kappa sum A log A_j, A those of
+    ``model``: each round takes
+
+        A_j(w, z) = (C_j(w, z) + kappa A(w, z)) / (sum_z' C_j(w, z') + kappa),
+
+    C_j the expected moves in his data under the present A_j, until a round gains less than
+    ``tolerance`` nats an entry. The start is stationary in the first round and free later, as in
+    `pufferkit.beliefs.baum_welch.fit`.
+
+    Parameters
+    ----------
+    model
+        The fit to everybody.
+    people
+        For each person the segments of levels.
+    shrinkage
+        kappa, in moves out of each regime.
+    iterations, tolerance
+        When to stop; one round is the cheap version.
+    """
+    weight = checks.positive("shrinkage", shrinkage)
+    most = checks.whole("iterations", iterations, 1)
+    least = checks.positive("tolerance", tolerance)
+    return tuple(
+        HiddenModel(_own_moves(model, segments, weight, most, least), model.emission)
+        for segments in people
+    )
+
+
+def _own_moves(
+    model: HiddenModel,
+    segments: Sequence[ArrayLike],
+    weight: float,
+    iterations: int,
+    tolerance: float,
+) -> Floats:
+    data = Symbols.of(segments, model.levels, model.within)
+    prior = weight * model.transition
+    transition, initial = np.array(model.transition), np.array(model.regime_distribution)
+    reached = -np.inf
+    for _ in range(iterations):
+        expected = expectation(initial, transition, model.emission, data, rounds=_ROUNDS)
+        value = expected.log_likelihood + float((prior * _log(transition)).sum())
+        if value - reached < tolerance * len(data.codes):
+            break
+        reached = value
+        transition = _rows(expected.moves.sum(axis=0) + prior)
+        initial = expected.firsts / expected.firsts.sum()
+    return transition
+
+
+def expected_moves(model: HiddenModel, people: People, parts: People | None = None) -> Floats:
+    """Expected moves between regimes, given the entries: people x parts x h x h.
+
+    Parameters
+    ----------
+    model
+        The model under which they are expected.
+    people
+        For each person the segments of levels.
+    parts
+        The part of the day (0, 1, ...) of every entry, in the same shape; a move counts in the part
+        of the entry it leaves. One part if left out.
+    """
+    slots: Sequence[Sequence[ArrayLike] | None] = parts or [None] * len(people)
+    pieces = [
+        expectation(
+            model.regime_distribution,
+            model.transition,
+            model.emission,
+            Symbols.of(segments, model.levels, model.within, slot),
+            rounds=_ROUNDS,
+        ).moves
+        for segments, slot in zip(people, slots, strict=True)
+    ]
+    table = np.zeros((len(pieces), max(map(len, pieces)), model.regimes, model.regimes))
+    for j, piece in enumerate(pieces):
+        table[j, : len(piece)] = piece
+    return table
+
+
+def day_part_kernels(
+    model: HiddenModel,
+    people: People,
+    parts: People,
+    *,
+    shrinkage: float = TOWARDS_POOLED,
+) -> tuple[RegimeKernels, ...]:
+    """For each part of the day the moves of everybody in it, in both directions.
+
+    With C_q the expected moves in part q under ``model``, and F = mu(w) A(w, z) its stationary
+    flow, forward rows are the shares of C_q(w, .) + kappa A(w, .), backward rows those of
+    C_q(., z) + kappa F(., z) / mu(z). A part of the day is not stationary, so its backward kernel
+    is counted, not the time reversal of the forward one. Entries must be independent within a
+    regime; parts without data are left out.
+    """
+    if model.within == "chain":
+        raise ValueError(
+            "model: parts of the day need entries that are independent within a regime; "
+            "leave parts out, or fit with within='independent'"
+        )
+    weight = checks.positive("shrinkage", shrinkage)
+    counts = expected_moves(model, people, parts).sum(axis=0)
+    reversal = RegimeKernels.of(model).backward
+    kernels = []
+    for moves in counts[counts.sum(axis=(1, 2)) > 0]:
+        after = moves.sum(axis=0) + weight * model.regime_distribution
+        tables = (
+            _rows(moves + weight * model.transition),
+            _rows(moves.T + weight * reversal),
+            after / after.sum(),
+            _posterior(after, model),
+        )
+        kernels.append(RegimeKernels(*(checks.frozen(np.array(table)) for table in tables)))
+    return tuple(kernels)
+
+
+def mean_stays(transition: ArrayLike) -> Floats:
+    """1 / (1 - A_zz): how many steps a regime lasts on average; infinite if it is never left."""
+    stay = np.diag(checks.stochastic_matrix("transition", transition))
+    with np.errstate(divide="ignore"):
+        stays: Floats = 1 / (1 - stay)
+    return stays
+
+
+@dataclass(frozen=True, eq=False)
+class KnownSlow(checks.Frozen):
+    """What remains to be hidden when the slow regimes, and when they hold, are known.
+
+    Attributes
+    ----------
+    slow
+        Which regimes are slow.
+    model
+        The stationary model of the others: A restricted to them, rows rescaled.
+    after_return
+        The first steps after each return from a slow regime, not yet in equilibrium: their backward
+        kernels and posteriors are further vertices. The first of each return is the moment itself,
+        before any step.
+    left
+        Largest total variation distance from equilibrium after the last of these steps.
+    """
+
+    slow: NDArray[np.bool_]
+    model: HiddenModel
+    after_return: tuple[RegimeKernels, ...]
+    left: float
+
+
+def known_slow(model: HiddenModel, day: float, *, steps: int = 6, near: float = 0.05) -> KnownSlow:
+    """The model with regimes of mean stay above ``day`` steps taken as known.
+
+    Given when the slow regimes hold, the others move between by A restricted to them with rows
+    rescaled to sum to one: this *defines* the class, which leaves out what an approaching departure
+    says about the regimes before it. After a return from slow regime s they start from
+    m_0 = A(s, .) restricted, m_{j+1} = m_j A, and the backward kernel of step j is
+    m_j(w) A(w, w') / m_{j+1}(w').
+
+    Parameters
+    ----------
+    model
+        The fit with all regimes.
+    day
+        Regimes that last longer on average, in steps, are slow; for example the steps in a day.
+    steps, near
+        Transients are listed until they are within ``near`` of equilibrium in total variation, at
+        most ``steps`` for each slow regime.
+    """
+    slow = mean_stays(model.transition) > checks.positive("day", day)
+    if slow.all():
+        raise ValueError(
+            f"day: all {model.regimes} regimes last longer than {day:g} steps on average, so none "
+            "remains to be hidden; give a longer time"
+        )
+    most, close = checks.whole("steps", steps, 1), checks.positive("near", near)
+    fast = ~slow
+    rest = HiddenModel(_rows(model.transition[np.ix_(fast, fast)]), model.emission[fast])
+    equilibrium, kernel = _start_and_kernel(rest)
+    transients: list[RegimeKernels] = []
+    left = 0.0
+    for start in _returns(model, slow):
+        distribution = start
+        transients.append(
+            RegimeKernels(
+                checks.frozen(np.array(kernel)),
+                RegimeKernels.of(rest).backward,
+                checks.frozen(np.array(start)),
+                _posterior(start, rest),
+            )
+        )
+        for _ in range(most):
+            transients.append(RegimeKernels.after(distribution, kernel, rest))
+            distribution = transients[-1].distribution
+            distance = 0.5 * float(np.abs(distribution - equilibrium).sum())
+            if distance < close:
+                break
+        left = max(left, distance)
+    return KnownSlow(slow, rest, tuple(transients), left)
+
+
+def _returns(model: HiddenModel, slow: NDArray[np.bool_]) -> Iterator[Floats]:
+    """Distributions of the fast states of the curve just after each slow regime is left."""
+    for s in np.flatnonzero(slow):
+        if model.within == "independent":
+            yield _rows(model.transition[s, ~slow])
+        else:
+            # The level at the end of the slow regime is taken from its stationary distribution.
+            levels = model.joint[s] / model.joint[s].sum()
+            shown = np.einsum("x,zxy->zy", levels, model.emission[~slow])
+            yield (_rows(model.transition[s, ~slow])[:, None] * shown).ravel()
+
+
+def refits(
+    model: HiddenModel,
+    segments: Iterable[ArrayLike],
+    *,
+    count: int = 20,
+    seed: int = 0,
+    smoothing: float = SMOOTHING,
+    shrinkage: float = SHRINKAGE,
+    iterations: int = 25,
+) -> tuple[HiddenModel, ...]:
+    """The model refitted to ``count`` data sets simulated from it: a parametric bootstrap.
+
+    Every data set has segments of the same lengths, with the same entries not observed; every refit
+    starts from ``model``, so regimes keep their meaning and order. What varies between the refits
+    is what the size of the data leaves open, if the model is right and its optimum the true one.
+    """
+    pieces = [np.array(segment) for segment in segments]
+    source = checks.whole("seed", seed, 0)
+    models = []
+    for number in range(checks.whole("count", count, 1)):
+        rng = np.random.default_rng([source, number])
+        simulated = [
+            np.where(piece < 0, UNOBSERVED, model.sample(len(piece), rng))
+            for piece in pieces
+            if len(piece)
+        ]
+        models.append(
+            refine(
+                model,
+                simulated,
+                smoothing=smoothing,
+                shrinkage=shrinkage,
+                iterations=iterations,
+            )
+        )
+    return tuple(models)
+
+
+def _rows(counts: Floats) -> Floats:
+    """Shares along the last axis."""
+    shares: Floats = counts / counts.sum(axis=-1, keepdims=True)
+    return shares
+
+
+def _log(values: Floats) -> Floats:
+    """Logarithms, with log 0 = 0: only probabilities that stay 0 are 0."""
+    return np.log(np.where(values > 0, values, 1.0))

@@ -40,6 +40,7 @@ from numpy.typing import ArrayLike, NDArray
 from pufferkit import checks
 from pufferkit.beliefs.hidden_model import HiddenModel, Within
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.step_kernels import shares
 from pufferkit.checks import Floats
 from pufferkit.data.series import UNOBSERVED
 
@@ -84,7 +85,7 @@ class Symbols:
         if within not in get_args(Within):
             raise ValueError(f"within: must be 'independent' or 'chain', got {within!r}")
         size = checks.whole("levels", levels, 1)
-        pieces = [_checked(segment, size) for segment in segments]
+        pieces = [checked_levels(segment, size) for segment in segments]
         slots = (
             [np.zeros(len(piece), dtype=np.int64) for piece in pieces]
             if parts is None
@@ -125,7 +126,8 @@ class Symbols:
         return counts.reshape((self.levels,) * (2 if self.within == "chain" else 1))
 
 
-def _checked(segment: ArrayLike, levels: int) -> Codes:
+def checked_levels(segment: ArrayLike, levels: int) -> Codes:
+    """A segment of levels 0, ..., levels - 1, and -1 for what was not observed, or an error."""
     codes = np.array(segment)
     if codes.ndim != 1 or (codes.size and codes.dtype.kind not in "iu"):
         raise ValueError("segments: each must be one row of whole numbers, the levels of entries")
@@ -300,17 +302,12 @@ class _Run:
 
 def _prior(data: Symbols, regimes: int, smoothing: float, shrinkage: float) -> _Prior:
     added = checks.positive("smoothing", smoothing)
-    shares = _shares(data.counts + 0.5)
+    common = shares(data.counts + 0.5)
     if data.within == "chain":
         weight = checks.positive("shrinkage", shrinkage)
     else:
         weight = added * data.levels
-    return _Prior(added, np.broadcast_to(weight * shares, (regimes, *shares.shape)))
-
-
-def _shares(counts: Floats) -> Floats:
-    shares: Floats = counts / counts.sum(axis=-1, keepdims=True)
-    return shares
+    return _Prior(added, np.broadcast_to(weight * common, (regimes, *common.shape)))
 
 
 def _run(start: _Run, data: Symbols, prior: _Prior, iterations: int, tolerance: float) -> _Run:
@@ -323,9 +320,9 @@ def _run(start: _Run, data: Symbols, prior: _Prior, iterations: int, tolerance: 
         if run.reached and value - run.reached[-1] < least:
             return run
         run = _Run(
-            _shares(expected.firsts + prior.firsts),
-            _shares(expected.moves.sum(axis=0) + prior.moves),
-            _shares(expected.visits + prior.visits),
+            shares(expected.firsts + prior.firsts),
+            shares(expected.moves.sum(axis=0) + prior.moves),
+            shares(expected.visits + prior.visits),
             (*run.reached, value),
         )
     return run
@@ -338,7 +335,7 @@ def _start(
 
     With ``windows`` a regime starts from the levels about a random step, otherwise from chance.
     """
-    common = _shares(prior.visits[0])
+    common = shares(prior.visits[0])
     if windows and data.within == "independent":
         spread = np.array([_levels_about(data, rng) for _ in range(regimes)])
     else:
@@ -347,14 +344,14 @@ def _start(
     np.fill_diagonal(transition, 0.9)
     transition *= rng.uniform(0.5, 1.5, transition.shape)
     emission = 0.5 * common + 0.5 * spread
-    return _Run(np.full(regimes, 1 / regimes), _shares(transition), emission)
+    return _Run(np.full(regimes, 1 / regimes), shares(transition), emission)
 
 
 def _levels_about(data: Symbols, rng: np.random.Generator) -> Floats:
     """Shares of the levels in a window about a random step."""
     step, half = int(rng.integers(len(data.codes))), int(rng.choice(_AROUND))
     window = data.codes[max(0, step - half) : step + half]
-    return _shares(np.bincount(window, minlength=data.levels + 1)[:-1] + _shares(data.counts + 0.5))
+    return shares(np.bincount(window, minlength=data.levels + 1)[:-1] + shares(data.counts + 0.5))
 
 
 def _stationary(run: _Run, data: Symbols) -> HiddenModel:

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.step_kernels import StepKernels, posterior_of
 from pufferkit.checks import Floats
 
 Within = Literal["independent", "chain"]
@@ -106,6 +107,24 @@ class HiddenModel(checks.Frozen):
         """Pi(x, z) = P(Z_t = z | X_t = x) in the stationary distribution, k x h."""
         return posterior_of(self.joint)
 
+    @cached_property
+    def shown(self) -> Floats:
+        """Distribution of the entry in each state of the curve.
+
+        These states are the regimes if entries are independent within them, h x k; otherwise the
+        pairs (z, x), which show their level, hk x k.
+        """
+        if self.within == "independent":
+            return self.emission
+        return checks.frozen(np.tile(np.eye(self.levels), (self.regimes, 1)))
+
+    @cached_property
+    def steps(self) -> StepKernels:
+        """The stationary model as a curve reads it; the backward kernel is the time reversal."""
+        if self.within == "independent":
+            return StepKernels.after(self.regime_distribution, self.transition, self.shown)
+        return StepKernels.after(self.joint.ravel(), self.kernel, self.shown)
+
     def sample(
         self, length: int, seed: int | np.random.Generator | None = None
     ) -> NDArray[np.intp]:
@@ -126,17 +145,6 @@ def checked_emission(emission: ArrayLike, regimes: int) -> Floats:
         checks.probability_vector("emission", row) for row in array.reshape(-1, array.shape[-1])
     ]
     return checks.frozen(np.array(rows).reshape(array.shape))
-
-
-def posterior_of(joint: Floats) -> Floats:
-    """Pi(x, z) = P(Z = z | X = x) of a joint table, h x k.
-
-    A level that cannot occur has no posterior; it gets the distribution of the regimes.
-    """
-    shown = joint.sum(axis=0)
-    regimes = joint.sum(axis=1)
-    rows = np.where(shown[:, None] > 0, joint.T, regimes)
-    return checks.frozen(rows / rows.sum(axis=1, keepdims=True))
 
 
 def _by_level(emission: Floats) -> Floats:

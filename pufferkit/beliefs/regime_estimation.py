@@ -12,14 +12,14 @@ an adversary may have in mind, and how far the fit could be off:
 `refits`
     the fit repeated on data simulated from it.
 
-A curve reads kernels in both directions. The *states of the curve* are the regimes if entries are
-independent within a regime, and pairs (regime, level), with index z k + x, if they are a chain.
+The *states of the curve* are the regimes if entries are independent within a regime, and pairs
+(regime, level), with index z k + x, if they are a chain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,7 +32,8 @@ from pufferkit.beliefs.baum_welch import (
     expectation,
     refine,
 )
-from pufferkit.beliefs.hidden_model import HiddenModel, posterior_of
+from pufferkit.beliefs.hidden_model import HiddenModel
+from pufferkit.beliefs.step_kernels import StepKernels, posterior_of, shares
 from pufferkit.checks import Floats
 from pufferkit.data.series import UNOBSERVED
 
@@ -43,68 +44,6 @@ TOWARDS_POOLED = 20.0
 """Pseudo-moves by which each row of a person or a part of the day is drawn to everybody's."""
 
 _ROUNDS = 200
-
-
-@dataclass(frozen=True, eq=False)
-class RegimeKernels(checks.Frozen):
-    """One step of a model as a curve reads it, W the states of the curve.
-
-    Attributes
-    ----------
-    forward
-        P(W_{t+1} = w' | W_t = w).
-    backward
-        P(W_t = w | W_{t+1} = w'), row w'. A row whose state cannot occur may be anything; it is
-        the distribution of W_t.
-    distribution
-        That of W_{t+1}.
-    posterior
-        Pi(x, w) = P(W_{t+1} = w | X_{t+1} = x), a row for each level.
-    """
-
-    forward: Floats
-    backward: Floats
-    distribution: Floats
-    posterior: Floats
-
-    @classmethod
-    def of(cls, model: HiddenModel) -> RegimeKernels:
-        """The kernels of a stationary model: the backward one is the time reversal."""
-        return cls.after(*_start_and_kernel(model), model)
-
-    @classmethod
-    def after(cls, before: Floats, forward: Floats, model: HiddenModel) -> RegimeKernels:
-        """One step by ``forward`` from the distribution ``before``; emissions as in ``model``.
-
-        With m the distribution before, m' = m K after, backward(w', w) = m(w) K(w, w') / m'(w').
-        """
-        return cls._counted(before[:, None] * forward, forward, model)
-
-    @classmethod
-    def _counted(cls, flow: Floats, forward: Floats, model: HiddenModel) -> RegimeKernels:
-        before, after = flow.sum(axis=1), flow.sum(axis=0)
-        rows = np.where(after[:, None] > 0, flow.T, before)
-        backward = rows / rows.sum(axis=1, keepdims=True)
-        parts = (forward, backward, after / after.sum(), _posterior(after, model))
-        return cls(*(checks.frozen(np.array(part)) for part in parts))
-
-
-def _start_and_kernel(model: HiddenModel) -> tuple[Floats, Floats]:
-    """Stationary distribution and matrix of the states of the curve."""
-    if model.within == "independent":
-        return model.regime_distribution, model.transition
-    return model.joint.ravel(), model.kernel
-
-
-def _posterior(distribution: Floats, model: HiddenModel) -> Floats:
-    """Pi(x, w) for a distribution of the states of the curve."""
-    if model.within == "independent":
-        return posterior_of(distribution[:, None] * model.emission)
-    levels = model.levels
-    regimes = posterior_of(distribution.reshape(model.regimes, levels))
-    table = np.zeros((levels, model.regimes, levels))
-    table[np.arange(levels), :, np.arange(levels)] = regimes
-    return checks.frozen(table.reshape(levels, -1))
 
 
 def people_models(
@@ -163,7 +102,7 @@ def _own_moves(
         if value - reached < tolerance * len(data.codes):
             break
         reached = value
-        transition = _rows(expected.moves.sum(axis=0) + prior)
+        transition = shares(expected.moves.sum(axis=0) + prior)
         initial = expected.firsts / expected.firsts.sum()
     return transition
 
@@ -204,7 +143,7 @@ def day_part_kernels(
     parts: People,
     *,
     shrinkage: float = TOWARDS_POOLED,
-) -> tuple[RegimeKernels, ...]:
+) -> tuple[StepKernels, ...]:
     """For each part of the day the moves of everybody in it, in both directions.
 
     With C_q the expected moves in part q under ``model``, and F = mu(w) A(w, z) its stationary
@@ -220,17 +159,17 @@ def day_part_kernels(
         )
     weight = checks.positive("shrinkage", shrinkage)
     counts = expected_moves(model, people, parts).sum(axis=0)
-    reversal = RegimeKernels.of(model).backward
     kernels = []
     for moves in counts[counts.sum(axis=(1, 2)) > 0]:
-        after = moves.sum(axis=0) + weight * model.regime_distribution
-        tables = (
-            _rows(moves + weight * model.transition),
-            _rows(moves.T + weight * reversal),
-            after / after.sum(),
-            _posterior(after, model),
+        after = shares(moves.sum(axis=0) + weight * model.regime_distribution)
+        kernels.append(
+            StepKernels(
+                shares(moves + weight * model.transition),
+                shares(moves.T + weight * model.steps.backward),
+                after,
+                posterior_of(after[:, None] * model.shown),
+            )
         )
-        kernels.append(RegimeKernels(*(checks.frozen(np.array(table)) for table in tables)))
     return tuple(kernels)
 
 
@@ -262,7 +201,7 @@ class KnownSlow(checks.Frozen):
 
     slow: NDArray[np.bool_]
     model: HiddenModel
-    after_return: tuple[RegimeKernels, ...]
+    after_return: tuple[StepKernels, ...]
     left: float
 
 
@@ -293,24 +232,18 @@ def known_slow(model: HiddenModel, day: float, *, steps: int = 6, near: float = 
         )
     most, close = checks.whole("steps", steps, 1), checks.positive("near", near)
     fast = ~slow
-    rest = HiddenModel(_rows(model.transition[np.ix_(fast, fast)]), model.emission[fast])
-    equilibrium, kernel = _start_and_kernel(rest)
-    transients: list[RegimeKernels] = []
+    rest = HiddenModel(shares(model.transition[np.ix_(fast, fast)]), model.emission[fast])
+    stationary = rest.steps
+    transients: list[StepKernels] = []
     left = 0.0
     for start in _returns(model, slow):
-        distribution = start
-        transients.append(
-            RegimeKernels(
-                checks.frozen(np.array(kernel)),
-                RegimeKernels.of(rest).backward,
-                checks.frozen(np.array(start)),
-                _posterior(start, rest),
-            )
-        )
+        posterior = posterior_of(start[:, None] * rest.shown)
+        step = replace(stationary, distribution=start, posterior=posterior)
+        transients.append(step)
         for _ in range(most):
-            transients.append(RegimeKernels.after(distribution, kernel, rest))
-            distribution = transients[-1].distribution
-            distance = 0.5 * float(np.abs(distribution - equilibrium).sum())
+            step = StepKernels.after(step.distribution, stationary.forward, rest.shown)
+            transients.append(step)
+            distance = 0.5 * float(np.abs(step.distribution - stationary.distribution).sum())
             if distance < close:
                 break
         left = max(left, distance)
@@ -321,12 +254,12 @@ def _returns(model: HiddenModel, slow: NDArray[np.bool_]) -> Iterator[Floats]:
     """Distributions of the fast states of the curve just after each slow regime is left."""
     for s in np.flatnonzero(slow):
         if model.within == "independent":
-            yield _rows(model.transition[s, ~slow])
+            yield shares(model.transition[s, ~slow])
         else:
             # The level at the end of the slow regime is taken from its stationary distribution.
             levels = model.joint[s] / model.joint[s].sum()
             shown = np.einsum("x,zxy->zy", levels, model.emission[~slow])
-            yield (_rows(model.transition[s, ~slow])[:, None] * shown).ravel()
+            yield (shares(model.transition[s, ~slow])[:, None] * shown).ravel()
 
 
 def refits(
@@ -365,12 +298,6 @@ def refits(
             )
         )
     return tuple(models)
-
-
-def _rows(counts: Floats) -> Floats:
-    """Shares along the last axis."""
-    shares: Floats = counts / counts.sum(axis=-1, keepdims=True)
-    return shares
 
 
 def _log(values: Floats) -> Floats:

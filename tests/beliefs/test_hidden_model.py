@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pufferkit.beliefs.hidden_model import HiddenModel, posterior_of, sample
+from pufferkit.beliefs.hidden_model import HiddenModel, sample
+from pufferkit.beliefs.step_kernels import StepKernels, posterior_of
 
 A = np.array([[0.9, 0.08, 0.02], [0.1, 0.85, 0.05], [0.2, 0.1, 0.7]])
 E = np.array([[0.7, 0.2, 0.1, 0.0], [0.1, 0.6, 0.2, 0.1], [0.05, 0.05, 0.2, 0.7]])
@@ -64,3 +65,11 @@ def test_samples_never_show_what_is_impossible():
 def test_arrays_are_checked(transition, emission, words):
     with pytest.raises(ValueError, match=words):
         HiddenModel(transition, emission)
+
+
+def test_backward_rows_of_impossible_states_are_distributions():
+    forward = np.array([[0.0, 1.0], [0.0, 1.0]])
+    step = StepKernels.after(np.array([0.5, 0.5]), forward, np.eye(2))
+    assert step.backward.tolist() == [[0.5, 0.5], [0.5, 0.5]]
+    assert step.distribution.tolist() == [0, 1]
+    assert step.posterior.tolist() == [[0, 1], [0, 1]]

@@ -6,7 +6,6 @@ import pytest
 from pufferkit.beliefs.baum_welch import fit, log_likelihood
 from pufferkit.beliefs.hidden_model import HiddenModel
 from pufferkit.beliefs.regime_estimation import (
-    RegimeKernels,
     day_part_kernels,
     expected_moves,
     known_slow,
@@ -29,7 +28,7 @@ AWAY = HiddenModel(
 @pytest.mark.parametrize("emission", [E, P])
 def test_kernels_of_a_model_by_bayes(emission):
     model = HiddenModel(A, emission)
-    kernels = RegimeKernels.of(model)
+    kernels = model.steps
     m, forward = kernels.distribution, kernels.forward
     assert m @ forward == pytest.approx(m)
     assert m[:, None] * forward == pytest.approx((m[:, None] * kernels.backward).T)
@@ -95,10 +94,10 @@ def test_parts_of_the_day_have_kernels_of_their_own():
             assert table.sum(axis=1) == pytest.approx(1)
     # With all the weight on the pooled fit they are its own, forward and backward.
     alike = day_part_kernels(pooled, [[entries]], [[parts]], shrinkage=1e9)[0]
-    own = RegimeKernels.of(pooled)
+    own = pooled.steps
     assert alike.backward == pytest.approx(own.backward, abs=1e-4)
     assert alike.posterior == pytest.approx(own.posterior, abs=1e-4)
-    with pytest.raises(ValueError, match="parts of the day need.*independent"):
+    with pytest.raises(ValueError, match=r"parts of the day need.*independent"):
         day_part_kernels(HiddenModel(A, P), [[entries]], [[parts]])
 
 

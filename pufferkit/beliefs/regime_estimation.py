@@ -5,8 +5,8 @@ an adversary may have in mind, and how far the fit could be off:
 
 `people_models`
     each person's own moves between regimes, with everybody's emissions.
-`day_part_kernels`
-    the moves of everybody in each part of the day.
+`counted_kernels`
+    kernels counted for each person or each part of the day.
 `known_slow`
     what remains to be hidden when regimes that last for days are known.
 `refits`
@@ -137,35 +137,31 @@ def expected_moves(model: HiddenModel, people: People, parts: People | None = No
     return table
 
 
-def day_part_kernels(
-    model: HiddenModel,
-    people: People,
-    parts: People,
-    *,
-    shrinkage: float = TOWARDS_POOLED,
+def counted_kernels(
+    model: HiddenModel, moves: ArrayLike, *, shrinkage: float = TOWARDS_POOLED
 ) -> tuple[StepKernels, ...]:
-    """For each part of the day the moves of everybody in it, in both directions.
+    """Kernels in both directions from expected moves, one for each h x h table that is not empty.
 
-    With C_q the expected moves in part q under ``model``, and F = mu(w) A(w, z) its stationary
-    flow, forward rows are the shares of C_q(w, .) + kappa A(w, .), backward rows those of
-    C_q(., z) + kappa F(., z) / mu(z). A part of the day is not stationary, so its backward kernel
-    is counted, not the time reversal of the forward one. Entries must be independent within a
-    regime; parts without data are left out.
+    For tables of `expected_moves` by person, by part of the day, or both: forward rows are the
+    shares of C(w, .) + kappa A(w, .), backward rows those of C(., z) + kappa A*(z, .), A* the time
+    reversal of ``model``; the distribution of the regimes is the share of C(., z) + kappa mu(z).
+    Backward kernels are counted because a part of the day is not stationary: its reversal is not
+    that of a stationary chain. Entries must be independent within a regime.
     """
     if model.within == "chain":
         raise ValueError(
-            "model: parts of the day need entries that are independent within a regime; "
-            "leave parts out, or fit with within='independent'"
+            "model: counted kernels need entries that are independent within a regime; "
+            "use people_models, or fit with within='independent'"
         )
     weight = checks.positive("shrinkage", shrinkage)
-    counts = expected_moves(model, people, parts).sum(axis=0)
+    tables = checks.numbers("moves", moves).reshape(-1, model.regimes, model.regimes)
     kernels = []
-    for moves in counts[counts.sum(axis=(1, 2)) > 0]:
-        after = shares(moves.sum(axis=0) + weight * model.regime_distribution)
+    for counts in tables[tables.sum(axis=(1, 2)) > 0]:
+        after = shares(counts.sum(axis=0) + weight * model.regime_distribution)
         kernels.append(
             StepKernels(
-                shares(moves + weight * model.transition),
-                shares(moves.T + weight * model.steps.backward),
+                shares(counts + weight * model.transition),
+                shares(counts.T + weight * model.steps.backward),
                 after,
                 posterior_of(after[:, None] * model.shown),
             )

@@ -6,7 +6,7 @@ import pytest
 from pufferkit.beliefs.baum_welch import fit, log_likelihood
 from pufferkit.beliefs.hidden_model import HiddenModel
 from pufferkit.beliefs.regime_estimation import (
-    day_part_kernels,
+    counted_kernels,
     expected_moves,
     known_slow,
     mean_stays,
@@ -86,19 +86,21 @@ def test_parts_of_the_day_have_kernels_of_their_own():
     entries = np.concatenate([m.sample(300, s) for s in range(10) for m in (day, night)])
     parts = np.tile(np.repeat([0, 1], 300), 10)
     pooled = fit([entries], 3, 2, restarts=2)
-    kernels = day_part_kernels(pooled, [[entries]], [[parts]])
+    moves = expected_moves(pooled, [[entries]], [[parts]])
+    kernels = counted_kernels(pooled, moves)
     assert len(kernels) == 2
     assert np.trace(kernels[0].forward) < np.trace(pooled.transition) < np.trace(kernels[1].forward)
     for k in kernels:
         for table in (k.forward, k.backward, k.posterior, k.distribution[None]):
             assert table.sum(axis=1) == pytest.approx(1)
     # With all the weight on the pooled fit they are its own, forward and backward.
-    alike = day_part_kernels(pooled, [[entries]], [[parts]], shrinkage=1e9)[0]
+    alike = counted_kernels(pooled, moves, shrinkage=1e9)[0]
     own = pooled.steps
     assert alike.backward == pytest.approx(own.backward, abs=1e-4)
     assert alike.posterior == pytest.approx(own.posterior, abs=1e-4)
-    with pytest.raises(ValueError, match=r"parts of the day need.*independent"):
-        day_part_kernels(HiddenModel(A, P), [[entries]], [[parts]])
+    assert len(counted_kernels(pooled, [np.zeros((2, 2)), np.eye(2)])) == 1
+    with pytest.raises(ValueError, match=r"counted kernels need.*independent"):
+        counted_kernels(HiddenModel(A, P), moves)
 
 
 def test_mean_stays():

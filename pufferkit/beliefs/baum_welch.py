@@ -194,6 +194,11 @@ def expectation(
         visits,
         firsts,
     )
+    if counted and not possible:
+        raise ValueError(
+            "segments: hold entries that are impossible under the model, so nothing can be counted "
+            "under it; fit the model with smoothing above 0, or to these data too"
+        )
     total = float(np.log(scales).sum()) if possible else -inf
     expected_visits = visits[:-1].T.reshape(emission.shape)
     return Expected(total, moves * transition, expected_visits, firsts, scales)
@@ -285,11 +290,12 @@ class _Prior:
 
     def density(self, run: _Run) -> float:
         """Log-density of the parameters, up to a constant."""
-        return float(
-            self.moves * np.log(run.transition).sum()
-            + (self.visits * np.log(run.emission)).sum()
-            + self.firsts * np.log(run.initial).sum()
-        )
+        with np.errstate(divide="ignore"):  # a model given by hand may have zeros
+            return float(
+                self.moves * np.log(run.transition).sum()
+                + (self.visits * np.log(run.emission)).sum()
+                + self.firsts * np.log(run.initial).sum()
+            )
 
 
 @dataclass(frozen=True, eq=False)

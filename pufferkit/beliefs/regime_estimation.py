@@ -18,7 +18,7 @@ The *states of the curve* are the regimes if entries are independent within a re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -188,27 +188,32 @@ class KnownSlow(checks.Frozen):
     model
         The stationary model of the others: A restricted to them, rows rescaled.
     after_return
-        The first steps after each return from a slow regime, not yet in equilibrium: their backward
-        kernels and posteriors are further vertices. The first of each return is the moment itself,
-        before any step.
+        The first steps after a return from each slow regime, not yet in equilibrium: their backward
+        kernels and posteriors are further vertices. The first is the moment itself; it has a
+        posterior of its own, and the kernels of ``model``.
+    before_departure
+        The last steps before each slow regime, the last one first: their forward kernels and
+        posteriors are further vertices for those who know when the slow regime begins.
     left
-        Largest total variation distance from equilibrium after the last of these steps.
+        Largest total variation distance from equilibrium at the end of these lists.
     """
 
     slow: NDArray[np.bool_]
     model: HiddenModel
     after_return: tuple[StepKernels, ...]
+    before_departure: tuple[StepKernels, ...]
     left: float
 
 
 def known_slow(model: HiddenModel, day: float, *, steps: int = 6, near: float = 0.05) -> KnownSlow:
     """The model with regimes of mean stay above ``day`` steps taken as known.
 
-    Given when the slow regimes hold, the others move between by A restricted to them with rows
-    rescaled to sum to one: this *defines* the class, which leaves out what an approaching departure
-    says about the regimes before it. After a return from slow regime s they start from
-    m_0 = A(s, .) restricted, m_{j+1} = m_j A, and the backward kernel of step j is
-    m_j(w) A(w, w') / m_{j+1}(w').
+    Given when the slow regimes hold, the others are taken to move by B, A restricted to them with
+    rows rescaled to sum to one. After a return from slow regime s they start from m_0 = A(s, .)
+    restricted; m_{j+1} = m_j B, and backward(w', w) = m_j(w) B(w, w') / m_{j+1}(w'). Before a
+    departure to s, v_0 = A(., s), v_{j+1} = B v_j, and forward(w, w') = B(w, w') v_j(w') /
+    v_{j+1}(w), the chain B given that it departs then. Without these vertices the class is that of
+    adversaries whose kernels are B and its reversal.
 
     Parameters
     ----------
@@ -228,34 +233,51 @@ def known_slow(model: HiddenModel, day: float, *, steps: int = 6, near: float = 
         )
     most, close = checks.whole("steps", steps, 1), checks.positive("near", near)
     fast = ~slow
-    rest = HiddenModel(shares(model.transition[np.ix_(fast, fast)]), model.emission[fast])
-    stationary = rest.steps
-    transients: list[StepKernels] = []
+    inside, leaves = model.transition[np.ix_(fast, fast)], model.transition[fast]
+    if not inside.any(axis=1).all():
+        raise ValueError(
+            "model: a regime that is left at once leads to slow ones only, so nothing says where "
+            "it leads while these are known; use smoothing above 0, or fewer regimes"
+        )
+    rest = HiddenModel(shares(inside), model.emission[fast])
+    ahead = rest.steps
+    returns: list[StepKernels] = []
+    departures: list[StepKernels] = []
     left = 0.0
-    for start in _returns(model, slow):
-        posterior = posterior_of(start[:, None] * rest.shown)
-        step = replace(stationary, distribution=start, posterior=posterior)
-        transients.append(step)
-        for _ in range(most):
-            step = StepKernels.after(step.distribution, stationary.forward, rest.shown)
-            transients.append(step)
-            distance = 0.5 * float(np.abs(step.distribution - stationary.distribution).sum())
-            if distance < close:
-                break
-        left = max(left, distance)
-    return KnownSlow(slow, rest, tuple(transients), left)
-
-
-def _returns(model: HiddenModel, slow: NDArray[np.bool_]) -> Iterator[Floats]:
-    """Distributions of the fast states of the curve just after each slow regime is left."""
     for s in np.flatnonzero(slow):
-        if model.within == "independent":
-            yield shares(model.transition[s, ~slow])
-        else:
+        arrival = model.transition[s, fast]
+        exits = np.repeat(leaves[:, s], len(ahead.distribution) // rest.regimes)
+        if model.within == "chain":
             # The level at the end of the slow regime is taken from its stationary distribution.
-            levels = model.joint[s] / model.joint[s].sum()
-            shown = np.einsum("x,zxy->zy", levels, model.emission[~slow])
-            yield (shares(model.transition[s, ~slow])[:, None] * shown).ravel()
+            arrival = (arrival[:, None] * (shares(model.joint[s]) @ rest.emission)).ravel()
+        for start, step, steps_of in (
+            (arrival, ahead, returns),
+            (ahead.distribution * exits, _reversed(ahead), departures),
+        ):
+            if start.any():
+                transients = _transients(shares(start), step, rest.shown, most, close)
+                distance = np.abs(transients[-1].distribution - ahead.distribution).sum() / 2
+                left = max(left, float(distance))
+                steps_of.extend(transients)
+    return KnownSlow(slow, rest, tuple(returns), tuple(map(_reversed, departures)), left)
+
+
+def _reversed(step: StepKernels) -> StepKernels:
+    """The same step read from the other side; the distribution is then that of its earlier end."""
+    return replace(step, forward=step.backward, backward=step.forward)
+
+
+def _transients(
+    start: Floats, stationary: StepKernels, shown: Floats, most: int, near: float
+) -> list[StepKernels]:
+    """The moment of the start and the steps after it, until near equilibrium."""
+    posterior = posterior_of(start[:, None] * shown)
+    steps = [replace(stationary, distribution=start, posterior=posterior)]
+    for _ in range(most):
+        steps.append(StepKernels.after(steps[-1].distribution, stationary.forward, shown))
+        if np.abs(steps[-1].distribution - stationary.distribution).sum() / 2 < near:
+            break
+    return steps
 
 
 def refits(

@@ -153,6 +153,10 @@ def test_impossible_entries_are_infinitely_surprising():
     model = HiddenModel(A, [[0.5, 0.5, 0], [0.5, 0.5, 0]])
     assert log_likelihood(model, [[0, 2, 1]]) == -np.inf
     assert held_out_nats(model, [[0, 2, 1]]) == np.inf
+    with pytest.raises(ValueError, match="segments: hold entries that are impossible"):
+        refine(model, [[0, 2, 1]])
+    # Zeros that the data do not contradict are no obstacle.
+    assert refine(model, [[0, 1, 1, 0]]).emission[0, 2] > 0
 
 
 @pytest.mark.parametrize(

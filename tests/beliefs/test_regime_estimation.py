@@ -123,13 +123,22 @@ def test_known_slow_regimes_leave_the_others_and_their_returns():
     assert split.after_return[2].backward == pytest.approx((flow / flow.sum(axis=0)).T)
     assert split.left < 0.05
     assert len(known_slow(AWAY, 24, steps=1).after_return) == 2
+    # Only regime 0 leads away, so the step before is known too; the one before that by Bayes.
+    moment, first, second, *_ = split.before_departure
+    assert moment.distribution.tolist() == [1, 0]
+    assert first.forward.tolist() == [[1, 0]] * 2
+    v = split.model.transition[:, 0]
+    weights = split.model.transition * v
+    assert second.forward == pytest.approx(weights / weights.sum(axis=1, keepdims=True))
+    m = split.model.regime_distribution * v
+    assert first.distribution == pytest.approx(m / m.sum())
     assert known_slow(AWAY, 24, steps=1).left > 0.05
 
 
 def test_no_slow_regime_changes_nothing():
     split = known_slow(AWAY, 1000)
     assert not split.slow.any()
-    assert split.after_return == ()
+    assert split.after_return == split.before_departure == ()
     assert split.left == 0
     assert split.model.transition == pytest.approx(AWAY.transition)
     with pytest.raises(ValueError, match="day: all 3 regimes last longer than 1 steps"):
@@ -143,6 +152,13 @@ def test_known_slow_regimes_of_switching_chains():
     levels = model.joint[2] / model.joint[2].sum()
     assert moment == pytest.approx(np.array([np.zeros(3), levels @ model.emission[1]]))
     assert split.after_return[1].backward.sum(axis=1) == pytest.approx(1)
+    assert split.before_departure[0].distribution.reshape(2, 3)[1].tolist() == [0, 0, 0]
+
+
+def test_a_regime_that_leads_only_away_is_refused():
+    model = HiddenModel([[0.0, 1.0], [0.01, 0.99]], E)
+    with pytest.raises(ValueError, match="model: a regime that is left at once leads to slow"):
+        known_slow(model, 24)
 
 
 def test_refits_spread_around_the_model():

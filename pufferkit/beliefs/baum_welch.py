@@ -93,6 +93,8 @@ class Symbols:
         )
         if [len(slot) for slot in slots] != [len(piece) for piece in pieces]:
             raise ValueError("parts: need one part of the day for every entry of every segment")
+        if any((slot < 0).any() for slot in slots):
+            raise ValueError("parts: must be 0, 1, ..., got a negative number")
         firsts = [piece[0] for piece in pieces if len(piece) > (within == "chain")]
         if within == "chain":
             pieces = [_pairs(piece, size) for piece in pieces]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hmmlearn.hmm import CategoricalHMM
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pufferkit.beliefs.baum_welch import (
@@ -106,6 +106,21 @@ def test_rounds_never_lose_and_the_model_is_found_again(within):
     assert np.abs(found.emission - truth.emission).max() < 0.06
     fresh = [truth.sample(6000, 9)]
     assert held_out_nats(found, fresh) == pytest.approx(held_out_nats(truth, fresh), abs=0.003)
+
+
+@settings(max_examples=20)
+@given(
+    segments=st.lists(st.lists(st.integers(-1, 2), min_size=2, max_size=8), min_size=1, max_size=3),
+    within=st.sampled_from(["independent", "chain"]),
+    smoothing=st.sampled_from([1e-9, 0.02, 3.0]),
+)
+def test_rounds_never_lose_on_little_data(segments, within, smoothing):
+    model = fit(
+        segments, 3, 2, within=within, smoothing=smoothing, restarts=1, iterations=20,
+        tolerance=1e-12,
+    )  # fmt: skip
+    steps = np.diff(model.rounds)
+    assert (steps >= -1e-9 * np.abs(model.rounds[1:])).all()
 
 
 def test_fit_is_at_least_as_good_as_that_of_hmmlearn():

@@ -53,6 +53,9 @@ def test_expected_moves_by_people_and_parts():
     split = expected_moves(model, people, parts)
     assert split.shape == (2, 3, 2, 2)
     assert split.sum(axis=1) == pytest.approx(counts.sum(axis=1))
+    for wrong, words in (([[[0, 0]], [[1, 1], [0, 2, 2]]], "one part"), ([[[-1] * 4]], "negative")):
+        with pytest.raises(ValueError, match=f"parts: .*{words}"):
+            expected_moves(model, people[: len(wrong)], wrong)
     # Moves out of entries in each part: two and one; one, one, and one.
     assert split.sum(axis=(2, 3)) == pytest.approx(np.array([[2, 1, 0], [1, 1, 1]]))
 

@@ -1,8 +1,8 @@
 """Tables and figures of the papers, one function each, with our mechanisms beside theirs.
 
 >>> from pufferkit import experiments
->>> found = experiments.run("composition-counterexample", quick=True)
->>> found.title
+>>> result = experiments.run("composition-counterexample", quick=True)
+>>> result.title
 '[C] Theorem 3.4: two releases cost more than twice one'
 
 [Q], [C] and [B] are the papers the README names. Every result has rows, a note that says what
@@ -127,5 +127,5 @@ def run(
         raise ValueError(f"data: {name} reads none; leave it out")
     module, _, function = experiment.home.partition(":")
     work = getattr(import_module(f"pufferkit.experiments.{module}"), function)
-    found: Result = work(**settings)
-    return found
+    result: Result = work(**settings)
+    return result

@@ -108,8 +108,8 @@ def distance(*, quick: bool = False, seed: int = 0, progress: Progress | None = 
         windows = [(1, size), (begin, begin + size - 1)]
         history = [Spending.of(first, windows[0]), Spending.of(second, windows[1])]
         row: dict[str, Any] = {"gap": gap}
-        found = compose(history, chain, begin + size - 1)
-        epsilons = {c.rule: c.micro for c in found.considered}
+        composed = compose(history, chain, begin + size - 1)
+        epsilons = {c.rule: c.micro for c in composed.considered}
         for rule in ("parallel", "far_apart", "entry_profile"):
             micro = epsilons[rule]
             row[rule] = None if micro is None else micro / 1e6
@@ -159,8 +159,8 @@ def year(*, quick: bool = False, seed: int = 0, progress: Progress | None = None
     for name, number in tracked([(m, n) for m in noises for n in weeks], progress, "histories"):
         noise = noises[name]
         windows = [(size * n + 1, size * (n + 1)) for n in range(number)]
-        found = compose([Spending.of(noise, w) for w in windows], WEEK, size * number)
-        epsilons = {c.rule: c.micro for c in found.considered}
+        composed = compose([Spending.of(noise, w) for w in windows], WEEK, size * number)
+        epsilons = {c.rule: c.micro for c in composed.considered}
         row: dict[str, Any] = {"mechanism": name, "scale": noise.scale, "weeks": number}
         for rule in ("entry_profile", "parallel"):
             alone = epsilon if number == 1 else None
@@ -170,8 +170,8 @@ def year(*, quick: bool = False, seed: int = 0, progress: Progress | None = None
         rows.append(row)
     approx = noises["markov_quilt_approx"]
     apart = [Spending.of(approx, w) for w in ((1, size), (2 * size + 1, 3 * size))]
-    found = compose(apart, WEEK, 3 * size)
-    far = {c.rule: c.micro for c in found.considered}["far_apart"]
+    composed = compose(apart, WEEK, 3 * size)
+    far = {c.rule: c.micro for c in composed.considered}["far_apart"]
     rows.append(
         {
             "mechanism": "markov_quilt_approx",

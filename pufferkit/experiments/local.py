@@ -152,9 +152,9 @@ def figure_3(*, quick: bool = False, seed: int = 0, progress: Progress | None = 
 
 def binary_noise(chain: MarkovChain, epsilon: float, adversary: str) -> tuple[float, float]:
     """The cheapest pair of flip probabilities of a chain with two states."""
-    found = cheapest_noise(chain, epsilon, adversary)
-    assert isinstance(found, RandomizedResponse)
-    return found.rho_0, found.rho_1
+    noise = cheapest_noise(chain, epsilon, adversary)
+    assert isinstance(noise, RandomizedResponse)
+    return noise.rho_0, noise.rho_1
 
 
 def _within(rho: float) -> float | None:

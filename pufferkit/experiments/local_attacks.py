@@ -77,8 +77,8 @@ def figure_4(
     work = [(name, e, a) for name in series for e in epsilons for a in ("ignorant", "every")]
     for name, epsilon, adversary in tracked(work, progress, "attacks"):
         learner = training if learns and adversary == "ignorant" else None
-        found = _attacked(series[name], epsilon, adversary, rng, learner)
-        rows += [{"series": name, **row} for row in found]
+        outcome = _attacked(series[name], epsilon, adversary, rng, learner)
+        rows += [{"series": name, **row} for row in outcome]
     chart = Chart(
         "lines",
         "epsilon",

@@ -158,16 +158,16 @@ def table_1(
             if name == "participant_dp":
                 whole = [sum(lengths) for lengths in persons]
                 query = relative_frequencies(group.chain.states, whole)
-                found: list[Calibration] | None = [group_dp(query, 1.0)]
+                calibrations: list[Calibration] | None = [group_dp(query, 1.0)]
             else:
-                found = _calibrations(name, group.chain, asked)
+                calibrations = _calibrations(name, group.chain, asked)
             rows.append(
                 {
                     "group": group.name,
                     "task": task,
                     "mechanism": name,
-                    "expected": _mean(c.expected_l1_error for c in found or ()),
-                    "simulated": _mean(simulated_error(c, trials, rng) for c in found or ()),
+                    "expected": _mean(c.expected_l1_error for c in calibrations or ()),
+                    "simulated": _mean(simulated_error(c, trials, rng) for c in calibrations or ()),
                     **{
                         f"published, {who}": value
                         for who, value in zip(GROUPS, TABLE_1.get((task, name), _NONE), strict=True)
@@ -204,8 +204,8 @@ def table_3(
         query = relative_frequencies(chain.states, own.lengths)
         place = (0.2, 1.0, 5.0).index(epsilon)
         for mechanism in MECHANISMS:
-            found, _ = attempt(mechanism, chain, query, epsilon)
-            score = None if found is None else found.scale / query.lipschitz
+            calibration, _ = attempt(mechanism, chain, query, epsilon)
+            score = None if calibration is None else calibration.scale / query.lipschitz
             at_size = None if score is None else 51 * 2 * score / 10**6
             if mechanism == "group_dp":
                 at_size = 51 * 2 / epsilon
@@ -218,8 +218,10 @@ def table_3(
                     "epsilon": epsilon,
                     "mechanism": mechanism,
                     "score": score,
-                    "expected": None if found is None else found.expected_l1_error,
-                    "simulated": None if found is None else simulated_error(found, trials, rng),
+                    "expected": None if calibration is None else calibration.expected_l1_error,
+                    "simulated": None
+                    if calibration is None
+                    else simulated_error(calibration, trials, rng),
                     "at_paper_size": at_size,
                     "published": None if published is None else published[place],
                 }
@@ -251,10 +253,10 @@ def figure_4_lower(
         query = relative_frequencies(group.chain.states, group.all_lengths)
         shares: dict[str, tuple[Floats, float | None]] = {"exact": (group.exact, None)}
         for name in MECHANISMS:
-            found, _ = attempt(name, group.chain, query, 1.0)
-            if found is not None:
-                noise = rng.laplace(scale=found.scale, size=query.size)
-                shares[name] = group.exact + noise, found.half_width()
+            calibration, _ = attempt(name, group.chain, query, 1.0)
+            if calibration is not None:
+                noise = rng.laplace(scale=calibration.scale, size=query.size)
+                shares[name] = group.exact + noise, calibration.half_width()
         for name, (values, width) in shares.items():
             for state, share in zip(group.chain.states, values, strict=True):
                 row: dict[str, Any] = {"group": group.name, "state": state, "mechanism": name}
@@ -275,12 +277,12 @@ def households(data: Path | None, quick: bool) -> dict[str, Series]:
     """Power levels of the household, by minute and, where that file is found, by ten minutes."""
     minute, ten = "household_power_consumption*.txt", "powerconsumption_2008_10min.csv"
     first = files.need(data, minute, ten)
-    found = {first.stem: first}
+    paths = {first.stem: first}
     if files.has(data, minute) and files.has(data, ten):
         second = files.need(data, ten)
-        found[second.stem] = second
+        paths[second.stem] = second
     return {
-        name: levels(files.power(path), 3000 if quick else None) for name, path in found.items()
+        name: levels(files.power(path), 3000 if quick else None) for name, path in paths.items()
     }
 
 
@@ -302,10 +304,10 @@ def _calibrations(
     for lengths in asked:
         query = relative_frequencies(chain.states, lengths)
         if query.longest not in scores:
-            found, _ = attempt(name, chain, query, 1.0)
-            if found is None:
+            calibration, _ = attempt(name, chain, query, 1.0)
+            if calibration is None:
                 return None
-            scores[query.longest] = found.scale / query.lipschitz
+            scores[query.longest] = calibration.scale / query.lipschitz
         made.append(Calibration(name, 1.0, scores[query.longest] * query.lipschitz, query))
     return made
 

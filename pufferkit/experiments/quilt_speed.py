@@ -125,9 +125,9 @@ def paper_size(*, quick: bool = False, seed: int = 0, progress: Progress | None 
         for _ in range(runs):
             chain = MarkovChain.steady(matrix)
             start = perf_counter()
-            found, _reason = attempt(name, chain, count(0, length), epsilon)
+            calibration, _reason = attempt(name, chain, count(0, length), epsilon)
             times.append(perf_counter() - start)
-            scale = found.scale if found else float("nan")
+            scale = calibration.scale if calibration else float("nan")
         published = TABLE_2["power"].get(name) if epsilon == 1 else None
         rows.append(
             {
@@ -177,5 +177,5 @@ def _seconds(name: str, make: Callable[[], tuple[MarkovChain, Query]]) -> float 
     chain, query = make()
     theta = ChainClass.of(chain)
     start = perf_counter()
-    found, _ = attempt(name, theta, query, 1.0)
-    return perf_counter() - start if found else None
+    calibration, _ = attempt(name, theta, query, 1.0)
+    return perf_counter() - start if calibration else None

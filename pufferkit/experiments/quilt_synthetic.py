@@ -60,10 +60,10 @@ def figure_4_upper(
         for epsilon in EPSILONS:
             shared = {"epsilon": epsilon, "alpha": alpha}
             for name in MECHANISMS:
-                found, _ = attempt(name, theta, query, epsilon)
-                rows.append({**shared, **_row(name, found, trials, rng)})
-            found = Calibration("wasserstein", epsilon, distance / epsilon, query, few)
-            rows.append({**shared, **_row("wasserstein (few chains)", found, trials, rng)})
+                calibration, _ = attempt(name, theta, query, epsilon)
+                rows.append({**shared, **_row(name, calibration, trials, rng)})
+            calibration = Calibration("wasserstein", epsilon, distance / epsilon, query, few)
+            rows.append({**shared, **_row("wasserstein (few chains)", calibration, trials, rng)})
     for row in rows:
         is_group = row["mechanism"] == "group_dp"
         row["published"] = GROUP_PUBLISHED[row["epsilon"]] if is_group else None
@@ -89,8 +89,8 @@ def gk16_line(length: int) -> float:
     low, high = 0.1, 0.5
     while high - low > 1e-6:
         middle = (low + high) / 2
-        found, _ = attempt("gk16", ChainClass.binary(middle, 1 - middle), query, 1.0)
-        low, high = (low, middle) if found else (middle, high)
+        calibration, _ = attempt("gk16", ChainClass.binary(middle, 1 - middle), query, 1.0)
+        low, high = (low, middle) if calibration else (middle, high)
     return high
 
 
@@ -107,9 +107,9 @@ def few_chains(alpha: float) -> ChainClass:
 
 
 def _row(
-    name: str, found: Calibration | None, trials: int, rng: np.random.Generator
+    name: str, calibration: Calibration | None, trials: int, rng: np.random.Generator
 ) -> dict[str, Any]:
-    if found is None:
+    if calibration is None:
         return {"mechanism": name, "expected": None, "simulated": None}
-    simulated = simulated_error(found, trials, rng)
-    return {"mechanism": name, "expected": found.expected_l1_error, "simulated": simulated}
+    simulated = simulated_error(calibration, trials, rng)
+    return {"mechanism": name, "expected": calibration.expected_l1_error, "simulated": simulated}

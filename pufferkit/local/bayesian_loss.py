@@ -122,8 +122,8 @@ def binary_loss(binary: Binary, own: tuple[float, ...], length: int | None, name
     if not all(isfinite(answer) for answer in own):
         return unbounded(name, length)
     if length is not None and length <= LONGEST:
-        found = _recursion(binary, own, length, name)
-        return Loss(padded(chain, found, length), name, length, "exact recursion", True)
+        loss = _recursion(binary, own, length, name)
+        return Loss(padded(chain, loss, length), name, length, "exact recursion", True)
     if not (np.linalg.matrix_power(chain.transition, 2) > 0).all():
         size = "of any length" if length is None else f"of {length} entries"
         raise NotApplicable(
@@ -131,8 +131,8 @@ def binary_loss(binary: Binary, own: tuple[float, ...], length: int | None, name
             f"series {size} may be without bound; give a length of at most {LONGEST}"
         )
     if name == "ignorant" and chain.is_stationary and max(own_pair(own)) < _LARGE:
-        found = _closed_form(binary, own)
-        return Loss(padded(chain, found, 1), name, length, "closed form", length is None)
+        loss = _closed_form(binary, own)
+        return Loss(padded(chain, loss, 1), name, length, "closed form", length is None)
     return _limit(binary, own, name, length)
 
 
@@ -187,8 +187,8 @@ def _best_known_right(binary: Binary, own: tuple[float, ...], length: int) -> Fl
     ends = [ends_of(binary.known("right", value, own, length - 1)) for value in (0, 1)]
     best = np.maximum(*ends)
     best[:, 0] = -inf
-    found: Floats = np.maximum.accumulate(best, axis=1)
-    return found
+    largest: Floats = np.maximum.accumulate(best, axis=1)
+    return largest
 
 
 def _best_known_left(binary: Binary, own: tuple[float, ...], length: int) -> Floats:

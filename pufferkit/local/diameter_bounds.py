@@ -75,14 +75,14 @@ def entry_bound(chain: MarkovChain, b: float) -> float:
 @lru_cache(maxsize=16)
 def _diameters(chain: MarkovChain) -> tuple[float, ...]:
     """D_1, D_2, ... until next to nothing is left."""
-    found, power = [], np.eye(len(chain))
+    diameters, power = [], np.eye(len(chain))
     for m in range(1, MOST_BLOCK + 1):
         power = power @ chain.transition
         error = 16 * m * len(chain) * float(np.finfo(float).eps)
-        found.append(projective_diameter(power) + error)
-        if found[-1] < _FORGOTTEN:
+        diameters.append(projective_diameter(power) + error)
+        if diameters[-1] < _FORGOTTEN:
             break
-    return tuple(found)
+    return tuple(diameters)
 
 
 def largest_entry_privacy(chain: MarkovChain, epsilon: float) -> float:

@@ -72,11 +72,11 @@ def logarithm(value: float) -> float:
 
 def answers(rho_0: float, rho_1: float) -> tuple[float, ...]:
     """For each output z that can occur, log P(z | 0) / P(z | 1)."""
-    found = []
+    options = []
     for zero, one in ((1 - rho_0, rho_1), (rho_0, 1 - rho_1)):
         if zero > 0 or one > 0:
-            found.append(inf if one == 0 else logarithm(zero / one))
-    return tuple(found)
+            options.append(inf if one == 0 else logarithm(zero / one))
+    return tuple(options)
 
 
 def spread(side: Interval, own: tuple[float, ...]) -> Interval:
@@ -229,10 +229,10 @@ def supports(chain: MarkovChain, nodes: int) -> list[frozenset[int]]:
 
     On two states, from X_3 on, either both are always possible or always just one.
     """
-    found = [frozenset(int(x) for x in np.flatnonzero(chain.possible_start))]
-    while len(found) < nodes:
-        found.append(successors(chain, found[-1]))
-    return found
+    sets = [frozenset(int(x) for x in np.flatnonzero(chain.possible_start))]
+    while len(sets) < nodes:
+        sets.append(successors(chain, sets[-1]))
+    return sets
 
 
 def successors(chain: MarkovChain, values: frozenset[int]) -> frozenset[int]:

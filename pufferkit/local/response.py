@@ -107,10 +107,10 @@ class RandomizedResponse(_Response):
             object.__setattr__(self, name, rho)
         if self.length is not None:
             object.__setattr__(self, "length", checks.whole("length", self.length, 1))
-        found = loss(self.chain, self.rho_0, self.rho_1, self.length, self.adversary)
-        promised = found if self.epsilon is None else _promise(self.epsilon)
+        actual = loss(self.chain, self.rho_0, self.rho_1, self.length, self.adversary)
+        promised = actual if self.epsilon is None else _promise(self.epsilon)
         object.__setattr__(self, "epsilon", float(promised))
-        object.__setattr__(self, "loss", found)
+        object.__setattr__(self, "loss", actual)
         weights = state_weights(self.chain, self.length)
         object.__setattr__(
             self, "expected_noise", float(weights @ np.array([self.rho_0, self.rho_1]))
@@ -205,10 +205,10 @@ class KaryResponse(_Response):
         object.__setattr__(self, "rho", rho)
         if self.length is not None:
             object.__setattr__(self, "length", checks.whole("length", self.length, 1))
-        found = kary_loss(self.chain, self.entry_privacy, self.length, self.adversary)
-        promised = found if self.epsilon is None else _promise(self.epsilon)
+        actual = kary_loss(self.chain, self.entry_privacy, self.length, self.adversary)
+        promised = actual if self.epsilon is None else _promise(self.epsilon)
         object.__setattr__(self, "epsilon", float(promised))
-        object.__setattr__(self, "loss", found)
+        object.__setattr__(self, "loss", actual)
         object.__setattr__(self, "expected_noise", (size - 1) * rho)
 
     @cached_property

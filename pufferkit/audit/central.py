@@ -74,13 +74,13 @@ def audit_release(
     best: tuple[_Found, Distribution, AnswerModel, int] | None = None
     for own, model in models:
         for at in _entries(model, calibration, own, entry):
-            found = _best_pair(model, at, calibration, pilot, trials, 1 - error, rng)
-            if found is not None and (best is None or found.expected > best[0].expected):
-                best = (found, own, model, at)
+            pair = _best_pair(model, at, calibration, pilot, trials, 1 - error, rng)
+            if pair is not None and (best is None or pair.expected > best[0].expected):
+                best = (pair, own, model, at)
     if best is None:
         raise NotApplicable("no entry can take two values, so there is no secret to tell")
-    found, own, model, at = best
-    choice = found.choice
+    pair, own, model, at = best
+    choice = pair.choice
 
     drawn: list[Floats] = []
 
@@ -88,9 +88,9 @@ def audit_release(
         answers = model.draw(at, secret.code, trials, rng)
         outputs = _released(calibration, answers)
         drawn.append(outputs - answers.points[answers.which])
-        return choice.hits(found.score(outputs))
+        return choice.hits(pair.score(outputs))
 
-    sides = (found.one, found.other)
+    sides = (pair.one, pair.other)
     first, second = sides[::-1] if choice.flipped else sides
     hits = hit(first), hit(second)
     query = calibration.query
@@ -114,8 +114,8 @@ def audit_release(
         guarantee=str(calibration.guarantee),
         proven=proven,
         confidence=confidence,
-        attacker=f"{found.words} of the released {calibration.query.name}",
-        event=found.event(first.label, second.label),
+        attacker=f"{pair.words} of the released {calibration.query.name}",
+        event=pair.event(first.label, second.label),
         trials=trials,
         hits=hits,
         belief=own.name,

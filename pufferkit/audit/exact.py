@@ -190,7 +190,7 @@ def _given(
             )
             spread = logs.max(axis=0) - logs.min(axis=0)
             at = int(spread.argmax())
-            found = WorstCase(
+            case = WorstCase(
                 float(spread[at]),
                 own.name,
                 model.entries[entry],
@@ -199,7 +199,7 @@ def _given(
                 _output(axes, at),
                 complete=len(columns) == query.size and some is None,
             )
-            best = _worse(best, found)
+            best = _worse(best, case)
     return best
 
 

@@ -96,12 +96,12 @@ def _local_entry(
 
 def known_codes(chain: MarkovChain, length: int, known: Mapping[int, Hashable]) -> dict[int, int]:
     """{entry counted from 1: state} as {place from 0: code}."""
-    found = {}
+    codes = {}
     for entry, state in known.items():
         place = checks.whole("known", entry, 1) - 1
         if place >= length:
             raise ValueError(f"known: entry {entry} is beyond the {length} entries of the series")
         if state not in chain.states:
             raise ValueError(f"known: {state!r} is not a state; there are {list(chain.states)}")
-        found[place] = chain.states.index(state)
-    return found
+        codes[place] = chain.states.index(state)
+    return codes

@@ -197,13 +197,13 @@ def _sampler(mechanism: Any, chain: MarkovChain) -> Callable[[Symbols], Symbols 
 
 
 def _secrets(chain: MarkovChain, length: int, at: int, fixed: Mapping[int, int]) -> list[_Secret]:
-    found = []
+    secrets = []
     for code, label in enumerate(chain.states):
         try:
-            found.append(_Secret(label, conditioned(chain, length, {**fixed, at: code})))
+            secrets.append(_Secret(label, conditioned(chain, length, {**fixed, at: code})))
         except ValueError:
             continue  # a value that cannot happen is no secret
-    return found
+    return secrets
 
 
 def _score(one: _Secret, other: _Secret, matrix: Floats, symbols: Symbols) -> Floats:

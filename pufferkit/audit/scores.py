@@ -24,7 +24,7 @@ def log_density(distribution: AnswerDistribution, outputs: Floats, scale: float)
     points, logs = distribution.points[kept], np.log(distribution.weights[kept])
     if points.shape[1] == 1:
         return _on_the_line(points[:, 0], logs, outputs[:, 0], scale)
-    found = np.empty(len(outputs))
+    densities = np.empty(len(outputs))
     block = max(1, _CELLS // len(points))
     for begin in range(0, len(outputs), block):
         part = outputs[begin : begin + block]
@@ -35,8 +35,8 @@ def log_density(distribution: AnswerDistribution, outputs: Floats, scale: float)
         distance += logs
         top = distance.max(axis=1)
         distance -= top[:, None]
-        found[begin : begin + block] = top + np.log(np.exp(distance, out=distance).sum(axis=1))
-    return found
+        densities[begin : begin + block] = top + np.log(np.exp(distance, out=distance).sum(axis=1))
+    return densities
 
 
 def _on_the_line(centres: Floats, logs: Floats, outputs: Floats, scale: float) -> Floats:
@@ -50,8 +50,8 @@ def _on_the_line(centres: Floats, logs: Floats, outputs: Floats, scale: float) -
         [np.logaddexp.accumulate((logs[order] - sorted_)[::-1])[::-1], [-np.inf]]
     )
     place = np.searchsorted(sorted_, w, side="right")
-    found: Floats = np.logaddexp(below[place] - w, above[place] + w)
-    return found
+    densities: Floats = np.logaddexp(below[place] - w, above[place] + w)
+    return densities
 
 
 @dataclass(frozen=True)

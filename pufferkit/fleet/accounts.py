@@ -451,13 +451,13 @@ def _apart(step: int | float | None) -> str:
 
 def _segments(lengths: tuple[int, ...], last: int) -> list[int] | str:
     """Lengths of the segments up to entry ``last``; a digest if there are many."""
-    found, left = [], last
+    segments, left = [], last
     for length in lengths:
-        found.append(min(length, left))
-        left -= found[-1]
+        segments.append(min(length, left))
+        left -= segments[-1]
         if not left:
             break
-    return found if len(found) <= _LISTED else digest(found)
+    return segments if len(segments) <= _LISTED else digest(segments)
 
 
 def _most(spans: Sequence[tuple[int, int, int]]) -> int:

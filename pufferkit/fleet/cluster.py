@@ -64,13 +64,13 @@ def release_on_cluster(
         if accounts is None:
             path = draw.new_folder("unpaid")
             draw.write(path, everything, draw.wanted)
-            found = spark_storage.read(table.session, [path])
+            rows = spark_storage.read(table.session, [path])
         else:
             pending = pending_releases(sizes, asked, everything, used, calibrations, prefix)
-            found = _paid(draw, accounts, pending, f"{prefix}{ON_CLUSTER}", prefix)
+            rows = _paid(draw, accounts, pending, f"{prefix}{ON_CLUSTER}", prefix)
     if progress is not None:
         progress(len(asked.owner), len(asked.owner))
-    return found
+    return rows
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def _handed_over(draw: _Draw, notes: Sequence[Any]) -> Any:
             raise ValueError(
                 f"storage: {note['path']} has {rows} rows instead of {note['rows']}; it was changed"
             )
-    found = spark_storage.read(draw.session, [note["path"] for note in notes])
+    stored = spark_storage.read(draw.session, [note["path"] for note in notes])
     if sum(note["rows"] for note in notes) == len(draw.wanted):
-        return found
-    return draw.counted.only(found, draw.rows(np.arange(len(draw.wanted))))
+        return stored
+    return draw.counted.only(stored, draw.rows(np.arange(len(draw.wanted))))

@@ -116,8 +116,8 @@ def release_each(
                 pending_releases(table, asked, rows, used, calibrations, prefix) if accounts else []
             )
             lengths = used[asked.owner[rows]]
-            found = _drawn(asked, rows, lengths, calibrations, accounts, pending)
-            values[rows], scales[rows], cost = found
+            drawn = _drawn(asked, rows, lengths, calibrations, accounts, pending)
+            values[rows], scales[rows], cost = drawn
             together.append(cost)
             if progress is not None:
                 progress(int(rows[-1]) + 1, len(asked.owner))
@@ -167,32 +167,32 @@ def release_all(
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
     _check_read(table, ClusterTable)
-    found = table.collect() if isinstance(table, ClusterTable) else table
-    run = Run.of("all", beliefs, epsilon, query, mechanism, label, found.windows)
-    asked = Asked.of(found, aligned(found, run.beliefs))
+    local = table.collect() if isinstance(table, ClusterTable) else table
+    run = Run.of("all", beliefs, epsilon, query, mechanism, label, local.windows)
+    asked = Asked.of(local, aligned(local, run.beliefs))
     windows, place = np.unique(asked.window, return_inverse=True)
     sums = np.zeros((len(windows), asked.counts.shape[1]), dtype=np.int64)
     np.add.at(sums, place, asked.counts)
-    longest = int(found.longest.max())
+    longest = int(local.longest.max())
     calibration = run.calibration(longest)
-    used, calibrations = np.full(len(found.subjects), longest), {longest: calibration}
+    used, calibrations = np.full(len(local.subjects), longest), {longest: calibration}
     rows = np.arange(len(asked.owner))
-    data = recognised(found, account_names(found, prefix)) if ledger is not None else {}
+    data = recognised(local, account_names(local, prefix)) if ledger is not None else {}
     with _accounts(run, ledger, budget, data, data_meant) as accounts:
         if accounts is None:
             values, scales = _noisy_sums(sums, calibration)
         else:
             record = f"{prefix}{EVERYBODY}"
-            pending = pending_releases(found, asked, rows, used, calibrations, prefix)
+            pending = pending_releases(local, asked, rows, used, calibrations, prefix)
             values, scales = _recorded(accounts, run, record, pending, windows, sums, calibration)
     if progress is not None:
         progress(len(windows), len(windows))
     answer = _releases(run, None, windows, values, scales, sums, calibrations)
     return replace(
         answer,
-        notes=run.notes(found),
+        notes=run.notes(local),
         lengths=np.full(len(windows), longest),
-        independent_after=found.independent_after,
+        independent_after=local.independent_after,
     )
 
 

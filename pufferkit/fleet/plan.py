@@ -139,8 +139,8 @@ def aligned(table: Table, beliefs: ChainClass) -> Counts:
             f"table: has states {strange} that the beliefs do not know; theirs are "
             f"{list(beliefs.states)}"
         )
-    found = np.zeros((len(table.pieces), len(beliefs.states)), dtype=np.int64)
+    counts = np.zeros((len(table.pieces), len(beliefs.states)), dtype=np.int64)
     for number, state in enumerate(table.states):
         if state in place:
-            found[:, place[state]] = table.pieces[:, number]
-    return found
+            counts[:, place[state]] = table.pieces[:, number]
+    return counts

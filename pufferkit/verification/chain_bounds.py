@@ -70,13 +70,13 @@ class Task:
         """
         if self.reach * values**3 <= _FEW:
             return list(range(1, self.reach + 1))
-        found = set(self.hint or ())
+        sizes = set(self.hint or ())
         for ratio in (1.25, sqrt(2)):
             block = 1.0
             while block <= self.reach:
-                found.add(int(block))
+                sizes.add(int(block))
                 block = max(int(block) + 1, ratio * block)
-        return sorted(size for size in found if size <= self.reach)
+        return sorted(size for size in sizes if size <= self.reach)
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ def best_choice(
     nothing = np.zeros(int(pairs.sum()))
 
     def table(side: int, block: int) -> Floats:
-        found: Floats = nothing if block >= whole[side] else (left, right)[side](block)[pairs]
-        return found
+        pairwise: Floats = nothing if block >= whole[side] else (left, right)[side](block)[pairs]
+        return pairwise
 
     if hint is not None:
         first, second = min(hint[0], whole[0]), min(hint[1], whole[1])
@@ -143,7 +143,7 @@ def score_by_quilts(side: Side, task: Task) -> float:
     worst, hint = 0.0, task.hint
     nodes = range(1, min(task.length, side.settled + task.reach + side.period) + 1)
     for node in reversed(nodes):  # away from the start is the hardest, as a rule
-        found = best_choice(
+        choice = best_choice(
             task,
             side.pairs(node),
             partial(_left_table, side, node, lambda _: inf),
@@ -152,9 +152,9 @@ def score_by_quilts(side: Side, task: Task) -> float:
             range(1, task.reach + 1),
             hint,
         )
-        worst, hint = max(worst, found.score), found.blocks
-        if found.loss > task.epsilon:
-            return found.score
+        worst, hint = max(worst, choice.score), choice.blocks
+        if choice.loss > task.epsilon:
+            return choice.score
     return worst
 
 
@@ -205,7 +205,7 @@ def _loss(side: Side, task: Task, *, every_node: bool) -> float:
     nodes = [(node, True) for node in range(1, first + 1)]
     nodes += [(node, False) for node in others] if first < length else []
     for node, own in nodes:
-        found = best_choice(
+        choice = best_choice(
             task,
             side.pairs(node),
             partial(_left_table, side, node, (lambda n: alpha[n - 1]) if own else (lambda _: rest)),
@@ -214,7 +214,7 @@ def _loss(side: Side, task: Task, *, every_node: bool) -> float:
             sizes,
             hint,
         )
-        largest, hint = max(largest, found.loss), found.blocks
+        largest, hint = max(largest, choice.loss), choice.blocks
         if largest > task.epsilon:
             break
     return largest
@@ -232,15 +232,15 @@ def _variations(
     count: int, b: float, sizes: Iterable[int], step: Callable[[int, int, float], float]
 ) -> list[float]:
     """Alpha of the first nodes, or beta of the last: the recursion of docs/theory.md."""
-    found: list[float] = []
+    variations: list[float] = []
     for node in range(1, count + 1):
         least = node * b
         for block in sizes:
             if block * b >= least:
                 break
-            least = min(least, block * b + step(node, block, found[node - block - 1]))
-        found.append(least)
-    return found
+            least = min(least, block * b + step(node, block, variations[node - block - 1]))
+        variations.append(least)
+    return variations
 
 
 def _fixed_point(

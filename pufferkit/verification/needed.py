@@ -123,14 +123,14 @@ def _on_chain(
         )
         return max((score_by_quilts if by_quilts else loss_by_curve)(s, task) for s in sides)
 
-    found = largest(record.scale * (1 + TOLERANCE), work)
+    worst = largest(record.scale * (1 + TOLERANCE), work)
     if beside:
         checks.append(f"{record.mechanism}: {beside:.9g} of event-level epsilon is spent beside it")
     if by_quilts:
-        left = 1 / found - beside
+        left = 1 / worst - beside
         return lipschitz / left if left > 0 else inf
-    checks.append(f"influence_curve: the largest loss of an entry is {found:.9g}")
-    if found <= epsilon:
+    checks.append(f"influence_curve: the largest loss of an entry is {worst:.9g}")
+    if worst <= epsilon:
         return record.scale
     # How much more is needed, as far as that is quickly said.
     failed, factor, quick = record.scale * (1 + 2 * TOLERANCE), 1.005, Work(2 * work.spent + 1e9)
@@ -287,13 +287,13 @@ def _on_network(
         raise BadBeliefs(f"are networks, and {record.mechanism} is not for them")
     scale = record.scale * (1 + TOLERANCE)
     try:
-        found = loss_on_trees(theta, lipschitz / scale, work)
+        loss = loss_on_trees(theta, lipschitz / scale, work)
     except ValueError as error:
         raise BadBeliefs(str(error)) from None
-    checks.append(f"influence_curve: the largest loss of a node is {found:.9g}")
-    if found <= record.epsilon:
+    checks.append(f"influence_curve: the largest loss of a node is {loss:.9g}")
+    if loss <= record.epsilon:
         return record.scale
-    return record.scale * min(found / record.epsilon, 1.0 + 1e-3)
+    return record.scale * min(loss / record.epsilon, 1.0 + 1e-3)
 
 
 def on_chains(record: Release) -> bool:

@@ -155,11 +155,11 @@ def _largest(distributions: Sequence[Distribution]) -> Fraction:
 
 def _steps(distribution: Distribution) -> list[tuple[Fraction, Fraction]]:
     """Values with the distribution function there."""
-    whole, reached, found = sum(distribution.values()), Fraction(0), []
+    whole, reached, steps = sum(distribution.values()), Fraction(0), []
     for value in sorted(distribution):
         reached += distribution[value]
-        found.append((value, reached / whole))
-    return found
+        steps.append((value, reached / whole))
+    return steps
 
 
 def _distance(
@@ -228,9 +228,9 @@ def _of_chain(chain: MarkovChain, values: list[int], length: int, work: Work) ->
 
 
 def _moved(row: Any, places: int) -> Any:
-    found = np.zeros_like(row)
-    found[places:] = row[: len(row) - places]
-    return found
+    moved = np.zeros_like(row)
+    moved[places:] = row[: len(row) - places]
+    return moved
 
 
 def _whole_distance(one: Any, other: Any) -> int:

@@ -144,8 +144,8 @@ def private_transitions(
     --------
     >>> from pufferkit import ChainClass, MarkovChain, private_transitions
     >>> path = MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]]).sample(20_000, seed=1)
-    >>> found = private_transitions(path, 1, ChainClass.binary(0.1, 0.9), confidence=0.9)
-    >>> found.region
+    >>> bought = private_transitions(path, 1, ChainClass.binary(0.1, 0.9), confidence=0.9)
+    >>> bought.region
     ChainClass(every chain on 2 states in the 90% region around 19,999 transitions, any start)
     """
     sure = checked_confidence(confidence)

@@ -165,10 +165,10 @@ def segment_lengths(lengths: int | Iterable[int]) -> tuple[int, ...]:
             raise ValueError(
                 "lengths: are those of many subjects; ask about one, with table.lengths_of(0)"
             )
-        found = tuple(whole("lengths", n, 1) for n in lengths)
-        if not found:
+        numbers = tuple(whole("lengths", n, 1) for n in lengths)
+        if not numbers:
             raise ValueError("lengths: must name at least one segment, got none")
-        return found
+        return numbers
     return (whole("lengths", lengths, 1),)
 
 
@@ -193,12 +193,12 @@ def json_object(name: str, text: str | bytes) -> dict[str, Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    record = dict(pairs)
+    if len(record) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{twice!r:.40} is given twice; which one holds?")
-    return found
+    return record
 
 
 def _no_constant(word: str) -> Any:

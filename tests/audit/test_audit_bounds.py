@@ -110,10 +110,10 @@ def test_what_counts_prove():
     assert proven_epsilon(10, 10, 100, 0.99) == 0
     assert proven_epsilon(0, 0, 100, 0.99) == 0
     assert proven_epsilon(5000, 5000, 10_000, 0.99) == 0
-    found = proven_epsilon(27_183, 10_000, 100_000, 0.999999)
-    assert 0.9 < found < 1
+    epsilon = proven_epsilon(27_183, 10_000, 100_000, 0.999999)
+    assert 0.9 < epsilon < 1
     # The more is seen, the nearer.
-    assert found < proven_epsilon(271_828, 100_000, 1_000_000, 0.999999) < 1
+    assert epsilon < proven_epsilon(271_828, 100_000, 1_000_000, 0.999999) < 1
 
 
 @pytest.mark.slow

@@ -212,7 +212,7 @@ def test_padding_is_by_the_steps_that_are_still_felt():
 
 def test_each_way_says_what_it_is(monkeypatch):
     chain = binary(0.2, 0.3)
-    found = {
+    ways = {
         "nothing": loss(chain, 0.5, 0.5, 7),
         "sure": loss(chain, 0.0, 0.3, 7, "ignorant"),
         "short": loss(chain, 0.2, 0.3, 7, "ignorant"),
@@ -222,7 +222,7 @@ def test_each_way_says_what_it_is(monkeypatch):
     }
     told = {
         name: (value.adversary, value.length, value.method, value.exact)
-        for name, value in found.items()
+        for name, value in ways.items()
     }
     assert told == {
         "nothing": ("every", 7, "answers say nothing", True),
@@ -232,8 +232,8 @@ def test_each_way_says_what_it_is(monkeypatch):
         "limit": ("every", None, "recursion to the limit", True),
         "one": ("every", 3, "no entry has two possible values", True),
     }
-    assert found["nothing"].directions == found["one"].directions == (0.0, 0.0)
-    assert found["sure"].directions == (inf, inf)
+    assert ways["nothing"].directions == ways["one"].directions == (0.0, 0.0)
+    assert ways["sure"].directions == (inf, inf)
     # Longer than what is followed to the end: a bound over all lengths.
     monkeypatch.setattr(bayesian_loss, "LONGEST", 50)
     assert loss(chain, 0.2, 0.3, 50).method == "exact recursion"
@@ -307,8 +307,8 @@ def test_the_closed_form_is_where_the_recursion_ends(rates, rho):
         side = two.step(two.right, side, own)
     zero, one = own_pair(own)
     wanted = (max(0.0, zero + 2 * side.high), max(0.0, one - 2 * side.low))
-    found = bayesian_loss._closed_form(two, own)
-    assert tuple(found) == pytest.approx(wanted, abs=1e-9)
+    closed = bayesian_loss._closed_form(two, own)
+    assert tuple(closed) == pytest.approx(wanted, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -339,8 +339,8 @@ def test_the_two_directions_of_the_tanh_bound():
 def test_diameters_are_rounded_up_and_impossible_columns_left_out():
     kernel = np.array([[0.8, 0.2, 0.0], [0.35, 0.65, 0.0]])
     truth = log(0.8 * 0.65 / (0.2 * 0.35))
-    found = projective_diameter(kernel)
-    assert truth < found < truth * (1 + 1e-13) + 1e-14
+    diameter = projective_diameter(kernel)
+    assert truth < diameter < truth * (1 + 1e-13) + 1e-14
     assert projective_diameter(np.array([[0.5, 0.5], [0.5, 0.5]])) == 0.0
     assert projective_diameter(np.array([[0.5, 0.5], [1.0, 0.0]])) == inf
     three = np.array([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3], [0.25, 0.25, 0.5]])

@@ -103,15 +103,15 @@ def any_start_losses(transition, history, length):
     joint, known = tables(kernels_of(matrix, None, [length]), history, states)
     worst = []
     for i in range(length):
-        found = 0.0
+        largest = 0.0
         if i == 0:  # the start is the secret itself
             logs = np.log(joint[0][np.arange(states), np.arange(states)])
-            found = float((logs.max(axis=0) - logs.min(axis=0)).max())
+            largest = float((logs.max(axis=0) - logs.min(axis=0)).max())
         else:
             for u, v in combinations(range(states), 2):
                 for x, y in combinations(range(states), 2):
-                    found = max(found, _two_starts(joint[i][[u, v]], known[i][[u, v]], x, y))
-        worst.append(found)
+                    largest = max(largest, _two_starts(joint[i][[u, v]], known[i][[u, v]], x, y))
+        worst.append(largest)
     return np.array(worst)
 
 

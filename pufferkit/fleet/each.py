@@ -16,11 +16,20 @@ from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts, Table
-from pufferkit.fleet.accounts import Accounts, PendingRelease
-from pufferkit.fleet.plan import LIPSCHITZ, Run, aligned
+from pufferkit.fleet.accounts import Accounts
 from pufferkit.fleet.recognised import recognised
 from pufferkit.fleet.releases import Releases
-from pufferkit.fleet.rows import EVERYBODY, Asked, account_names, chunks_of, pending_releases
+from pufferkit.fleet.run import (
+    EVERYBODY,
+    LIPSCHITZ,
+    FleetRows,
+    FleetRun,
+    PendingRelease,
+    account_names,
+    aligned,
+    chunks_of,
+    pending_releases,
+)
 from pufferkit.mechanisms.calibration import Calibration
 
 if TYPE_CHECKING:
@@ -94,13 +103,13 @@ def release_each(
     _check_read(table, ClusterTable)
     far = isinstance(table, ClusterTable)
     what = "each on a cluster" if far else "each"
-    run = Run.of(what, beliefs, epsilon, query, mechanism, label, table.windows)
+    run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, table.windows)
     if isinstance(table, ClusterTable):
         from pufferkit.fleet.cluster import release_on_cluster  # noqa: PLC0415
 
         with _accounts(run, ledger, budget) as accounts:
             return release_on_cluster(table, run, accounts, prefix, storage, progress)
-    asked = Asked.of(table, aligned(table, run.beliefs))
+    asked = FleetRows.of(table, aligned(table, run.beliefs))
     used, calibrations = run.calibrations(table.longest)
     values = np.empty(asked.counts.shape)
     scales = np.empty(len(asked.owner))
@@ -168,8 +177,8 @@ def release_all(
 
     _check_read(table, ClusterTable)
     local = table.collect() if isinstance(table, ClusterTable) else table
-    run = Run.of("all", beliefs, epsilon, query, mechanism, label, local.windows)
-    asked = Asked.of(local, aligned(local, run.beliefs))
+    run = FleetRun.of("all", beliefs, epsilon, query, mechanism, label, local.windows)
+    asked = FleetRows.of(local, aligned(local, run.beliefs))
     windows, place = np.unique(asked.window, return_inverse=True)
     sums = np.zeros((len(windows), asked.counts.shape[1]), dtype=np.int64)
     np.add.at(sums, place, asked.counts)
@@ -198,7 +207,7 @@ def release_all(
 
 def _recorded(
     accounts: Accounts,
-    run: Run,
+    run: FleetRun,
     record: str,
     pending: Sequence[PendingRelease],
     windows: Counts,
@@ -228,7 +237,7 @@ def _noisy_sums(sums: Counts, calibration: Calibration) -> tuple[Floats, Floats]
 
 
 def _drawn(
-    asked: Asked,
+    asked: FleetRows,
     rows: NDArray[np.int64],
     lengths: Counts,
     calibrations: dict[int, Calibration],
@@ -256,7 +265,7 @@ def _drawn(
 
 
 def _releases(
-    run: Run,
+    run: FleetRun,
     subjects: tuple[Hashable, ...] | None,
     windows: Counts,
     values: Floats,
@@ -288,7 +297,7 @@ def _releases(
 
 @contextmanager
 def _accounts(
-    run: Run,
+    run: FleetRun,
     ledger: Ledger | str | None,
     budget: float | None,
     data: Mapping[str, Data] | None = None,

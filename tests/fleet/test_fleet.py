@@ -16,8 +16,8 @@ import pufferkit as pk
 from pufferkit import noise
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
-from pufferkit.fleet import rows as fleet_rows
-from pufferkit.fleet.plan import Run
+from pufferkit.fleet import run as fleet_run
+from pufferkit.fleet.run import FleetRun
 
 STATES = ("rest", "walk", "run")
 BELIEF = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]], states=STATES)
@@ -83,7 +83,7 @@ def test_each_subject_gets_the_noise_of_its_longest_segment(mechanism):
 
 
 def test_many_lengths_share_few_calibrations_on_the_safe_side():
-    run = Run.of("each", BELIEF, 1.0, "histogram", "group_dp", "", None)
+    run = FleetRun.of("each", BELIEF, 1.0, "histogram", "group_dp", "", None)
     longest = np.arange(1, 5000)
     used, calibrations = run.calibrations(longest)
     assert len(calibrations) < 90
@@ -181,7 +181,7 @@ def test_every_subject_pays_once_and_asking_again_is_free(book):
 
 
 def test_one_subject_that_cannot_pay_stops_the_run_before_anything_is_spent(book, monkeypatch):
-    monkeypatch.setattr(fleet_rows, "CHUNK", 1)
+    monkeypatch.setattr(fleet_run, "CHUNK", 1)
     frame = people([(50,), (20,), (30,)])
     last = table_of(frame.filter(pl.col("who") == "p2"))
     pk.release_each(last, BELIEF, 1, ledger=book, budget=1.5, label="alone")

@@ -147,6 +147,16 @@ def privacy(epsilon: Any) -> float:
         raise ValueError(f"{error}; common choices lie between 0.1 (strong) and 5 (weak)") from None
 
 
+def confidence(value: Any, example: float = 0.95) -> float:
+    """A confidence level: at least one half, from which intervals are proved, and below one."""
+    level = real("confidence", value)
+    if not 0.5 <= level < 1:
+        raise ValueError(
+            f"confidence: must be at least 0.5 and below 1, got {level:g}; for example {example:g}"
+        )
+    return level
+
+
 def whole(name: str, value: Any, least: int) -> int:
     """A whole number, at least ``least``."""
     integral = isinstance(value, (int, np.integer)) and not isinstance(value, bool)

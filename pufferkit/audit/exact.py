@@ -29,9 +29,9 @@ import numpy as np
 from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, ListedModel, answer_model
 from pufferkit.audit.any_start import largest_ratios
 from pufferkit.audit.attackers import marginals
+from pufferkit.audit.audited import LocalMechanism, belief_of
 from pufferkit.audit.exact_local import check_steps, worst_response
-from pufferkit.audit.mechanisms import LocalMechanism, belief_of
-from pufferkit.audit.result import WorstCase
+from pufferkit.audit.report import WorstCase
 from pufferkit.audit.scores import log_density
 from pufferkit.audit.sums import distribution_of_answers
 from pufferkit.beliefs.base import Distribution, Member

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.audit.audited import LocalMechanism, local_beliefs
 from pufferkit.audit.conditioned import conditioned
-from pufferkit.audit.mechanisms import LocalMechanism, local_beliefs
-from pufferkit.audit.result import WorstCase
+from pufferkit.audit.report import WorstCase
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable

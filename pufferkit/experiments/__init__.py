@@ -66,9 +66,13 @@ EXPERIMENTS = (
         "joint_epsilon:distance",
     ),
     Experiment("composition-year", "[C]: a year of weekly releases", "joint_epsilon:year"),
-    Experiment("local-figure-1", "[B] Figure 1: constraints on the noise", "local:figure_1"),
-    Experiment("local-figure-2", "[B] Figure 2: DP broken by correlation", "local:figure_2"),
-    Experiment("local-figure-3", "[B] Figure 3: noise against privacy", "local:figure_3"),
+    Experiment(
+        "local-figure-1", "[B] Figure 1: constraints on the noise", "local_figures:figure_1"
+    ),
+    Experiment(
+        "local-figure-2", "[B] Figure 2: DP broken by correlation", "local_figures:figure_2"
+    ),
+    Experiment("local-figure-3", "[B] Figure 3: noise against privacy", "local_figures:figure_3"),
     Experiment(
         "local-figure-4",
         "[B] Figure 4: Viterbi and LSTM attackers",
@@ -110,7 +114,7 @@ def run(
         Small settings that take a second or two, in place of those of the paper.
     data
         For experiments on measured data: a file, or a folder that holds the files under their
-        usual names; see `pufferkit.experiments.data`.
+        usual names; see `pufferkit.experiments.measured`.
     seed
         For everything that is drawn.
     progress

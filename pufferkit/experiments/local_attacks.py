@@ -18,8 +18,8 @@ from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
-from pufferkit.experiments import data as files
-from pufferkit.experiments.local import binary_noise
+from pufferkit.experiments import measured as files
+from pufferkit.experiments.local_figures import binary_noise
 from pufferkit.experiments.result import Chart, Result, Rows, Settings
 from pufferkit.local import loss
 

@@ -13,7 +13,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.queries import relative_frequencies
 from pufferkit.data.series import Series
-from pufferkit.experiments import data as files
+from pufferkit.experiments import measured as files
 from pufferkit.experiments.result import (
     Chart,
     Result,

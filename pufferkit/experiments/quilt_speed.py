@@ -14,7 +14,7 @@ from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query, count, mean, relative_frequencies
-from pufferkit.experiments import data as files
+from pufferkit.experiments import measured as files
 from pufferkit.experiments.quilt_data import groups, households
 from pufferkit.experiments.result import Chart, Result, Rows, Settings, attempt
 

@@ -29,7 +29,6 @@ from pufferkit.beliefs.region_class import (
     NOISY,
     RegionClass,
     cells,
-    checked_confidence,
     noisy_bounds,
 )
 from pufferkit.checks import Floats
@@ -148,7 +147,7 @@ def private_transitions(
     >>> bought.region
     ChainClass(every chain on 2 states in the 90% region around 19,999 transitions, any start)
     """
-    sure = checked_confidence(confidence)
+    sure = checks.confidence(confidence)
     theta = None if beliefs is None else as_chain_class(beliefs)
     data = _series(series, theta, states)
     query = transition_counts(data.states, data)
@@ -173,7 +172,7 @@ def region_of_noisy(
 ) -> RegionClass:
     """The region around counts with independent Laplace noise of this scale."""
     size = len(counts)
-    fails = 1 - checked_confidence(confidence)
+    fails = 1 - checks.confidence(confidence)
     width = half_width(scale, 1 - fails / 4, size * size) * _GRID
     others = laplace_sum(size - 1, scale, fails / 4 / (size * size)) * _GRID
     low, high = noisy_bounds(counts, width, others, fails / 2 / cells(size))

@@ -49,6 +49,19 @@ class _Response(JsonRecord, Sanitizer):
         size = "of any length" if self.length is None else f"of at most {self.length} entries"
         return f"Bayesian DP, epsilon {self.epsilon:g}, against an adversary {who}; series {size}"
 
+    def _check_length(self) -> None:
+        if self.length is not None:
+            object.__setattr__(self, "length", checks.whole("length", self.length, 1))
+
+    def _promise(self, actual: Loss, noise: float) -> None:
+        """Set what follows. A promise may be 0 (answers say nothing) or infinite, as a loss can."""
+        promised = actual if self.epsilon is None else self.epsilon
+        if self.epsilon not in (None, 0, inf):
+            promised = checks.privacy(promised)
+        facts = {"epsilon": float(promised), "loss": actual, "expected_noise": noise}
+        for name, value in facts.items():
+            object.__setattr__(self, name, value)
+
     def _common(self) -> dict[str, Any]:
         return {
             "epsilon": self.epsilon,
@@ -105,16 +118,10 @@ class RandomizedResponse(_Response):
                     "be wrong more often than right"
                 )
             object.__setattr__(self, name, rho)
-        if self.length is not None:
-            object.__setattr__(self, "length", checks.whole("length", self.length, 1))
+        self._check_length()
         actual = loss(self.chain, self.rho_0, self.rho_1, self.length, self.adversary)
-        promised = actual if self.epsilon is None else _promise(self.epsilon)
-        object.__setattr__(self, "epsilon", float(promised))
-        object.__setattr__(self, "loss", actual)
         weights = state_weights(self.chain, self.length)
-        object.__setattr__(
-            self, "expected_noise", float(weights @ np.array([self.rho_0, self.rho_1]))
-        )
+        self._promise(actual, float(weights @ np.array([self.rho_0, self.rho_1])))
 
     def __iter__(self) -> Iterator[float]:
         return iter((self.rho_0, self.rho_1))
@@ -203,13 +210,9 @@ class KaryResponse(_Response):
         if not 0 <= rho <= 1 / size:
             raise ValueError(f"rho: must lie between 0 and 1/{size}, got {rho:g}")
         object.__setattr__(self, "rho", rho)
-        if self.length is not None:
-            object.__setattr__(self, "length", checks.whole("length", self.length, 1))
+        self._check_length()
         actual = kary_loss(self.chain, self.entry_privacy, self.length, self.adversary)
-        promised = actual if self.epsilon is None else _promise(self.epsilon)
-        object.__setattr__(self, "epsilon", float(promised))
-        object.__setattr__(self, "loss", actual)
-        object.__setattr__(self, "expected_noise", (size - 1) * rho)
+        self._promise(actual, (size - 1) * rho)
 
     @cached_property
     def matrix(self) -> Floats:
@@ -303,11 +306,6 @@ def state_weights(chain: MarkovChain, length: int | None) -> Floats:
         distribution = distribution @ chain.transition
     shares: Floats = (total + (length - steps) * distribution) / length
     return shares
-
-
-def _promise(epsilon: Any) -> float:
-    """A promise may be 0 (answers say nothing) or infinite (rho = 0), as the loss can be."""
-    return float(epsilon) if epsilon in (0, inf) else checks.privacy(epsilon)
 
 
 def _fields(data: Mapping[str, Any], kind: str, own: tuple[str, ...]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, Answe
 from pufferkit.audit.exact import MOST_ENTRIES, worst_release
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
 from pufferkit.audit.noise_drawn import measured
-from pufferkit.audit.result import Audit, WorstCase
+from pufferkit.audit.report import Audit, WorstCase
 from pufferkit.audit.scores import Choice, choose, log_density
 from pufferkit.beliefs.base import Distribution
 from pufferkit.beliefs.protocol import as_beliefs

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
+from pufferkit.audit.audited import LocalMechanism, checked_local, local_beliefs, name_of
 from pufferkit.audit.conditioned import Conditioned, conditioned, cumulative_rows
 from pufferkit.audit.exact_local import (
     MOST_ENTRIES,
@@ -20,8 +21,7 @@ from pufferkit.audit.exact_local import (
     worst_response,
 )
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
-from pufferkit.audit.mechanisms import LocalMechanism, checked_local, local_beliefs, name_of
-from pufferkit.audit.result import Audit, WorstCase
+from pufferkit.audit.report import Audit, WorstCase
 from pufferkit.audit.scores import Choice, choose
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats

@@ -43,7 +43,9 @@ def belief_of(mechanism: Any, beliefs: Any) -> Any:
     belief = getattr(mechanism, "chain", None) if belief is None else belief
     if belief is None:
         name = name_of(mechanism)
-        raise ValueError(f"beliefs: {name} needs none and has none; say against whom to audit it")
+        raise ValueError(
+            f"beliefs: {name} is calibrated without any; give those to audit it against"
+        )
     return belief
 
 

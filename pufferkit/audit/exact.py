@@ -55,7 +55,7 @@ _MOST_GRID = 250_000
 _MOST_IN_LOGS = 30_000
 _MOST_STATES = 4
 _MOST_PAIRS = 15
-_MOST_LAWS = 1_000
+_MOST_DISTRIBUTIONS = 1_000
 _LOG_ROOM = 650.0
 
 
@@ -137,7 +137,7 @@ def worst_release(
         best = _worse(best, _given(own, query, scale, only))
         complete = complete and own.complete
     if best is None or not np.isfinite(best.loss):
-        raise NotApplicable("no entry can take two values, so there is no secret to tell")
+        raise NotApplicable("no entry can take two values, so there is no secret to distinguish")
     return replace(best, complete=complete and best.complete)
 
 
@@ -228,7 +228,7 @@ def _distribution(
 def _entries(query: Query, only: Sequence[int] | None, work: int) -> Sequence[int] | None:
     """All entries (``None``), or if that is too much work those near the ends and the middle."""
     length = sum(query.lengths)
-    if only is not None or length * work <= _MOST_LAWS:
+    if only is not None or length * work <= _MOST_DISTRIBUTIONS:
         return only
     begin = sum(query.lengths[: query.lengths.index(max(query.lengths))])
     end, middle = begin + query.longest - 1, begin + (query.longest - 1) // 2

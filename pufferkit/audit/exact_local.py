@@ -36,7 +36,9 @@ def worst_response(
 ) -> WorstCase:
     """Every sanitised series, by the forward recursion from each secret."""
     if length is None:
-        raise ValueError("length: how many entries the sanitised series has; at most 10")
+        raise ValueError(
+            "length: is needed for a local mechanism; give the number of entries, at most 10"
+        )
     length = checks.whole("length", length, 1)
     best: WorstCase | None = None
     complete = True
@@ -57,7 +59,7 @@ def worst_response(
             if worst is not None and (best is None or worst[0] > best.loss):
                 best = WorstCase(worst[0], name, entry + 1, *worst[1:])
     if best is None:
-        raise NotApplicable("no entry can take two values, so there is no secret to tell")
+        raise NotApplicable("no entry can take two values, so there is no secret to distinguish")
     return replace(best, complete=complete)
 
 

@@ -76,7 +76,7 @@ def clopper_pearson(hits: int, trials: int, error: float) -> tuple[float, float]
     trials = checks.whole("trials", trials, 1)
     hits = checks.whole("hits", hits, 0)
     if hits > trials:
-        raise ValueError(f"hits: {hits} of {trials} trials is too many")
+        raise ValueError(f"hits: must be at most the number of trials, got {hits} of {trials}")
     if not 0 < checks.real("error", error) < 0.5:
         raise ValueError(f"error: must lie between 0 and 0.5, got {error:g}")
     low, high = 0.0, 1.0

@@ -75,7 +75,9 @@ def audit_response(
                 if best is None or choice.expected > best[0].expected:
                     best = (choice, name, facts, one, other)
     if best is None:
-        raise NotApplicable(f"entry {at + 1} cannot take two values; there is no secret to tell")
+        raise NotApplicable(
+            f"entry {at + 1} cannot take two values, so there is no secret to distinguish"
+        )
     choice, name, facts, one, other = best
     first, second = (other, one) if choice.flipped else (one, other)
     own = _sampler(mechanism, chain_of[name])
@@ -109,9 +111,9 @@ def _exact(
     """The loss of the matrix over as many first entries as can be compared, a lower bound."""
     symbols = np.shape(mechanism.matrix)[1]
     most = min(MOST_ENTRIES, int(math.log(MOST_POINTS) / math.log(max(2, symbols))), length)
-    told = {entry: state for entry, state in (known or {}).items() if entry <= most}
+    knowledge = {entry: state for entry, state in (known or {}).items() if entry <= most}
     try:
-        worst = worst_response(mechanism, beliefs, most, told)
+        worst = worst_response(mechanism, beliefs, most, knowledge)
     except NotApplicable:
         return None
     return replace(worst, complete=worst.complete and most == length and known is not None)

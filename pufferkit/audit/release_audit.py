@@ -78,7 +78,7 @@ def audit_release(
             if pair is not None and (best is None or pair.expected > best[0].expected):
                 best = (pair, own, model, at)
     if best is None:
-        raise NotApplicable("no entry can take two values, so there is no secret to tell")
+        raise NotApplicable("no entry can take two values, so there is no secret to distinguish")
     pair, own, model, at = best
     choice = pair.choice
 

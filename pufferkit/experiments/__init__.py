@@ -123,7 +123,7 @@ def run(
     experiment = find(name)
     seed = checks.whole("seed", seed, 0)
     if experiment.data == "none" and data is not None:
-        raise ValueError(f"data: {name} reads none; leave it out")
+        raise ValueError(f"data: the experiment {name} reads no data; leave the argument out")
     settings = Settings(bool(quick), seed, None if data is None else Path(data), progress)
     module, _, function = experiment.home.partition(":")
     work = getattr(import_module(f"pufferkit.experiments.{module}"), function)

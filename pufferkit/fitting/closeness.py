@@ -99,7 +99,7 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
         ]
     elif isinstance(adversary, MarkovChain):
         if length is None:
-            raise ValueError("length: is needed for chains; it is the number of entries")
+            raise ValueError("length: is needed for chains; give the number of entries")
         size = checks.whole("length", length, 1)
         distances = [
             Closeness(_chain_delta(adversary, chain, size), name)

@@ -103,11 +103,11 @@ def _one_target(binary: Binary, own: tuple[float, ...], length: int, target: int
         raise ValueError(
             f"target: must be an entry of a series of at most {LONGEST}, got {target} of {length}"
         )
-    told = all(isfinite(answer) for answer in own)
-    pair = _recursion(binary, own if told else (1.0, -1.0), length, "every", target)
+    finite = all(isfinite(answer) for answer in own)
+    pair = _recursion(binary, own if finite else (1.0, -1.0), length, "every", target)
     if max(pair) == 0:
         return Loss((0.0, 0.0), "every", length, "exact recursion", True)
-    if not told:
+    if not finite:
         return unbounded("every", length)
     return Loss(padded(binary.chain, pair, length), "every", length, "exact recursion", True)
 

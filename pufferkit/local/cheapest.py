@@ -262,7 +262,7 @@ def _private_side(
     raised = tuple(min(most, r) for r in rho)
     while not passes(raised):
         if min(raised) >= most:
-            raise NotApplicable("epsilon: no noise was found to keep this promise")
+            raise NotApplicable("epsilon: no flip probabilities are certified to keep this promise")
         nudge *= 4
         raised = tuple(min(most, r * (1 + nudge)) for r in rho)
     return raised

@@ -88,5 +88,7 @@ def _possible(
         backward.append(ahead & fixed.get(node, both))
     backward.reverse()
     if not all(f & b for f, b in zip(forward, backward, strict=True)):
-        raise ValueError("known: such entries have probability zero; nothing can be conditioned on")
+        raise ValueError(
+            "known: these entries together have probability zero, so nothing is conditioned on them"
+        )
     return forward, backward

@@ -162,20 +162,20 @@ class Binary:
         Every trace starts inside [-inf, inf], and so lies in the image of that after ``steps``.
         """
         odds_map = self.right if side == "right" else self.left
-        told, untold = EVERYTHING, EVERYTHING
+        answered, silent = EVERYTHING, EVERYTHING
         for m in range(steps):
             if m == SHORT:
-                told = self._after(odds_map, told, own, steps - m)
-                untold = self._after(odds_map, untold, SILENT, steps - m)
+                answered = self._after(odds_map, answered, own, steps - m)
+                silent = self._after(odds_map, silent, SILENT, steps - m)
                 break
-            before = told, untold
-            told = self.step(odds_map, told, own)
-            untold = self.step(odds_map, untold, SILENT)
-            if before == (told, untold):
+            before = answered, silent
+            answered = self.step(odds_map, answered, own)
+            silent = self.step(odds_map, silent, SILENT)
+            if before == (answered, silent):
                 break
-        if not all(isfinite(end) for end in untold):
+        if not all(isfinite(end) for end in silent):
             return inf, inf
-        return untold.high - told.low, told.high - untold.low
+        return silent.high - answered.low, answered.high - silent.low
 
     def _trace(
         self, odds_map: Map, start: float, own: tuple[float, ...], steps: int, observed: bool

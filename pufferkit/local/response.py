@@ -317,7 +317,7 @@ def _fields(data: Mapping[str, Any], kind: str, own: tuple[str, ...]) -> dict[st
     wanted = ("chain", *own, "epsilon", "adversary", "length")
     missing = [name for name in wanted if name not in data]
     if missing:
-        raise ValueError(f"mechanism: lacks {', '.join(missing)}")
+        raise ValueError(f"mechanism: the record lacks the fields {', '.join(missing)}")
     fields = {name: data[name] for name in wanted}
     fields["chain"] = MarkovChain.from_dict(data["chain"])
     return fields

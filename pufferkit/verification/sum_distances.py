@@ -63,7 +63,7 @@ def distance_of_joints(theta: JointClass, workings: Mapping[str, Any], work: Wor
 def _secrets(
     rows: Sequence[tuple[Hashable, ...]], given: Sequence[Sequence[Sequence[int]]] | None
 ) -> Iterable[Sequence[Sequence[int]]]:
-    """Events that must not be told apart, as places of rows."""
+    """Events that must not be distinguished, as places of rows."""
     if given is not None:
         yield from given
         return

@@ -244,7 +244,7 @@ def test_without_data_the_source_is_named(name, tmp_path):
 
 
 def test_data_where_none_is_read(tmp_path):
-    with pytest.raises(ValueError, match="reads none"):
+    with pytest.raises(ValueError, match="reads no data"):
         experiments.run("composition-year", data=tmp_path)
 
 

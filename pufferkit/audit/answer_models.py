@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.audit.attackers import marginals
-from pufferkit.audit.conditioned import Conditioned, conditioned, split
+from pufferkit.audit.conditioned import Codes, Conditioned, conditioned, split
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
@@ -29,7 +29,6 @@ from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.wasserstein import whole_values
 
 Answer = tuple[Fraction, ...]
-Codes = NDArray[np.intp]
 
 MOST_ROWS = 2_000_000
 """Most data sets that are listed one by one."""

@@ -24,11 +24,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
+from pufferkit.audit.conditioned import Codes
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
-
-Codes = NDArray[np.intp]
 
 _SHORT = 2_000
 """Steps times states squared below which plain Python beats loading compiled code."""

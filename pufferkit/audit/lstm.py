@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
-from pufferkit.audit.attackers import Attacker, Codes
-from pufferkit.audit.conditioned import cumulative_rows
+from pufferkit.audit.attackers import Attacker
+from pufferkit.audit.conditioned import Codes, cumulative_rows
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 

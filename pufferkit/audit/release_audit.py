@@ -29,7 +29,7 @@ from pufferkit.audit.exact import MOST_ENTRIES, worst_release
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
 from pufferkit.audit.noise_drawn import measured
 from pufferkit.audit.report import Audit, WorstCase
-from pufferkit.audit.scores import Choice, choose, log_density
+from pufferkit.audit.scores import Event, choose, log_density
 from pufferkit.beliefs.base import Distribution
 from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.checks import Floats
@@ -84,7 +84,7 @@ def audit_release(
 
     drawn: list[Floats] = []
 
-    def hit(secret: _Side) -> int:
+    def hit(secret: _SecretModel) -> int:
         answers = model.draw(at, secret.code, trials, rng)
         outputs = _released(calibration, answers)
         drawn.append(outputs - answers.points[answers.which])
@@ -148,7 +148,7 @@ def _exact(
         return None
 
 
-class _Side:
+class _SecretModel:
     """One secret, the attacker's distribution of the answer, and pilot outputs."""
 
     def __init__(
@@ -188,9 +188,9 @@ class _Found:
 
     words: str
     score: Callable[[Floats], Floats]
-    choice: Choice
-    one: _Side
-    other: _Side
+    choice: Event
+    one: _SecretModel
+    other: _SecretModel
 
     @property
     def expected(self) -> float:
@@ -217,7 +217,7 @@ def _best_pair(
 ) -> _Found | None:
     scale = calibration.scale
     values = model.values(at)[:_MOST_VALUES]
-    sides = [_Side(model, at, secret, pilot, scale, rng) for secret in values]
+    sides = [_SecretModel(model, at, secret, pilot, scale, rng) for secret in values]
     best: _Found | None = None
     for one, other in combinations(sides, 2):
         for words, score in _scores(one, other, scale):
@@ -228,7 +228,7 @@ def _best_pair(
 
 
 def _scores(
-    one: _Side, other: _Side, scale: float
+    one: _SecretModel, other: _SecretModel, scale: float
 ) -> Iterator[tuple[str, Callable[[Floats], Floats]]]:
     """The likelihood ratio; where it is only simulated, also a straight cut through the outputs.
 

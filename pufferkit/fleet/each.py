@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -30,12 +30,11 @@ from pufferkit.fleet.run import (
     chunks_of,
     pending_releases,
 )
+from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import Calibration
 
 if TYPE_CHECKING:
     from pufferkit.frames.spark import ClusterTable
-
-Progress = Callable[[int, int], None]
 
 
 def release_each(

@@ -80,7 +80,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Choice:
+class BlockChoice:
     """How one entry is hidden: blocks, their loss, and the scale over L that quilts would ask."""
 
     blocks: Blocks
@@ -96,7 +96,7 @@ def best_choice(
     whole: Blocks,
     sizes: Iterable[int],
     hint: Blocks | None,
-) -> Choice:
+) -> BlockChoice:
     """The hint if it hides the entry, else the best choice of two ``sizes``.
 
     ``left`` and ``right`` give the table of a block; a block as long as ``whole`` is that side,
@@ -113,8 +113,9 @@ def best_choice(
         influence, card = float((table(0, first) + table(1, second)).max()), first + second - 1
         loss = card * task.b + influence
         if loss <= task.epsilon:
-            return Choice(hint, loss, card / (task.epsilon - influence))
-    best = Choice((1, 1), inf, (task.reach + 1) / task.epsilon)  # larger blocks ask more than this
+            return BlockChoice(hint, loss, card / (task.epsilon - influence))
+    # Larger blocks than the reach ask more than this.
+    best = BlockChoice((1, 1), inf, (task.reach + 1) / task.epsilon)
     before, after = (
         [n for n in (*(m for m in sizes if m < end), end) if n <= task.reach] for end in whole
     )
@@ -131,7 +132,7 @@ def best_choice(
             score = min(best.score, float((cards / room).min()))
         least = int(losses.argmin())
         if losses[least] < best.loss:
-            best = Choice((first, after[least]), float(losses[least]), score)
+            best = BlockChoice((first, after[least]), float(losses[least]), score)
         best = replace(best, score=score)
     return best
 

@@ -11,7 +11,7 @@ from pufferkit.accounting.composition import Composition, Spending, compose, ent
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.data.queries import count, histogram
 from pufferkit.experiments.result import Chart, Result, Rows, Settings
-from pufferkit.influence.quilts.chains import max_influence
+from pufferkit.influence.quilts.hardest import max_influence
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.markov_quilt import markov_quilt_approx
 

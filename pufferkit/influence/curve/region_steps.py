@@ -127,11 +127,11 @@ def _affine_logs(above: Floats, below: Floats, variation: float) -> Floats:
         # For A >= B > 0 the limit log A / B is an upper bound; nothing at all is a step of 0. With
         # B < 0 for the empty set, prefixes no longer decide.
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.log(above) - np.log(np.where(below > 0, below, 0.0))
+            logs = np.log(above) - np.log(np.where(below > 0, below, 0.0))
         unknown = np.where((above > 0) | (below < 0), inf, 0.0)
-        return np.where(below > 0, np.maximum(found, 0.0), unknown)
+        return np.where(below > 0, np.maximum(logs, 0.0), unknown)
     c = expm1(variation)
     denominator = 1 + c * below
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.log1p(c * above) - np.log(denominator)
-    return np.where(denominator > 0, found, inf)
+        logs = np.log1p(c * above) - np.log(denominator)
+    return np.where(denominator > 0, logs, inf)

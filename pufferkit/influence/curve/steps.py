@@ -82,14 +82,14 @@ class KernelStep(Step):
             return undominated(above[self.allowed], below[self.allowed])
         assert self._kernel is not None
         size, columns = self._kernel.values.shape
-        found: list[tuple[Floats, Floats]] = []
+        best: list[tuple[Floats, Floats]] = []
         stride = max(1, _CHUNK // (size * columns))
         for start in range(0, size, stride):
             rows = np.arange(start, min(size, start + stride))
             above, below = _prefixes(self._kernel, rows)
-            found.append(undominated(above[self.allowed[rows]], below[self.allowed[rows]]))
+            best.append(undominated(above[self.allowed[rows]], below[self.allowed[rows]]))
         return undominated(
-            np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
+            np.concatenate([a for a, _ in best]), np.concatenate([b for _, b in best])
         )
 
     def largest(self, variation: float) -> float:
@@ -124,8 +124,8 @@ class DiameterStep(Step):
             return self.diameters
         different, places = np.unique(self.diameters, return_inverse=True)
         steps = np.array([contracted(float(d), variation, 4) for d in different])
-        found: Floats = steps[places].reshape(self.diameters.shape)
-        return found
+        pairwise: Floats = steps[places].reshape(self.diameters.shape)
+        return pairwise
 
 
 class RatioStep(Step):

@@ -45,10 +45,10 @@ def quilts(graph: Graph, node: int) -> list[Quilt]:
     """
     part = graph.component(node)
     if part.bit_count() <= EXHAUSTIVE:
-        found = all_quilts(graph, node, part)
+        masks = all_quilts(graph, node, part)
     else:
-        found = set(_family(graph, node, part))
-    return sorted(found, key=lambda quilt: (quilt[1].bit_count(), quilt[0].bit_count(), quilt))
+        masks = set(_family(graph, node, part))
+    return sorted(masks, key=lambda quilt: (quilt[1].bit_count(), quilt[0].bit_count(), quilt))
 
 
 def all_quilts(graph: Graph, node: int, part: int) -> set[Quilt]:
@@ -56,12 +56,12 @@ def all_quilts(graph: Graph, node: int, part: int) -> set[Quilt]:
     subsets = [0]
     for j in bits(part & ~(1 << node)):
         subsets += [mask | 1 << j for mask in subsets]
-    found = set()
+    masks = set()
     for mask in subsets:
         near, working = graph.connected(node, mask)
         if working == mask:
-            found.add((mask, near))
-    return found
+            masks.add((mask, near))
+    return masks
 
 
 def _family(graph: Graph, node: int, part: int) -> Iterator[Quilt]:

@@ -46,7 +46,7 @@ def _distributions_given(
     weights: Mapping[Hashable, int],
     node: Hashable,
 ) -> dict[Hashable, Distribution]:
-    found: dict[Hashable, Distribution] = {}
+    distributions: dict[Hashable, Distribution] = {}
     live = list(factors)
     for variable in [other for other in order if other != node]:
         used = [factor for factor in live if variable in factor[0]]
@@ -59,10 +59,10 @@ def _distributions_given(
         whole = sum(numbers)
         if whole:
             shift = weights.get(value, 0)
-            found[value] = {
+            distributions[value] = {
                 s + shift: Fraction(int(n), int(whole)) for s, n in enumerate(numbers) if n
             }
-    return found
+    return distributions
 
 
 def _whole_table(network: BayesianNetwork, node: Hashable) -> _Factor:

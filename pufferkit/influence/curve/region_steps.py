@@ -18,7 +18,14 @@ from math import expm1, inf
 import numpy as np
 
 from pufferkit.checks import Floats
-from pufferkit.influence.curve.steps import Step, contracted, log_mean, log_mean_low, undominated
+from pufferkit.influence.curve.steps import (
+    Step,
+    contracted,
+    log_mean,
+    log_mean_low,
+    pareto,
+    undominated,
+)
 from pufferkit.rounding import EPS
 
 _ROUND = 1e-12
@@ -65,7 +72,11 @@ class RelaxedStep(Step):
         self.diameter, self.size = diameter, len(lower)
         self._tables = [_affine(lower, upper, u, v) for u, v in _WEIGHTS]
         other = ~np.eye(self.size, dtype=bool)
-        self._best = [_outer(above[other], below[other]) for above, below in self._tables]
+        self._best = [
+            pareto(above[other].ravel(), below[other].ravel()) for above, below in self._tables
+        ]
+            pareto(above[other].ravel(), below[other].ravel()) for above, below in self._tables
+        ]
         if self.size > _PAIRWISE:
             self._tables = []
 
@@ -108,17 +119,6 @@ def _affine(lower: Floats, upper: Floats, u: float, v: float) -> tuple[Floats, F
     if v > 0:
         below += v * (1 - upper.sum(axis=1) - slack)[None, :, None]
     return above, below
-
-
-def _outer(above: Floats, below: Floats) -> tuple[Floats, Floats]:
-    """Candidates for which no other has more above and no more below."""
-    above, below = above.ravel(), below.ravel()
-    order = np.lexsort((below, -above))
-    above, below = above[order], below[order]
-    least = np.minimum.accumulate(below)
-    keep = np.ones(len(below), dtype=bool)
-    keep[1:] = below[1:] < least[:-1]
-    return above[keep], below[keep]
 
 
 def _affine_logs(above: Floats, below: Floats, variation: float) -> Floats:

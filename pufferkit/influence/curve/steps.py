@@ -206,13 +206,17 @@ def undominated(above: Floats, below: Floats) -> tuple[Floats, Floats]:
     np.minimum.at(least, bins, below)
     beyond = np.minimum.accumulate(least[::-1])[::-1]
     keep = below < beyond[bins + 1]
-    above, below = above[keep], below[keep]
+    return pareto(above[keep], below[keep])
+
+
+def pareto(above: Floats, below: Floats) -> tuple[Floats, Floats]:
+    """Candidates for which no other has more above and no more below."""
     order = np.lexsort((below, -above))
     above, below = above[order], below[order]
     least = np.minimum.accumulate(below)
-    first = np.ones(len(below), dtype=bool)
-    first[1:] = below[1:] < least[:-1]
-    return above[first], below[first]
+    keep = np.ones(len(below), dtype=bool)
+    keep[1:] = below[1:] < least[:-1]
+    return above[keep], below[keep]
 
 
 def _largest_of(above: Floats, below: Floats, variation: float) -> Any:

@@ -75,8 +75,6 @@ class RelaxedStep(Step):
         self._best = [
             pareto(above[other].ravel(), below[other].ravel()) for above, below in self._tables
         ]
-            pareto(above[other].ravel(), below[other].ravel()) for above, below in self._tables
-        ]
         if self.size > _PAIRWISE:
             self._tables = []
 

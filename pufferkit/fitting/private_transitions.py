@@ -72,7 +72,7 @@ class PrivateTransitions:
     def calibrate(self, query: Query, epsilon: float) -> Calibration:
         """Noise for a further query, so that counts and answer *together* cost ``epsilon``.
 
-        Entry privacy adds up, so the answer may spend what the influence curve of the region
+        Event-level epsilons add up, so the answer may spend what the influence curve of the region
         allows at epsilon, less what the counts have spent. The promise is to every chain of the
         region; that the chain behind the data is one of them has the region's confidence.
 

@@ -271,9 +271,9 @@ def mechanism_from_json(text: str) -> Response:
 
 
 def kary_loss(chain: MarkovChain, b: float, length: int | None, adversary: str) -> Loss:
-    """A certified bound on the loss of answers with entry privacy ``b``.
+    """A certified bound on the loss of answers with event-level epsilon ``b``.
 
-    Every b-entry-private way to answer is covered, and every number of states.
+    Every way to answer of that event-level epsilon is covered, and every number of states.
     """
     name = known_adversary(adversary)
     options: list[tuple[float, str]] = [(entry_bound(chain, b), "tanh bound")]

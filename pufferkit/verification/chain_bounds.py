@@ -50,7 +50,7 @@ _PRECISION = 1e-10
 
 @dataclass(frozen=True)
 class Task:
-    """Hide every entry of a segment at ``epsilon`` with entry privacy ``b``; try ``hint`` first."""
+    """Hide every entry at ``epsilon`` with event-level epsilon ``b``; try ``hint`` first."""
 
     length: int
     b: float

@@ -1,7 +1,7 @@
 """The influence curve: from privacy of single entries to Pufferfish privacy of a chain.
 
-A release is *b-entry-private* if changing one entry moves the log-likelihood of every output by at
-most b. Let b_t be what has been spent on entry t. With the steps of
+A release has *event-level epsilon* b if changing one entry moves the log-likelihood of every output
+by at most b. Let b_t be what has been spent on entry t. With the steps of
 `pufferkit.influence.curve.steps`,
 
     beta_i  = min over m >= 1 of  b_i + ... + b_{i+m-1} + step(P^m, beta_{i+m})
@@ -45,7 +45,7 @@ _NEAR = 1e-6
 
 @dataclass(frozen=True)
 class Run:
-    """``count`` entries in a row with entry privacy ``b`` each."""
+    """``count`` entries in a row with event-level epsilon ``b`` each."""
 
     count: int
     b: float
@@ -148,7 +148,7 @@ class Sweep:
         return int(self.ends[-1])
 
     def b_at(self, node: int) -> float:
-        """Entry privacy of a node."""
+        """Event-level epsilon of a node."""
         return self.runs[self._run(node)].b
 
     def value_at(self, node: int) -> float:

@@ -22,7 +22,7 @@ from pufferkit.audit.exact_local import (
 )
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
 from pufferkit.audit.report import Audit, WorstCase
-from pufferkit.audit.scores import Event, choose
+from pufferkit.audit.scores import ScoreEvent, choose
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
@@ -57,7 +57,7 @@ def audit_response(
     at = (length - 1) // 2 if entry is None else checks.whole("entry", entry, 1) - 1
     if at >= length:
         raise ValueError(f"entry: {entry} is beyond the {length} entries of the series")
-    best: tuple[Event, str, Known, _Secret, _Secret] | None = None
+    best: tuple[ScoreEvent, str, Known, _Secret, _Secret] | None = None
     chain_of = {name: chain for name, chain, _ in local_beliefs(mechanism, beliefs)}
     for name, chain in chain_of.items():
         for facts in _adversaries(mechanism, chain, length, at, known):

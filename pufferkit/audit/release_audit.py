@@ -29,7 +29,7 @@ from pufferkit.audit.exact import MOST_ENTRIES, worst_release
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
 from pufferkit.audit.noise_drawn import measured
 from pufferkit.audit.report import Audit, WorstCase
-from pufferkit.audit.scores import Event, choose, log_density
+from pufferkit.audit.scores import ScoreEvent, choose, log_density
 from pufferkit.beliefs.base import Distribution
 from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.checks import Floats
@@ -188,7 +188,7 @@ class _Found:
 
     words: str
     score: Callable[[Floats], Floats]
-    choice: Event
+    choice: ScoreEvent
     one: _SecretModel
     other: _SecretModel
 

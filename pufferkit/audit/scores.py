@@ -55,7 +55,7 @@ def _on_the_line(centres: Floats, logs: Floats, outputs: Floats, scale: float) -
 
 
 @dataclass(frozen=True)
-class Event:
+class ScoreEvent:
     """An event: the score is at least ``threshold`` (or at most, if ``flipped``).
 
     ``expected`` is what it should prove. Flipped, it speaks for the other secret.
@@ -89,7 +89,7 @@ def rounded_scores(scores: Floats) -> Floats:
     return rounded
 
 
-def choose(one: Floats, other: Floats, trials: int, confidence: float) -> Event:
+def choose(one: Floats, other: Floats, trials: int, confidence: float) -> ScoreEvent:
     """The event that should prove the most, from scores of pilot draws under each secret.
 
     A high score speaks for the first. Rates are taken as the pilot has them, and what ``trials``
@@ -99,8 +99,8 @@ def choose(one: Floats, other: Floats, trials: int, confidence: float) -> Event:
     upper = _best(one, other, trials, confidence)
     lower = _best(-other, -one, trials, confidence)
     if upper[1] >= lower[1]:
-        return Event(upper[0], False, upper[1])
-    return Event(-lower[0], True, lower[1])
+        return ScoreEvent(upper[0], False, upper[1])
+    return ScoreEvent(-lower[0], True, lower[1])
 
 
 def _best(one: Floats, other: Floats, trials: int, confidence: float) -> tuple[float, float]:

@@ -39,7 +39,7 @@ from pufferkit.fleet.run import (
     pending_releases,
 )
 from pufferkit.frames import spark_storage
-from pufferkit.frames.spark import ClusterTable, Counted, Noise
+from pufferkit.frames.spark import ClusterTable, Counted, RowNoise
 
 
 def release_on_cluster(
@@ -107,7 +107,7 @@ class _ClusterDraw:
     def write(self, path: str, numbers: Counts, scales: Floats) -> None:
         """Draw and write; errors in words."""
         run = self.run
-        noise = Noise(LIPSCHITZ, float(self.sizes.totals.max()), run.query == "frequencies")
+        noise = RowNoise(LIPSCHITZ, float(self.sizes.totals.max()), run.query == "frequencies")
         note = note_of(run.beliefs.is_private, self.sizes.independent_after)
         rows = self.rows(numbers)
         try:

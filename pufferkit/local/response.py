@@ -31,7 +31,7 @@ from pufferkit.rounding import round_up
 FORMAT = "pufferkit-response/1"
 
 
-class _Response(JsonRecord, Sanitizer):
+class _BaseResponse(JsonRecord, Sanitizer):
     """What both kinds share."""
 
     _called = "mechanism"
@@ -75,7 +75,7 @@ class _Response(JsonRecord, Sanitizer):
 
 
 @dataclass(frozen=True, eq=False)
-class RandomizedResponse(_Response):
+class RandomizedResponse(_BaseResponse):
     """A bit is answered wrongly with probability rho_0 if it is state 0, rho_1 if it is state 1.
 
     Parameters
@@ -168,7 +168,7 @@ class RandomizedResponse(_Response):
 
 
 @dataclass(frozen=True, eq=False)
-class KaryResponse(_Response):
+class KaryResponse(_BaseResponse):
     """A state of k is kept, or answered as each of the other states with probability rho.
 
     Certified for any number of states and any chain that forgets: against every adversary by the

@@ -236,18 +236,18 @@ def _exact_sum(record: Release, theta: Beliefs, checks: list[str], work: Work) -
     return record.scale if worst <= enough else record.scale * (1 + 2 * TOLERANCE)
 
 
-Weights = Sequence[Fraction] | None
+ExactWeights = Sequence[Fraction] | None
 """What each state adds to the answer; ``None`` where the file does not hold that."""
 
 
 @singledispatch
-def _distance(theta: Beliefs, weights: Weights, record: Release, work: Work) -> Fraction:
+def _distance(theta: Beliefs, weights: ExactWeights, record: Release, work: Work) -> Fraction:
     """W, from what each state adds to the answer where the file holds that."""
     raise NotChecked(f"there is no recomputation of W for a {theta.description}")
 
 
 @_distance.register
-def _(theta: JointClass, weights: Weights, record: Release, work: Work) -> Fraction:
+def _(theta: JointClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
     workings = record.workings or {}
     if weights is not None:
         # The answers of a sum follow from the weights, whatever the file says they are.
@@ -258,14 +258,14 @@ def _(theta: JointClass, weights: Weights, record: Release, work: Work) -> Fract
 
 
 @_distance.register
-def _(theta: NetworkClass, weights: Weights, record: Release, work: Work) -> Fraction:
+def _(theta: NetworkClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
     return distance_of_networks(theta, dict(zip(theta.states, weights, strict=True)), work)
 
 
 @_distance.register
-def _(theta: ChainClass, weights: Weights, record: Release, work: Work) -> Fraction:
+def _(theta: ChainClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
     return distance_of_chains(theta, weights, record.lengths, work)

@@ -65,9 +65,9 @@ def test_a_seed_repeats_everything(name, data_for):
 
 
 def test_progress_is_told_to_the_end():
-    told = []
-    experiments.run("local-figure-3", quick=True, progress=lambda *part: told.append(part))
-    assert told == [("epsilons", n, 3) for n in (1, 2, 3)]
+    calls = []
+    experiments.run("local-figure-3", quick=True, progress=lambda *part: calls.append(part))
+    assert calls == [("epsilons", n, 3) for n in (1, 2, 3)]
 
 
 @pytest.mark.slow

@@ -281,14 +281,14 @@ def test_both_ways_give_the_distance_of_the_definition(length, way, monkeypatch)
 
 
 def test_progress_counts_nodes_and_half_suffice_where_they_mirror():
-    told = []
+    calls = []
     steady = [np.array([0.5, 0.5])] * 5
     swap = np.array([[0.75, 0.25], [0.25, 0.75]])
     whole = largest_distance(steady, swap, np.array([0, 1]))
     half = largest_distance(
-        steady, swap, np.array([0, 1]), mirrored=True, progress=lambda *at: told.append(at)
+        steady, swap, np.array([0, 1]), mirrored=True, progress=lambda *at: calls.append(at)
     )
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert calls == [(1, 3), (2, 3), (3, 3)]
     assert half == whole
     assert isinstance(half, Distance)
 

@@ -220,11 +220,11 @@ def test_each_way_says_what_it_is(monkeypatch):
         "limit": loss(chain, 0.2, 0.3),
         "one": loss(pk.MarkovChain([1.0, 0.0], [[1.0, 0.0], [0.5, 0.5]]), 0.2, 0.3, 3),
     }
-    told = {
+    described = {
         name: (value.adversary, value.length, value.method, value.exact)
         for name, value in ways.items()
     }
-    assert told == {
+    assert described == {
         "nothing": ("every", 7, "answers say nothing", True),
         "sure": ("ignorant", 7, "an output is possible under one state only", True),
         "short": ("ignorant", 7, "exact recursion", True),
@@ -271,8 +271,12 @@ def test_sure_answers_tell_about_entries_that_have_two_values_only():
     stays = pk.MarkovChain([1.0, 0.0], [[0.5, 0.5], [0.5, 0.5]])
     assert loss(stays, 0.0, 0.3, 3, target=1) == 0
     assert loss(stays, 0.0, 0.3, 3, target=2) == inf
-    told = loss(stays, 0.0, 0.3, 3, target=1)
-    assert (told.method, told.length, told.adversary) == ("exact recursion", 3, "every")
+    one_target = loss(stays, 0.0, 0.3, 3, target=1)
+    assert (one_target.method, one_target.length, one_target.adversary) == (
+        "exact recursion",
+        3,
+        "every",
+    )
     assert loss(stays, 0.0, 0.3, 3, known={}, target=1) == 0
     known = loss(stays, 0.0, 0.3, 3, known={1: 0}, target=2)
     assert (known, known.adversary, known.length) == (inf, "knows 1", 3)
@@ -327,8 +331,8 @@ def test_the_two_directions_of_the_tanh_bound():
     assert tanh_pair(lazy, own) == (zero + 2 * side_bound(d, zero), one + 2 * side_bound(d, one))
     d = projective_diameter(swinging.chain.transition)
     assert tanh_pair(swinging, own) == (max(own_pair(own)) + 2 * side_bound(d, max(zero, one)),) * 2
-    told = tanh_bound(binary(0.2, 0.3), 0.1, 0.4)
-    assert (told.adversary, told.length, told.method, told.exact) == (
+    bound = tanh_bound(binary(0.2, 0.3), 0.1, 0.4)
+    assert (bound.adversary, bound.length, bound.method, bound.exact) == (
         "every",
         None,
         "tanh bound",

@@ -56,12 +56,14 @@ def tables(steps, history: Sequence[NoisySum], states: int):
         chance *= kernel[paths[before], paths[before + 1]]
     paths, chance = paths[:, chance > 0], chance[chance > 0]
     place, shape, kernels = np.zeros(paths.shape[1], dtype=int), [], []
-    for told in history:
-        sums = np.asarray(told.values, dtype=float)[paths[told.first - 1 : told.last]].sum(axis=0)
+    for noisy_sum in history:
+        sums = np.asarray(noisy_sum.values, dtype=float)[
+            paths[noisy_sum.first - 1 : noisy_sum.last]
+        ].sum(axis=0)
         support, inverse = np.unique(np.round(sums, 12), return_inverse=True)
         place = place * len(support) + inverse
         shape.append(len(support))
-        kernels.append(np.exp(-np.abs(support[:, None] - support[None, :]) / told.scale))
+        kernels.append(np.exp(-np.abs(support[:, None] - support[None, :]) / noisy_sum.scale))
     grid = int(np.prod(shape, dtype=int))
     joint = np.empty((length, states, states, grid))
     known = np.empty((length, states, states))

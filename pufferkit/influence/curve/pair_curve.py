@@ -8,7 +8,7 @@ the output by at most cost(x, x'). Laplace noise of scale s on a sum of contribu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -19,7 +19,15 @@ from pufferkit.beliefs.chain_class import Member
 from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
 from pufferkit.influence.curve.pair_sides import EXPLICIT_WORK, PairSide, pair_sides
-from pufferkit.influence.curve.pairs import LARGEST, SLACK, certificate, closure, off_diagonal
+from pufferkit.influence.curve.pairs import (
+    LARGEST,
+    SLACK,
+    PairSteps,
+    certificate,
+    closure,
+    off_diagonal,
+)
+from pufferkit.influence.curve.plan_bases import bases_of, packed
 from pufferkit.rounding import EPS
 
 Runs = Sequence[tuple[int, Floats]]
@@ -144,6 +152,17 @@ def pair_losses(
     return rows
 
 
+def _bases(side: PairSide, stretches: Sequence[Stretch]) -> Iterator[bytes]:
+    """The bases of the plans from which the steps of all entries but the first follow."""
+    for stretch in stretches:
+        if stretch.limit is not None:
+            steps = side.at(stretch.first)
+            if not isinstance(steps, PairSteps):
+                raise TypeError("only programmes have bases")
+            steps(stretch.limit)
+            yield bases_of(steps)
+
+
 def _cost_at(runs: Runs, entry: int) -> Floats:
     for count, cost in runs:
         if entry <= count:
@@ -178,11 +197,13 @@ class PairCurve:
     def record(self, cost: Floats) -> dict[str, Any] | None:
         """What a check needs: from which entry on which limit holds, to the left and the right.
 
-        ``None`` for a side that is followed entry by entry to its end.
+        ``None`` for a side that is followed entry by entry to its end. ``plans`` has the bases of
+        the plans behind every step of a side, entry by entry and then at the limit; ``None`` if
+        they are too many.
         """
         if self._sides is None:
             return None
-        record: dict[str, Any] = {}
+        record: dict[str, Any] = {"plans": {}}
         runs = [(self.length, cost)]
         for name, side in zip(("left", "right"), self._sides[:2], strict=True):
             stretches = swept(side, runs, LARGEST)
@@ -193,6 +214,7 @@ class PairCurve:
             for stretch in settled:
                 limit = [] if stretch.limit is None else stretch.limit.tolist()
                 record[name] = {"from": stretch.first, "limit": limit}
+            record["plans"][name] = packed(_bases(side, stretches))
         return record
 
     def loss(self, runs: Runs, most: float = LARGEST) -> PairLoss | None:

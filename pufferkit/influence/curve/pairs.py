@@ -96,9 +96,13 @@ class PairSteps:
         The vertices; all of one shape, rows are distributions.
     error
         Bound on the error of the logarithm of a ratio of two entries, and so on that of a step.
+    compiled
+        Whether to wait for the compiler; by default for all but the smallest kernels.
     """
 
-    def __init__(self, kernels: Sequence[Floats], error: float = 0.0) -> None:
+    def __init__(
+        self, kernels: Sequence[Floats], error: float = 0.0, *, compiled: bool | None = None
+    ) -> None:
         self.kernels = [np.ascontiguousarray(kernel, dtype=np.float64) for kernel in kernels]
         self.rows, self.states = self.kernels[0].shape
         self.error = error
@@ -106,17 +110,17 @@ class PairSteps:
         self._best: NDArray[np.intp] = np.zeros((self.rows, self.rows), dtype=np.intp)
         shape = (self.rows, self.rows)
         self._warm = [np.zeros((*shape, self.states)) for _ in self.kernels]
-        self._trees = [np.zeros((*shape, 2 * self.states, 2), dtype=np.int64) for _ in self.kernels]
+        self.trees = [np.zeros((*shape, 2 * self.states, 2), dtype=np.int64) for _ in self.kernels]
         self._known = [np.zeros(shape, dtype=np.bool_) for _ in self.kernels]
-        small = self.rows * self.states <= _PLAIN
-        self._programme = transport_programme if small else transport_programme.compiled()
+        large = self.rows * self.states > _PLAIN if compiled is None else compiled
+        self._programme = transport_programme.compiled() if large else transport_programme
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
         room = 2 * self.rows * self.rows * self.states
         values, self.arcs = [], []
         for kernel, warm, trees, known in zip(
-            self.kernels, self._warm, self._trees, self._known, strict=True
+            self.kernels, self._warm, self.trees, self._known, strict=True
         ):
             places = [np.empty(room, dtype=np.int64) for _ in range(3)]
             masses = [np.empty(room) for _ in range(2)]

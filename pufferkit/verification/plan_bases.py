@@ -97,6 +97,22 @@ def _staying(p: dict[int, float], q: list[float]) -> float:
 def _value(p: list[float], q: list[float], variation: list[list[float]], tree: bytes) -> float:
     """Log of the largest load of the plan on a tree."""
     rows, columns = len(p), len(q)
+    loads = [0.0] * columns
+    for y, arcs in enumerate(_flows(p, q, variation, tree)):
+        total = sum(flow for _, flow in arcs)
+        for z, flow in arcs:
+            # If its share is below a rounding, any target will do.
+            share = flow / total if total > 0 else 1 / len(arcs)
+            loads[z] += p[y] * share * exp(variation[y][z])
+    largest = max(load / mass for load, mass in zip(loads, q, strict=True))
+    return max(0.0, log(largest) + _ROUNDING * (rows + columns))
+
+
+def _flows(
+    p: list[float], q: list[float], variation: list[list[float]], tree: bytes
+) -> list[list[tuple[int, float]]]:
+    """For every source its arcs: the target and what flows there, at least 0."""
+    rows, columns = len(p), len(q)
     towards = [-1, *(rows + z for z in tree[: rows - 1]), *tree[rows - 1 :]]
     behind: list[list[int]] = [[] for _ in towards]
     for node, neighbour in enumerate(towards[1:], 1):
@@ -121,15 +137,7 @@ def _value(p: list[float], q: list[float], variation: list[list[float]], tree: b
         else:
             arcs[towards[node]].append((node - rows, max(-surplus[node], 0.0)))
         surplus[towards[node]] += surplus[node]
-    loads = [0.0] * columns
-    for y, own in enumerate(arcs):
-        total = sum(flow for _, flow in own)
-        if total <= 0:  # its share is below a rounding: any target will do
-            own, total = [(own[0][0], 1.0)], 1.0
-        for z, flow in own:
-            loads[z] += p[y] * (flow / total) * exp(variation[y][z])
-    largest = max(load / mass for load, mass in zip(loads, q, strict=True))
-    return max(0.0, log(largest) + _ROUNDING * (rows + columns))
+    return arcs
 
 
 def _masses(weights: list[float], potentials: list[float]) -> list[float]:

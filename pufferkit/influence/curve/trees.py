@@ -215,7 +215,7 @@ class TreeCurve:
                     yield bases_of(way.pairs)
 
     def _solve(self, number: int, epsilon: float, most: float) -> tuple[float, TreeLoss]:
-        """The largest b up to ``most`` found for one network: by the scalar curve, then by pairs."""
+        """The largest b up to ``most`` for one network: by the scalar curve, then by pairs."""
         nodes, count = self.beliefs.nodes, len(self._trees[number].network)
 
         @cache
@@ -296,7 +296,9 @@ def _profile(nodes: tuple[Node, ...], b: Spent) -> dict[Node, float]:
         if amounts.ndim == 0:
             amounts = np.full(len(nodes), float(amounts))
         if amounts.shape != (len(nodes),):
-            raise ValueError(f"b: has shape {amounts.shape}, but the network has {len(nodes)} nodes")
+            raise ValueError(
+                f"b: has shape {amounts.shape}, but the network has {len(nodes)} nodes"
+            )
     if (amounts < 0).any():
         raise ValueError(f"b: entry privacy cannot be negative, got {amounts.min():g}")
     return dict(zip(nodes, amounts.tolist(), strict=True))

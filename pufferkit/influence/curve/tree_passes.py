@@ -29,7 +29,7 @@ class Passes:
     costs
         For every node, what replacing a value it can take by another costs.
     pairwise
-        Whether to follow the variation between each pair of values, or its maximum alone.
+        Whether steps follow the variation between each pair of values, or its maximum alone.
     """
 
     def __init__(self, tree: TreeKernels, costs: Sequence[Floats], pairwise: bool) -> None:
@@ -76,12 +76,14 @@ class Passes:
 
     def _variation(self, n: int, branches: Sequence[Floats]) -> Floats:
         """The cost of n and the sum of branches, for one pair of values throughout."""
+        total = self._sum(n, branches)
+        return closure(total) if self.pairwise and len(total) > 2 else total
+
+    def _sum(self, n: int, branches: Sequence[Floats]) -> Floats:
         total = self.costs[n]
         for branch in branches:
             total = total + branch
-        if self.pairwise:
-            return closure(total)
-        return float(total.max()) * off_diagonal(len(total))
+        return total
 
     def _branch(self, n: int, j: int) -> Floats:
         """branch(n, j): the best of a few paths, for each pair of values of n."""
@@ -121,7 +123,7 @@ class Passes:
         for following in around:
             if following != before:
                 aside = [self._of(v, k) for k in around if k not in (before, following)]
-                yield following, float(self._variation(v, aside).max())
+                yield following, float(self._sum(v, aside).max())
 
     def _of(self, n: int, j: int) -> Floats:
         return self._to_child[j] if self.tree.parent[j] == n else self._to_parent[n]

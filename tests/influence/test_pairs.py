@@ -1,6 +1,7 @@
 """The pairwise curve: steps against another solver, losses against every path, known numbers."""
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -90,6 +91,20 @@ def test_a_certificate_holds_under_another_solver(seed):
             if x != y:
                 own = oracle.step(kernel[x], kernel[y], limit)
                 assert cost[x, y] + own <= limit[x, y] + 1e-6
+
+
+def test_products_lost_to_underflow_are_no_kernel():
+    """P(X_1 = 1) P(X_2 = 0 | X_1 = 1) is 1e-350: possible, and zero as a float."""
+    chain = pk.MarkovChain([1, 1e-200], [[0.5, 0.5], [1e-150, 1]])
+    assert not PairCurve(member(chain), 2).serves
+    assert PairCurve(member(pk.MarkovChain([1, 1e-20], chain.transition)), 2).serves
+
+
+def test_closures_are_rounded_up():
+    third = np.array([[0, 1 / 3, 1], [1, 0, 1 / 3], [1, 1, 0]])
+    assert Fraction(closure(third)[0, 2]) >= 2 * Fraction(1 / 3)
+    tiny = np.array([[0, 1.0, 9], [9, 0, 2.0**-53], [9, 9, 0]])
+    assert Fraction(closure(tiny)[0, 2]) >= 1 + Fraction(2) ** -53
 
 
 def test_no_certificate_where_nothing_is_forgotten():

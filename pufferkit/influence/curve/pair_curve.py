@@ -67,7 +67,7 @@ def swept(side: PairSide, runs: Runs, most: float) -> list[Stretch] | None:
         Bounds above this are of no use.
     """
     size = len(runs[0][1])
-    outside = off_diagonal(size)
+    raised = (1 + 2 * EPS) * off_diagonal(size)
     slack = SLACK * max(float(cost.max()) for _, cost in runs) or SLACK
     most = min(most, LARGEST)
     if max(float(cost.max()) for _, cost in runs) > most:
@@ -99,7 +99,7 @@ def swept(side: PairSide, runs: Runs, most: float) -> list[Stretch] | None:
                     return None
             own = steps(variation)
             stretches.append(Stretch(here, here, own, variation))
-            variation, done = closure((cost + own) * outside), here
+            variation, done = closure((cost + own) * raised), here
             followed += 1
             if float(variation.max()) > most or followed * size**2 > 20 * EXPLICIT_WORK:
                 return None

@@ -153,10 +153,14 @@ def off_diagonal(size: int) -> Floats:
 
 
 def closure(variation: Floats) -> Floats:
-    """The triangle closure: shortest paths. The functions that are allowed stay the same."""
+    """The triangle closure: shortest paths. The functions that are allowed stay the same.
+
+    Lengths of paths are rounded up.
+    """
     closed = variation.copy()
     for middle in range(len(closed)):
-        np.minimum(closed, closed[:, middle, None] + closed[None, middle, :], out=closed)
+        ways = closed[:, middle, None] + closed[None, middle, :]
+        np.minimum(closed, ways * (1 + 2 * EPS), out=closed)
     return closed
 
 

@@ -83,7 +83,7 @@ class Passes:
         total = self.costs[n]
         for branch in branches:
             total = total + branch
-        return total
+        return total * (1 + (len(branches) + 1) * EPS)
 
     def _branch(self, n: int, j: int) -> Floats:
         """branch(n, j): the best of a few paths, for each pair of values of n."""

@@ -138,7 +138,7 @@ class TreeKernels:
             every = np.ones((len(kernel),) * 2, dtype=bool)
             own = None
             if pairs and self._pair_work <= MOST_PAIR_WORK:
-                own = PairSteps([kernel], 2 * coarse, compiled=self._pair_work > _COMPILE)
+                own = PairSteps([kernel], 2 * coarse, often=self._pair_work > _COMPILE)
             step = KernelStep(Kernel(kernel, kernel > 0), every, coarse)
             self._steps[key] = Way(kernel, coarse, step, own)
         return self._steps[key]

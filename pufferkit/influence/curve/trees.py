@@ -62,7 +62,7 @@ from pufferkit.influence.curve.tree_steps import TreeKernels
 from pufferkit.rounding import EPS, last_passing, round_up
 
 Spent = float | Mapping[Node, float] | Sequence[float]
-"""Entry privacy: one number, one for each node, or a list in the order of the nodes."""
+"""Event-level epsilon: one number, one for each node, or a list in the order of the nodes."""
 
 _PRECISION = 1e-8
 _PAIR_PRECISION = 1e-6
@@ -78,7 +78,7 @@ class TreeLoss(NamedTuple):
 
 
 def tree_loss(networks: Any, b: Spent) -> tuple[float, Node]:
-    """The Pufferfish loss of a tree whose nodes have entry privacy ``b``, and the node it is at.
+    """The Pufferfish loss of a tree whose nodes have event-level epsilon ``b``, and where it is.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def tree_loss(networks: Any, b: Spent) -> tuple[float, Node]:
 
 
 def tree_entry_privacy(networks: Any, epsilon: float) -> float:
-    """The largest entry privacy found whose loss on the tree is at most ``epsilon``.
+    """The largest event-level epsilon found whose loss on the tree is at most ``epsilon``.
 
     The search ends on the private side: for what is returned, the loss was computed and is at most
     epsilon.
@@ -281,7 +281,7 @@ class TreeCurve:
 
 
 def _profile(nodes: tuple[Node, ...], b: Spent) -> dict[Node, float]:
-    """Entry privacy of every node."""
+    """Event-level epsilon of every node."""
     if isinstance(b, Mapping):
         known = set(nodes)
         for node in b:
@@ -300,5 +300,5 @@ def _profile(nodes: tuple[Node, ...], b: Spent) -> dict[Node, float]:
                 f"b: has shape {amounts.shape}, but the network has {len(nodes)} nodes"
             )
     if (amounts < 0).any():
-        raise ValueError(f"b: entry privacy cannot be negative, got {amounts.min():g}")
+        raise ValueError(f"b: event-level epsilon cannot be negative, got {amounts.min():g}")
     return dict(zip(nodes, amounts.tolist(), strict=True))

@@ -274,7 +274,7 @@ class InfluenceCurve:
     ) -> None:
         self.beliefs: ChainClass = as_chain_class(beliefs)
         self.length = max(checks.segment_lengths(lengths))
-        self.metric = _metric(metric, len(self.beliefs.states))
+        self.metric = as_metric(metric, len(self.beliefs.states))
 
     def __repr__(self) -> str:
         return f"InfluenceCurve({self.beliefs.description}, length {self.length})"
@@ -396,7 +396,8 @@ class InfluenceCurve:
         return b, name, binding
 
 
-def _metric(metric: Metric | Floats | None, size: int) -> Metric:
+def as_metric(metric: Metric | Floats | None, size: int) -> Metric:
+    """A metric over ``size`` states, scaled to a largest distance of 1; discrete by default."""
     if metric is None or size == 1:  # one state: nothing to tell
         return Metric.discrete(size)
     distance = metric.distance if isinstance(metric, Metric) else checks.numbers("metric", metric)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,6 @@ VISITS = 50
 
 _DAYS = 3
 """A state must be visited on this many days; one day tells nothing about how days vary."""
-
-_ONE_SIDED = 1.645
-"""Standard errors below the cross-fit estimate that a limit at 95% lies."""
 
 _BOOTSTRAPS = 1000
 
@@ -63,7 +61,7 @@ class MeasuredInfluence:
         The same without the bias that drawn days show, 2 N - mean of the bootstrap.
     cross_fit, error, lower
         Estimate from pair and signs of other days, its standard error over days, and the limit
-        that N exceeds with confidence 95%.
+        that N exceeds with the confidence asked for.
     pair
         The two states that differ most.
     p_value
@@ -93,8 +91,7 @@ class _Days:
         """Mean histogram around each state with these weights of the days; which are known."""
         visits = weights @ self.visits
         sums = np.tensordot(weights, self.sums, 1)
-        known = self.kept & (visits > 0)
-        return sums / np.maximum(visits, 1e-9)[:, None], known
+        return sums / np.maximum(visits, 1e-9)[..., None], self.kept & (visits > 0)
 
     def largest(self, weights: Floats) -> tuple[float, int, int, Floats]:
         """The largest N, its pair, and the signed differences of that pair."""
@@ -112,6 +109,7 @@ def measured_influence(
     *,
     simulate: Simulate | None = None,
     repetitions: int = 100,
+    confidence: float = 0.95,
     visits: int = VISITS,
     seed: int = 0,
 ) -> MeasuredInfluence:
@@ -134,6 +132,8 @@ def measured_influence(
         lack.
     repetitions
         How many series are drawn.
+    confidence
+        Of the lower limit.
     visits
         A state is compared if it has more visits than this, on three days at least.
     seed
@@ -166,17 +166,16 @@ def measured_influence(
     plug_in, x, y, difference = summed.largest(everything)
     rng = np.random.default_rng(seed)
     drawn = rng.multinomial(total, everything / total, size=_BOOTSTRAPS).astype(float)
-    mean = float(np.mean([summed.largest(weights)[0] for weights in drawn]))
+    mean = float(_differences(*summed.means(drawn)).max(axis=(1, 2)).mean())
     cross_fit = _cross_fit(summed)
     error = _jackknife(summed, x, y, np.sign(difference))
     p_value = None
     if simulate is not None:
-        reached = 0
-        for number in range(count):
-            other = checked_people(simulate(seed + number), states)
-            alike = _summed(_as_observed(other, coded), states, width, length, visits)
-            reached += alike.largest(np.ones(len(alike.visits)))[0] >= plug_in
-        p_value = reached / count
+        seeds = range(seed, seed + count)
+        drawn_like = (as_observed(simulate(number), coded) for number in seeds)
+        reached = [plug_in_influence(one, states, width, length, visits) for one in drawn_like]
+        p_value = float(np.mean(np.array(reached) >= plug_in))
+    below = NormalDist().inv_cdf(checks.real("confidence", confidence)) * error
     return MeasuredInfluence(
         width,
         total,
@@ -184,10 +183,25 @@ def measured_influence(
         max(2 * plug_in - mean, 0.0),
         cross_fit,
         error,
-        max(cross_fit - _ONE_SIDED * error, 0.0),
+        max(cross_fit - below, 0.0),
         (x, y),
         p_value,
     )
+
+
+def plug_in_influence(
+    sequences: Sequence[Any], states: int, window: int, day: int, visits: int = VISITS
+) -> float:
+    """The largest difference of mean histograms, in entries; 0 with too few visits to compare."""
+    summed = _summed(checked_people(sequences, states), states, window, day, visits)
+    return summed.largest(np.ones(len(summed.visits)))[0]
+
+
+def as_observed(people: Sequence[Any], data: Sequence[Codes]) -> list[Codes]:
+    """Simulated sequences without the entries that the data lack."""
+    if [len(person) for person in people] != [len(person) for person in data]:
+        raise ValueError("simulate: must draw sequences of the same lengths as the data")
+    return [np.where(own < 0, own, other) for other, own in zip(people, data, strict=True)]
 
 
 def _summed(people: Sequence[Codes], states: int, window: int, day: int, visits: int) -> _Days:
@@ -227,13 +241,10 @@ def _by_cell(cell: NDArray[Any], weights: Floats | None, days: int, states: int)
 
 
 def _differences(means: Floats, known: NDArray[np.bool_]) -> Floats:
-    """N of every pair of known states."""
-    from scipy.spatial.distance import pdist, squareform  # noqa: PLC0415
-
-    pairs: Floats = squareform(pdist(means, "cityblock")) / 2
-    pairs[~known] = 0.0
-    pairs[:, ~known] = 0.0
-    return pairs
+    """N of every pair of known states; several tables of means at once come first."""
+    states = range(means.shape[-1])
+    apart = [np.abs(means[..., [x], :] - means).sum(axis=-1) / 2 for x in states]
+    return np.stack(apart, axis=-2) * (known[..., None] & known[..., None, :])
 
 
 def _cross_fit(summed: _Days) -> float:
@@ -257,10 +268,3 @@ def _jackknife(summed: _Days, x: int, y: int, signs: Floats) -> float:
     values = (means[0] - means[1]) @ signs / 2
     total = len(values)
     return float(np.sqrt((total - 1) / total * np.sum((values - values.mean()) ** 2)))
-
-
-def _as_observed(people: Sequence[Codes], data: Sequence[Codes]) -> list[Codes]:
-    """Simulated sequences without the entries that the data lack."""
-    if [len(person) for person in people] != [len(person) for person in data]:
-        raise ValueError("simulate: must draw sequences of the same lengths as the data")
-    return [np.where(own < 0, own, other) for other, own in zip(people, data, strict=True)]

@@ -4,9 +4,11 @@ A row is the moves of one person out of one state in one part of the day. It is 
 hull of the same row of the kernels: 2 sum_y m_y log (m_y / n / p_y) at the nearest p, which is at
 most chi-squared with k - 1 degrees of freedom if the row was drawn from a member. The least
 *contamination* eta is the smallest for which (1 - eta) p + eta r, with p in the hull and r any
-distribution, is plausible.
+distribution, is plausible. What data do not refute may still be larger in truth: the contamination
+of the counted shares themselves, (m + 1/2) / (n + k/2), errs upwards instead. It is a linear
+programme, 1 - max { sum w : sum_j w_j p^j <= share, w >= 0 }.
 
-Both optima are found by expectation and maximisation over the weights of the kernels and over r,
+Both optima of the test are found by expectation and maximisation over the weights of the kernels and over r,
 for all rows at once. Stopped early they err to larger deviances and larger eta, which refuses more.
 """
 
@@ -16,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -46,7 +48,8 @@ class Row:
     deviance, p_value
         Of the nearest row of the hull.
     contamination
-        The least that makes the row plausible; 0 if it is so already.
+        The least that makes the row plausible, 0 if it is so already; or that of the counted
+        shares.
     """
 
     person: int
@@ -120,6 +123,7 @@ def row_coverage(
     slots: Sequence[Any] | None = None,
     visits: int = VISITS,
     level: float = 0.01,
+    score: Literal["plausible", "counted"] = "plausible",
 ) -> RowCoverage:
     """Compare the rows of people with the hull of the rows of kernels.
 
@@ -140,6 +144,9 @@ def row_coverage(
         Rows with fewer moves are left out.
     level
         Of the test of a row.
+    score
+        Which contamination is told: the least that makes a row plausible, or that of the counted
+        shares, which seldom falls short of the true one.
 
     Examples
     --------
@@ -174,7 +181,10 @@ def row_coverage(
     own = matrices[:, [state for _, _, state in places], :].transpose(1, 0, 2)
     deviance = _deviances(moves, own, np.zeros(len(moves)))
     p_values = chi2.sf(deviance, max(size - 1, 1))
-    needed = _contaminations(moves, own, float(chi2.isf(level, max(size - 1, 1))), deviance)
+    if score == "counted":
+        needed = np.array([_outside(*row) for row in zip(moves, own, strict=True)])
+    else:
+        needed = _contaminations(moves, own, float(chi2.isf(level, max(size - 1, 1))), deviance)
     rows = (
         Row(*place, int(each.sum()), float(statistic), float(p), float(eta))
         for place, each, statistic, p, eta in zip(
@@ -189,7 +199,9 @@ def conformal_contamination(etas: Iterable[float], alpha: float) -> float:
 
     With a class built on other people, n people's least contaminations and that of a new
     exchangeable person are equally likely in every order, so the ceil((n + 1)(1 - alpha))-th
-    smallest of the n is at least the new one with that probability.
+    smallest of the n is at least the new one with that probability. What is covered is the score
+    as it was computed, from as much data: with scores of plausible rows, that no row of the new
+    person is refuted.
 
     Raises
     ------
@@ -250,3 +262,12 @@ def _contaminations(moves: Floats, rows: Floats, largest: float, deviance: Float
         high[fails] = np.where(enough, middle, high[fails])
         low[fails] = np.where(enough, low[fails], middle)
     return high
+
+
+def _outside(moves: Floats, rows: Floats) -> float:
+    """The least contamination of the counted shares of a row."""
+    from scipy.optimize import linprog  # noqa: PLC0415
+
+    share = (moves + 0.5) / (moves + 0.5).sum()
+    most = linprog(-np.ones(len(rows)), A_ub=rows.T, b_ub=share, bounds=(0, None))
+    return 1.0 - min(1.0, max(0.0, -float(most.fun)))

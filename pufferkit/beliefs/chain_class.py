@@ -138,6 +138,85 @@ class ChainClass(checks.Frozen, Beliefs):
         )
         return region
 
+    @staticmethod
+    def seasonal(
+        kernels: Iterable[ArrayLike],
+        states: Iterable[Hashable] | None = None,
+        *,
+        start: int | None = None,
+    ) -> ChainClass:
+        """One known chain whose kernel depends on the clock, in its periodic steady state.
+
+        Parameters
+        ----------
+        kernels
+            A matrix for each slot of the clock (hour of the day, of the week), in order: an entry
+            at slot s moves to the next one by kernel s, and after the last slot comes the first.
+        states
+            Labels in the order of the rows.
+        start
+            Slot of the first entry of every series, counted from 0. By default it can be any, and
+            the noise is enough for all of them.
+
+        Examples
+        --------
+        >>> day, night = [[0.5, 0.5], [0.4, 0.6]], [[0.9, 0.1], [0.7, 0.3]]
+        >>> ChainClass.seasonal([day] * 16 + [night] * 8).description
+        '1 chain, 2 states, 24 slots of the clock, any first slot'
+        """
+        return _made("seasonal", kernels, states, start)
+
+    @staticmethod
+    def hull(*chains: MarkovChain, inflate: float = 0.0) -> ChainClass:
+        """Every chain, changing over time as it likes, between these.
+
+        At every time the kernel to the next entry is a mixture of the given matrices, and the
+        kernel to the entry before a mixture of their time reversals; the weights are the same for
+        all rows of a kernel and free at every time. So it holds whichever of these people it is,
+        and whatever the schedule. The chain of a whole day is no such mixture of its parts: add
+        each person's pooled chain, and everybody's.
+
+        Parameters
+        ----------
+        chains
+            The vertices; only their matrices count.
+        inflate
+            Each row may besides hold this weight of anything, at every time anew.
+
+        Examples
+        --------
+        >>> one = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+        >>> other = MarkovChain.steady([[0.8, 0.2], [0.2, 0.8]])
+        >>> ChainClass.hull(one, other).description
+        'hull of 2 chains, 2 states, any schedule'
+        """
+        return _made("hull", tuple(chains), inflate)
+
+    @staticmethod
+    def order(memory: int, table: Any, states: Iterable[Hashable] | None = None) -> ChainClass:
+        """One known chain whose next entry depends on the last ``memory`` entries, stationary.
+
+        Parameters
+        ----------
+        memory
+            How many entries it remembers.
+        table
+            Distribution of the next entry given the last ones: an axis for each of them, the oldest
+            first, and one for the next.
+        states
+            Labels in the order of the axes.
+
+        Examples
+        --------
+        >>> table = [[[0.9, 0.1], [0.5, 0.5]], [[0.6, 0.4], [0.2, 0.8]]]
+        >>> ChainClass.order(2, table).description
+        '1 chain, 2 states, memory of 2 entries, stationary start'
+        """
+        theta = _made("order", table, states)
+        if theta.memory != checks.whole("memory", memory, 1):  # type: ignore[attr-defined]
+            raise ValueError(f"table: must have {memory + 1} axes for a memory of {memory}")
+        return theta
+
     @abstractmethod
     def members(self) -> tuple[Member, ...]:
         """Chains whose worst case is that of the class; ``NotApplicable`` if there are none."""

@@ -96,9 +96,13 @@ class PairSteps:
         The vertices; all of one shape, rows are distributions.
     error
         Bound on the error of the logarithm of a ratio of two entries, and so on that of a step.
+    often
+        Whether it will be asked so often that waiting for a compiler pays even for few states.
     """
 
-    def __init__(self, kernels: Sequence[Floats], error: float = 0.0) -> None:
+    def __init__(
+        self, kernels: Sequence[Floats], error: float = 0.0, *, often: bool = False
+    ) -> None:
         self.kernels = [np.ascontiguousarray(kernel, dtype=np.float64) for kernel in kernels]
         self.rows, self.states = self.kernels[0].shape
         self.error = error
@@ -108,7 +112,7 @@ class PairSteps:
         self._warm = [np.zeros((*shape, self.states)) for _ in self.kernels]
         self._trees = [np.zeros((*shape, 2 * self.states, 2), dtype=np.int64) for _ in self.kernels]
         self._known = [np.zeros(shape, dtype=np.bool_) for _ in self.kernels]
-        small = self.rows * self.states <= _PLAIN
+        small = self.rows * self.states * len(self.kernels) <= _PLAIN and not often
         self._programme = transport_programme if small else transport_programme.compiled()
 
     def __call__(self, limit: Floats) -> Floats:

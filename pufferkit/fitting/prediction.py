@@ -161,9 +161,7 @@ def memory_predictor(people: Sequence[Any], states: int, order: int | None = Non
     as long as its observed end. ``order`` is at most 4, and less with many states.
     """
     coded = checked_people(people, states)
-    most = next(
-        (m for m in range(_MOST_ORDER, 0, -1) if states ** (m + 1) <= _MOST_CELLS or m == 1)
-    )
+    most = next(m for m in range(_MOST_ORDER, 0, -1) if states ** (m + 1) <= _MOST_CELLS or m == 1)
     longest = most if order is None else checks.whole("order", order, 1)
     if longest > most:
         raise ValueError(f"order: {longest} needs too large a table; {states} states allow {most}")
@@ -221,7 +219,9 @@ def boosted_predictor(
         ) from None
     coded = checked_people(people, states)
     times = checked_slots(slots, coded, checks.whole("day", day, 1))
-    inputs = np.concatenate([_features(p, s, states, day) for p, s in zip(coded, times, strict=True)])
+    inputs = np.concatenate(
+        [_features(p, s, states, day) for p, s in zip(coded, times, strict=True)]
+    )
     targets = np.concatenate([person[1:] for person in coded])
     usable = np.flatnonzero(targets >= 0)
     if np.unique(targets[usable]).size < 2:

@@ -8,8 +8,9 @@ distribution, is plausible. What data do not refute may still be larger in truth
 of the counted shares themselves, (m + 1/2) / (n + k/2), errs upwards instead. It is a linear
 programme, 1 - max { sum w : sum_j w_j p^j <= share, w >= 0 }.
 
-Both optima of the test are found by expectation and maximisation over the weights of the kernels and over r,
-for all rows at once. Stopped early they err to larger deviances and larger eta, which refuses more.
+Both optima of the test are found by expectation and maximisation over the weights of the kernels
+and over r, for all rows at once. Stopped early they err to larger deviances and larger eta, which
+refuses more.
 """
 
 from __future__ import annotations

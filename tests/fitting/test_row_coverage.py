@@ -43,7 +43,9 @@ def test_the_optimum_is_that_of_a_general_solver():
 
         def deviance(z, counts=counts, state=row.state):
             weights = np.exp(z) / np.exp(z).sum()
-            return 2 * np.sum(counts * np.log(counts / counts.sum() / (weights @ kernels[:, state])))
+            return 2 * np.sum(
+                counts * np.log(counts / counts.sum() / (weights @ kernels[:, state]))
+            )
 
         least = min(minimize(deviance, start).fun for start in rng.normal(size=(4, 3)))
         assert least - 1e-6 <= row.deviance <= least + 1e-2

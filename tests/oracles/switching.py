@@ -56,7 +56,8 @@ def switching(regimes, kernels):
 def outer_losses(matrix, emission, window, u):
     """Log-ratios at outputs beyond the histogram: log E[e^{u v.h} | x] / E[.. | x'], best signs.
 
-    The output o with o_j beyond the range of h_j on the side v_j has density c e^{v.h / s}, u = 1/s.
+    The output o with o_j beyond the range of h_j on the side v_j has density c e^{v.h / s}, and
+    u = 1 / s.
     """
     size = emission.shape[1]
     before, own = reversal(matrix), posterior(matrix, emission)

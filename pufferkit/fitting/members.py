@@ -1,0 +1,165 @@
+"""What a class of beliefs says about people: predictions, series drawn from it, its own influence.
+
+A class answers through its `distributions`: chains, or functions of a hidden chain. Where it lists
+all of them, the one that predicts people best speaks for it. Where it holds more (a hull, a
+region), its vertices are mixed anew in every part of the day, by weights chosen in hindsight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.base import Distribution
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.kernel_class import KernelClass
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.fitting.prediction import Predictor
+from pufferkit.fitting.sequences import Codes
+from pufferkit.mechanisms.influence_curve import entry_epsilon
+
+SMALL = 0.01
+"""The epsilon at which budgets are compared: a floor by influence holds as epsilon goes to 0."""
+
+_FIRST = 2_000
+_MANY = 12
+_ROUNDS = 40
+_LEAST = 1e-300
+
+
+def budgeted_influence(theta: ChainClass, window: int, period: int = 1) -> float:
+    """Entries that noise for a class allows one entry to give away, epsilon / b at a small epsilon.
+
+    Over a series of 2 ``window`` + ``period`` entries, so that in every slot of the clock there is
+    an entry with whole windows on either side: the same window in which influence is measured.
+    """
+    entries = 2 * checks.whole("window", window, 1) + checks.whole("period", period, 1)
+    return SMALL / entry_epsilon(theta, entries, SMALL)
+
+
+def filtered(member: MarkovChain | HiddenChain, person: Codes) -> Floats:
+    """Distribution of each entry after the first given those before it, a row for each.
+
+    The forward recursion over the hidden states that show what was observed. A row is NaN once the
+    member holds what happened for impossible.
+    """
+    hidden = member.chain if isinstance(member, HiddenChain) else member
+    shown = np.asarray(member.shown if isinstance(member, HiddenChain) else range(len(member)))
+    showing = [np.flatnonzero(shown == state) for state in range(len(member.states))]
+    everywhere = np.arange(len(shown))
+    spread = np.zeros((len(shown), len(showing)))
+    spread[everywhere, shown] = 1.0
+    rows = np.full((len(person) - 1, len(showing)), np.nan)
+    ahead = np.asarray(hidden.initial)
+    for t, code in enumerate(person[:-1]):
+        places = everywhere if code < 0 else showing[code]
+        here = ahead[places]
+        total = here.sum()
+        if not total > 0:
+            break
+        ahead = (here / total) @ hidden.transition[places]
+        rows[t] = ahead @ spread
+    return rows
+
+
+def member_predictor(member: MarkovChain | HiddenChain) -> Predictor:
+    """The predictor of one distribution; nothing is scored that it holds for impossible."""
+
+    def predict(person: Codes, slots: Codes) -> Floats:
+        rows = filtered(member, person)
+        chances = rows[np.arange(len(rows)), person[1:]]
+        with np.errstate(divide="ignore"):
+            scores = np.log(chances)
+        scores[np.isnan(chances)] = -np.inf
+        return np.where(person[1:] >= 0, scores, np.nan)
+
+    return predict
+
+
+def schedule_predictor(kernels: Sequence[Floats], block: int) -> Predictor:
+    """Mixtures of kernels whose weights are chosen in hindsight for every ``block`` of entries."""
+    matrices = np.array(kernels)
+
+    def predict(person: Codes, slots: Codes) -> Floats:
+        scores = np.full(len(person) - 1, np.nan)
+        seen = (person[:-1] >= 0) & (person[1:] >= 0)
+        for first in range(0, len(scores), block):
+            at = first + np.flatnonzero(seen[first : first + block])
+            if not at.size:
+                continue
+            chances = matrices[:, person[at], person[at + 1]].T
+            weights = np.full(len(matrices), 1 / len(matrices))
+            for _ in range(_ROUNDS):
+                shares = chances * weights
+                shares /= np.maximum(shares.sum(axis=1, keepdims=True), _LEAST)
+                weights = shares.mean(axis=0)
+            with np.errstate(divide="ignore"):
+                scores[at] = np.log(chances @ weights)
+        return scores
+
+    return predict
+
+
+def best_member(theta: ChainClass, people: Sequence[Codes]) -> Distribution:
+    """The listed distribution that makes people most likely; the first entries tell for many."""
+    listed = theta.distributions()
+    if len(listed) == 1:
+        return listed[0]
+    length = _FIRST if len(listed) > _MANY else max(len(person) for person in people)
+
+    def nats(one: Distribution) -> float:
+        predict = member_predictor(_chain(one))
+        scores = [predict(p[:length], np.zeros_like(p[:length])) for p in people if len(p) > 1]
+        return -float(sum(np.nansum(each) for each in scores))
+
+    return min(listed, key=nats)
+
+
+def class_predictor(theta: ChainClass, people: Sequence[Codes], block: int) -> Predictor:
+    """How a class predicts people at its best."""
+    kernels = forward_kernels(theta)
+    if kernels is not None and not lists_all(theta):
+        return schedule_predictor(kernels, block)
+    return member_predictor(_chain(best_member(theta, people)))
+
+
+def lists_all(theta: ChainClass) -> bool:
+    """Whether a class holds no more than the distributions it lists, but for their start."""
+    if isinstance(theta, KernelClass):
+        return all(
+            part.contamination == 0 and all(len(vertices) == 1 for vertices in part.forward)
+            for part in theta.kernels()
+        )
+    return theta.lists_matrices
+
+
+def forward_kernels(theta: ChainClass) -> list[Floats] | None:
+    """The matrices of the chains a class lists; ``None`` where entries are no chain."""
+    members = [one.distribution for one in theta.distributions()]
+    if not all(isinstance(member, MarkovChain) for member in members):
+        return None
+    return [member.transition for member in members if isinstance(member, MarkovChain)]
+
+
+def drawn_from(one: Distribution, lengths: Sequence[int]) -> Callable[[int], list[Any]]:
+    """Sequences of these lengths drawn from a distribution, by seed."""
+    member = _chain(one)
+
+    def simulate(seed: int) -> list[Any]:
+        rng = np.random.default_rng(seed)
+        return [member.sample(length, rng) for length in lengths]
+
+    return simulate
+
+
+def _chain(one: Distribution) -> MarkovChain | HiddenChain:
+    member = one.distribution
+    if not isinstance(member, (MarkovChain, HiddenChain)):
+        raise NotApplicable(f"{one.name}: is no series of entries")
+    return member

@@ -167,7 +167,9 @@ class ChainClass(checks.Frozen, Beliefs):
         return _made("seasonal", kernels, states, start)
 
     @staticmethod
-    def hull(*chains: MarkovChain, inflate: float = 0.0) -> ChainClass:
+    def hull(
+        *chains: MarkovChain, inflate: float = 0.0, backward: Iterable[ArrayLike] | None = None
+    ) -> ChainClass:
         """Every chain, changing over time as it likes, between these.
 
         At every time the kernel to the next entry is a mixture of the given matrices, and the
@@ -182,6 +184,9 @@ class ChainClass(checks.Frozen, Beliefs):
             The vertices; only their matrices count.
         inflate
             Each row may besides hold this weight of anything, at every time anew.
+        backward
+            The kernels to the entry before, where they were counted from data that are not
+            stationary; by default the time reversals of the chains.
 
         Examples
         --------
@@ -190,7 +195,8 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> ChainClass.hull(one, other).description
         'hull of 2 chains, 2 states, any schedule'
         """
-        return _made("hull", tuple(chains), inflate)
+        counted = None if backward is None else tuple(backward)
+        return _made("hull", tuple(chains), inflate, counted)
 
     @staticmethod
     def order(memory: int, table: Any, states: Iterable[Hashable] | None = None) -> ChainClass:

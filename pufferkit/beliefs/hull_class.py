@@ -14,6 +14,7 @@ from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain
 from pufferkit.beliefs.provenance import Provenance
+from pufferkit.checks import Floats
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,12 +27,16 @@ class HullClass(KernelClass):
         The vertices.
     inflate
         Weight of anything else in a row, at every time anew.
+    backward
+        Vertices of the kernels to the entry before, where they were counted; by default the time
+        reversals of the chains.
     """
 
     kind = "hull"
 
     chains: tuple[MarkovChain, ...]
     inflate: float = 0.0
+    backward: tuple[Floats, ...] | None = None
     states: tuple[Hashable, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -45,7 +50,8 @@ class HullClass(KernelClass):
                     f"chains: all must have the same states in the same order; got "
                     f"{self.chains[0].states} and {chain.states}"
                 )
-            if not chain.is_irreducible or chain.pi_min < RAREST:
+            reversible = chain.is_irreducible and chain.pi_min >= RAREST
+            if self.backward is None and not reversible:
                 raise ValueError(
                     f"chains: chain {n} never returns to some states (or too rarely for a float), "
                     "so it cannot be read backwards in time; smooth its counts, or merge or drop "
@@ -55,6 +61,11 @@ class HullClass(KernelClass):
         if not 0 <= weight < 1:
             raise ValueError(f"inflate: must be at least 0 and below 1, got {weight:g}")
         object.__setattr__(self, "inflate", weight)
+        if self.backward is not None:
+            counted = tuple(checks.stochastic_matrix("backward", b) for b in self.backward)
+            if not counted or {len(b) for b in counted} != {len(self.chains[0])}:
+                raise ValueError("backward: needs matrices over the states of the chains")
+            object.__setattr__(self, "backward", counted)
         object.__setattr__(self, "states", self.chains[0].states)
 
     @property
@@ -79,7 +90,7 @@ class HullClass(KernelClass):
 
     def kernels(self) -> tuple[Kernels, ...]:
         forward = tuple(chain.transition for chain in self.chains)
-        backward = tuple(
+        backward = self.backward or tuple(
             MarkovChain.steady(chain.transition).reversal.transition for chain in self.chains
         )
         possible = np.ones(len(self.states), dtype=bool)
@@ -98,16 +109,19 @@ class HullClass(KernelClass):
         return [
             (f"vertex {n} of {count}", MarkovChain.steady(chain.transition, self.states))
             for n, chain in enumerate(self.chains, 1)
+            if len(chain.closed_classes) == 1
         ]
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> HullClass:
         chains = tuple(MarkovChain.from_dict(chain) for chain in data["chains"])
-        return cls(chains, data.get("inflate", 0.0))
+        counted = data.get("backward")
+        return cls(chains, data.get("inflate", 0.0), None if counted is None else tuple(counted))
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "kind": "hull",
             "chains": [chain.to_dict() for chain in self.chains],
             "inflate": self.inflate,
+            "backward": None if self.backward is None else [b.tolist() for b in self.backward],
         }

@@ -75,6 +75,7 @@ class KernelCurve:
         self._right = [self._steps(vertices, 0.0) for vertices in kernels.forward]
         self._left = [self._steps(vertices, error) for vertices in kernels.backward]
         self._posterior = [PairSteps(vertices, error) for vertices in kernels.posterior]
+        self._last: dict[str, tuple[float, list[Floats]]] = {}
 
     def _steps(self, vertices: Sequence[Floats], error: float) -> Steps:
         if self.kernels.emission is None and self.kernels.contamination:
@@ -155,11 +156,11 @@ class KernelCurve:
     def _by_clock(self, runs: Runs, hidden: Runs, most: float) -> list[Row] | None:
         kernels = self.kernels
         phases = range(kernels.period) if kernels.start is None else (kernels.start,)
-        if len(phases) * self.length <= _EXPLICIT_STEPS:
+        if self._short:
             return [row for phase in phases for row in self._followed(runs, hidden, phase, most)]
         cost = np.max([c for _, c in runs], axis=0)
         own = np.max([c for _, c in hidden], axis=0)
-        tables = self.round_the_clock(own, most)
+        tables = self._round_the_clock(own, most)
         if tables is None:
             return None
         return [
@@ -186,44 +187,49 @@ class KernelCurve:
             for n, steps in enumerate(reversed(right))
         ]
 
-    def round_the_clock(
-        self, cost: Floats, most: float
-    ) -> tuple[list[Floats], list[Floats]] | None:
+    def _round_the_clock(self, cost: Floats, most: float) -> list[list[Floats]] | None:
         """What the left and the right side add at every slot, for series of any length."""
-        period = self.kernels.period
-        right = self._limits(self._right, cost, most, [(s, (s + 1) % period) for s in range(period)])
-        if right is None:
-            return None
-        left = self._limits(self._left, cost, most, [(s, (s - 1) % period) for s in range(period)])
-        return None if left is None else (left, right)
+        tables = []
+        for side in ("left", "right"):
+            circle = self._circle(side, cost, most)
+            if circle is None:
+                return None
+            tables.append(circle[0])
+        return tables
 
-    def _limits(
-        self, steps: Sequence[Steps], cost: Floats, most: float, moves: list[tuple[int, int]]
-    ) -> list[Floats] | None:
-        """Steps at limits C with cost + step(K_s; C_next) <= C_s at every slot."""
-        outside = off_diagonal(len(cost))
+    def _circle(
+        self, side: str, cost: Floats, most: float
+    ) -> tuple[list[Floats], list[Floats]] | None:
+        """What a side adds at every slot, and the limits C from which it follows.
+
+        Slots are gone through against the direction in which the side runs, so that each step is
+        taken at the limit of this round, but for the slot at which the round begins: that one uses
+        the limit of the round before. Limits are for a cost raised by a slack; if no limit has
+        changed by more than half of it, C less half the slack is a bound at all slots.
+        """
+        period, outside = self.kernels.period, off_diagonal(len(cost))
+        steps, ahead = (self._left, -1) if side == "left" else (self._right, 1)
+        order = range(period) if side == "left" else range(period - 1, -1, -1)
         slack = SLACK * float(cost.max()) or SLACK
         raised = cost + slack * outside
-        limits = [closure(raised) for _ in moves]
-        order = moves[::-1] if moves[0][1] == 1 % len(moves) else moves
+        scale = float(cost.max()) / self._last[side][0] if side in self._last else 0.0
+        limits = [closure(raised) for _ in range(period)]
+        if scale:
+            limits = [np.maximum(scale * warm, raised) for warm in self._last[side][1]]
+            limits = [closure(limit * outside) for limit in limits]
+        tables = [raised] * period
         for _ in range(_MOST_PERIODS):
-            own: dict[int, Floats] = {}
             moved = 0.0
-            for slot, beyond in order:
-                own[slot] = steps[slot](limits[beyond])
-                image = closure((raised + own[slot]) * outside)
+            for slot in order:
+                tables[slot] = steps[slot](limits[(slot + ahead) % period])
+                image = closure((raised + tables[slot]) * outside * (1 + 4 * EPS))
                 moved = max(moved, float(np.abs(image - limits[slot]).max()))
                 limits[slot] = image
-            if max(float(limit.max()) for limit in limits) > min(most, LARGEST):
-                return None
+                if float(image.max()) > min(most, LARGEST):
+                    return None
             if moved <= 0.5 * slack:
-                tables = [steps[slot](limits[beyond]) for slot, beyond in moves]
-                if all(
-                    np.all((cost + table) * (1 + 4 * EPS) <= limit)
-                    for table, limit in zip(tables, limits, strict=True)
-                ):
-                    self._recorded = limits
-                    return tables
+                self._last[side] = float(cost.max()), limits
+                return tables, [limit - 0.5 * slack * outside for limit in limits]
         return None
 
     def record(self, cost: Floats) -> dict[str, Any] | None:
@@ -243,18 +249,22 @@ class KernelCurve:
         return record
 
     def _clock_record(self, hidden: Floats) -> dict[str, Any] | None:
-        kernels = self.kernels
-        phases = 1 if kernels.start is not None else kernels.period
-        if phases * self.length <= _EXPLICIT_STEPS:
+        """The limit at the slot that follows the round's last: one round from there shows all."""
+        if self._short:
             return {"left": None, "right": None}
         record: dict[str, Any] = {}
-        period = kernels.period
-        for name, steps, ahead in (("left", self._left, -1), ("right", self._right, 1)):
-            moves = [(s, (s + ahead) % period) for s in range(period)]
-            if self._limits(steps, hidden, LARGEST, moves) is None:
+        for side, slot in (("left", self.kernels.period - 1), ("right", 0)):
+            circle = self._circle(side, hidden, LARGEST)
+            if circle is None:
                 return None
-            record[name] = {"limits": [limit.tolist() for limit in self._recorded]}
+            record[side] = {"slot": slot, "limit": circle[1][slot].tolist()}
         return record
+
+    @property
+    def _short(self) -> bool:
+        """Whether series with a clock are followed entry by entry."""
+        phases = 1 if self.kernels.start is not None else self.kernels.period
+        return phases * self.length <= _EXPLICIT_STEPS
 
     def loss(self, runs: Runs, most: float = LARGEST) -> PairLoss | None:
         """The largest loss, where it is, and the losses of all pairs there."""

@@ -98,14 +98,21 @@ class PairSteps:
         Bound on the error of the logarithm of a ratio of two entries, and so on that of a step.
     often
         Whether it will be asked so often that waiting for a compiler pays even for few states.
+    half
+        Whether only steps from rows of the first half to rows of the second are wanted.
     """
 
     def __init__(
-        self, kernels: Sequence[Floats], error: float = 0.0, *, often: bool = False
+        self,
+        kernels: Sequence[Floats],
+        error: float = 0.0,
+        *,
+        often: bool = False,
+        half: bool = False,
     ) -> None:
         self.kernels = [np.ascontiguousarray(kernel, dtype=np.float64) for kernel in kernels]
         self.rows, self.states = self.kernels[0].shape
-        self.error = error
+        self.error, self._half = error, self.rows // 2 if half else 0
         self.arcs: list[Arcs] = []
         self._best: NDArray[np.intp] = np.zeros((self.rows, self.rows), dtype=np.intp)
         shape = (self.rows, self.rows)
@@ -125,7 +132,7 @@ class PairSteps:
             places = [np.empty(room, dtype=np.int64) for _ in range(3)]
             masses = [np.empty(room) for _ in range(2)]
             steps, written, _ = self._programme.all_steps(
-                kernel, limit, warm, trees, known, _MOST_PIVOTS, *places, *masses
+                kernel, limit, warm, trees, known, _MOST_PIVOTS, self._half, *places, *masses
             )
             self.arcs.append(Arcs(*(array[:written] for array in (*places, *masses))))
             values.append(steps)

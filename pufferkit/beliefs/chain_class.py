@@ -1,13 +1,17 @@
 """Classes Theta of Markov chains: everything an adversary may believe about a series.
 
-Five shapes, each with the constructor that users call:
+Many shapes, each with the constructor that users call:
 
 ====================  ==========================================================================
 ``ChainClass.of``         finitely many chains, each with its initial distribution
 ``ChainClass.any_start``  finitely many matrices, every initial distribution ([Q] C.4)
 ``ChainClass.binary``     every two-state chain with staying probabilities in an interval, any start
 ``ChainClass.mixing``     every chain that mixes at least this well ([Q] 4.4.2)
-``ChainClass.around``     every chain in a confidence region of counted transitions, any start
+``ChainClass.around``     every chain in a confidence region of counted transitions
+``ChainClass.seasonal``   one chain whose kernel depends on the clock
+``ChainClass.hull``       every chain, changing over time as it likes, between given ones
+``ChainClass.order``      one chain with a memory of several entries
+``RegimeClass``           entries emitted by hidden regimes
 ====================  ==========================================================================
 
 A mechanism asks a class for its ``members``: finitely many chains (or matrices with any start)
@@ -107,13 +111,15 @@ class ChainClass(checks.Frozen, Beliefs):
         confidence: float,
         states: Iterable[Hashable] | None = None,
         *,
+        sides: str = "both",
         theta_from_private_data: bool = False,
     ) -> ChainClass:
-        """Every chain in a confidence region of *public* transition counts, any start.
+        """Every chain in a confidence region of *public* transition counts.
 
         With probability at least ``confidence`` over the draw of the data, the chain behind them
         lies in the region: simultaneous time-uniform intervals for all entries of the matrix
         (`pufferkit.beliefs.region_class`). Moves never seen stay possible, up to an upper bound.
+        The matrix may change within the region from entry to entry.
 
         Parameters
         ----------
@@ -124,6 +130,11 @@ class ChainClass(checks.Frozen, Beliefs):
             At least 0.5 and below 1.
         states
             Labels in the order of the rows; a `Series` and a `Table` have their own.
+        sides
+            ``"both"``: the kernels to the entry before lie in a region too, counted from the moves
+            read backwards; that needs data that can be taken as stationary, and is promised to
+            whoever knows the distribution in force. ``"any start"``: any start whatever, also for
+            whoever knows single entries; several times the noise.
         theta_from_private_data
             Fit to private data all the same. Every artefact will say so.
 
@@ -131,10 +142,10 @@ class ChainClass(checks.Frozen, Beliefs):
         --------
         >>> theta = ChainClass.around([[900, 100], [80, 120]], confidence=0.95)
         >>> theta.low.round(3).tolist()
-        [[0.86, 0.068], [0.281, 0.472]]
+        [[0.857, 0.067], [0.273, 0.462]]
         """
         region: ChainClass = _KINDS["region"].counted_around(
-            counts, confidence, states, theta_from_private_data
+            counts, confidence, states, theta_from_private_data, sides
         )
         return region
 

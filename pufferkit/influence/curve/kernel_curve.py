@@ -61,6 +61,7 @@ _MOST_PERIODS = 400
 _EXPLICIT_STEPS = 400
 _FEW_SLOTS = 12
 _FIRST_TRIAL = 20.0
+_FAR = 40.0
 
 Row = tuple[int, int, Floats]
 """First and last entry of a stretch, and the loss of every pair of secrets there."""
@@ -281,8 +282,11 @@ class KernelCurve:
         The loss was computed for what is returned. ``None`` if no b was found.
         """
 
+        # Hidden states may be told apart better than what they show.
+        most_hidden = epsilon if self.kernels.emission is None else _FAR + 4 * epsilon
+
         def loss_at(b: float) -> PairLoss | None:
-            return self.loss([(self.length, b * metric)], epsilon)
+            return self.loss([(self.length, b * metric)], most_hidden)
 
         return solved(loss_at, epsilon, epsilon / _FIRST_TRIAL, most)
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.errors import NotApplicable
@@ -23,7 +25,6 @@ from pufferkit.fitting.members import (
     best_member,
     budgeted_influence,
     class_predictor,
-    drawn_from,
     forward_kernels,
     lists_all,
 )
@@ -152,11 +153,11 @@ def _predictive(
     """Share of simulated groups of people whose largest plug-in influence reaches the data's."""
     member = best_member(theta, [sequence for person in people for sequence in person])
     states, count = len(theta.states), 0
-    draws = [drawn_from(member, [len(sequence) for sequence in person]) for person in people]
     for number in range(repetitions):
+        rng = np.random.default_rng([seed, number])
         largest = 0.0
-        for place, (person, simulate) in enumerate(zip(people, draws, strict=True)):
-            other = as_observed(simulate(seed + number * len(people) + place), person)
+        for person in people:
+            other = as_observed([member.sample(len(s), rng) for s in person], person)
             largest = max(largest, plug_in_influence(other, states, clock.window, clock.day))
         count += largest >= reached
     return count / repetitions

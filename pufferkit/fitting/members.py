@@ -8,19 +8,20 @@ region), its vertices are mixed anew in every part of the day, by weights chosen
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import singledispatch
 
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.base import Distribution
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.fitting.prediction import Predictor
+from pufferkit.fitting.prediction import Predictor, chain_predictor
 from pufferkit.fitting.sequences import Codes
 from pufferkit.mechanisms.influence_curve import entry_epsilon
 
@@ -106,27 +107,73 @@ def schedule_predictor(kernels: Sequence[Floats], block: int) -> Predictor:
     return predict
 
 
-def best_member(theta: ChainClass, people: Sequence[Codes]) -> Distribution:
+@dataclass(frozen=True, eq=False)
+class Speaker:
+    """One distribution of a class: how it predicts, and how series are drawn from it."""
+
+    name: str
+    predict: Predictor
+    sample: Callable[[int, np.random.Generator], Codes]
+
+
+def best_member(theta: ChainClass, people: Sequence[Codes]) -> Speaker:
     """The listed distribution that makes people most likely; the first entries tell for many."""
-    listed = theta.distributions()
-    if len(listed) == 1:
-        return listed[0]
-    length = _FIRST if len(listed) > _MANY else max(len(person) for person in people)
+    speakers = _speakers(theta)
+    if len(speakers) == 1:
+        return speakers[0]
+    length = _FIRST if len(speakers) > _MANY else max(len(person) for person in people)
 
-    def nats(one: Distribution) -> float:
-        predict = member_predictor(_chain(one))
-        scores = [predict(p[:length], np.zeros_like(p[:length])) for p in people if len(p) > 1]
-        return -float(sum(np.nansum(each) for each in scores))
+    def nats(one: Speaker) -> float:
+        parts = [person[:length] for person in people if len(person) > 1]
+        return -float(sum(np.nansum(one.predict(part, np.zeros_like(part))) for part in parts))
 
-    return min(listed, key=nats)
+    return min(speakers, key=nats)
+
+
+@singledispatch
+def _speakers(theta: ChainClass) -> list[Speaker]:
+    """The distributions of a class that can speak for it."""
+    found = []
+    for one in theta.distributions():
+        member = one.distribution
+        if not isinstance(member, (MarkovChain, HiddenChain)):
+            raise NotApplicable(f"{one.name}: is no series of entries")
+        found.append(Speaker(one.name, member_predictor(member), member.sample))
+    return found
+
+
+@_speakers.register
+def _(theta: SeasonalClass) -> list[Speaker]:
+    """The chain of the clock from each slot; one chain of slots and states would be too large."""
+    period = len(theta.matrices)
+    slots = range(period) if theta.start is None else (theta.start,)
+    matrices, sums = np.array(theta.matrices), np.cumsum(theta.matrices, axis=2)
+
+    def speaker(first: int) -> Speaker:
+        def predict(person: Codes, slots: Codes) -> Floats:
+            clock = (first + np.arange(len(person))) % period
+            return chain_predictor(matrices, period)(person, clock)
+
+        def sample(length: int, rng: np.random.Generator) -> Codes:
+            path = np.empty(length, dtype=np.intp)
+            draws = rng.random(length)
+            path[0] = np.cumsum(theta.marginals[first])[:-1].searchsorted(draws[0], side="right")
+            for t in range(1, length):
+                row = sums[(first + t - 1) % period, path[t - 1], :-1]
+                path[t] = row.searchsorted(draws[t], side="right")
+            return path
+
+        return Speaker(f"first entry at slot {first}", predict, sample)
+
+    return [speaker(first) for first in slots]
 
 
 def class_predictor(theta: ChainClass, people: Sequence[Codes], block: int) -> Predictor:
     """How a class predicts people at its best."""
-    kernels = forward_kernels(theta)
-    if kernels is not None and not lists_all(theta):
-        return schedule_predictor(kernels, block)
-    return member_predictor(_chain(best_member(theta, people)))
+    kernels = None if lists_all(theta) else forward_kernels(theta)
+    if kernels is None:
+        return best_member(theta, people).predict
+    return schedule_predictor(kernels, block)
 
 
 def lists_all(theta: ChainClass) -> bool:
@@ -140,26 +187,10 @@ def lists_all(theta: ChainClass) -> bool:
 
 
 def forward_kernels(theta: ChainClass) -> list[Floats] | None:
-    """The matrices of the chains a class lists; ``None`` where entries are no chain."""
+    """The matrices of the chains a class lists; ``None`` where entries are no such chain."""
+    if isinstance(theta, SeasonalClass):
+        return None
     members = [one.distribution for one in theta.distributions()]
     if not all(isinstance(member, MarkovChain) for member in members):
         return None
     return [member.transition for member in members if isinstance(member, MarkovChain)]
-
-
-def drawn_from(one: Distribution, lengths: Sequence[int]) -> Callable[[int], list[Any]]:
-    """Sequences of these lengths drawn from a distribution, by seed."""
-    member = _chain(one)
-
-    def simulate(seed: int) -> list[Any]:
-        rng = np.random.default_rng(seed)
-        return [member.sample(length, rng) for length in lengths]
-
-    return simulate
-
-
-def _chain(one: Distribution) -> MarkovChain | HiddenChain:
-    member = one.distribution
-    if not isinstance(member, (MarkovChain, HiddenChain)):
-        raise NotApplicable(f"{one.name}: is no series of entries")
-    return member

@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit import ChainClass, MarkovChain, NotApplicable, RegimeClass, Series
-from pufferkit.beliefs.base import Distribution
+from pufferkit import ChainClass, MarkovChain, RegimeClass, Series
 from pufferkit.fitting.decision import INFLUENCE, PREDICTION, ROWS, Clock, influence_of_people
 from pufferkit.fitting.members import (
     best_member,
     budgeted_influence,
     class_predictor,
-    drawn_from,
     filtered,
     lists_all,
     member_predictor,
@@ -112,8 +110,22 @@ def test_the_best_of_several_members_speaks():
     entries = chains[1].sample(500, seed=3)
     best = best_member(ChainClass.of(*chains), [entries])
     assert best.name == ChainClass.of(*chains).distributions()[1].name
-    with pytest.raises(NotApplicable, match="no series"):
-        drawn_from(Distribution("table", pk.FiniteJoint({(0, 1): 1.0})), [3])
+
+
+def test_a_seasonal_class_speaks_from_its_best_slot():
+    day = [np.array([[0.9, 0.1], [0.2, 0.8]])] * 3 + [np.array([[0.3, 0.7], [0.6, 0.4]])] * 2
+    theta = ChainClass.seasonal(day)
+    entries = theta.representatives()[3][1].sample(3000, seed=1)
+    best = best_member(theta, [entries])
+    assert best.name == "first entry at slot 3"
+    exact = member_predictor(theta.representatives()[3][1])(entries, np.zeros(3000, dtype=int))
+    assert best.predict(entries, np.zeros(3000, dtype=int)) == pytest.approx(exact)
+    drawn = best.sample(40_000, np.random.default_rng(2))
+    for slot, matrix in enumerate(day):
+        at = np.arange((slot - 3) % 5, 39_999, 5)
+        table = np.zeros((2, 2))
+        np.add.at(table, (drawn[at], drawn[at + 1]), 1)
+        assert table / table.sum(axis=1, keepdims=True) == pytest.approx(matrix, abs=0.04)
 
 
 # ------------------------------------------------------------------------------------- the verdict

@@ -34,6 +34,7 @@ from pufferkit.fitting.decision import (
     PREDICTION,
     ROWS,
     Clock,
+    InfluenceCheck,
     flexible_predictors,
     influence_check,
     influence_of_people,
@@ -85,9 +86,9 @@ class Row:
     scale: float | None = None
 
     @property
-    def influence(self) -> Check | None:
+    def influence(self) -> InfluenceCheck | None:
         """The test that decides."""
-        return next((check for check in self.checks if check.name == INFLUENCE), None)
+        return next((check for check in self.checks if isinstance(check, InfluenceCheck)), None)
 
     @property
     def covers(self) -> bool:
@@ -170,8 +171,8 @@ class Choice(Report):
         ]
         if self.measured is not None:
             lines.append(
-                f"one entry gives away {self.measured.point:.3g} entries within {self.measured.window} "
-                f"on either side (at least {self.measured.lower:.3g})"
+                f"one entry gives away {self.measured.point:.3g} entries within "
+                f"{self.measured.window} on either side (at least {self.measured.lower:.3g})"
             )
         cells = [("class", "covers?", "noise"), *((r[0], r[2], r[3]) for r in self.table())]
         wide = [max(len(row[n]) for row in cells) for n in range(3)]

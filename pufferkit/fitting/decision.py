@@ -52,6 +52,19 @@ _SHORTEST = 3
 
 
 @dataclass(frozen=True)
+class InfluenceCheck(Check):
+    """The test that decides: ``statistic`` is the influence of the data.
+
+    Attributes
+    ----------
+    budget
+        Entries that the class budgets; ``None`` if nothing could be told.
+    """
+
+    budget: float | None = None
+
+
+@dataclass(frozen=True)
 class Clock:
     """How entries lie in days.
 
@@ -112,7 +125,7 @@ def influence_check(
     *,
     repetitions: int = 100,
     seed: int = 0,
-) -> Check:
+) -> InfluenceCheck:
     """Whether the influence measured on people is within what a class budgets.
 
     It must budget the lower limit, and 5% at least of the series drawn from its best member must
@@ -124,7 +137,7 @@ def influence_check(
         measured, used = influence_of_people(people, states, clock, seed)
         budget = budgeted_influence(theta, clock.window, clock.day if clock.known else 1)
     except NotApplicable as reason:
-        return Check(INFLUENCE, None, str(reason))
+        return InfluenceCheck(INFLUENCE, None, str(reason))
     share, covered = None, budget >= measured.lower
     if covered and (lists_all(theta) or budget < measured.point):
         try:
@@ -139,7 +152,7 @@ def influence_check(
     if share is not None:
         text += f", reached by {share:.0%} of series drawn from it"
     text += ")" if covered else f"): {REMEDIES}"
-    return Check(INFLUENCE, covered, text, measured.point, None, share)
+    return InfluenceCheck(INFLUENCE, covered, text, measured.point, None, share, budget)
 
 
 def _predictive(

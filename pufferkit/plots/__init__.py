@@ -2,6 +2,7 @@
 
 from pufferkit.plots.canvas import FORMATS, check_picture, panels, picture
 from pufferkit.plots.charts import experiment_figure
+from pufferkit.plots.choices import days_figure, influence_figure
 from pufferkit.plots.figures import (
     attack_figure,
     constraint_figure,
@@ -15,7 +16,9 @@ __all__ = [
     "attack_figure",
     "check_picture",
     "constraint_figure",
+    "days_figure",
     "experiment_figure",
+    "influence_figure",
     "pair_figure",
     "panels",
     "picture",

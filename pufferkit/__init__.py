@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.chain_class import ChainClass as ChainClass
     from pufferkit.beliefs.finite_joint import FiniteJoint as FiniteJoint
     from pufferkit.beliefs.markov_chain import MarkovChain as MarkovChain
+    from pufferkit.data.bins import Bins as Bins
     from pufferkit.data.queries import Query as Query
     from pufferkit.data.queries import count as count
     from pufferkit.data.queries import histogram as histogram
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pufferkit.data.queries import relative_frequencies as relative_frequencies
     from pufferkit.data.queries import total as total
     from pufferkit.data.series import Series as Series
-    from pufferkit.data.table import Bins as Bins
     from pufferkit.data.table import Table as Table
     from pufferkit.errors import LedgerError as LedgerError
     from pufferkit.errors import NotApplicable as NotApplicable
@@ -96,7 +96,8 @@ _HOMES = {
     "mechanisms.release": ["Evidence", "Guarantee", "Release"],
     "data.queries": ["Query", "count", "histogram", "mean", "relative_frequencies", "total"],
     "data.series": ["Series"],
-    "data.table": ["Bins", "Table"],
+    "data.bins": ["Bins"],
+    "data.table": ["Table"],
     "influence.sums.transport": ["w_infinity"],
     "verification.verify": ["Verdict", "verify"],
 }

@@ -48,12 +48,15 @@ class Series(checks.Frozen):
     independent_after
         The time after which pieces were declared independent, in words; ``None`` if segments were
         not made that way.
+    read_as
+        What was sniffed or assumed about the file that it is from, in words.
     """
 
     codes: NDArray[np.intp]
     states: tuple[Hashable, ...]
     lengths: tuple[int, ...]
     independent_after: str | None = None
+    read_as: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         codes = np.array(self.codes)
@@ -122,7 +125,8 @@ class Series(checks.Frozen):
         codes = np.fromiter((index[label] for label in flat), dtype=np.intp, count=len(flat))
         if not labels:
             raise ValueError("series: no entry was observed; there is nothing to release")
-        return cls(codes, labels, tuple(len(segment) for segment in segments), declared)
+        read_as = data.read_as if isinstance(data, Series) else ()
+        return cls(codes, labels, tuple(len(segment) for segment in segments), declared, read_as)
 
     def __len__(self) -> int:
         return len(self.codes)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,74 +24,28 @@ Counts = NDArray[np.int64]
 
 _UNITS = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6}
 _UNITS |= {"d": 24 * _UNITS["h"], "w": 7 * 24 * _UNITS["h"]}
+DAY = _UNITS["d"]
 MONDAY = 4 * _UNITS["d"]
 """1970-01-05 in microseconds: weeks begin on Mondays."""
 
 
 @dataclass(frozen=True)
-class Bins:
-    """Numbers as states, by public cut points: x is in state j if j of the cuts are at most x.
-
-    Examples
-    --------
-    >>> Bins([100, 760, 2020, 5999]).names
-    ('below 100', '100 to 760', '760 to 2020', '2020 to 5999', '5999 and more')
-    >>> Bins.width(200, low=0, high=1000).cuts
-    (200.0, 400.0, 600.0, 800.0)
-    """
-
-    cuts: tuple[float, ...]
-
-    def __init__(self, cuts: Iterable[float]) -> None:
-        found = tuple(checks.real("cuts", cut) for cut in cuts)
-        if not found:
-            raise ValueError("cuts: need at least one, or there is only one state")
-        if any(not a < b for a, b in pairwise(found)):
-            raise ValueError(f"cuts: must increase, got {list(found)}")
-        object.__setattr__(self, "cuts", found)
-
-    @classmethod
-    def width(cls, width: float, *, low: float = 0.0, high: float) -> Bins:
-        """Bins of equal width from ``low`` to ``high``; what lies outside is in the end bins."""
-        step, start = checks.positive("width", width), checks.real("low", low)
-        count = math.ceil((checks.real("high", high) - start) / step - 1e-9)
-        if not 2 <= count <= 10_000:
-            raise ValueError(
-                f"width: {width:g} from {low:g} to {high:g} makes {count} bins; 2 to 10,000 work"
-            )
-        return cls(start + step * j for j in range(1, count))
-
-    @classmethod
-    def quantiles(cls, public: Iterable[float], count: int) -> Bins:
-        """``count`` bins with about equally many of the *public* numbers in each.
-
-        Quantiles of the private data would be a release of their own, without noise.
-        """
-        wanted = checks.whole("count", count, 2)
-        values = checks.numbers("public", list(public))
-        if values.ndim != 1 or values.size == 0:
-            raise ValueError("public: must be a list of numbers")
-        found = np.unique(np.quantile(values, np.arange(1, wanted) / wanted))
-        return cls(float(cut) for cut in found)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The bins in words."""
-        inner = [f"{a:g} to {b:g}" for a, b in pairwise(self.cuts)]
-        return (f"below {self.cuts[0]:g}", *inner, f"{self.cuts[-1]:g} and more")
-
-
-@dataclass(frozen=True)
 class Windows:
-    """Equal stretches of time, counted from ``origin``; in the units of the time column."""
+    """Equal stretches of time, counted from ``origin``; in the units of the time column.
+
+    With a ``timezone``, of the time that clocks on the wall show there: days and weeks, some of
+    which are an hour longer or shorter than others.
+    """
 
     width: int
     origin: int
     of_time: bool
+    timezone: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {"width": self.width, "origin": self.origin, "of_time": self.of_time}
+        plain = {"width": self.width, "origin": self.origin, "of_time": self.of_time}
+        return plain if self.timezone is None else {**plain, "timezone": self.timezone}
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +83,8 @@ class Table(checks.Frozen):
     independent_after
         The time after which pieces were declared independent, in words; ``None`` if there are no
         such pieces.
+    read_as
+        What was sniffed or assumed about the file, in words.
     """
 
     subjects: tuple[Hashable, ...]
@@ -148,6 +103,7 @@ class Table(checks.Frozen):
     spans: Counts | None = None
     step: int | float | None = None
     independent_after: str | None = None
+    read_as: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         size = len(self.states)
@@ -276,6 +232,8 @@ class Table(checks.Frozen):
             )
         if self.independent_after is not None:
             parts.append(f"declared independent after {self.independent_after}")
+        if self.read_as:
+            parts.append(f"read as: {'; '.join(self.read_as)}")
         return ", ".join(parts)
 
 

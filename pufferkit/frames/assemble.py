@@ -155,6 +155,7 @@ class Layout:
             spans=self.spans,
             step=step,
             independent_after=None if after is None else in_words(after, rules.of_time),
+            read_as=rules.read_as,
         )
 
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pufferkit.fleet import Releases as Releases
     from pufferkit.fleet import release_all as release_all
     from pufferkit.fleet import release_each as release_each
+    from pufferkit.frames import TextFormat as TextFormat
     from pufferkit.frames import read_series as read_series
     from pufferkit.frames import read_table as read_table
     from pufferkit.influence.curve.profile import InfluenceCurve as InfluenceCurve
@@ -80,7 +81,7 @@ _HOMES = {
     "beliefs.markov_chain": ["MarkovChain"],
     "errors": ["LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
     "fleet": ["Releases", "release_all", "release_each"],
-    "frames": ["read_series", "read_table"],
+    "frames": ["TextFormat", "read_series", "read_table"],
     "influence.quilts.chains": ["max_influence"],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],

@@ -181,6 +181,20 @@ class Bins:
             )
         return given
 
+    @property
+    def middles(self) -> tuple[float, ...]:
+        """The middle of each bin; the end bins are taken to be as wide as their neighbours.
+
+        >>> Bins([100, 200, 400]).middles
+        (50.0, 150.0, 300.0, 500.0)
+        """
+        cuts = self.cuts
+        if len(cuts) == 1:
+            raise ValueError("bins: two levels have no middles; give the value of each state")
+        first, last = cuts[1] - cuts[0], cuts[-1] - cuts[-2]
+        edges = (cuts[0] - first, *cuts, cuts[-1] + last)
+        return tuple((a + b) / 2 for a, b in pairwise(edges))
+
     def level(self, number: float) -> int:
         """Which bin a number is in, from 0."""
         return bisect_right(self.cuts, number)

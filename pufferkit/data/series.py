@@ -91,7 +91,7 @@ class Series(checks.Frozen):
         data
             A sequence of labels (one segment), or a sequence of such sequences (one each, declared
             independent). ``None`` or NaN is an entry that was not observed. A `Series` keeps its
-            segments.
+            segments. A `Table` of one subject is its series.
         states
             All states that can occur. If left out, those that do occur, sorted; note that which
             states occur is itself a fact about the data.
@@ -102,6 +102,7 @@ class Series(checks.Frozen):
         >>> gap.lengths, gap.observed_lengths, gap.transitions.tolist()
         ((6,), (4,), [[0, 1], [0, 1]])
         """
+        data = in_memory(data)
         declared = data.independent_after if isinstance(data, Series) else None
         segments = _segments(data.as_segments() if isinstance(data, Series) else data)
         flat = [label for segment in segments for label in segment]
@@ -200,6 +201,11 @@ class Series(checks.Frozen):
         """The entries as labels, segments one after another; ``None`` where not observed."""
         names = (*self.states, None)
         return [names[code] for code in self.codes]
+
+
+def in_memory(data: Any) -> Any:
+    """The series of a table of one subject; other data as they are."""
+    return data.series() if hasattr(type(data), "all_series") else data
 
 
 def _segments(data: Any) -> list[list[Hashable]]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.data.series import declared_independent
+from pufferkit.data.series import Series, declared_independent
 
 Counts = NDArray[np.int64]
 
@@ -85,6 +85,9 @@ class Table(checks.Frozen):
         such pieces.
     read_as
         What was sniffed or assumed about the file, in words.
+    codes
+        The entries one by one, as places in ``states`` (-1: not observed), all segments one after
+        another; ``None`` if there were too many rows, or if they are in another engine.
     """
 
     subjects: tuple[Hashable, ...]
@@ -104,6 +107,7 @@ class Table(checks.Frozen):
     step: int | float | None = None
     independent_after: str | None = None
     read_as: tuple[str, ...] = ()
+    codes: Counts | None = None
 
     def __post_init__(self) -> None:
         size = len(self.states)
@@ -205,6 +209,48 @@ class Table(checks.Frozen):
         """Length of the longest segment of each subject."""
         _, lengths, first = self._starts
         return np.asarray(np.maximum.reduceat(lengths, first[:-1]), dtype=np.int64)
+
+    def series(self, subject: Hashable | None = None) -> Series:
+        """The entries of one subject; it can be left out if there is only one.
+
+        >>> import polars, pufferkit
+        >>> rows = polars.DataFrame({"who": ["ann"] * 4, "day": [1, 2, 4, 5], "x": list("abba")})
+        >>> pufferkit.read_table(rows, subject="who", time="day", state="x").series().labels
+        ['a', 'b', None, 'b', 'a']
+        """
+        if subject is None and len(self.subjects) > 1:
+            few = ", ".join(repr(name) for name in self.subjects[:3])
+            raise ValueError(
+                f"table: has {len(self.subjects):,} subjects; say which one is meant, for example "
+                f"table.series({self.subjects[0]!r}); there are {few}"
+                + (", ..." if len(self.subjects) > 3 else "")
+            )
+        if subject is not None and subject not in self.subjects:
+            raise ValueError(f"subject: {subject!r} is not in the table")
+        if self.codes is None:
+            raise ValueError(
+                "table: keeps counts alone, because it has more than a million rows or is in "
+                "another engine; read the rows of this subject as a table of their own"
+            )
+        number = 0 if subject is None else self.subjects.index(subject)
+        _, lengths, first = self._starts
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        start, end = int(ends[first[number]]), int(ends[first[number + 1]])
+        return Series(
+            self.codes[start:end],
+            self.states,
+            self.lengths_of(number),
+            self.independent_after,
+            self.read_as,
+        )
+
+    @property
+    def all_series(self) -> Series:
+        """The entries of all subjects, each of them independent of the others."""
+        if self.codes is None:
+            raise ValueError("table: keeps counts alone")
+        lengths = tuple(int(n) for n in self.segment_lengths)
+        return Series(self.codes, self.states, lengths, self.independent_after, self.read_as)
 
     @property
     def is_regular(self) -> bool:

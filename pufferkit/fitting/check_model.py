@@ -101,9 +101,9 @@ def check_model(
     Parameters
     ----------
     data
-        A `Series`, a sequence of states or of segments; or a table of transition counts, as a
-        square numpy array in the order of the beliefs' states, or the `Table` of `read_table`:
-        counts can only tell whether the class covers them.
+        A `Series`, the `Table` of `read_table`, a sequence of states or of segments; or transition
+        counts, as a square numpy array in the order of the beliefs' states. Counts, and tables of
+        more than a million rows or in other engines, can only tell whether the class covers them.
     beliefs
         A `MarkovChain` or a `ChainClass`.
     level
@@ -123,13 +123,13 @@ def check_model(
     if not 0 < level < 1:
         raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.01")
     if isinstance(data, Table):
-        data = _in_order(data, theta)
+        data = _in_order(data, theta) if data.codes is None else data.all_series
     if isinstance(data, np.ndarray) and data.ndim == 2:
         table = count_table(data)
         if len(table) != len(theta.states):
             raise ValueError(f"counts: have {len(table)} states, the beliefs {len(theta.states)}")
         found = _coverage(table, np.zeros(len(table)), theta, level)
-        unknown = "counts alone cannot tell; give the series"
+        unknown = "counts alone cannot tell; give the series, or a million rows of the table"
         names = (
             "one step of memory is enough",
             "the distribution of the moves does not change over time",

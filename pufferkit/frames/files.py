@@ -358,6 +358,8 @@ def answer_table(
     kept: Sequence[str],
     answers: Sequence[Hashable],
     text: TextFormat | None = None,
+    *,
+    numeric: bool = False,
 ) -> bytes:
     """The content of a table like ``source``: the kept columns, and answers in place of states.
 
@@ -373,6 +375,9 @@ def answer_table(
         Columns to copy as they are.
     answers
         One for each row that has a state, in order; the others stay without one.
+    text, numeric
+        How the source is written, and whether its states are numbers, among which some marks say
+        that nothing was measured.
     """
     import io  # noqa: PLC0415
 
@@ -380,10 +385,15 @@ def answer_table(
 
     check_table(target)
     columns = [*kept, state]
-    table = raw.opened(source, text).lazy.select(columns).collect()
+    opened = raw.opened(source, text)
+    table = opened.lazy.select(columns).collect()
+    marks = {*opened.form.missing, *(raw.MARKS if numeric else ())} if opened.is_text else set()
     mixed = len({type(answer) for answer in answers}) > 1
     given = iter(str(answer) if mixed else answer for answer in answers)
-    cells = [None if nothing_in(cell) else next(given) for cell in table[state].to_list()]
+    cells = [
+        None if nothing_in(cell) or str(cell).strip() in marks else next(given)
+        for cell in table[state].to_list()
+    ]
     table = table.with_columns(pl.Series(state, cells)).select(columns)
     if Path(target).suffix.lower() == ".csv":
         return csv_bytes(table)

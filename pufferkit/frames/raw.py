@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     import polars as pl
@@ -201,10 +202,34 @@ def unreadable(name: str, kind: str, error: BaseException) -> ValueError:
     return ValueError(f"{name}: is not a readable {kind} file ({reason})")
 
 
+def first_cell(source: Any, column: str, form: TextFormat | None = None) -> Any:
+    """The first cell of a column that holds something; ``None`` if there is none."""
+    import polars as pl  # noqa: PLC0415
+
+    table = opened(source, form)
+    check_columns(table.name, table.lazy.collect_schema().names(), [("state", column)])
+    cell = pl.col(column)
+    if table.is_text:
+        cell = cell.filter(~cell.str.strip_chars().is_in([*MARKS, *table.form.missing, ""]))
+    found = table.lazy.select(cell.drop_nulls().first()).collect()
+    return found.item() if found.height else None
+
+
+_READ: WeakKeyDictionary[Any, bytes] = WeakKeyDictionary()
+
+
+def _standard_input() -> bytes:
+    """All of standard input, which can be read once only."""
+    stream = sys.stdin.buffer
+    if stream not in _READ:
+        _READ[stream] = stream.read()
+    return _READ[stream]
+
+
 def _content(file: Path) -> bytes | None:
     """What standard input and compressed files hold; ``None`` for files that are read lazily."""
     if str(file) == STANDARD_INPUT:
-        content = sys.stdin.buffer.read()
+        content = _standard_input()
     else:
         if file.is_dir():
             raise ValueError(f"{file}: is a directory; name a file, or files by a pattern in it")

@@ -175,7 +175,7 @@ def opened(
     if form is not None:
         raise ValueError("text: says how a file is written; this is a table already")
     try:
-        frame = nw.from_native(source)
+        frame = nw.from_native(_with_index(source, time))
     except TypeError:
         raise ValueError(
             "table: must be a pandas, polars or PySpark frame, a pyarrow table, a duckdb "
@@ -198,6 +198,14 @@ def opened(
             )
         return _unordered(frame, name, kind.is_spark_like(), of_time, columns)
     return _local(frame, name, of_time, columns, clock)
+
+
+def _with_index(source: Any, time: Sequence[str]) -> Any:
+    """A pandas frame whose times are its index, with the index as a column."""
+    if not type(source).__module__.startswith("pandas") or not time:
+        return source
+    name = source.index.name or "index"
+    return source.reset_index() if time[0] == name and name not in source.columns else source
 
 
 def _unordered(

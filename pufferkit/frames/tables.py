@@ -50,7 +50,8 @@ def read_table(
 ) -> Table | ClusterTable:
     """Counts, transition counts and segment lengths of many subjects; rows may be in any order.
 
-    The counting happens in the engine that holds the table, and only the aggregates leave it.
+    The counting happens in the engine that holds the table, and only the aggregates leave it. Of
+    files and tables in memory with up to a million rows the entries are kept too (`Table.series`).
 
     A gap does not erase memory. If the times are those of a clock (every time between neighbours is
     a whole multiple of the shortest, and more than half of them are the shortest), a gap of g steps
@@ -70,7 +71,8 @@ def read_table(
         Column with times: numbers, dates or timestamps; in a text file also like 2024-03-04T08:15
         or 04/03/2024 08:15. Two columns, of dates and of times, as a pair. Those without a zone
         are taken as they stand, on every engine; those with one are instants. ``None``: rows have
-        no times but are ``every`` apart, in the order of the table.
+        no times but are ``every`` apart, in the order of the table. The index of a pandas frame is
+        called by its name, or ``"index"``.
     state
         Column with states, or with numbers if ``bins`` are given. A row without a state is an entry
         that was not observed, also at the ends of a series.
@@ -232,6 +234,7 @@ def _from_batches(
     pieces: list[pl.DataFrame] = []
     pairs: pl.DataFrame | None = None
     carry: pl.DataFrame | None = None
+    kept: pl.DataFrame | None = None
     row, batch = 0, next(batches, None)
     while batch is not None:
         following = next(batches, None)
@@ -260,9 +263,10 @@ def _from_batches(
         if unknown:
             raise found.unknown_in(batch, unknown, row)
         pieces.append(found_pieces.drop(BASE, strict=False))
+        kept = linked if row == 0 and following is None else None
         row += batch.height
         batch = following
-    return assembled(pieces, pairs, rules, known, None)
+    return assembled(pieces, pairs, rules, known, None, kept)
 
 
 def _lazy(frame: pl.DataFrame) -> Any:

@@ -4,6 +4,7 @@ from pufferkit.plots.canvas import FORMATS, check_picture, panels, picture
 from pufferkit.plots.charts import experiment_figure
 from pufferkit.plots.figures import (
     attack_figure,
+    audit_figure,
     constraint_figure,
     pair_figure,
     plan_figure,
@@ -13,6 +14,7 @@ from pufferkit.plots.figures import (
 __all__ = [
     "FORMATS",
     "attack_figure",
+    "audit_figure",
     "check_picture",
     "constraint_figure",
     "experiment_figure",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.finite_joint import FiniteJoint as FiniteJoint
     from pufferkit.beliefs.markov_chain import MarkovChain as MarkovChain
     from pufferkit.beliefs.regime_class import RegimeClass as RegimeClass
+    from pufferkit.data.bins import Bins as Bins
     from pufferkit.data.queries import Query as Query
     from pufferkit.data.queries import count as count
     from pufferkit.data.queries import histogram as histogram
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pufferkit.data.queries import relative_frequencies as relative_frequencies
     from pufferkit.data.queries import total as total
     from pufferkit.data.series import Series as Series
-    from pufferkit.data.table import Bins as Bins
     from pufferkit.data.table import Table as Table
     from pufferkit.errors import LedgerError as LedgerError
     from pufferkit.errors import NotApplicable as NotApplicable
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pufferkit.fleet import Releases as Releases
     from pufferkit.fleet import release_all as release_all
     from pufferkit.fleet import release_each as release_each
+    from pufferkit.frames import TextFormat as TextFormat
     from pufferkit.frames import read_series as read_series
     from pufferkit.frames import read_table as read_table
     from pufferkit.influence.curve.profile import InfluenceCurve as InfluenceCurve
@@ -82,7 +83,7 @@ _HOMES = {
     "beliefs.regime_class": ["RegimeClass"],
     "errors": ["LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
     "fleet": ["Releases", "release_all", "release_each"],
-    "frames": ["read_series", "read_table"],
+    "frames": ["TextFormat", "read_series", "read_table"],
     "influence.quilts.chains": ["max_influence"],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],
@@ -98,7 +99,8 @@ _HOMES = {
     "mechanisms.release": ["Evidence", "Guarantee", "Release"],
     "data.queries": ["Query", "count", "histogram", "mean", "relative_frequencies", "total"],
     "data.series": ["Series"],
-    "data.table": ["Bins", "Table"],
+    "data.bins": ["Bins"],
+    "data.table": ["Table"],
     "influence.sums.transport": ["w_infinity"],
     "verification.verify": ["Verdict", "verify"],
 }

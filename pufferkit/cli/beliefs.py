@@ -6,13 +6,14 @@ import base64
 import json
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
-from pufferkit.cli.options import Cuts, with_options
+from pufferkit.cli.form import Form
+from pufferkit.cli.model import counted_table
+from pufferkit.cli.options import with_options
 
 if TYPE_CHECKING:
     from pufferkit import Series, Table
@@ -24,13 +25,20 @@ NOTHING_PASSES = 1
 
 @with_options
 def beliefs(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Public people: CSV or Parquet.")],
-    question: inputs.Question,
-    subject: Annotated[
-        str, typer.Option("--subject", metavar="COL", help="Column that says whose row it is.")
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Public people: text or Parquet. Several: a subject in each."
+        ),
     ],
-    time: Annotated[str, typer.Option("--time", metavar="COL", help="Column with the times.")],
     state: inputs.State,
+    question: inputs.Question,
+    form: Form,
+    time: inputs.Time = None,
+    subject: Annotated[
+        str | None,
+        typer.Option("--subject", metavar="COL", help="Column that says whose row it is."),
+    ] = None,
     epsilon: Annotated[
         float,
         typer.Option(
@@ -54,17 +62,11 @@ def beliefs(
     ] = None,
     held_out: Annotated[
         int | None,
-        typer.Option(
-            "--held-out", parser=terminal.integer, metavar="N", help="People to test on."
-        ),
+        typer.Option("--held-out", parser=terminal.integer, metavar="N", help="People to test on."),
     ] = None,
     regimes: Annotated[
         str, typer.Option("--regimes", metavar="2,3,4", help="Numbers of regimes to try.")
     ] = "2,3,4,6,8,12",
-    cuts: Cuts = None,
-    every: Annotated[
-        str | None, typer.Option("--every", metavar="5m", help="Put the entries on a grid.")
-    ] = None,
     seed: Annotated[
         int, typer.Option("--seed", parser=terminal.integer, metavar="N", help="Of the split.")
     ] = 0,
@@ -84,9 +86,11 @@ def beliefs(
     """
     from pufferkit.fitting.choosing import choose_beliefs  # noqa: PLC0415
 
-    outputs.check_outputs([out, report], [file])
+    named = inputs.files_of(files)
+    outputs.check_outputs([out, report], named)
     counts = _whole_numbers(regimes)
-    table = _read(file, subject, time, state, cuts, every)
+    table = counted_table(named, state, time, subject, None, None, form)
+    terminal.say(table.report(), err=True)
     people = [table.series(name) for name in table.subjects]
     entries, firsts = _clock(table, day)
     longest = max(max(one.lengths) for one in people) if length is None else length
@@ -113,26 +117,6 @@ def beliefs(
         terminal.say(f"written: {path}", err=True)
     if choice.best is None:
         raise typer.Exit(NOTHING_PASSES)
-
-
-def _read(
-    file: Path, subject: str, time: str, state: str, cuts: str | None, every: str | None
-) -> Table:
-    from pufferkit.frames import read_table  # noqa: PLC0415
-
-    points = inputs.cut_points(cuts)
-    bins = None if points is None else pk.Bins(points)
-    table: Any = read_table(
-        file,
-        subject=subject,
-        time=time,
-        state=state,
-        states=None if bins is None else bins.names,
-        bins=bins,
-        every=inputs.duration(every),
-    )
-    read: Table = table
-    return read
 
 
 def _clock(table: Table, day: int | None) -> tuple[int | None, list[int] | None]:

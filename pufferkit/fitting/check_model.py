@@ -45,7 +45,7 @@ MEMORY = "one step of memory is enough"
 CONSTANT = "the distribution of the moves does not change over time"
 
 _SMOOTHING = 0.5
-_COUNTS = "counts alone cannot tell; give the series"
+_COUNTS = "counts alone cannot tell; give the series, or a million rows of the table"
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,11 @@ def check_model(
     Parameters
     ----------
     data
-        A `Series`, a sequence of states or of segments; a list of `Series`, one for each person; or
-        a table of transition counts, as a square numpy array in the order of the beliefs' states,
-        or the `Table` of `read_table`: counts can only tell whether the class covers them. Best
-        are public people that the beliefs were *not* fitted on.
+        A `Series`, a sequence of states or of segments; several people, as a list of `Series` or as
+        the `Table` of `read_table`; or transition counts, as a square numpy array in the order of
+        the beliefs' states. Counts, and tables of more than a million rows or in other engines, can
+        only tell whether the class covers them. Best are public people that the beliefs were *not*
+        fitted on.
     beliefs
         A `MarkovChain` or a `ChainClass`.
     level
@@ -179,7 +180,7 @@ def check_model(
     if not 0 < level < 1:
         raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.01")
     if isinstance(data, Table):
-        data = _in_order(data, theta)
+        data = _in_order(data, theta) if data.codes is None else _everybody(data)
     if isinstance(data, np.ndarray) and data.ndim == 2:
         table = count_table(data)
         if len(table) != len(theta.states):
@@ -206,6 +207,10 @@ def check_model(
     )
     noise = _noise(series, theta, epsilon)
     return ModelReport(theta.description, len(series), level, asked, epsilon, noise)
+
+
+def _everybody(table: Table) -> list[Series]:
+    return [table.series(subject) for subject in table.subjects]
 
 
 def _people(data: Any, theta: ChainClass) -> list[Series]:

@@ -56,7 +56,7 @@ _THINNED = (2, 5, 10)
 _KNOWN = "promised to whoever knows this one chain"
 _REGION = "promised to whoever knows the chain in force, any that the counts leave plausible"
 
-_SHORT = {ROWS: "rows", PREDICTION: "prediction"}
+_SHORT = {ROWS: "rows", PREDICTION: "prediction", INFLUENCE: "influence"}
 
 Progress = Callable[[str], None]
 
@@ -92,8 +92,15 @@ class Row:
 
     @property
     def covers(self) -> bool:
-        """Whether the class budgets what people show and noise for it is known."""
-        return self.scale is not None and self.influence is not None and bool(self.influence.passed)
+        """Whether the class budgets what people show, fails no other test, and has a noise.
+
+        A budget that is large enough by itself may be slack: series drawn from the class must reach
+        what people show, or its rows must be theirs.
+        """
+        influence = self.influence
+        if self.scale is None or influence is None or not influence.passed or self.failed:
+            return False
+        return influence.p_value is not None or all(check.passed for check in self.checks)
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -180,10 +187,9 @@ class Choice(Report):
         lines += [f"{row.name}: {row.promise}" for row in self.rows]
         best = self.best
         if best is None:
-            lines.append("recommended: none of these; the data show more than they budget")
+            lines.append("recommended: none of these; people held out refute them")
         else:
             lines.append(f"recommended: {best.name}")
-            lines += [f"  but: {check.name}: NO, {check.text}" for check in best.failed]
         return "\n".join([*lines, *self.advice])
 
 
@@ -386,9 +392,10 @@ def _covers(row: Row) -> str:
     check = row.influence
     if row.beliefs is None or check is None:
         return "not built"
-    words = "yes" if row.covers else "?" if check.passed is None else "NO"
-    others = [other.name for other in row.failed if other.name != INFLUENCE]
-    return f"{words} ({', '.join(_SHORT[name] for name in others)} NO)" if others else words
+    if row.covers:
+        return "yes"
+    names = ", ".join(_SHORT[other.name] for other in row.failed)
+    return f"NO: {names}" if names else "?"
 
 
 def _advice(built: People, tested: People, clock: Clock, repetitions: int, seed: int) -> list[str]:

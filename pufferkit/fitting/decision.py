@@ -27,6 +27,7 @@ from pufferkit.fitting.members import (
     class_predictor,
     forward_kernels,
     lists_all,
+    region_bounds,
 )
 from pufferkit.fitting.prediction import (
     Predictor,
@@ -135,7 +136,7 @@ def influence_check(
     states = len(theta.states)
     try:
         measured, used = influence_of_people(people, states, clock, seed)
-        budget = budgeted_influence(theta, clock.window, clock.day if clock.known else 1)
+        budget = budgeted_influence(theta, clock.window)
     except NotApplicable as reason:
         return InfluenceCheck(INFLUENCE, None, str(reason))
     share, covered = None, budget >= measured.lower
@@ -185,20 +186,27 @@ def rows_check(
     level: float = 0.01,
 ) -> Check:
     """Whether the rows of people, part of the day by part, are plausible under a class."""
+    bounds = region_bounds(theta)
     try:
-        kernels = forward_kernels(theta)
+        kernels = forward_kernels(theta) if bounds is None else None
     except NotApplicable as reason:
         return Check(ROWS, None, str(reason))
-    if kernels is None:
+    if kernels is None and bounds is None:
         return Check(ROWS, None, "entries are no chain under these beliefs; predictions tell")
-    parts = _PARTS if clock.known else 1
-    times = slots if clock.known else None
-    covered = row_coverage(people, kernels, day=clock.day, parts=parts, slots=times, level=level)
+    covered = row_coverage(
+        people,
+        kernels or (),
+        bounds=bounds,
+        day=clock.day,
+        parts=_PARTS if clock.known else 1,
+        slots=slots if clock.known else None,
+        level=level,
+    )
     if covered.passed is None:
         return Check(ROWS, None, f"no state is left {VISITS} times in a part of the day")
     total = len(covered.rows)
     text = f"{covered.plausible} of {total} rows are plausible"
-    if not covered.passed:
+    if not covered.passed and bounds is None:
         text += f"; all would be with contamination {covered.contamination:.3g}"
     return Check(ROWS, covered.passed, text, float(covered.plausible), total)
 

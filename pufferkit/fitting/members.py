@@ -22,6 +22,7 @@ from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.fitting.prediction import Predictor, chain_predictor
+from pufferkit.fitting.ratio_tests import closest_in_box
 from pufferkit.fitting.sequences import Codes
 from pufferkit.mechanisms.influence_curve import entry_epsilon
 
@@ -34,14 +35,15 @@ _ROUNDS = 40
 _LEAST = 1e-300
 
 
-def budgeted_influence(theta: ChainClass, window: int, period: int = 1) -> float:
+def budgeted_influence(theta: ChainClass, window: int) -> float:
     """Entries that noise for a class allows one entry to give away, epsilon / b at a small epsilon.
 
-    Over a series of 2 ``window`` + ``period`` entries, so that in every slot of the clock there is
-    an entry with whole windows on either side: the same window in which influence is measured.
+    Over a series of 2 ``window`` + period entries, the period that of the clock of the class: in
+    every slot there is an entry with whole windows on either side, the same window in which
+    influence is measured.
     """
-    entries = 2 * checks.whole("window", window, 1) + checks.whole("period", period, 1)
-    return SMALL / entry_epsilon(theta, entries, SMALL)
+    period = max(part.period for part in theta.kernels()) if isinstance(theta, KernelClass) else 1
+    return SMALL / entry_epsilon(theta, 2 * checks.whole("window", window, 1) + period, SMALL)
 
 
 def filtered(member: MarkovChain | HiddenChain, person: Codes) -> Floats:
@@ -116,6 +118,26 @@ class Speaker:
     sample: Callable[[int, np.random.Generator], Codes]
 
 
+def region_predictor(low: Floats, high: Floats, block: int) -> Predictor:
+    """Chains within bounds, the nearest in hindsight for every ``block`` of entries."""
+    size = len(low)
+
+    def predict(person: Codes, slots: Codes) -> Floats:
+        scores = np.full(len(person) - 1, np.nan)
+        seen = (person[:-1] >= 0) & (person[1:] >= 0)
+        for first in range(0, len(scores), block):
+            at = first + np.flatnonzero(seen[first : first + block])
+            counts = np.zeros((size, size))
+            np.add.at(counts, (person[at], person[at + 1]), 1)
+            rows = zip(counts, low, high, strict=True)
+            nearest = np.array([closest_in_box(*row) for row in rows])
+            with np.errstate(divide="ignore"):
+                scores[at] = np.log(nearest[person[at], person[at + 1]])
+        return scores
+
+    return predict
+
+
 def best_member(theta: ChainClass, people: Sequence[Codes]) -> Speaker:
     """The listed distribution that makes people most likely; the first entries tell for many."""
     speakers = _speakers(theta)
@@ -170,10 +192,21 @@ def _(theta: SeasonalClass) -> list[Speaker]:
 
 def class_predictor(theta: ChainClass, people: Sequence[Codes], block: int) -> Predictor:
     """How a class predicts people at its best."""
+    bounds = region_bounds(theta)
+    if bounds is not None:
+        return region_predictor(*bounds, block)
     kernels = None if lists_all(theta) else forward_kernels(theta)
     if kernels is None:
         return best_member(theta, people).predict
     return schedule_predictor(kernels, block)
+
+
+def region_bounds(theta: ChainClass) -> tuple[Floats, Floats] | None:
+    """Bounds on the matrix that are the class; ``None`` for other classes."""
+    if isinstance(theta, KernelClass) or theta.lists_matrices or not theta.names_matrices:
+        return None
+    boxes = theta.boxes()
+    return (boxes[0][1], boxes[0][2]) if len(boxes) == 1 else None
 
 
 def lists_all(theta: ChainClass) -> bool:

@@ -25,6 +25,9 @@ Predictor = Callable[[Codes, Codes], Floats]
 TOLERANCE = 0.02
 """Nats a step that a belief may lose to the best flexible predictor."""
 
+_SHARE = 0.03
+"""The same as a share of what that one has, where there is much to predict."""
+
 _BACK_OFF = 5.0
 """Visits to a context that weigh as much as what shorter contexts say."""
 
@@ -68,7 +71,8 @@ class PredictionGap:
     @property
     def passed(self) -> bool:
         """Whether the gap may be below the tolerance, at confidence 95%."""
-        return self.gap - _ONE_SIDED * self.error <= TOLERANCE
+        allowed = max(TOLERANCE, _SHARE * self.flexible[self.best])
+        return self.gap - _ONE_SIDED * self.error <= allowed
 
 
 def prediction_gap(

@@ -26,6 +26,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.fitting.ratio_tests import closest_in_box
 from pufferkit.fitting.sequences import checked_people, checked_slots
 
 VISITS = 30
@@ -119,6 +120,7 @@ def row_coverage(
     people: Sequence[Any],
     kernels: Any,
     *,
+    bounds: tuple[Floats, Floats] | None = None,
     day: int = 1,
     parts: int = 4,
     slots: Sequence[Any] | None = None,
@@ -135,6 +137,9 @@ def row_coverage(
     kernels
         Matrices, or one array of them. For moves backwards give reversed sequences and the
         backward kernels.
+    bounds
+        In place of kernels, lower and upper bounds of a matrix: rows are compared with the nearest
+        within them. No contamination is told, 1 stands for a row that fails.
     day
         Entries in a day.
     parts
@@ -160,9 +165,9 @@ def row_coverage(
     from scipy.stats import chi2  # noqa: PLC0415
 
     matrices = np.array([checks.stochastic_matrix("kernels", kernel) for kernel in kernels])
-    if not len(matrices):
+    if not len(matrices) and bounds is None:
         raise ValueError("kernels: must hold at least one matrix, got none")
-    size = matrices.shape[1]
+    size = matrices.shape[1] if bounds is None else len(bounds[0])
     coded = checked_people(people, size)
     length, share = checks.whole("day", day, 1), min(checks.whole("parts", parts, 1), day)
     times = checked_slots(slots, coded, length)
@@ -179,10 +184,17 @@ def row_coverage(
     if not places:
         return RowCoverage((), len(coded), level)
     moves = np.array(counts, dtype=float)
-    own = matrices[:, [state for _, _, state in places], :].transpose(1, 0, 2)
+    left = [state for _, _, state in places]
+    if bounds is None:
+        own = matrices[:, left, :].transpose(1, 0, 2)
+    else:
+        triples = zip(moves, bounds[0][left], bounds[1][left], strict=True)
+        own = np.array([[closest_in_box(*triple)] for triple in triples])
     deviance = _deviances(moves, own, np.zeros(len(moves)))
     p_values = chi2.sf(deviance, max(size - 1, 1))
-    if score == "counted":
+    if bounds is not None:
+        needed = (p_values < level).astype(float)
+    elif score == "counted":
         needed = np.array([_outside(*row) for row in zip(moves, own, strict=True)])
     else:
         needed = _contaminations(moves, own, float(chi2.isf(level, max(size - 1, 1))), deviance)

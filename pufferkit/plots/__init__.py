@@ -5,6 +5,7 @@ from pufferkit.plots.charts import experiment_figure
 from pufferkit.plots.choices import days_figure, influence_figure
 from pufferkit.plots.figures import (
     attack_figure,
+    audit_figure,
     constraint_figure,
     pair_figure,
     plan_figure,
@@ -14,6 +15,7 @@ from pufferkit.plots.figures import (
 __all__ = [
     "FORMATS",
     "attack_figure",
+    "audit_figure",
     "check_picture",
     "constraint_figure",
     "days_figure",

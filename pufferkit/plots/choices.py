@@ -56,7 +56,9 @@ def influence_figure(rows: Sequence[Mapping[str, Any]], point: float, lower: flo
     axes.invert_yaxis()
     axes.set_xlabel("entries budgeted by the noise of each class")
     grid(axes, "x")
-    footnote(figure, f"Line: measured on people held out, {point:.3g}; shade: down to the lower limit.")
+    footnote(
+        figure, f"Line: measured on people held out, {point:.3g}; shade: down to the lower limit."
+    )
     return figure
 
 

@@ -281,7 +281,6 @@ class KernelCurve:
 
         The loss was computed for what is returned. ``None`` if no b was found.
         """
-
         # Hidden states may be told apart better than what they show.
         most_hidden = epsilon if self.kernels.emission is None else _FAR + 4 * epsilon
 

@@ -106,21 +106,21 @@ def beliefs(
         progress=lambda name: terminal.say(f"{name} ...", err=True),
     )
     terminal.say(choice)
-    files = {}
+    written: dict[Path, bytes] = {}
     if out is not None and choice.best is not None and choice.best.beliefs is not None:
         model = json.dumps(choice.best.beliefs.to_dict(), indent=2) + "\n"
-        files[out] = model.encode()
+        written[out] = model.encode()
     if report is not None:
-        files[report] = _page(choice, people[0], entries).encode()
-    outputs.write_all(files)
-    for path in files:
+        written[report] = _page(choice, people[0], entries).encode()
+    outputs.write_all(written)
+    for path in written:
         terminal.say(f"written: {path}", err=True)
     if choice.best is None:
         raise typer.Exit(NOTHING_PASSES)
 
 
 def _clock(table: Table, day: int | None) -> tuple[int | None, list[int] | None]:
-    """Entries in a day, and the slot of each person's first entry, where times are those of days."""
+    """Entries in a day, and the slot of each person's first entry, where times are of days."""
     from pufferkit.data.table import DAY  # noqa: PLC0415
 
     timed = table.of_time and table.step is not None and DAY % table.step == 0
@@ -131,10 +131,10 @@ def _clock(table: Table, day: int | None) -> tuple[int | None, list[int] | None]
 
 
 def _whole_numbers(text: str) -> list[int]:
-    counts = [terminal.integer(part.strip()) for part in text.split(",")]
-    if min(counts) < 1:
-        raise ValueError("--regimes: numbers of regimes are 1 or more")
-    return counts
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 100 for part in parts):
+        raise ValueError(f"--regimes: {text!r} is no list of numbers from 1 to 99, like 2,3,4")
+    return [int(part) for part in parts]
 
 
 def _page(choice: Choice, person: Series, day: int | None) -> str:

@@ -40,7 +40,8 @@ def influence_figure(rows: Sequence[Mapping[str, Any]], point: float, lower: flo
             hatch=None if covers else "////",
             linewidth=1.2,
         )
-        note = f"{row['budget']:,.3g}" + ("" if covers else "  too few")
+        why = "too few" if row["budget"] < point else "refuted by other tests"
+        note = f"{row['budget']:,.3g}" + ("" if covers else f"  {why}")
         axes.annotate(
             note,
             (row["budget"], y),

@@ -6,14 +6,13 @@ this form: regimes with their levels, the last entries together, the hour with t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.checks import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,23 +35,6 @@ class HiddenChain:
 
     def __len__(self) -> int:
         return len(self.states)
-
-    @classmethod
-    def of_regimes(
-        cls, transition: Floats, emission: Floats, states: Sequence[Hashable]
-    ) -> HiddenChain:
-        """Regimes that move by ``transition``, and levels drawn anew by rows of ``emission``.
-
-        The hidden state is the regime with its level; it starts stationary.
-        """
-        size, levels = emission.shape
-        rows = (transition[:, :, None] * emission[None, :, :]).reshape(size, size * levels)
-        whole = np.repeat(rows, levels, axis=0)
-        kept = np.flatnonzero(emission.ravel() > 0)
-        matrix = whole[np.ix_(kept, kept)]
-        matrix /= matrix.sum(axis=1, keepdims=True)
-        chain = MarkovChain.steady(matrix, [divmod(int(n), levels) for n in kept])
-        return cls(chain, tuple(int(n) % levels for n in kept), tuple(states))
 
     def sample(
         self, length: int, seed: int | np.random.Generator | None = None

@@ -21,8 +21,7 @@ from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.beliefs.baum_welch import checked_levels
-from pufferkit.beliefs.markov_chain import gth
-from pufferkit.beliefs.step_kernels import StepKernels, shares
+from pufferkit.beliefs.step_kernels import shares
 from pufferkit.checks import Floats
 
 SHRINKAGE = 5.0
@@ -96,21 +95,6 @@ def tuple_kernel(table: Floats) -> Floats:
     rows = np.arange(count)[:, None]
     kernel[rows, rows * size % count + np.arange(size)] = table.reshape(count, size)
     return checks.frozen(kernel)
-
-
-def order_steps(table: Floats) -> StepKernels:
-    """The stationary chain of a table on its m-tuples, whose newest member is the entry.
-
-    All entries of the table must be above 0, as `order_table` makes them, so that there is one
-    stationary distribution.
-    """
-    if not (table > 0).all():
-        raise ValueError(
-            "table: has entries of 0; use order_table, which makes every move possible"
-        )
-    kernel = tuple_kernel(table)
-    newest = np.tile(np.eye(table.shape[-1]), (len(kernel) // table.shape[-1], 1))
-    return StepKernels.after(gth(kernel), kernel, newest)
 
 
 def order_nats(table: Floats, segments: Iterable[ArrayLike]) -> float:

@@ -15,8 +15,10 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import plural
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels
+from pufferkit.beliefs.longer_memory import tuple_kernel
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
 from pufferkit.beliefs.provenance import Provenance
+from pufferkit.beliefs.step_kernels import posterior_of
 from pufferkit.checks import Floats
 
 MOST_TUPLES = 400
@@ -76,11 +78,7 @@ class OrderClass(KernelClass):
         """The chain of the last entries together; an entry shows the newest of them."""
         size, memory = len(self.states), self.memory
         runs = list(product(range(size), repeat=memory))
-        place = {run: n for n, run in enumerate(runs)}
-        matrix = np.zeros((len(runs), len(runs)))
-        for run in runs:
-            for x in range(size):
-                matrix[place[run], place[(*run[1:], x)]] += self.table[run][x]
+        matrix = tuple_kernel(self.table)
         try:
             steady = MarkovChain.steady(matrix).stationary
         except ValueError as error:
@@ -138,16 +136,7 @@ def function_of_chain(name: str, hidden: HiddenChain) -> Kernels:
         name,
         ((chain.transition,),),
         ((chain.reversal.transition,),),
-        (emission.any(axis=0),),
+        (np.asarray(emission.any(axis=0)),),
         emission=(emission,),
-        posterior=((posterior(chain.stationary, emission),),),
+        posterior=((posterior_of(chain.stationary[:, None] * emission),),),
     )
-
-
-def posterior(marginal: Floats, emission: Floats) -> Floats:
-    """P(hidden state | entry), a row for each state; impossible ones get the row of another."""
-    joint = (marginal[:, None] * emission).T
-    mass = joint.sum(axis=1)
-    joint[mass <= 0] = joint[int(np.flatnonzero(mass > 0)[0])]
-    given: Floats = joint / joint.sum(axis=1, keepdims=True)
-    return given

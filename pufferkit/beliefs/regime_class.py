@@ -19,10 +19,12 @@ from numpy.typing import ArrayLike
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import plural
 from pufferkit.beliefs.hidden_chain import HiddenChain
-from pufferkit.beliefs.kernel_class import KernelClass, Kernels, Secret, reversed_kernel
+from pufferkit.beliefs.hidden_model import HiddenModel
+from pufferkit.beliefs.kernel_class import KernelClass, Kernels, Secret
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
-from pufferkit.beliefs.order_class import function_of_chain, posterior
+from pufferkit.beliefs.order_class import function_of_chain
 from pufferkit.beliefs.provenance import Provenance
+from pufferkit.beliefs.regime_estimation import known_slow, mean_stays
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 
@@ -36,37 +38,6 @@ MOST_HIDDEN = 400
 """Most hidden states that the curve is computed for."""
 
 Together = Literal["finite", "hull"]
-
-
-@dataclass(frozen=True, eq=False)
-class Regimes(checks.Frozen):
-    """One hidden Markov model, stationary: how regimes move, and what they show."""
-
-    transition: Floats
-    emission: Floats
-
-    @property
-    def switching(self) -> bool:
-        """Whether entries are a chain within a regime."""
-        return self.emission.ndim == 3
-
-    @property
-    def steady(self) -> Floats:
-        """Stationary distribution of the regimes."""
-        return MarkovChain.steady(self.transition).stationary
-
-    def hidden_chain(self, states: tuple[Hashable, ...]) -> HiddenChain:
-        """Regimes with their levels, as one chain."""
-        if not self.switching:
-            return HiddenChain.of_regimes(self.transition, self.emission, states)
-        regimes, levels = self.emission.shape[:2]
-        # From (z, x) to (z', x'): A(z, z') P_z'(x, x').
-        matrix = np.einsum("zw,wxy->zxwy", self.transition, self.emission)
-        whole = MarkovChain.steady(matrix.reshape(regimes * levels, -1))
-        kept = np.flatnonzero(whole.stationary > 0)
-        labels = [divmod(int(n), levels) for n in kept]
-        chain = MarkovChain.steady(whole.transition[np.ix_(kept, kept)], labels)
-        return HiddenChain(chain, tuple(x for _, x in labels), states)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,9 +63,9 @@ class RegimeClass(KernelClass):
         Regimes whose mean stay is above this many entries are taken as known to the adversary:
         those who are unsure whether somebody is away for days learn it from any entry, at any
         price.
-    returns
-        So many entries after the return from a slow regime, the regimes are not taken to be in
-        equilibrium.
+    transients
+        Whether the regimes are out of equilibrium just after the return from a slow regime and just
+        before it, as they are for those who know these moments.
 
     Examples
     --------
@@ -106,13 +77,13 @@ class RegimeClass(KernelClass):
 
     kind = "regimes"
 
-    models: tuple[Regimes, ...]
+    models: tuple[HiddenModel, ...]
     states: tuple[Hashable, ...]
     together: Together
     emissions: float
     secret: Secret
     slow: float | None
-    returns: int
+    transients: bool
     fitted_on: Provenance | None
 
     def __init__(
@@ -124,7 +95,7 @@ class RegimeClass(KernelClass):
         emissions: float | None = None,
         secret: Secret = "entry",
         slow: float | None = None,
-        returns: int = 0,
+        transients: bool = False,
         fitted_on: Provenance | None = None,
     ) -> None:
         model = _checked(transition, emission)
@@ -135,35 +106,35 @@ class RegimeClass(KernelClass):
             emissions,
             secret,
             slow,
-            returns,
+            transients,
             fitted_on,
         )
 
     def _set(
         self,
-        models: tuple[Regimes, ...],
+        models: tuple[HiddenModel, ...],
         states: tuple[Hashable, ...],
         together: Together,
         emissions: float | None,
         secret: Secret,
         slow: float | None,
-        returns: int,
+        transients: bool,
         fitted_on: Provenance | None,
     ) -> None:
         if emissions is None:
-            many = len(states) > MANY_LEVELS and not models[0].switching
+            many = len(states) > MANY_LEVELS and models[0].within != "chain"
             emissions = CONTAMINATION if many else 0.0
         weight = checks.real("emissions", emissions)
         if not 0 <= weight < 1:
             raise ValueError(f"emissions: must be at least 0 and below 1, got {weight:g}")
-        if weight and models[0].switching:
+        if weight and (models[0].within == "chain"):
             raise ValueError(
                 "emissions: a chain within the regimes is taken as known; leave emissions out"
             )
         if secret not in ("entry", "regime"):
             raise ValueError(f"secret: must be 'entry' or 'regime', got {secret!r:.60}")
         stay = None if slow is None else checks.positive("slow", slow)
-        if stay is not None and models[0].switching:
+        if stay is not None and (models[0].within == "chain"):
             raise ValueError("slow: is for regimes with independent entries; leave slow out")
         for name, value in (
             ("models", models),
@@ -172,7 +143,7 @@ class RegimeClass(KernelClass):
             ("emissions", weight),
             ("secret", secret),
             ("slow", stay),
-            ("returns", checks.whole("returns", returns, 0)),
+            ("transients", checks.flag("transients", transients)),
             ("fitted_on", fitted_on),
         ):
             object.__setattr__(self, name, value)
@@ -180,7 +151,7 @@ class RegimeClass(KernelClass):
             raise ValueError("slow: every regime lasts longer than this; raise it or leave it out")
 
     @classmethod
-    def of(cls, *members: RegimeClass) -> RegimeClass:
+    def of(cls, *members: RegimeClass) -> RegimeClass:  # type: ignore[override]
         """A finite class: each of these models for a whole series."""
         return cls._several(members, "finite")
 
@@ -201,7 +172,7 @@ class RegimeClass(KernelClass):
             if not isinstance(member, RegimeClass):
                 raise ValueError(f"members: must be RegimeClass objects, got {type(member)}")
         first = members[0]
-        for name in ("states", "emissions", "secret", "slow", "returns"):
+        for name in ("states", "emissions", "secret", "slow", "transients"):
             values = [getattr(member, name) for member in members]
             if any(value != values[0] for value in values):
                 raise ValueError(f"members: all must have the same {name}, got {values}")
@@ -222,14 +193,14 @@ class RegimeClass(KernelClass):
             first.emissions,
             first.secret,
             first.slow,
-            first.returns,
+            first.transients,
             source,
         )
         return several
 
     def replace(self, **changes: Any) -> RegimeClass:
-        """The same models with another ``emissions``, ``secret``, ``slow`` or ``returns``."""
-        known = {"emissions", "secret", "slow", "returns", "together", "fitted_on"}
+        """The same models with another ``emissions``, ``secret``, ``slow`` or ``transients``."""
+        known = {"emissions", "secret", "slow", "transients", "together", "fitted_on"}
         if not set(changes) <= known:
             raise ValueError(f"changes: can be {', '.join(sorted(known))}, got {sorted(changes)}")
         given = {name: changes.get(name, getattr(self, name)) for name in known}
@@ -238,21 +209,26 @@ class RegimeClass(KernelClass):
         return other
 
     @property
+    def switching(self) -> bool:
+        """Whether entries are a chain within a regime."""
+        return self.models[0].within == "chain"
+
+    @property
     def regimes(self) -> int:
         """How many hidden regimes the first model has."""
         return len(self.models[0].transition)
 
     @property
     def _slow(self) -> tuple[int, ...]:
-        """The regimes that are taken as known: their mean stay is 1 / (1 - A(z, z))."""
+        """The regimes that are taken as known: those of the first model that last long."""
         if self.slow is None:
             return ()
-        stays = np.diag(self.models[0].transition)
-        return tuple(int(z) for z in np.flatnonzero((1 - stays) * self.slow < 1))
+        lasting = mean_stays(self.models[0].transition) > self.slow
+        return tuple(int(z) for z in np.flatnonzero(lasting))
 
     @property
     def description(self) -> str:
-        within = "a chain" if self.models[0].switching else "independent"
+        within = "a chain" if self.switching else "independent"
         words = [f"{self.regimes} hidden regimes", plural(len(self.states))]
         words.append(f"{within} within a regime")
         if len(self.models) > 1:
@@ -284,8 +260,8 @@ class RegimeClass(KernelClass):
         parts = [self._part(n, model) for n, model in enumerate(self.models, 1)]
         if self.together == "finite" or len(parts) == 1:
             return tuple(parts)
-        if self.models[0].switching:
-            labels = {model.hidden_chain(self.states).chain.states for model in self.models}
+        if self.switching:
+            labels = {_with_levels(model, self.states).chain.states for model in self.models}
             if len(labels) > 1:
                 raise NotApplicable("models with different zeros have no common hidden states")
         first = parts[0]
@@ -306,34 +282,31 @@ class RegimeClass(KernelClass):
             ),
         )
 
-    def _part(self, number: int, model: Regimes) -> Kernels:
+    def _part(self, number: int, model: HiddenModel) -> Kernels:
         name = f"model {number} of {len(self.models)}"
-        if model.switching:
+        if model.within == "chain":
             if self.secret == "regime":
                 raise NotApplicable("the regime as a secret needs independent entries within it")
-            return function_of_chain(name, model.hidden_chain(self.states))
-        fast = [z for z in range(len(model.transition)) if z not in self._slow]
-        transition, emission = model.transition[np.ix_(fast, fast)], model.emission[fast]
-        transition = transition / transition.sum(axis=1, keepdims=True)
-        steady = MarkovChain.steady(transition).stationary
-        backward = [reversed_kernel(transition, steady, steady)]
-        posteriors = [posterior(steady, emission)]
+            return function_of_chain(name, _with_levels(model, self.states))
+        forward, backward, posteriors = [], [], []
+        shown = model
         if self._slow:
-            slow = list(self._slow)
-            before = model.steady[slow] @ model.transition[np.ix_(slow, fast)]
-            before = before / before.sum() if before.sum() > 0 else steady
-            for _ in range(self.returns):
-                after = before @ transition
-                backward.append(reversed_kernel(transition, before, after))
-                posteriors.append(posterior(before, emission))
-                before = after / after.sum()
+            # All models drop the slow regimes of the first one.
+            rest = known_slow(model, self.slow or 0.0, slow=self._slow)
+            shown = rest.model
+            if self.transients:
+                forward = [step.forward for step in rest.before_departure]
+                backward = [step.backward for step in rest.after_return]
+                both = (*rest.after_return, *rest.before_departure)
+                posteriors = [step.posterior for step in both]
+        steps = shown.steps
         return Kernels(
             name,
-            ((transition,),),
-            (tuple(backward),),
+            ((steps.forward, *forward),),
+            ((steps.backward, *backward),),
             (np.asarray((model.emission > 0).any(axis=0) | (self.emissions > 0)),),
-            emission=(emission,),
-            posterior=() if self.emissions else (tuple(posteriors),),
+            emission=(shown.emission,),
+            posterior=() if self.emissions else ((steps.posterior, *posteriors),),
             contamination=self.emissions,
             secret=self.secret,
         )
@@ -341,7 +314,7 @@ class RegimeClass(KernelClass):
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
         count = len(self.models)
         return [
-            (f"model {n} of {count}", model.hidden_chain(self.states))
+            (f"model {n} of {count}", _with_levels(model, self.states))
             for n, model in enumerate(self.models, 1)
         ]
 
@@ -362,7 +335,7 @@ class RegimeClass(KernelClass):
             data["emissions"],
             data["secret"],
             data["slow"],
-            data["returns"],
+            data["transients"],
             Provenance.from_dict(data.get("fitted_on")),
         )
         return theta
@@ -379,38 +352,37 @@ class RegimeClass(KernelClass):
             "emissions": self.emissions,
             "secret": self.secret,
             "slow": self.slow,
-            "returns": self.returns,
+            "transients": self.transients,
         }
         if self.fitted_on is not None:
             plain["fitted_on"] = self.fitted_on.to_dict()
         return plain
 
 
-def _checked(transition: ArrayLike, emission: ArrayLike) -> Regimes:
-    matrix, shown = checks.stochastic_matrix("transition", transition), checks.numbers(
-        "emission", emission
-    )
-    size = len(matrix)
-    if shown.ndim not in (2, 3) or len(shown) != size or shown.shape[-1] == 0:
+def _checked(transition: ArrayLike, emission: ArrayLike) -> HiddenModel:
+    model = HiddenModel(np.array(transition), np.array(emission))
+    if model.within == "chain" and model.regimes * model.levels > MOST_HIDDEN:
         raise ValueError(
-            f"emission: needs a row (or a square matrix) for each of {size} regimes, got shape "
-            f"{shown.shape}"
+            f"emission: {model.regimes} regimes and {model.levels} states make more than "
+            f"{MOST_HIDDEN} hidden states; merge states, or take entries as independent within a "
+            "regime"
         )
-    if shown.ndim == 3 and shown.shape[1] != shown.shape[2]:
-        raise ValueError(f"emission: the matrix of a regime must be square, got {shown.shape}")
-    if shown.ndim == 3 and size * shown.shape[1] > MOST_HIDDEN:
-        raise ValueError(
-            f"emission: {size} regimes and {shown.shape[1]} states make more than {MOST_HIDDEN} "
-            "hidden states; merge states, or take entries as independent within a regime"
-        )
-    rows = [checks.probability_vector("emission", row) for row in shown.reshape(-1, shown.shape[-1])]
-    chain = MarkovChain.steady(matrix)
+    chain = MarkovChain.steady(model.transition)
     if not chain.is_irreducible or chain.pi_min < RAREST:
         raise ValueError(
             "transition: some regimes are never (or too rarely for a float) returned to, so they "
             "have no stationary distribution to speak of; drop them"
         )
-    return Regimes(matrix, checks.frozen(np.array(rows).reshape(shown.shape)))
+    return model
+
+
+def _with_levels(model: HiddenModel, states: tuple[Hashable, ...]) -> HiddenChain:
+    """Regimes with their levels as one chain, without the pairs that never occur."""
+    kept = np.flatnonzero(model.joint.ravel() > 0)
+    labels = [divmod(int(n), model.levels) for n in kept]
+    matrix = model.kernel[np.ix_(kept, kept)]
+    chain = MarkovChain.steady(matrix / matrix.sum(axis=1, keepdims=True), labels)
+    return HiddenChain(chain, tuple(x for _, x in labels), states)
 
 
 def _distinct(emissions: list[Floats]) -> tuple[Floats, ...]:

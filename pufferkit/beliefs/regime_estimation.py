@@ -205,7 +205,14 @@ class KnownSlow(checks.Frozen):
     left: float
 
 
-def known_slow(model: HiddenModel, day: float, *, steps: int = 6, near: float = 0.05) -> KnownSlow:
+def known_slow(
+    model: HiddenModel,
+    day: float,
+    *,
+    steps: int = 6,
+    near: float = 0.05,
+    slow: Sequence[int] | None = None,
+) -> KnownSlow:
     """The model with regimes of mean stay above ``day`` steps taken as known.
 
     Given when the slow regimes hold, the others are taken to move by B, A restricted to them with
@@ -224,15 +231,19 @@ def known_slow(model: HiddenModel, day: float, *, steps: int = 6, near: float = 
     steps, near
         Transients are listed until they are within ``near`` of equilibrium in total variation, at
         most ``steps`` for each slow regime.
+    slow
+        Which regimes are slow, where that is known already.
     """
-    slow = mean_stays(model.transition) > checks.positive("day", day)
-    if slow.all():
+    lasting = mean_stays(model.transition) > checks.positive("day", day)
+    if slow is not None:
+        lasting = np.isin(np.arange(model.regimes), slow)
+    if lasting.all():
         raise ValueError(
             f"day: all {model.regimes} regimes last longer than {day:g} steps on average, so none "
             "remains to be hidden; give a longer time"
         )
     most, close = checks.whole("steps", steps, 1), checks.positive("near", near)
-    fast = ~slow
+    fast = ~lasting
     inside, leaves = model.transition[np.ix_(fast, fast)], model.transition[fast]
     if not inside.any(axis=1).all():
         raise ValueError(
@@ -244,7 +255,7 @@ def known_slow(model: HiddenModel, day: float, *, steps: int = 6, near: float = 
     returns: list[StepKernels] = []
     departures: list[StepKernels] = []
     left = 0.0
-    for s in np.flatnonzero(slow):
+    for s in np.flatnonzero(lasting):
         arrival = model.transition[s, fast]
         exits = np.repeat(leaves[:, s], len(ahead.distribution) // rest.regimes)
         if model.within == "chain":
@@ -259,7 +270,7 @@ def known_slow(model: HiddenModel, day: float, *, steps: int = 6, near: float = 
                 distance = np.abs(transients[-1].distribution - ahead.distribution).sum() / 2
                 left = max(left, float(distance))
                 steps_of.extend(transients)
-    return KnownSlow(slow, rest, tuple(returns), tuple(map(_reversed, departures)), left)
+    return KnownSlow(lasting, rest, tuple(returns), tuple(map(_reversed, departures)), left)
 
 
 def _reversed(step: StepKernels) -> StepKernels:

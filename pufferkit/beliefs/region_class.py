@@ -114,7 +114,7 @@ class RegionClass(ChainClass):
         object.__setattr__(self, "low", least)
         object.__setattr__(self, "high", most)
         object.__setattr__(self, "states", state_labels(states, len(least)))
-        sure = None if confidence is None else checked_confidence(confidence)
+        sure = None if confidence is None else checks.confidence(confidence)
         object.__setattr__(self, "confidence", sure)
         object.__setattr__(self, "region", str(region))
         moves = None if counted is None else checks.whole("counted", counted, 0)
@@ -274,7 +274,7 @@ def region_around(
 ) -> RegionClass:
     """The region around exact counts of transitions, of one direction or of both."""
     table = count_table(counts)
-    sure = checked_confidence(confidence)
+    sure = checks.confidence(confidence)
     error = (1 - sure) / cells(len(table))
     if sides == ANY_START:
         low, high = _counted(table, error)
@@ -364,16 +364,6 @@ def count_table(counts: ArrayLike) -> Floats:
             "counts, without smoothing"
         )
     return table
-
-
-def checked_confidence(confidence: Any) -> float:
-    """A confidence level for a region: the intervals are proved from one half on."""
-    sure = checks.real("confidence", confidence)
-    if not 0.5 <= sure < 1:
-        raise ValueError(
-            f"confidence: must be at least 0.5 and below 1, got {sure:g}; for example 0.95"
-        )
-    return sure
 
 
 def _log_mean(hits: float, misses: float) -> float:

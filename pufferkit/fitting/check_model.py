@@ -272,8 +272,8 @@ def _noise(series: Series, theta: ChainClass, epsilon: float) -> dict[str, float
         except NotApplicable:
             return None
 
-    found = {"given": scale(theta)}
+    scales = {"given": scale(theta)}
     if len(series.states) <= MOST_STATES and max(series.lengths) > 1:
-        found["first"] = scale(fit(series, _SMOOTHING, theta_from_private_data=True))
-        found["second"] = scale(order_two(series, _SMOOTHING, theta_from_private_data=True))
-    return found
+        scales["first"] = scale(fit(series, _SMOOTHING, theta_from_private_data=True))
+        scales["second"] = scale(order_two(series, _SMOOTHING, theta_from_private_data=True))
+    return scales

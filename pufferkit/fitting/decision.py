@@ -22,6 +22,7 @@ from pufferkit.fitting.measured_influence import (
     plug_in_influence,
 )
 from pufferkit.fitting.members import (
+    allowed_contamination,
     best_member,
     budgeted_influence,
     class_predictor,
@@ -201,6 +202,7 @@ def rows_check(
         parts=_PARTS if clock.known else 1,
         slots=slots if clock.known else None,
         level=level,
+        inflate=allowed_contamination(theta),
     )
     if covered.passed is None:
         return Check(ROWS, None, f"no state is left {VISITS} times in a part of the day")

@@ -209,6 +209,13 @@ def region_bounds(theta: ChainClass) -> tuple[Floats, Floats] | None:
     return (boxes[0][1], boxes[0][2]) if len(boxes) == 1 else None
 
 
+def allowed_contamination(theta: ChainClass) -> float:
+    """Weight of anything else that a class allows in a row of its kernels."""
+    if not isinstance(theta, KernelClass):
+        return 0.0
+    return min(part.contamination for part in theta.kernels())
+
+
 def lists_all(theta: ChainClass) -> bool:
     """Whether a class holds no more than the distributions it lists, but for their start."""
     if isinstance(theta, KernelClass):

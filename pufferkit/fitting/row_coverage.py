@@ -74,17 +74,29 @@ class RowCoverage:
     people
         How many people there were.
     level
-        A row with a p-value below this fails.
+        A row with a p-value below this fails, if it needs more contamination than ``inflate``.
+    inflate
+        Contamination that the class allows in every row.
     """
 
     rows: tuple[Row, ...]
     people: int
     level: float
+    inflate: float = 0.0
+
+    @property
+    def failing(self) -> tuple[Row, ...]:
+        """The rows that fail."""
+        return tuple(
+            row
+            for row in self.rows
+            if row.p_value < self.level and not row.contamination <= self.inflate
+        )
 
     @property
     def plausible(self) -> int:
         """How many rows pass."""
-        return sum(row.p_value >= self.level for row in self.rows)
+        return len(self.rows) - len(self.failing)
 
     @property
     def contamination(self) -> float:
@@ -110,9 +122,9 @@ class RowCoverage:
 
         if not self.rows:
             return None
-        total, failed = len(self.rows), len(self.rows) - self.plausible
-        often = float(binom.sf(failed - 1, total, self.level))
-        worst = min(row.p_value for row in self.rows)
+        total = len(self.rows)
+        often = float(binom.sf(len(self.failing) - 1, total, self.level))
+        worst = min((row.p_value for row in self.failing), default=1.0)
         return often >= self.level and worst * total >= self.level
 
 
@@ -126,6 +138,7 @@ def row_coverage(
     slots: Sequence[Any] | None = None,
     visits: int = VISITS,
     level: float = 0.01,
+    inflate: float = 0.0,
     score: Literal["plausible", "counted"] = "plausible",
 ) -> RowCoverage:
     """Compare the rows of people with the hull of the rows of kernels.
@@ -150,6 +163,8 @@ def row_coverage(
         Rows with fewer moves are left out.
     level
         Of the test of a row.
+    inflate
+        Contamination that the class allows: rows that need no more than this pass.
     score
         Which contamination is told: the least that makes a row plausible, or that of the counted
         shares, which seldom falls short of the true one.
@@ -182,7 +197,7 @@ def row_coverage(
             places.append((number, int(which), int(state)))
             counts.append(table[which, state])
     if not places:
-        return RowCoverage((), len(coded), level)
+        return RowCoverage((), len(coded), level, inflate)
     moves = np.array(counts, dtype=float)
     left = [state for _, _, state in places]
     if bounds is None:
@@ -204,7 +219,7 @@ def row_coverage(
             places, moves, deviance, p_values, needed, strict=True
         )
     )
-    return RowCoverage(tuple(rows), len(coded), level)
+    return RowCoverage(tuple(rows), len(coded), level, inflate)
 
 
 def conformal_contamination(etas: Iterable[float], alpha: float) -> float:

@@ -6,7 +6,6 @@ from pufferkit.plots.choices import days_figure, influence_figure
 from pufferkit.plots.figures import (
     attack_figure,
     audit_figure,
-    constraint_figure,
     pair_figure,
     plan_figure,
     release_figure,
@@ -17,7 +16,6 @@ __all__ = [
     "attack_figure",
     "audit_figure",
     "check_picture",
-    "constraint_figure",
     "days_figure",
     "experiment_figure",
     "influence_figure",

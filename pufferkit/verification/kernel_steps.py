@@ -49,13 +49,10 @@ def loss_of_kernels(
     left = [_steps(vertices, mixed, work) for vertices in part.backward]
     right = [_steps(vertices, mixed, work) for vertices in part.forward]
     if part.period == 1:
-        tables = [
-            _side(own[0], length, hidden, recorded.get(name))
-            for name, own in (("left", left), ("right", right))
-        ]
-        if tables[0] is None or tables[1] is None:
+        ours = _side(left[0], length, hidden, recorded.get("left"))
+        theirs = _side(right[0], length, hidden, recorded.get("right"))
+        if ours is None or theirs is None:
             return inf
-        ours, theirs = tables
         nodes = {*range(1, min(length, len(ours) + 1) + 1)}
         nodes |= {*range(max(1, length - len(theirs)), length + 1)}
         sums = [

@@ -125,14 +125,14 @@ def _on_chain(
         )
         return max((score_by_quilts if by_quilts else loss_by_curve)(s, task) for s in sides)
 
-    found = largest(record.scale * (1 + TOLERANCE), work)
+    worst = largest(record.scale * (1 + TOLERANCE), work)
     if beside:
         checks.append(f"{record.mechanism}: {beside:.9g} of event-level epsilon is spent beside it")
     if by_quilts:
-        left = 1 / found - beside
+        left = 1 / worst - beside
         return lipschitz / left if left > 0 else inf
-    checks.append(f"influence_curve: the largest loss of an entry is {found:.9g}")
-    if found <= epsilon:
+    checks.append(f"influence_curve: the largest loss of an entry is {worst:.9g}")
+    if worst <= epsilon:
         return record.scale
     # How much more is needed, as far as that is quickly said.
     failed, factor, quick = record.scale * (1 + 2 * TOLERANCE), 1.005, Work(2 * work.spent + 1e9)
@@ -267,18 +267,18 @@ def _exact_sum(record: Release, theta: Beliefs, checks: list[str], work: Work) -
     return record.scale if worst <= enough else record.scale * (1 + 2 * TOLERANCE)
 
 
+ExactWeights = Sequence[Fraction] | None
+"""What each state adds to the answer; ``None`` where the file does not hold that."""
+
+
 @singledispatch
-def _distance(
-    theta: Beliefs, weights: Sequence[Fraction] | None, record: Release, work: Work
-) -> Fraction:
+def _distance(theta: Beliefs, weights: ExactWeights, record: Release, work: Work) -> Fraction:
     """W, from what each state adds to the answer where the file holds that."""
     raise NotChecked(f"there is no recomputation of W for a {theta.description}")
 
 
 @_distance.register
-def _(
-    theta: JointClass, weights: Sequence[Fraction] | None, record: Release, work: Work
-) -> Fraction:
+def _(theta: JointClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
     workings = record.workings or {}
     if weights is not None:
         # The answers of a sum follow from the weights, whatever the file says they are.
@@ -289,18 +289,14 @@ def _(
 
 
 @_distance.register
-def _(
-    theta: NetworkClass, weights: Sequence[Fraction] | None, record: Release, work: Work
-) -> Fraction:
+def _(theta: NetworkClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
     return distance_of_networks(theta, dict(zip(theta.states, weights, strict=True)), work)
 
 
 @_distance.register
-def _(
-    theta: ChainClass, weights: Sequence[Fraction] | None, record: Release, work: Work
-) -> Fraction:
+def _(theta: ChainClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
     return distance_of_chains(theta, weights, record.lengths, work)
@@ -318,13 +314,13 @@ def _on_network(
         raise BadBeliefs(f"are networks, and {record.mechanism} is not for them")
     scale = record.scale * (1 + TOLERANCE)
     try:
-        found = loss_on_trees(theta, lipschitz / scale, work)
+        loss = loss_on_trees(theta, lipschitz / scale, work)
     except ValueError as error:
         raise BadBeliefs(str(error)) from None
-    checks.append(f"influence_curve: the largest loss of a node is {found:.9g}")
-    if found <= record.epsilon:
+    checks.append(f"influence_curve: the largest loss of a node is {loss:.9g}")
+    if loss <= record.epsilon:
         return record.scale
-    return record.scale * min(found / record.epsilon, 1.0 + 1e-3)
+    return record.scale * min(loss / record.epsilon, 1.0 + 1e-3)
 
 
 def on_chains(record: Release) -> bool:

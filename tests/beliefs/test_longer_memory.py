@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from pufferkit import ChainClass, MarkovChain
 from pufferkit.beliefs.longer_memory import (
     order_nats,
-    order_steps,
     order_table,
     tuple_counts,
     tuple_kernel,
@@ -42,17 +42,18 @@ def test_table_is_shrunk_to_one_step_of_memory_less():
 
 def test_steps_of_the_chain_on_tuples():
     table = order_table(SEGMENTS, 3, 2)
-    kernel, steps = tuple_kernel(table), order_steps(table)
+    kernel = tuple_kernel(table)
+    (part,) = ChainClass.order(2, table).kernels()
     assert kernel[0 * 3 + 1, 1 * 3 + 2] == table[0, 1, 2]
     assert kernel[0 * 3 + 1, 2 * 3 + 2] == 0
-    m = steps.distribution
+    m = MarkovChain.steady(kernel).stationary
     assert m @ kernel == pytest.approx(m)
     # Both members of a pair have the same distribution.
     assert m.reshape(3, 3).sum(axis=0) == pytest.approx(m.reshape(3, 3).sum(axis=1))
-    assert m[:, None] * kernel == pytest.approx((m[:, None] * steps.backward).T)
+    assert m[:, None] * kernel == pytest.approx((m[:, None] * part.backward[0][0]).T)
     pairs = m.reshape(3, 3)
     for x in range(3):
-        assert steps.posterior[x].reshape(3, 3)[:, x] == pytest.approx(
+        assert part.posterior[0][0][x].reshape(3, 3)[:, x] == pytest.approx(
             pairs[:, x] / pairs[:, x].sum()
         )
 
@@ -79,7 +80,5 @@ def test_bad_arguments():
         order_table(SEGMENTS, 3, 0)
     with pytest.raises(ValueError, match="segments: levels must lie between 0 and 1"):
         order_table(SEGMENTS, 2, 1)
-    with pytest.raises(ValueError, match="table: has entries of 0"):
-        order_steps(np.eye(2))
     with pytest.raises(ValueError, match="segments: no 3 observed entries in a row"):
         order_nats(order_table(SEGMENTS, 3, 2), [[0, 1]])

@@ -16,6 +16,7 @@ from pufferkit.fitting.members import (
     filtered,
     lists_all,
     member_predictor,
+    region_predictor,
     schedule_predictor,
 )
 from tests.oracles.switching import draw, stationary, window_influence
@@ -103,6 +104,18 @@ def test_a_hull_predicts_by_its_best_schedule():
     assert class_predictor(hull, [entries], 400)(entries, slots) == pytest.approx(mixed)
     gaps = np.where(np.arange(800) % 2 == 0, entries, -1)
     assert np.isnan(schedule_predictor(kernels, 400)(gaps, slots)).all()
+
+
+def test_a_region_predicts_by_its_nearest_chain():
+    low, high = np.array([[0.6, 0.1], [0.1, 0.6]]), np.array([[0.9, 0.4], [0.4, 0.9]])
+    entries = MarkovChain.steady([[0.8, 0.2], [0.2, 0.8]]).sample(500, seed=1)
+    table = np.zeros((2, 2))
+    np.add.at(table, (entries[:-1], entries[1:]), 1)
+    own = table / table.sum(axis=1, keepdims=True)
+    scores = region_predictor(low, high, 1000)(entries, np.zeros(500, dtype=int))
+    assert scores == pytest.approx(np.log(own[entries[:-1], entries[1:]]))
+    region = ChainClass.around(1000 * np.array([[8, 2], [2, 8]]), 0.95)
+    assert class_predictor(region, [entries], 1000)(entries, entries).sum() <= scores.sum() + 1e-9
 
 
 def test_the_best_of_several_members_speaks():

@@ -30,6 +30,18 @@ def test_a_row_outside_needs_the_contamination_it_has():
     assert covered.plausible < 3
     assert covered.passed is False
     assert 0.2 < covered.contamination < 0.31
+    allowed = row_coverage([walk(strange, 40_000, 1)], [FIRST], parts=1, inflate=0.31)
+    assert allowed.passed
+    assert allowed.plausible == 3
+
+
+def test_rows_within_bounds():
+    low, high = FIRST - 0.05, FIRST + 0.05
+    inside = row_coverage([walk(FIRST, 20_000, 1)], (), bounds=(low, high), parts=1)
+    assert inside.passed
+    assert max(row.deviance for row in inside.rows) < 1e-6
+    outside = row_coverage([walk(SECOND, 20_000, 1)], (), bounds=(low, high), parts=1)
+    assert outside.passed is False
 
 
 def test_the_optimum_is_that_of_a_general_solver():

@@ -54,9 +54,7 @@ def attacked_loss(left, right, shown, given, metric, cost, rng, starts=3, secret
     hidden = len(shown)
     best = 0.0
     for _ in range(starts):
-        choice = [
-            [functions[rng.integers(len(functions))] for _ in side] for side in (left, right)
-        ]
+        choice = [[functions[rng.integers(len(functions))] for _ in side] for side in (left, right)]
         own = functions[rng.integers(len(functions))]
         now = -np.inf
         while True:
@@ -68,7 +66,9 @@ def attacked_loss(left, right, shown, given, metric, cost, rng, starts=3, secret
                         trial[side][place] = function
                         candidates.append((trial, own))
             candidates += [(choice, function) for function in functions]
-            values = [_spread(c, o, left, right, shown, given, hidden, secret) for c, o in candidates]
+            values = [
+                _spread(c, o, left, right, shown, given, hidden, secret) for c, o in candidates
+            ]
             at = int(np.argmax(values))
             if values[at] <= now + 1e-12:
                 break

@@ -5,8 +5,9 @@ Of all g that vary by at most B, the ratio of two such means is largest where r 
 the largest value of e^g above and on the smallest below. Two states are added, *top* and *bottom*,
 that stand for these two values: with
 
-    B(top, y) = max_u B(u, y),    B(y, top) = 0,    B(y, bottom) = max_v B(y, v),    B(bottom, y) = 0,
-    B(top, bottom) = max B,       B(bottom, top) = 0
+    B(top, y) = max_u B(u, y),     B(y, top) = 0,
+    B(y, bottom) = max_v B(y, v),  B(bottom, y) = 0,
+    B(top, bottom) = max B,        B(bottom, top) = 0
 
 every allowed g, together with its largest and smallest value, is allowed on the larger set, and the
 larger B satisfies the triangle inequality again. So the step there, from the row with eta on top to

@@ -60,6 +60,7 @@ from pufferkit.rounding import EPS
 _MOST_PERIODS = 400
 _EXPLICIT_STEPS = 400
 _FEW_SLOTS = 12
+_FEW_STATES = 3
 _FIRST_TRIAL = 20.0
 _FAR = 40.0
 
@@ -81,7 +82,8 @@ class KernelCurve:
     def _steps(self, vertices: Sequence[Floats], error: float) -> Steps:
         if self.kernels.emission is None and self.kernels.contamination:
             return ContaminatedSteps(vertices, self.kernels.contamination, error)
-        return PairSteps(vertices, error, often=self.kernels.period > _FEW_SLOTS)
+        often = self.kernels.period > _FEW_SLOTS or self.kernels.hidden > _FEW_STATES
+        return PairSteps(vertices, error, often=often)
 
     @cached_property
     def _emission(self) -> Steps | None:
@@ -183,10 +185,11 @@ class KernelCurve:
         for n in range(self.length - 2, -1, -1):
             right.append(_cut(self._right[(phase + n) % period], variation))
             variation = closure((own[n] + right[-1]) * outside)
-        return [
-            (n + 1, n + 1, self._secret_loss(costs[n], own[n], left[n] + steps, (phase + n) % period))
-            for n, steps in enumerate(reversed(right))
-        ]
+        rows = []
+        for n, steps in enumerate(reversed(right)):
+            slot = (phase + n) % period
+            rows.append((n + 1, n + 1, self._secret_loss(costs[n], own[n], left[n] + steps, slot)))
+        return rows
 
     def _round_the_clock(self, cost: Floats, most: float) -> list[list[Floats]] | None:
         """What the left and the right side add at every slot, for series of any length."""

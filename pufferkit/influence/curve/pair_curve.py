@@ -227,7 +227,11 @@ class PairCurve:
         The loss was computed for what is returned, and is at most epsilon. ``None`` if none was
         found. Nothing above ``most`` is tried.
         """
-        return solved(lambda b: self.loss([(self.length, b * metric)], epsilon), epsilon, start, most)
+
+        def loss_at(b: float) -> PairLoss | None:
+            return self.loss([(self.length, b * metric)], epsilon)
+
+        return solved(loss_at, epsilon, start, most)
 
 
 def solved(

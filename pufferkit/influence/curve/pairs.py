@@ -56,6 +56,7 @@ LARGEST = 600.0
 
 _MOST_ROUNDS = 60
 _SWEEPS = 4
+_MOST_SWEEPS = 256
 _DENSE = 24
 _MOST_PIVOTS = 20_000
 _PLAIN = 16
@@ -196,7 +197,7 @@ def certificate(
     raised = cost + slack * outside
     point = raised if start is None else np.maximum(start, raised) * outside
     point = closure(point)
-    least, kept, by_newton = inf, point, False
+    least, kept, by_newton, sweeps = inf, point, False, _SWEEPS
     for _ in range(_MOST_ROUNDS):
         own = steps(point)
         image = closure((raised + own) * outside)
@@ -204,7 +205,9 @@ def certificate(
         if residual <= 0.9 * slack and bool(np.all((cost + own) * (1 + 4 * EPS) <= point)):
             return point
         if by_newton and not residual < least:
-            point, by_newton, least = _swept(steps, raised, kept), False, inf
+            # Not near enough yet: ever more plain sweeps before the next try.
+            point, by_newton, least = _swept(steps, raised, kept, sweeps), False, inf
+            sweeps = min(2 * sweeps, _MOST_SWEEPS)
         else:
             least, kept = residual, point
             if float(image.max()) > most and not by_newton:
@@ -215,15 +218,15 @@ def certificate(
             else:
                 point, by_newton = closure(np.maximum(guess, raised) * outside), True
         if float(point.max()) > min(4 * most, LARGEST):
-            point, by_newton = _swept(steps, raised, kept), False
+            point, by_newton = _swept(steps, raised, kept, _SWEEPS), False
             if float(point.max()) > most:
                 return None
     return None
 
 
-def _swept(steps: Steps, raised: Floats, point: Floats) -> Floats:
+def _swept(steps: Steps, raised: Floats, point: Floats, sweeps: int) -> Floats:
     outside = off_diagonal(len(point))
-    for _ in range(_SWEEPS):
+    for _ in range(sweeps):
         if float(point.max()) > LARGEST:
             break
         point = closure((raised + steps(point)) * outside)

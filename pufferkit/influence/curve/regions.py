@@ -43,9 +43,13 @@ from pufferkit.influence.curve.region_steps import ListedStep, RelaxedStep
 from pufferkit.influence.curve.starts import ClassSides, class_sides
 from pufferkit.influence.curve.steps import DiameterStep, Step
 from pufferkit.influence.curve.sweep import Side
-from pufferkit.influence.progress import Progress
-from pufferkit.influence.quilts.chains import Reading, influence_between
-from pufferkit.influence.quilts.hardest import QuiltBound, hardest_corner, hardest_quilt
+from pufferkit.influence.quilts.hardest import (
+    QuiltBound,
+    QuiltSearch,
+    hardest_corner,
+    hardest_quilt,
+    influence_between,
+)
 from pufferkit.influence.quilts.search import Pair, Quilt, best_quilt, hardest_node
 from pufferkit.rounding import EPS
 
@@ -224,21 +228,16 @@ def _(theta: RegionClass, length: int) -> ClassSides | None:
 
 
 @hardest_quilt.register
-def _(
-    theta: RegionClass,
-    length: int,
-    epsilon: float,
-    reading: Reading = "definition",
-    progress: Progress | None = None,
-) -> QuiltBound:
+def _(theta: RegionClass, search: QuiltSearch) -> QuiltBound:
     corners = theta.corners()
     if corners is not None:
-        return hardest_corner(theta, corners, length, epsilon, reading)
-    if reading == "formula":
+        return hardest_corner(theta, corners, search)
+    if search.reading == "formula":
         raise NotApplicable(
             "[Q] (5) as printed is for known matrices; over a region use influence='definition'"
         )
-    node, quilt = region_influence(theta).hardest(length, epsilon)
+    length, reading = search.length, search.reading
+    node, quilt = region_influence(theta).hardest(length, search.epsilon)
     start = "any start" if theta.before is None else "both directions"
     note = f"influence bounded over the region, {start}"
     return QuiltBound.of_chain("all chains of the region", node, length, quilt, reading, note)
@@ -280,8 +279,8 @@ class _RegionNode:
 def _subsets(size: int) -> Floats:
     """Every set of states but the empty and the whole one, as columns of 0 and 1."""
     masks = np.arange(1, max(2, 2**size - 1))
-    found: Floats = (masks[None, :] >> np.arange(size)[:, None] & 1).astype(float)
-    return found
+    subsets: Floats = (masks[None, :] >> np.arange(size)[:, None] & 1).astype(float)
+    return subsets
 
 
 def _allocated(low: Floats, high: Floats, values: Floats, *, largest: bool) -> Floats:
@@ -292,8 +291,8 @@ def _allocated(low: Floats, high: Floats, values: Floats, *, largest: bool) -> F
     before = np.cumsum(room, axis=1) - room
     rest = np.maximum(1 - low.sum(axis=1), 0.0)[:, None, None]
     extra = np.clip(rest - before, 0.0, room)
-    found: Floats = low @ values + np.einsum("xzc,zc->xc", extra, ranked)
-    return found
+    means: Floats = low @ values + np.einsum("xzc,zc->xc", extra, ranked)
+    return means
 
 
 def _diameters(lower: Floats, upper: Floats) -> Floats:
@@ -319,6 +318,6 @@ def _diameters(lower: Floats, upper: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
         apart = np.fmax(best + next_other, next_best + other)
         both = np.where(same, apart, best + other)
-    found: Floats = np.fmax(both, 0.0)  # a row where neither column is possible says nothing
-    np.fill_diagonal(found, 0.0)
-    return found
+    diameters: Floats = np.fmax(both, 0.0)  # a row where neither column is possible says nothing
+    np.fill_diagonal(diameters, 0.0)
+    return diameters

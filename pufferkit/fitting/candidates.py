@@ -36,6 +36,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
 from pufferkit.fitting.row_coverage import conformal_contamination, row_coverage
+from pufferkit.fitting.transfer import transfer_cap
 
 PARTS = 4
 """Parts of the day that a hull tells apart."""
@@ -139,10 +140,23 @@ def two_sided_region(people: People) -> ChainClass:
 
 
 def people_hull(people: People, inflate: float = 0.0) -> ChainClass:
-    """Mixtures of people and parts of the day, changing as they like."""
+    """Mixtures of people and parts of the day, changing as they like.
+
+    Backward kernels are counted, since parts of the day are not stationary; the time reversals of
+    each person's chain and of everybody's are among them, so that these chains are members.
+    """
     forward, backward = hull_kernels(people)
     chains = [MarkovChain.steady(kernel, people.states, people.source) for kernel in forward]
-    return ChainClass.hull(*chains, inflate=inflate, backward=backward)
+    whole = chains[: 1 + len(people.series)]
+    reversals = [chain.reversal.transition for chain in whole]
+    return ChainClass.hull(*chains, inflate=inflate, backward=[*backward, *reversals])
+
+
+def unsure_of_person(people: People) -> float:
+    """How much more those lose who do not know which of these people it is, each as likely."""
+    forward, _ = hull_kernels(people)
+    own = forward[1 : 1 + len(people.series)]
+    return transfer_cap([MarkovChain.steady(kernel).stationary for kernel in own])
 
 
 def hull_kernels(people: People) -> tuple[list[Floats], list[Floats]]:

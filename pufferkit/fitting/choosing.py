@@ -29,6 +29,7 @@ from pufferkit.fitting.candidates import (
     seasonal_chain,
     single_chain,
     two_sided_region,
+    unsure_of_person,
 )
 from pufferkit.fitting.decision import (
     INFLUENCE,
@@ -272,6 +273,7 @@ def choose_beliefs(
         ("hull of people", people_hull),
     ):
         rows.append(_attempt(name, partial(_built, name, make, built, row)))
+    rows[-1] = replace(rows[-1], promise=rows[-1].promise + _unsure(built, epsilon))
     rows.append(_attempt("calibrated hull", lambda: _calibrated(built, alpha, row)))
     rows += _regime_rows(built, clock, regimes, row, seed)
     measured = None
@@ -295,6 +297,14 @@ def _attempt(name: str, make: Callable[[], Row]) -> Row:
         return make()
     except NotApplicable as reason:
         return Row(name, None, f"not built: {reason}")
+
+
+def _unsure(built: People, epsilon: float) -> str:
+    """What someone learns who does not know which of the public people it is."""
+    if len(built.series) < 2:
+        return ""
+    most = epsilon + unsure_of_person(built)
+    return f"; someone unsure which of these people it is loses at most {most:.3g}"
 
 
 def _built(

@@ -23,6 +23,7 @@ from math import floor
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit.beliefs import baum_welch
 from pufferkit.beliefs.chain_class import ChainClass
@@ -218,7 +219,7 @@ def hidden_regimes(people: People, regimes: int, seed: int = 0) -> tuple[RegimeC
     """One model of hidden regimes for everybody; regimes that last days are taken as known."""
     segments = [np.asarray(segment) for segment in people.pooled.segments]
     model = baum_welch.fit(segments, len(people.states), regimes, restarts=4, seed=seed)
-    return _regime_class(model, people), model
+    return _regime_class(model, people, _known_after(model, people.day)), model
 
 
 def regimes_of_people(
@@ -227,7 +228,8 @@ def regimes_of_people(
     """Each person's own moves between the regimes of everybody's model.
 
     With fewer than ten people also the refit to data simulated from the model, of twenty, that
-    shows most influence: the fit alone would be too sure of itself.
+    shows most influence: the fit alone would be too sure of itself. A regime that lasts for days
+    for somebody (a holiday) is taken as known for all.
     """
     each = [[np.asarray(segment) for segment in one.segments] for one in people.series]
     models = [model, *people_models(model, each)]
@@ -235,7 +237,9 @@ def regimes_of_people(
         segments = [segment for person in each for segment in person]
         again = refits(model, segments, count=_REFITS, seed=seed)
         models.append(max(again, key=lambda one: regime_influence(one, window)))
-    return RegimeClass.of(*(_regime_class(one, people, model) for one in models))
+    models.sort(key=lambda one: -_slow(one, people.day).sum())  # the first says which are slow
+    days = _known_after(models[0], people.day)
+    return RegimeClass.of(*(_regime_class(one, people, days) for one in models))
 
 
 def regime_influence(model: HiddenModel, window: int) -> float:
@@ -250,14 +254,19 @@ def regime_influence(model: HiddenModel, window: int) -> float:
     return float(np.abs(means[:, None] - means[None]).sum(axis=2).max() / 2)
 
 
-def _regime_class(
-    model: HiddenModel, people: People, pooled: HiddenModel | None = None
-) -> RegimeClass:
-    """A model as a class; which regimes are slow is the pooled model's to say."""
-    stays = np.diag((pooled or model).transition)
-    slow = None
-    if people.day is not None and ((1 - stays) * people.day < 1).any():
-        slow = None if ((1 - stays) * people.day < 1).all() else float(people.day)
+def _slow(model: HiddenModel, day: int | None) -> NDArray[np.bool_]:
+    """Which regimes last longer than a day on average."""
+    stays = np.diag(model.transition)
+    return np.asarray((1 - stays) * (day or np.inf) < 1)
+
+
+def _known_after(model: HiddenModel, day: int | None) -> float | None:
+    """A day, if regimes that last longer are to be known: some do, and not all."""
+    slow = _slow(model, day)
+    return float(day) if day is not None and slow.any() and not slow.all() else None
+
+
+def _regime_class(model: HiddenModel, people: People, slow: float | None) -> RegimeClass:
     return RegimeClass(
         model.transition, model.emission, people.states, slow=slow, fitted_on=people.source
     )

@@ -98,15 +98,19 @@ class Row:
 
     @property
     def covers(self) -> bool:
-        """Whether the class budgets what people show, fails no other test, and has a noise.
+        """Whether the class budgets what people show, and not by slack.
 
-        A budget that is large enough by itself may be slack: series drawn from the class must reach
-        what people show, or its rows must be theirs.
+        Series drawn from the class must reach what people show, or its rows must be theirs. Worse
+        predictions than a flexible predictor's are told but do not decide: what others would do
+        better by them, influence has measured.
         """
-        influence = self.influence
-        if self.scale is None or influence is None or not influence.passed or self.failed:
+        influence, rows = self.influence, self._answer(ROWS)
+        if self.scale is None or influence is None or not influence.passed or rows is False:
             return False
-        return influence.p_value is not None or all(check.passed for check in self.checks)
+        return influence.p_value is not None or rows is True
+
+    def _answer(self, name: str) -> bool | None:
+        return next((check.passed for check in self.checks if check.name == name), None)
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -196,6 +200,7 @@ class Choice(Report):
             lines.append("recommended: none of these; people held out refute them")
         else:
             lines.append(f"recommended: {best.name}")
+            lines += [f"  but: {check.name}: NO, {check.text}" for check in best.failed]
         return "\n".join([*lines, *self.advice])
 
 
@@ -414,9 +419,10 @@ def _covers(row: Row) -> str:
     check = row.influence
     if row.beliefs is None or check is None:
         return "not built"
-    if row.covers:
-        return "as fitted" if row.at_its_word else "yes"
     names = ", ".join(_SHORT[other.name] for other in row.failed)
+    if row.covers:
+        yes = "as fitted" if row.at_its_word else "yes"
+        return f"{yes}, but: {names}" if names else yes
     return f"NO: {names}" if names else "?"
 
 

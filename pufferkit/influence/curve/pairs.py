@@ -60,6 +60,8 @@ _MOST_SWEEPS = 256
 _DENSE = 24
 _MOST_PIVOTS = 20_000
 _PLAIN = 16
+_PATIENCE = 100
+"""So many plain steps take as long as loading the compiled ones."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +124,13 @@ class PairSteps:
         self._known = [np.zeros(shape, dtype=np.bool_) for _ in self.kernels]
         small = self.rows * self.states * len(self.kernels) <= _PLAIN and not often
         self._programme = transport_programme if small else transport_programme.compiled()
+        self._asked = 0
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
+        self._asked += 1
+        if self._asked == _PATIENCE:  # slow sweeps are many, however few the states
+            self._programme = transport_programme.compiled()
         room = 2 * self.rows * self.rows * self.states
         values, self.arcs = [], []
         for kernel, warm, trees, known in zip(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.chain_class import ChainClass as ChainClass
     from pufferkit.beliefs.finite_joint import FiniteJoint as FiniteJoint
     from pufferkit.beliefs.markov_chain import MarkovChain as MarkovChain
+    from pufferkit.beliefs.regime_class import RegimeClass as RegimeClass
     from pufferkit.data.queries import Query as Query
     from pufferkit.data.queries import count as count
     from pufferkit.data.queries import histogram as histogram
@@ -78,6 +79,7 @@ _HOMES = {
     "beliefs.bayesian_network": ["BayesianNetwork"],
     "beliefs.finite_joint": ["FiniteJoint"],
     "beliefs.markov_chain": ["MarkovChain"],
+    "beliefs.regime_class": ["RegimeClass"],
     "errors": ["LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
     "fleet": ["Releases", "release_all", "release_each"],
     "frames": ["read_series", "read_table"],

@@ -22,6 +22,7 @@ from pufferkit.audit.attackers import marginals
 from pufferkit.audit.conditioned import Codes, Conditioned, conditioned, split
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint
+from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
@@ -85,11 +86,13 @@ class AnswerModel(Protocol):
 
 
 def answer_model(
-    distribution: MarkovChain | FiniteJoint | BayesianNetwork,
+    distribution: MarkovChain | HiddenChain | FiniteJoint | BayesianNetwork,
     query: Query,
     listed: bool | None = None,
 ) -> AnswerModel:
     """Answers of one distribution: listed data set by data set if few (or asked), else drawn."""
+    if isinstance(distribution, HiddenChain):
+        raise NotApplicable("entries that a hidden chain shows have no audit")
     if isinstance(distribution, FiniteJoint):
         return joint_table(distribution, query)
     if isinstance(distribution, BayesianNetwork):

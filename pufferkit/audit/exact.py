@@ -37,6 +37,7 @@ from pufferkit.audit.sums import distribution_of_answers
 from pufferkit.beliefs.base import Distribution, Member
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint
+from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.checks import Floats
@@ -149,7 +150,9 @@ def _worse(best: WorstCase | None, other: WorstCase | None) -> WorstCase | None:
     return replace(worst, complete=best.complete and other.complete)
 
 
-def check_floats(distribution: MarkovChain | FiniteJoint | BayesianNetwork, length: int) -> None:
+def check_floats(
+    distribution: MarkovChain | HiddenChain | FiniteJoint | BayesianNetwork, length: int
+) -> None:
     """Refuse distributions whose possible data may have probability 0 as a float."""
     if isinstance(distribution, FiniteJoint):
         least = min(
@@ -159,6 +162,8 @@ def check_floats(distribution: MarkovChain | FiniteJoint | BayesianNetwork, leng
         tables = [distribution.arrays[node] for node in distribution.nodes]
         least = sum(log(float(table[table > 0].min())) for table in tables)
     else:
+        if isinstance(distribution, HiddenChain):
+            distribution = distribution.chain
         return check_steps(distribution, length)
     if least < log(_LEAST_ROW):
         raise NotApplicable("some probabilities are too small to multiply exactly; merge states")

@@ -12,6 +12,7 @@ import numpy as np
 
 from pufferkit.beliefs.chain_class import ChainClass, chain_kinds
 from pufferkit.beliefs.joint_class import JointClass
+from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.region_class import RegionClass
@@ -24,6 +25,7 @@ from pufferkit.verification.chain_bounds import (
     score_by_quilts,
     spread_by_neighbours,
 )
+from pufferkit.verification.kernel_steps import loss_of_kernels
 from pufferkit.verification.network_bounds import loss_on_trees, score_of_quilts
 from pufferkit.verification.pair_steps import loss_of_pairs
 from pufferkit.verification.pair_tables import (
@@ -150,9 +152,38 @@ def _sides(theta: ChainClass, longest: int, work: Work, printed: bool) -> list[S
 
 @_sides.register
 def _(theta: RegionClass, longest: int, work: Work, printed: bool) -> list[Side]:
-    if len(theta.states) != 2:
+    if len(theta.states) != 2 or theta.before is not None:
         return [RegionBound(theta, work)]
     return [KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)]
+
+
+@_needed.register
+def _on_kernels(
+    theta: KernelClass, record: Release, lipschitz: float, checks: list[str], work: Work
+) -> float:
+    """The pairwise curve of a class that is given by its kernels."""
+    if record.mechanism != "influence_curve":
+        raise BadBeliefs(f"have no theorem for {record.mechanism}, only for influence_curve")
+    longest, scale = max(record.lengths), record.scale * (1 + TOLERANCE)
+    recorded = (record.workings or {}).get("pairs")
+    cost = _cost_of_pairs(record, theta, lipschitz) / scale
+    cost += (record.evidence.beside or 0.0) * ~np.eye(len(cost), dtype=bool)
+    if record.evidence.bound != "pairs":
+        largest = longest * float(cost.max())
+    elif not isinstance(recorded, Mapping):
+        raise BadBeliefs("no pairs of values are recorded for them in the workings")
+    else:
+        largest = 0.0
+        for part in theta.kernels():
+            if part.name not in recorded:
+                raise BadBeliefs(f"no pairs of values are recorded for {part.name}")
+            own = loss_of_kernels(part, longest, cost, recorded[part.name], work)
+            largest = max(largest, own)
+    checks.append(
+        f"influence_curve: pair by pair of values for {theta.description}, over segments of up to "
+        f"{longest}; the largest loss is {largest:.9g}"
+    )
+    return record.scale if largest <= record.epsilon else record.scale * (1 + 1e-3)
 
 
 def _by_pairs(

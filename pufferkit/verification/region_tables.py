@@ -25,6 +25,7 @@ class RegionBound:
 
     def __init__(self, theta: RegionClass, work: Work) -> None:
         self.low, self.high, self.work = theta.low, theta.high, work
+        self.before = None if theta.before is None else RegionBound(theta.before, work)
         self.size = len(theta.states)
         if self.size > MOST_STATES:
             raise NotChecked(
@@ -42,7 +43,9 @@ class RegionBound:
         return np.ones((self.size, self.size), dtype=bool)
 
     def left(self, node: int, block: int, variation: float) -> Floats:
-        """Columns of P^block."""
+        """Columns of P^block, or rows of the kernels of that side."""
+        if self.before is not None:
+            return self.before.right(block, variation)
         self._up_to(block)
         bound = self.distance[block]
         return bound if variation == inf else projective_step(bound, variation)

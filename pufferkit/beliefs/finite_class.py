@@ -53,8 +53,8 @@ class FiniteClass(ChainClass):
 
     @property
     def sources(self) -> tuple[Provenance, ...]:
-        found = [chain.fitted_on for chain in self.chains if chain.fitted_on is not None]
-        return tuple(dict.fromkeys(found))
+        sources = [chain.fitted_on for chain in self.chains if chain.fitted_on is not None]
+        return tuple(dict.fromkeys(sources))
 
     def members(self) -> tuple[Member, ...]:
         count = len(self.chains)

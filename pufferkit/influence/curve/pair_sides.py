@@ -72,7 +72,7 @@ def pair_sides(member: Member, length: int) -> Sides | None:
 
 def _stationary(source: StationaryInfluence, error: float) -> tuple[PairSide | None, list[Bools]]:
     chain, support = source.chain, source.support(1)
-    if chain.has_lost_states:
+    if chain.has_underflow:
         return None, []
     return PairSide([], _backward(chain.transition, chain.initial, support, error)), [support]
 
@@ -82,7 +82,7 @@ def _given_start(
 ) -> tuple[PairSide | None, list[Bools]]:
     # From entry burn_in + 2 on, the entry before has the limiting distribution.
     own = min(length, source.burn_in + 2)
-    known = not any(source.lost_at(n) for n in range(1, own + 1))
+    known = not any(source.underflows_at(n) for n in range(1, own + 1))
     short = own * len(source.chain) ** 2 <= EXPLICIT_WORK
     if not (known and short) or (source.cycle > 1 and length > own):
         return None, []

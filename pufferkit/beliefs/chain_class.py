@@ -23,7 +23,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,6 +33,9 @@ from pufferkit.beliefs.base import Beliefs, Distribution, Member, Mixing
 from pufferkit.beliefs.markov_chain import MarkovChain, plain_labels
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+
+if TYPE_CHECKING:
+    from pufferkit.beliefs.kernel_class import Kernels
 
 __all__ = ["Box", "ChainClass", "Member", "Mixing", "as_chain_class", "chain_kinds", "plural"]
 
@@ -246,6 +249,10 @@ class ChainClass(checks.Frozen, Beliefs):
     @abstractmethod
     def from_plain(cls, data: Mapping[str, Any]) -> ChainClass:
         """The class that ``to_dict`` described."""
+
+    def kernels(self) -> tuple[Kernels, ...]:
+        """The parts of a class that is described by its kernels; none where chains describe it."""
+        return ()
 
     def corners(self) -> tuple[Member, ...] | None:
         """As ``members``; ``None`` where only bounds over the whole class are known."""

@@ -20,7 +20,6 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, Member, as_chain_class
-from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.checks import Floats
 from pufferkit.data.queries import CLOSE
 from pufferkit.influence.curve import regions  # noqa: F401  (registers its sides)
@@ -282,8 +281,8 @@ class InfluenceCurve:
 
     @cached_property
     def _members(self) -> Sequence[_MemberCurve | _KernelMember]:
-        if isinstance(self.beliefs, KernelClass):
-            parts = self.beliefs.kernels()
+        parts = self.beliefs.kernels()
+        if parts:
             return [_KernelMember(p.name, KernelCurve(p, self.length), p.notes) for p in parts]
         whole = class_sides(self.beliefs, self.length)
         if whole is not None:

@@ -303,7 +303,7 @@ class ChainClass(checks.Frozen, Beliefs):
         drawn = []
         for member in members:
             if not member.any_start:
-                whole = not member.chain.has_lost_states
+                whole = not member.chain.has_underflow
                 drawn.append(Distribution(member.name, member.chain, complete=whole))
                 continue
             for words, start in _starts(member.chain):

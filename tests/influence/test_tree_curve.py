@@ -55,10 +55,10 @@ def test_steps_of_rectangular_kernels(seed, a):
     rng = np.random.default_rng(seed)
     rows, columns = rng.integers(1, 5, 2)
     kernel = np.array([brute.random_distribution(rng, columns, True) for _ in range(rows)])
-    found = KernelStep(Kernel(kernel, kernel > 0), np.ones((rows, rows), dtype=bool), 0.0)
+    step = KernelStep(Kernel(kernel, kernel > 0), np.ones((rows, rows), dtype=bool), 0.0)
     truth = brute.step(kernel, a)
-    assert found.pairs(a) == close(truth, abs=1e-12)
-    assert found.largest(a) == close(truth.max(), abs=1e-12)
+    assert step.pairs(a) == close(truth, abs=1e-12)
+    assert step.largest(a) == close(truth.max(), abs=1e-12)
 
 
 def test_a_large_kernel_gives_the_same_step_without_telling_pairs_apart(monkeypatch):
@@ -86,7 +86,7 @@ def test_without_blocks_every_loss_is_that_of_the_formula(without_blocks, seed, 
     truth = brute.tree_losses(parents, tables, bs)
     as_printed = brute.tree_losses(parents, tables, bs, together=False)
     for node in parents:
-        assert found[node] == close(truth[node], rel=1e-9, abs=1e-11)
+        assert losses[node] == close(truth[node], rel=1e-9, abs=1e-11)
         assert truth[node] <= as_printed[node] + 1e-12
 
 
@@ -94,11 +94,11 @@ def test_without_blocks_every_loss_is_that_of_the_formula(without_blocks, seed, 
 def test_blocks_only_help(seed, b):
     parents, tables = random_tree(seed)
     bs = profile(seed, b, parents)
-    found = TreeCurve(BayesianNetwork(parents, tables)).losses(bs)
+    losses = TreeCurve(BayesianNetwork(parents, tables)).losses(bs)
     truth = brute.tree_losses(parents, tables, bs)
     for node in parents:
-        assert found[node] <= truth[node] * (1 + 1e-9) + 1e-11
-        assert found[node] <= sum(bs.values()) * (1 + 1e-12)
+        assert losses[node] <= truth[node] * (1 + 1e-9) + 1e-11
+        assert losses[node] <= sum(bs.values()) * (1 + 1e-12)
 
 
 @given(seeds, amounts)
@@ -160,8 +160,8 @@ def test_a_path_loses_at_most_what_the_chain_does(seed, b):
     initial = brute.random_distribution(rng, size, True)
     transition = [brute.random_distribution(rng, size, True) for _ in range(size)]
     curve = pk.InfluenceCurve(pk.MarkovChain(initial, transition), length)
-    found, _ = tree_loss(path(initial, transition, length), b)
-    assert found <= scalar(curve).epsilon(b) * (1 + 1e-9)
+    loss, _ = tree_loss(path(initial, transition, length), b)
+    assert loss <= scalar(curve).epsilon(b) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("b", [0.1, 0.5, 2])

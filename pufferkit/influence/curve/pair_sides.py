@@ -73,7 +73,7 @@ def pair_sides(member: Member, length: int) -> Sides | None:
 
 def _stationary(source: StationaryInfluence, error: float) -> tuple[PairSide | None, list[Bools]]:
     chain, support = source.chain, source.support(1)
-    if chain.has_lost_states:
+    if chain.has_underflow:
         return None, []
     steps = _backward(chain.transition, chain.initial, support, error)
     return None if steps is None else PairSide([], steps), [support]
@@ -84,7 +84,7 @@ def _given_start(
 ) -> tuple[PairSide | None, list[Bools]]:
     # From entry burn_in + 2 on, the entry before has the limiting distribution.
     own = min(length, source.burn_in + 2)
-    certain = not any(source.lost_at(n) for n in range(1, own + 1))
+    certain = not any(source.underflows_at(n) for n in range(1, own + 1))
     short = own * len(source.chain) ** 2 <= EXPLICIT_WORK
     if not (certain and short) or (source.cycle > 1 and length > own):
         return None, []

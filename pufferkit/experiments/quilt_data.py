@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pufferkit.audit.noise_drawn import rehearsed
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
@@ -253,7 +254,7 @@ def figure_4_lower(
         for name in MECHANISMS:
             found, _ = attempt(name, group.chain, query, 1.0)
             if found is not None:
-                noise = rng.laplace(scale=found.scale, size=query.size)
+                noise = rehearsed(found, (query.size,), rng)
                 shares[name] = group.exact + noise, found.half_width()
         for name, (values, width) in shares.items():
             for state, share in zip(group.chain.states, values, strict=True):

@@ -28,7 +28,7 @@ from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts, Table
 from pufferkit.fleet.accounts import Accounts, PendingRelease
-from pufferkit.fleet.plan import LIPSCHITZ, Run
+from pufferkit.fleet.plan import Run
 from pufferkit.fleet.releases import note_of
 from pufferkit.fleet.rows import ON_CLUSTER, Asked, account_names, pending_releases
 from pufferkit.frames import spark_storage
@@ -100,7 +100,7 @@ class _Draw:
     def write(self, path: str, numbers: Counts, scales: Floats) -> None:
         """Draw and write; errors in words."""
         run = self.run
-        noise = Noise(LIPSCHITZ, float(self.sizes.totals.max()), run.query == "frequencies")
+        noise = Noise(shares=run.query == "frequencies")
         note = note_of(run.beliefs.is_private, self.sizes.independent_after)
         rows = self.rows(numbers)
         try:

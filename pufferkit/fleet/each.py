@@ -17,7 +17,7 @@ from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts, Table
 from pufferkit.fleet.accounts import Accounts, PendingRelease
-from pufferkit.fleet.plan import LIPSCHITZ, Run, aligned
+from pufferkit.fleet.plan import Run, aligned
 from pufferkit.fleet.recognised import recognised
 from pufferkit.fleet.releases import Releases
 from pufferkit.fleet.rows import EVERYBODY, Asked, account_names, chunks_of, pending_releases
@@ -224,7 +224,7 @@ def _recorded(
 
 def _noisy_sums(sums: Counts, calibration: Calibration) -> tuple[Floats, Floats]:
     wanted = np.full(len(sums), calibration.scale)
-    return noise.laplace_rows(sums, wanted, LIPSCHITZ, float(sums.sum()))
+    return noise.discrete_laplace_rows(sums, wanted[:, None]).astype(np.float64), wanted
 
 
 def _drawn(
@@ -240,11 +240,10 @@ def _drawn(
     Stored ones are given as they are, new ones are paid for.
     """
     wanted = np.array([calibrations[int(n)].scale for n in lengths])
-    largest = float((asked.last - asked.first + 1).max())
 
     def draw(which: Counts, least: Floats) -> tuple[Floats, Floats]:
-        counts = asked.counts[rows[which]]
-        return noise.laplace_rows(counts, np.maximum(wanted[which], least), LIPSCHITZ, largest)
+        counts, scales = asked.counts[rows[which]], np.maximum(wanted[which], least)
+        return noise.discrete_laplace_rows(counts, scales[:, None]).astype(np.float64), scales
 
     if accounts is None:
         return *draw(np.arange(len(rows)), wanted), 0.0
@@ -265,11 +264,13 @@ def _releases(
     calibrations: dict[int, Calibration],
 ) -> Releases:
     entries = counts.sum(axis=1)
+    # Values that an earlier version drew and an account kept are not whole.
+    family: noise.Family = "laplace" if np.any(values % 1) else "discrete laplace"
     if run.query == "frequencies":
         values, scales = noise.as_shares(values, scales, entries)
     for array in (values, scales, entries):
         array.setflags(write=False)
-    return Releases(
+    drawn = Releases(
         subjects=subjects,
         windows=windows if run.windows is not None else None,
         value=values,
@@ -283,7 +284,9 @@ def _releases(
         guarantee=next(iter(calibrations.values())).guarantee,
         cut=run.windows,
         calibrations=calibrations,
+        noise=family,
     )
+    return drawn.as_histogram()
 
 
 @contextmanager

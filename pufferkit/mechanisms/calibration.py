@@ -6,7 +6,7 @@ scales from the mathematics.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -20,13 +20,17 @@ from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
-from pufferkit.mechanisms.release import Evidence, Guarantee, Release, Variant, half_width
+from pufferkit.mechanisms.intervals import expected_size, half_width
+from pufferkit.mechanisms.release import Evidence, Guarantee, Release, Variant
 
 GAPS = (
     "the distribution of a sum over the observed entries alone is not computed, and more entries "
     "do not always mean a larger distance; use influence_curve or markov_quilt, or fill the gaps"
 )
 
+
+HISTOGRAMS = frozenset({"histogram", "relative frequencies"})
+"""Kinds of queries that are shown as the nearest proper histogram."""
 
 OF_SUMS = frozenset({"wasserstein", "exact_sum"})
 """Mechanisms that follow the distribution of the answer: their noise is for these lengths alone."""
@@ -43,7 +47,7 @@ class Calibration:
     epsilon
         The privacy parameter asked for.
     scale
-        Scale of the Laplace noise on every coordinate.
+        Scale of the noise on every coordinate.
     query
         What is asked.
     beliefs
@@ -99,16 +103,39 @@ class Calibration:
         return self.query.closest
 
     @property
+    def unit(self) -> Fraction | None:
+        """The unit of discrete Laplace noise; ``None`` if it is Laplace noise on a fine grid."""
+        discrete = noise.is_discrete(self.query.unit, self.scale, self.query.largest)
+        return self.query.unit if discrete else None
+
+    @property
     def expected_l1_error(self) -> float:
         """Expected L1 distance between the exact and the noisy answer."""
-        return self.query.size * self.scale
+        return self.query.size * expected_size(self.scale, self.unit)
 
     def half_width(self, level: float = 0.95) -> float:
         """Half the width of the confidence interval of one coordinate."""
-        return half_width(self.scale, level)
+        return half_width(self.scale, level, unit=self.unit)
+
+    def noisy(self, answers: Sequence[Sequence[Fraction]], which: Sequence[int]) -> list[float]:
+        """Fresh noise on each of many answers, release after release: ``answers[which[n]]``."""
+        scale, query = self.scale, self.query
+        if self.unit is not None:
+            return noise.discrete_laplace(answers, which, [scale] * query.size, self.unit)
+        return noise.laplace(answers, which, scale, self.sensitivity, query.largest)
+
+    @property
+    def drawn_scale(self) -> float:
+        """The scale of the noise with what the grid of Laplace noise costs."""
+        if self.unit is not None:
+            return self.scale
+        query = self.query
+        return noise.paid_scale(self.scale, self.sensitivity, query.size, query.largest)
 
     def release(self, series: Any) -> Release:
         """Answer the query on ``series`` with noise. Every call draws anew and spends epsilon.
+
+        The value of a histogram is the nearest proper one; ``raw`` is what was drawn.
 
         Parameters
         ----------
@@ -117,13 +144,13 @@ class Calibration:
             joint distributions also a record {name: value}.
         """
         data = self.checked(series)
-        noisy = noise.laplace(
-            self.query.exact(data), self.scale, self.sensitivity, self.query.largest
-        )
-        return Release(
-            value=noisy.values,
-            raw=noisy.values,
-            scale=noisy.scale,
+        values = tuple(self.noisy([self.query.exact(data)], [0]))
+        drawn = Release(
+            value=values,
+            raw=values,
+            scale=self.drawn_scale,
+            noise="laplace" if self.unit is None else "discrete laplace",
+            unit=self.unit,
             epsilon=self.epsilon,
             mechanism=self.mechanism,
             guarantee=self.guarantee,
@@ -140,6 +167,7 @@ class Calibration:
             workings=self._workings(),
             kind=self.query.kind,
         )
+        return drawn.as_histogram() if self.query.kind in HISTOGRAMS else drawn
 
     def _workings(self) -> dict[str, Any] | None:
         record = dict(self.workings or {})

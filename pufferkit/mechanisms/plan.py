@@ -51,7 +51,8 @@ class PlanRow:
     ``together`` is the epsilon of two such releases over the same entries, for mechanisms whose
     noise is meant for one release and nothing else; ``None`` for all others, and where it is not
     known. ``tightness`` is the loss that outputs beyond all answers prove at this scale, over
-    epsilon: 1 if no less noise would do. ``None`` where it is not known.
+    epsilon: 1 if no less noise would do. It is an attack, so above 1 a promise would be broken.
+    ``None`` where it is not known.
     """
 
     mechanism: str
@@ -238,7 +239,7 @@ def _tightness(theta: Beliefs, found: Calibration) -> float | None:
         return None
     length = found.query.longest
     lost = max(outer_loss(chain, contributions, found.scale, length) for chain in chains)
-    return min(1.0, lost / found.epsilon)
+    return lost / found.epsilon
 
 
 def _why(found: Calibration, together: float | None) -> str:

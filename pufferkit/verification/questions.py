@@ -100,6 +100,34 @@ def not_from_raw(record: Release) -> Iterator[str]:
         yield "value: is not the nearest histogram to raw"
 
 
+def not_such_noise(record: Release) -> Iterator[str]:
+    """Where the noise recorded cannot be that of the answer.
+
+    Discrete noise hides answers on the multiples of its unit and no others: two answers that are
+    not a whole number of units apart have no output in common.
+    """
+    unit = record.unit
+    if (unit is not None) != (record.noise == "discrete laplace"):
+        yield f"unit: discrete noise has one and Laplace noise has none, not {unit}"
+    if unit is None:
+        return
+    if not all(is_multiple(value, unit) for value in record.raw):
+        yield f"raw: discrete noise leaves whole multiples of {unit}"
+    added = {
+        "count": [Fraction(1)],
+        "histogram": [Fraction(1)],
+        "transition counts": [Fraction(1)],
+        "relative frequencies": [Fraction(1, entries_in(record))],
+    }.get(record.kind, weights_of(record) or [])
+    if any((weight / unit).denominator != 1 for weight in added):
+        yield f"unit: entries do not add whole multiples of {unit}"
+
+
+def is_multiple(value: float, unit: Fraction) -> bool:
+    """Whether this is the float of a whole multiple of the unit."""
+    return float(round(Fraction(value) / unit) * unit) == value
+
+
 def near(one: Sequence[float], other: Sequence[float], size: float) -> bool:
     """Whether these are the same numbers up to rounding."""
     if len(one) != len(other):
@@ -131,6 +159,8 @@ def not_vouched_for(record: Release) -> Iterator[str]:
             f"that one entry moves {record.query!r} by at most {record.lipschitz:g}: the word of "
             "whoever asked"
         )
+        if record.unit is not None:
+            yield f"that its answers are whole multiples of {record.unit}: the same word"
     elif record.kind in ("total", "mean"):
         yield "that the states have the values that the weights give them"
     yield "what else was released about the same data; that is in the ledger"

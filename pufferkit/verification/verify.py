@@ -34,6 +34,7 @@ from pufferkit.verification.questions import (
     moved_by_one_entry,
     not_from_raw,
     not_such_a_query,
+    not_such_noise,
     not_vouched_for,
 )
 
@@ -297,6 +298,7 @@ def _inconsistent(record: Release) -> Iterator[str]:
     if record.evidence.beside and record.mechanism != "influence_curve":
         yield f"beside: {record.mechanism} does not share its promise with other releases"
     yield from not_from_raw(record)
+    yield from not_such_noise(record)
     yield from not_such_a_query(record, _states(record))
 
 

@@ -4,8 +4,8 @@ Noise is drawn by OpenDP with exact integer arithmetic, from the randomness of t
 A floating-point Laplace sampler leaks: some outputs are possible under one data set only (Mironov
 2012). There are two families.
 
-*Discrete Laplace noise*, for answers that are whole multiples of a unit u, as counts are (u = 1) and
-shares of T entries (u = 1/T). The noise is a whole multiple too, with
+*Discrete Laplace noise*, for answers that are whole multiples of a unit u, as counts are (u = 1)
+and shares of T entries (u = 1/T). The noise is a whole multiple too, with
 
     P(Z = n u)  =  (1 - a) / (1 + a) a^|n|,    a = e^{-u / scale}.
 
@@ -49,7 +49,7 @@ from pufferkit.checks import Floats
 from pufferkit.rounding import at_least, round_up
 
 Family = Literal["laplace", "discrete laplace"]
-"""Which noise: Laplace on a fine grid, or discrete Laplace on the multiples of the answer's unit."""
+"""Laplace noise on a fine grid, or discrete Laplace noise on the multiples of the answer's unit."""
 
 MOST_UNITS = 2.0**50
 """Answers of more units than this are no longer whole floats with their noise."""

@@ -26,7 +26,7 @@ import numpy as np
 from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, Answers, answer_model
 from pufferkit.audit.exact import MOST_ENTRIES, worst_release
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
-from pufferkit.audit.noise_drawn import measured, rehearsed
+from pufferkit.audit.noise_drawn import measured
 from pufferkit.audit.result import Audit, WorstCase
 from pufferkit.audit.scores import Choice, choose, log_density
 from pufferkit.beliefs.base import Distribution

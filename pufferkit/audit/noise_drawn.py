@@ -62,9 +62,7 @@ class NoiseDrawn:
     detectable: float
 
 
-def rehearsed(
-    calibration: Calibration, shape: tuple[int, ...], rng: np.random.Generator
-) -> Floats:
+def rehearsed(calibration: Calibration, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
     """Noise like that of releases, to be repeated: quick, not safe, and never for a release."""
     if calibration.unit is None:
         return rng.laplace(scale=calibration.scale, size=shape)

@@ -241,7 +241,7 @@ import os, signal, sys
 from pufferkit import MarkovChain, Session, count, noise
 def die(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
-noise.laplace = die
+noise.discrete_laplace = die
 chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 Session([0, 0, 0, 1, 1, 0] * 20, chain, 1.0, sys.argv[1], name="alice").release(count(1, 120), 0.4)
 """

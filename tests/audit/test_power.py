@@ -115,14 +115,14 @@ REAL = pk.influence_curve(LAZY, pk.histogram([0, 1], 6), 1)
 
 def spoiled(monkeypatch, change):
     """Releases with other noise: ``change`` takes the true noise, a row for each release."""
-    honest = noise.laplace_many
+    honest = noise.discrete_laplace
 
     def drawn(answers, which, *more):
         exact = np.array([[float(v) for v in answers[n]] for n in which])
         rows = np.array(honest(answers, which, *more)).reshape(exact.shape)
         return (exact + change(rows - exact)).ravel().tolist()
 
-    monkeypatch.setattr(noise, "laplace_many", drawn)
+    monkeypatch.setattr(noise, "discrete_laplace", drawn)
 
 
 def test_a_sampler_that_draws_as_claimed_passes(monkeypatch):

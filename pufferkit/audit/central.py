@@ -26,7 +26,7 @@ import numpy as np
 from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, Answers, answer_model
 from pufferkit.audit.exact import MOST_ENTRIES, worst_release
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
-from pufferkit.audit.noise_drawn import measured
+from pufferkit.audit.noise_drawn import measured, rehearsed
 from pufferkit.audit.result import Audit, WorstCase
 from pufferkit.audit.scores import Choice, choose, log_density
 from pufferkit.beliefs.base import Distribution
@@ -161,9 +161,9 @@ class _Side:
         distribution = model.distribution(at, self.code)
         self.exact = distribution is not None
         self.distribution = distribution if distribution is not None else _empirical(answers, pilot)
-        rehearsed = answers.points[answers.which[:pilot]]
-        self.mean = rehearsed.mean(axis=0)
-        self.spread = np.cov(rehearsed, rowvar=False).reshape(len(self.mean), -1)
+        own = answers.points[answers.which[:pilot]]
+        self.mean = own.mean(axis=0)
+        self.spread = np.cov(own, rowvar=False).reshape(len(self.mean), -1)
         points = answers.points[answers.which[pilot:]]
         # Only a rehearsal: this noise is quick, not safe, and nothing of it is released.
         self.outputs = points + rehearsed(calibration, points.shape, rng)

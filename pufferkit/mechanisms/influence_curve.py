@@ -19,12 +19,15 @@ from pufferkit.errors import NotApplicable
 from pufferkit.influence.answers import quilt_bound
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric
 from pufferkit.influence.curve.trees import TreeCurve
+from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.release import Bound, Evidence
 from pufferkit.rounding import round_up
 
 
-def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
+def influence_curve(
+    beliefs: Any, query: Query, epsilon: float, *, progress: Progress | None = None
+) -> Calibration:
     """Least Laplace noise known to hide every entry of a chain.
 
     The scale is L / b, with b the largest entry privacy whose loss on the influence curve is at
@@ -40,6 +43,8 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
         What is asked; any Lipschitz query, vectors included.
     epsilon
         Pufferfish privacy for each entry.
+    progress
+        Called with how many scales were tried, and about how many there will be.
 
     Examples
     --------
@@ -52,7 +57,7 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     theta = as_beliefs(beliefs)
     check_states(theta, query)
     b, evidence, workings = entry_privacy_for(
-        theta, query.longest, epsilon, metric_of(theta, query)
+        theta, query.longest, epsilon, metric_of(theta, query), progress
     )
     return Calibration(
         "influence_curve",
@@ -133,7 +138,11 @@ Solved = tuple[float, Evidence, dict[str, Any] | None]
 
 @singledispatch
 def entry_privacy_for(
-    beliefs: Beliefs, length: int, epsilon: float, metric: Metric | Floats | None = None
+    beliefs: Beliefs,
+    length: int,
+    epsilon: float,
+    metric: Metric | Floats | None = None,
+    progress: Progress | None = None,
 ) -> Solved:
     """The largest event-level epsilon shown to hide every entry, what binds, what a check needs."""
     raise NotApplicable(f"influence_curve is about Markov chains; here is a {beliefs.description}")
@@ -141,7 +150,11 @@ def entry_privacy_for(
 
 @entry_privacy_for.register
 def _(
-    beliefs: NetworkClass, length: int, epsilon: float, metric: Metric | Floats | None = None
+    beliefs: NetworkClass,
+    length: int,
+    epsilon: float,
+    metric: Metric | Floats | None = None,
+    progress: Progress | None = None,
 ) -> Solved:
     b, tree = TreeCurve(beliefs).solve(epsilon)
     name = f"network {tree.network + 1} of {len(beliefs.networks)}"
@@ -150,10 +163,14 @@ def _(
 
 @entry_privacy_for.register
 def _(
-    beliefs: ChainClass, length: int, epsilon: float, metric: Metric | Floats | None = None
+    beliefs: ChainClass,
+    length: int,
+    epsilon: float,
+    metric: Metric | Floats | None = None,
+    progress: Progress | None = None,
 ) -> Solved:
     curve = InfluenceCurve(beliefs, length, metric)
-    b, name, loss = curve.solve(epsilon)
+    b, name, loss = curve.solve(epsilon, progress)
     blocks = (loss.left, loss.right) if loss.pairs is None else None
     bound: Bound = "curve" if loss.pairs is None else "pairs"
     try:

@@ -23,7 +23,7 @@ from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
 
 Mechanism = Callable[..., Calibration]
 Progress = Callable[[str, int, int], None]
-"""Called with the mechanism at work, the number of entries done, and of all."""
+"""Called with the mechanism at work, the number of entries or scales done, and of all."""
 
 MECHANISMS: dict[str, Mechanism] = {
     "influence_curve": influence_curve,
@@ -38,7 +38,7 @@ MECHANISMS: dict[str, Mechanism] = {
 }
 """Every mechanism by name, all called alike."""
 
-_REPORTING = ("wasserstein", "markov_quilt")
+_REPORTING = ("wasserstein", "markov_quilt", "influence_curve")
 
 LONG_WORK = 2e9
 """Multiplications beyond which a plan leaves the Wasserstein Mechanism or `exact_sum` out."""

@@ -47,7 +47,10 @@ class Calibration:
     epsilon
         The privacy parameter asked for.
     scale
-        Scale of the noise on every coordinate.
+        Scale of the noise on every coordinate. If each has its own, the one scale for all that
+        would spend as much on an entry.
+    scales
+        The scale of each coordinate, if they differ.
     query
         What is asked.
     beliefs
@@ -68,10 +71,15 @@ class Calibration:
     evidence: Evidence = field(default_factory=Evidence)
     guarantee: Guarantee = Guarantee.PUFFERFISH
     workings: Mapping[str, Any] | None = None
+    scales: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         checks.privacy(self.epsilon)
         checks.positive("scale", self.scale)
+        if self.scales is not None and (len(self.scales) != self.query.size or self.unit is None):
+            raise ValueError(
+                f"scales: one for each of {self.query.size} coordinates, for whole answers only"
+            )
         if self.beliefs is not None:
             check_states(self.beliefs, self.query)
         notes = () if self.beliefs is None else self.beliefs.caveats
@@ -105,23 +113,31 @@ class Calibration:
     @property
     def unit(self) -> Fraction | None:
         """The unit of discrete Laplace noise; ``None`` if it is Laplace noise on a fine grid."""
-        discrete = noise.is_discrete(self.query.unit, self.scale, self.query.largest)
+        largest = max(self.scales or (self.scale,))
+        discrete = noise.is_discrete(self.query.unit, largest, self.query.largest)
         return self.query.unit if discrete else None
+
+    @property
+    def mean_scale(self) -> float:
+        """The scale of the noise; if each coordinate has its own, their mean."""
+        return self.scale if self.scales is None else sum(self.scales) / len(self.scales)
 
     @property
     def expected_l1_error(self) -> float:
         """Expected L1 distance between the exact and the noisy answer."""
-        return self.query.size * expected_size(self.scale, self.unit)
+        each = self.scales or (self.scale,) * self.query.size
+        return sum(expected_size(scale, self.unit) for scale in each)
 
     def half_width(self, level: float = 0.95) -> float:
-        """Half the width of the confidence interval of one coordinate."""
-        return half_width(self.scale, level, unit=self.unit)
+        """Half the width of the confidence interval of one coordinate, the widest of all."""
+        return half_width(max(self.scales or (self.scale,)), level, unit=self.unit)
 
     def noisy(self, answers: Sequence[Sequence[Fraction]], which: Sequence[int]) -> list[float]:
         """Fresh noise on each of many answers, release after release: ``answers[which[n]]``."""
         scale, query = self.scale, self.query
         if self.unit is not None:
-            return noise.discrete_laplace(answers, which, [scale] * query.size, self.unit)
+            each = self.scales or (scale,) * query.size
+            return noise.discrete_laplace(answers, which, each, self.unit)
         return noise.laplace(answers, which, scale, self.sensitivity, query.largest)
 
     @property
@@ -149,6 +165,7 @@ class Calibration:
             value=values,
             raw=values,
             scale=self.drawn_scale,
+            scales=self.scales,
             noise="laplace" if self.unit is None else "discrete laplace",
             unit=self.unit,
             epsilon=self.epsilon,
@@ -172,6 +189,11 @@ class Calibration:
     def _workings(self) -> dict[str, Any] | None:
         record = dict(self.workings or {})
         weights = self.query.weights
+        if weights is not None and self.query.size > 1 and self.query.kind == "own":
+            nothing = (Fraction(0),) * self.query.size
+            states = self.query.states if self.beliefs is None else self.beliefs.states
+            rows = [weights.get(state, nothing) for state in states or weights]
+            record["weights"] = [[str(weight) for weight in row] for row in rows]
         if weights is not None and self.query.size == 1:
             # In the order of the states of the beliefs, as fractions.
             nothing = (Fraction(0),)

@@ -73,7 +73,7 @@ def explain(calibration: Calibration) -> PairTable:
     """
     theta = chains_only(calibration.beliefs, "explain")
     query = calibration.query
-    curve = InfluenceCurve(theta, query.longest, metric_of(theta, query))
+    curve = InfluenceCurve(theta, query.longest, metric_of(theta, query, calibration.scales))
     losses = curve.losses(calibration.entry_privacy)
     if calibration.guarantee in (Guarantee.PUFFERFISH, Guarantee.GROUP):
         # Its own theorem may promise less than the curve shows.

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from pufferkit import checks
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
-from pufferkit.errors import NotApplicable
+from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.sums.outer import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
@@ -18,7 +20,7 @@ from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, check_states
 from pufferkit.mechanisms.exact_sum import exact_sum
 from pufferkit.mechanisms.influence_curve import added_by_state, influence_curve, metric_of
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
-from pufferkit.mechanisms.release import Guarantee
+from pufferkit.mechanisms.release import Guarantee, in_words
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
 
 Mechanism = Callable[..., Calibration]
@@ -27,6 +29,7 @@ Progress = Callable[[str, int, int], None]
 
 MECHANISMS: dict[str, Mechanism] = {
     "influence_curve": influence_curve,
+    "influence_curve_per_bin": partial(influence_curve, per_bin=True),
     "exact_sum": exact_sum,
     "wasserstein": wasserstein,
     "markov_quilt": markov_quilt,
@@ -39,6 +42,12 @@ MECHANISMS: dict[str, Mechanism] = {
 """Every mechanism by name, all called alike."""
 
 _REPORTING = ("wasserstein", "markov_quilt", "influence_curve")
+
+OPTIONS = frozenset({"influence_curve_per_bin"})
+"""Rows of a plan that are used by name only: their noise is less in total, not in every bin."""
+
+MOST_BINS = 6
+"""Bins beyond which a plan leaves a scale for each bin out."""
 
 LONG_WORK = 2e9
 """Multiplications beyond which a plan leaves the Wasserstein Mechanism or `exact_sum` out."""
@@ -83,7 +92,8 @@ class PlanRow:
             "mechanism": self.mechanism,
             "applicable": self.applicable,
             "pufferfish": self.pufferfish,
-            "scale": None if found is None else found.scale,
+            "scale": None if found is None else found.mean_scale,
+            "scales": None if found is None or found.scales is None else list(found.scales),
             "expected_l1_error": None if found is None else found.expected_l1_error,
             "half_width_95": None if found is None else found.half_width(),
             "alone": self.alone,
@@ -109,8 +119,12 @@ class Plan:
 
     @property
     def best(self) -> Calibration:
-        """The Pufferfish mechanism with the least noise."""
-        return next(row.calibration for row in self.entries if row.pufferfish and row.calibration)
+        """The Pufferfish mechanism with the least noise, of those with one scale for all bins."""
+        return next(
+            row.calibration
+            for row in self.entries
+            if row.pufferfish and row.calibration and row.mechanism not in OPTIONS
+        )
 
     def __getitem__(self, mechanism: str) -> Calibration:
         """The calibration of one mechanism; an error that says why, if it does not apply."""
@@ -137,7 +151,7 @@ class Plan:
                 table.append(
                     (
                         row.mechanism,
-                        f"{row.calibration.scale:.6g}",
+                        in_words(row.calibration.scale, row.calibration.scales),
                         f"{row.calibration.expected_l1_error:.6g}",
                         "yes" if row.pufferfish else "NO",
                         percent(row.tightness),
@@ -198,6 +212,10 @@ def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None =
             why = "it would take minutes here; ask for it by name"
             entries.append(PlanRow(name, None, why))
             continue
+        if name in OPTIONS and query.size > MOST_BINS:
+            why = f"with more than {MOST_BINS} bins it takes long; ask for it by name"
+            entries.append(PlanRow(name, None, why))
+            continue
         try:
             if name == "exact_sum":
                 found = exact_sum(theta, query, epsilon, most_work=LONG_WORK)
@@ -212,7 +230,7 @@ def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None =
 
     def order(row: PlanRow) -> tuple[bool, bool, float]:
         found = row.calibration
-        return found is None, not row.pufferfish, 0.0 if found is None else found.scale
+        return found is None, not row.pufferfish, 0.0 if found is None else found.mean_scale
 
     return Plan(query, epsilon, theta.description, tuple(sorted(entries, key=order)))
 
@@ -238,6 +256,8 @@ def _tightness(theta: Beliefs, found: Calibration) -> float | None:
     if contributions is None or found.query.missing or not chains:
         return None
     length = found.query.longest
+    if found.scales is not None:
+        contributions = contributions * (found.scale / np.array(found.scales))
     lost = max(outer_loss(chain, contributions, found.scale, length) for chain in chains)
     return lost / found.epsilon
 
@@ -245,6 +265,10 @@ def _tightness(theta: Beliefs, found: Calibration) -> float | None:
 def _why(found: Calibration, together: float | None) -> str:
     if found.guarantee is Guarantee.ENTRY:
         return str(found.guarantee)
+    if found.scales is not None:
+        each = zip(found.query.labels, found.scales, strict=True)
+        told = ", ".join(f"{printable(label)} {scale:.4g}" for label, scale in each)
+        return f"a scale for each bin: {told}; {found.evidence}"
     if found.mechanism not in OF_SUMS:
         return str(found.evidence)
     second = "" if together is None else f" (two such: epsilon {together:.3g})"

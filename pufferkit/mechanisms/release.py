@@ -188,6 +188,9 @@ class Release(Report):
         The answer with its noise, untouched.
     scale
         Scale of the noise on every coordinate; at least what the theorem asks.
+    scales
+        The scale of each coordinate, if they differ; ``scale`` is then the one for all that would
+        spend as much on an entry.
     noise, unit
         Discrete Laplace noise, in whole multiples of the unit, or Laplace noise, without one.
     epsilon, mechanism, guarantee
@@ -236,6 +239,7 @@ class Release(Report):
     observed: tuple[int, ...] | None = None
     noise: Family = "laplace"
     unit: Fraction | None = None
+    scales: tuple[float, ...] | None = None
 
     def interval(
         self, level: float = 0.95, *, simultaneous: bool = False
@@ -250,7 +254,11 @@ class Release(Report):
         ``value`` lies outside, the interval is drawn out to it, so that it can only gain.
         """
         count = len(self.raw) if simultaneous else 1
-        around = [interval_around(raw, self.scale, level, count, self.unit) for raw in self.raw]
+        scales = self.scales or (self.scale,) * len(self.raw)
+        around = [
+            interval_around(raw, scale, level, count, self.unit)
+            for raw, scale in zip(self.raw, scales, strict=True)
+        ]
         if self.presentation == "as drawn" or self.total is None:
             return tuple(around)
         most = self.total
@@ -308,6 +316,10 @@ class Release(Report):
         fields["evidence"] = Evidence.from_dict(fields["evidence"])
         if fields.get("observed") is not None:
             fields["observed"] = tuple(fields["observed"])
+        if fields.get("scales") is not None:
+            if not _is_list(fields["scales"]) or not all(map(_is_number, fields["scales"])):
+                raise ValueError("release: scales must be a list of numbers")
+            fields["scales"] = tuple(fields["scales"])
         if fields.get("unit") is not None:
             fields["unit"] = unit_of(fields["unit"])
         return cls(**fields)
@@ -320,7 +332,8 @@ class Release(Report):
             f"  {label:<{wide}}  {value:>12.6g}   95%: {low:.6g} to {high:.6g}"
             for label, value, (low, high) in zip(labels, self.value, intervals, strict=True)
         ]
-        head = f"{self.query}: {self.mechanism}, epsilon {self.epsilon:g}, scale {self.scale:.6g}"
+        head = f"{self.query}: {self.mechanism}, epsilon {self.epsilon:g}, scale "
+        head += in_words(self.scale, self.scales)
         head += " (discrete)" if self.noise == "discrete laplace" else ""
         head += ", the nearest histogram" if self.presentation == "nearest histogram" else ""
         if self.observed is not None:
@@ -331,7 +344,7 @@ class Release(Report):
         return "\n".join([head, *rows, f"  {self.guarantee}", f"  binds: {self.evidence}"])
 
 
-_OPTIONAL = {"workings", "observed", "noise", "unit"}
+_OPTIONAL = {"workings", "observed", "noise", "unit", "scales"}
 """What files may leave out."""
 
 _WORDS = {
@@ -351,6 +364,11 @@ def unit_of(written: Any) -> Fraction:
     if unit <= 0:
         raise ValueError(f"release: unit must be a fraction above 0 like '1/24', got {written!r}")
     return unit
+
+
+def in_words(scale: float, scales: tuple[float, ...] | None) -> str:
+    """One scale, or the least and the largest of several."""
+    return f"{scale:.6g}" if scales is None else f"{min(scales):.4g} to {max(scales):.4g}"
 
 
 def check_format(what: str, data: Mapping[str, Any]) -> None:

@@ -15,6 +15,8 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from pufferkit.verification.needed import (
 )
 from pufferkit.verification.pair_tables import NotChecked, Work
 from pufferkit.verification.questions import (
+    contributions_of_states,
     moved_by_one_entry,
     not_from_raw,
     not_such_a_query,
@@ -299,7 +302,26 @@ def _inconsistent(record: Release) -> Iterator[str]:
         yield f"beside: {record.mechanism} does not share its promise with other releases"
     yield from not_from_raw(record)
     yield from not_such_noise(record)
+    yield from _not_such_scales(record)
     yield from not_such_a_query(record, _states(record))
+
+
+def _not_such_scales(record: Release) -> Iterator[str]:
+    """A scale for each coordinate belongs to the pairwise curve, and to one scale for all."""
+    if record.scales is None:
+        return
+    rows, usable = contributions_of_states(record), len(record.scales) == len(record.labels)
+    if record.mechanism != "influence_curve" or rows is None or not usable:
+        yield f"scales: {record.mechanism} has none of its own for each of {record.labels}"
+    elif not all(isfinite(scale) and scale > 0 for scale in record.scales):
+        yield "scales: must be finite numbers above 0"
+    else:
+        spent = max(
+            sum(abs(a - b) / Fraction(s) for a, b, s in zip(x, y, record.scales, strict=True))
+            for x, y in combinations(rows, 2)
+        )
+        if Fraction(record.lipschitz) / Fraction(record.scale) < spent * (1 - Fraction(TOLERANCE)):
+            yield "scales: spend more on an entry than one of the scale recorded for all would"
 
 
 def _states(record: Release) -> tuple[Hashable, ...] | None:

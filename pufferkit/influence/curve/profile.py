@@ -61,14 +61,16 @@ class Metric:
         return cls(off_diagonal(size))
 
     @classmethod
-    def of(cls, contributions: Sequence[float]) -> Metric:
-        """The metric of a noisy sum, from what the states contribute, scaled to 0 ... 1.
+    def of(cls, contributions: Sequence[float | tuple[float, ...]]) -> Metric:
+        """The metric of a noisy sum, from what the states contribute: numbers or rows of them.
 
-        States that contribute almost the same are held apart a little, for the rounding of answers.
+        It is the L1 distance, and they are scaled so that the largest is 1. States that contribute
+        almost the same are held apart a little, for the rounding of answers.
         """
-        values = np.array(contributions)
-        distance = np.abs(values[:, None] - values[None, :])
-        apart = np.clip(distance * (1 + 16 * EPS) + 4 * EPS, CLOSE, 1.0)
+        values = np.array(contributions).reshape(len(contributions), -1)
+        distance = np.abs(values[:, None, :] - values[None, :, :]).sum(axis=2)
+        room = values.shape[1] * EPS
+        apart = np.clip(distance * (1 + 16 * EPS + room) + 4 * room, CLOSE, 1.0)
         return cls(np.where(distance > 0, apart, 0.0))
 
 

@@ -53,6 +53,10 @@ def audit_release(
     rng: np.random.Generator,
 ) -> Audit:
     """See `pufferkit.audit.audit`."""
+    if calibration.scales is not None:
+        raise NotApplicable(
+            "an audit is for one scale for all bins; exact_loss computes the loss of small releases"
+        )
     distributions = as_beliefs(beliefs).distributions()
     notes = []
     if len(distributions) > MOST_BELIEFS:

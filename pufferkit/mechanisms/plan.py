@@ -13,6 +13,7 @@ from pufferkit import checks
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable, printable
+from pufferkit.influence.answers import record_loss
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.influence.sums.outer import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
@@ -238,8 +239,10 @@ def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None =
 def _together(found: Calibration) -> float | None:
     """Two such releases: the loss on the influence curve when every entry spends twice."""
     theta = found.beliefs
-    if found.mechanism not in OF_SUMS or theta is None or theta.entries is not None:
+    if found.mechanism not in OF_SUMS or theta is None or found.query.weights is None:
         return None
+    if theta.entries is not None:
+        return record_loss(theta, 2 * found.entry_privacy)
     curve = InfluenceCurve(theta, found.query.longest, metric_of(theta, found.query))
     return curve.epsilon(2 * found.entry_privacy)
 
@@ -271,5 +274,5 @@ def _why(found: Calibration, together: float | None) -> str:
         return f"a scale for each bin: {told}; {found.evidence}"
     if found.mechanism not in OF_SUMS:
         return str(found.evidence)
-    second = "" if together is None else f" (two such: epsilon {together:.3g})"
-    return f"for this and nothing else{second}; {found.evidence}"
+    told = "no theorem" if together is None else f"epsilon {together:.3g}"
+    return f"for this and nothing else (two such: {told}); {found.evidence}"

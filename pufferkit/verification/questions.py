@@ -45,9 +45,7 @@ def contributions_of_states(record: Release) -> list[list[Fraction]] | None:
         ]
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(f"release: weights are not numbers ({error})") from None
-    if any(len(row) != size for row in rows):
-        raise ValueError(f"release: weights are not {size} for each state, as there are labels")
-    return rows or None
+    return rows if rows and all(len(row) == size for row in rows) else None
 
 
 def moved_by_one_entry(record: Release) -> float | None:

@@ -394,7 +394,7 @@ slow = lambda *_: time.sleep(0.03)
 found = pk.release_each(
     table, belief, 1, ledger=sys.argv[1], budget=1, label="run", progress=slow
 )
-print(found.value.tolist(), flush=True)
+print(found.raw.tolist(), flush=True)
 """
 
 

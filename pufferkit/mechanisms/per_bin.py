@@ -17,8 +17,11 @@ import numpy as np
 
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.checks import Floats
-from pufferkit.influence.curve.profile import InfluenceCurve, Spent
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.curve.pair_curve import PairCurve
 
+_SHORT = 12
+_LONG = 10**6
 _ROUNDS = 6
 _NUDGE = 0.03
 _LONGEST = 1.5
@@ -40,10 +43,16 @@ def relative_scales(
         A scale that hides all entries if every coordinate has it.
     """
     apart = np.abs(contributions[:, None, :] - contributions[None, :, :])
-    curve = InfluenceCurve(beliefs, length)
+    # Of a long series only where its variation settles, which is quickly found.
+    length = length if length <= _SHORT else max(length, _LONG)
+    curves = [PairCurve(member, length) for member in beliefs.corners() or ()]
 
     def losses(u: Floats) -> Floats:
-        return curve.losses([Spent(length, apart @ u)])
+        rows = [curve.losses([(length, apart @ u)]) for curve in curves]
+        if any(row is None for row in rows):
+            raise NotApplicable("a scale for each bin needs chains that forget")
+        largest: Floats = np.max([loss for row in rows for _, _, loss in row or ()], axis=0)
+        return largest
 
     def fitted(u: Floats) -> tuple[Floats, Floats]:
         """The same direction with about epsilon to lose, and the losses there."""

@@ -180,6 +180,6 @@ def not_vouched_for(record: Release) -> Iterator[str]:
         )
         if record.unit is not None:
             yield f"that its answers are whole multiples of {record.unit}: the same word"
-    elif record.kind in ("total", "mean"):
+    elif record.kind in ("total", "mean", "own"):
         yield "that the states have the values that the weights give them"
     yield "what else was released about the same data; that is in the ledger"

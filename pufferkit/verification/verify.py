@@ -268,6 +268,11 @@ def _unusable(record: Release) -> Iterator[str]:
         yield f"lengths: there must be some, each at least 1, not {list(record.lengths)}"
     elif record.observed is not None and not _possible(record.observed, record.lengths):
         yield f"observed: {list(record.observed)} of {list(record.lengths)} entries cannot be"
+    scales = record.scales
+    if scales is not None and not (
+        len(scales) == len(record.labels) and all(isfinite(s) and s > 0 for s in scales)
+    ):
+        yield f"scales: must be {len(record.labels)} finite numbers above 0, are {list(scales)}"
     if record.mechanism not in THEOREMS:
         yield f"mechanism: {record.mechanism!r} is unknown; known are {', '.join(THEOREMS)}"
 
@@ -310,11 +315,9 @@ def _not_such_scales(record: Release) -> Iterator[str]:
     """A scale for each coordinate belongs to the pairwise curve, and to one scale for all."""
     if record.scales is None:
         return
-    rows, usable = contributions_of_states(record), len(record.scales) == len(record.labels)
-    if record.mechanism != "influence_curve" or rows is None or not usable:
-        yield f"scales: {record.mechanism} has none of its own for each of {record.labels}"
-    elif not all(isfinite(scale) and scale > 0 for scale in record.scales):
-        yield "scales: must be finite numbers above 0"
+    rows = contributions_of_states(record)
+    if record.mechanism != "influence_curve" or rows is None:
+        yield f"scales: {record.mechanism} has none for each coordinate of a {record.kind}"
     else:
         spent = max(
             sum(abs(a - b) / Fraction(s) for a, b, s in zip(x, y, record.scales, strict=True))

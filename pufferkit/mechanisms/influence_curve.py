@@ -92,7 +92,8 @@ def _proportions(theta: Beliefs, query: Query, epsilon: float) -> list[float]:
             f"a scale for each bin takes long for more than {MOST_BINS} bins, here are "
             f"{query.size}; merge levels, or use one scale for all"
         )
-    if not isinstance(theta, ChainClass) or any(m.any_start for m in theta.corners() or ()):
+    corners = theta.corners() if isinstance(theta, ChainClass) else None
+    if not isinstance(theta, ChainClass) or not corners or any(m.any_start for m in corners):
         raise NotApplicable("a scale for each bin needs chains with a known start")
     b, evidence, _ = entry_privacy_for(theta, query.longest, epsilon, metric_of(theta, query))
     if evidence.bound != "pairs":

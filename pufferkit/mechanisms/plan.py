@@ -229,9 +229,18 @@ def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None =
             tight = _tightness(theta, found)
             entries.append(PlanRow(name, found, _why(found, together), together, tight))
 
+    least = min(
+        row.calibration.scale
+        for row in entries
+        if row.calibration is not None and row.pufferfish and row.mechanism not in OPTIONS
+    )
+
     def order(row: PlanRow) -> tuple[bool, bool, float]:
         found = row.calibration
-        return found is None, not row.pufferfish, 0.0 if found is None else found.mean_scale
+        size = 0.0 if found is None else found.mean_scale
+        # An option stands below what it is an option to.
+        size = max(size, least) if row.mechanism in OPTIONS else size
+        return found is None, not row.pufferfish, size
 
     return Plan(query, epsilon, theta.description, tuple(sorted(entries, key=order)))
 

@@ -192,7 +192,7 @@ def test_a_draw_that_fails_costs_nothing(session, monkeypatch):
     def watched(*arguments):
         raise OSError("power cut")
 
-    monkeypatch.setattr(noise, "laplace", watched)
+    monkeypatch.setattr(noise, "discrete_laplace", watched)
     with pytest.raises(OSError, match="power cut"):
         session.release(count(1, 120), 0.4)
     assert session.ledger.entries() == []

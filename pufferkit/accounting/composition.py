@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ from pufferkit.errors import NoTheorem
 from pufferkit.influence.answers import record_loss
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric, Spent
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
-from pufferkit.mechanisms.influence_curve import contributions_of
+from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
 from pufferkit.mechanisms.release import Guarantee
 from pufferkit.rounding import EPS
 
@@ -76,6 +76,7 @@ __all__ = [
 ENTRYWISE = QUILTS | OF_SUMS | {"influence_curve", "gk16", "group_dp", "entry_dp"}
 """Mechanisms that give a per-entry bound, whatever else they promise. Those of sums do so for
 sums alone: the Lipschitz constant of another query is no part of their theorem."""
+_NEAR = 1e-9
 ANY_START = frozenset({"group_dp", "entry_dp"})
 """Mechanisms that ask no beliefs, so that it does not matter where a window starts."""
 
@@ -97,8 +98,9 @@ class Spending:
     quilt_sets
         Name of the family of quilts that was searched, for networks.
     contributions
-        For sums: every state of the chain and what it adds, from 0 to 1. States that add about the
-        same are hardly told apart by the release. ``None``: all states are equally far apart.
+        For sums: every state of the chain and what it adds, from 0 to 1, or a row of such numbers.
+        States that add about the same are hardly told apart by the release. ``None``: all states
+        are equally far apart.
     """
 
     mechanism: str
@@ -107,7 +109,7 @@ class Spending:
     entry_privacy: float | None = None
     quilt: tuple[int, ...] | None = None
     quilt_sets: str | None = None
-    contributions: tuple[tuple[Hashable, float], ...] | None = None
+    contributions: tuple[tuple[Hashable, Contribution], ...] | None = None
 
     def __post_init__(self) -> None:
         # A float: rules that count in whole micro-epsilon are told by their type.
@@ -118,11 +120,15 @@ class Spending:
         if self.entry_privacy is not None:
             checks.positive("entry_privacy", self.entry_privacy)
         if self.contributions is not None:
-            values = [checks.real("contributions", value) for _, value in self.contributions]
-            if not (values and min(values) == 0 and max(values) == 1):
+            rows = [
+                np.atleast_1d(checks.numbers("contributions", v)) for _, v in self.contributions
+            ]
+            apart = [float(np.abs(one - other).sum()) for one, other in combinations(rows, 2)]
+            least = np.min(rows, axis=0) if rows else np.ones(1)
+            if least.any() or not abs(max(apart, default=0.0) - 1) < _NEAR:
                 raise ValueError(
-                    "contributions: one for each state, the least 0 and the largest 1, got "
-                    f"{self.contributions}"
+                    "contributions: one for each state, the least 0 and the largest 1 (of rows, "
+                    f"two at L1 distance 1), got {self.contributions}"
                 )
 
     @classmethod
@@ -148,7 +154,7 @@ class Spending:
                 f"the noise was calibrated for {made_for}"
             )
         theta = calibration.beliefs
-        added = contributions_of(theta, calibration.query)
+        added = contributions_of(theta, calibration.query, calibration.scales)
         return cls(
             calibration.mechanism,
             calibration.epsilon,

@@ -38,7 +38,7 @@ from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import NoTheorem
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, in_order
-from pufferkit.mechanisms.plan import Plan, calibrate, plan
+from pufferkit.mechanisms.plan import OPTIONS, Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
 from pufferkit.records import digest
 
@@ -339,7 +339,7 @@ class Session:
                     None if quilt is None else tuple(quilt),
                     contributions=None
                     if added is None
-                    else tuple(zip(self.beliefs.states, added, strict=True)),
+                    else tuple(zip(self.beliefs.states, map(_row, added), strict=True)),
                 )
             )
         return found
@@ -407,8 +407,13 @@ def _best_row(table: Plan) -> tuple[str, Calibration]:
     return next(
         (row.mechanism, row.calibration)
         for row in table.entries
-        if row.pufferfish and row.calibration is not None and row.mechanism not in OF_SUMS
+        if row.pufferfish and row.calibration is not None and row.mechanism not in OF_SUMS | OPTIONS
     )
+
+
+def _row(added: Any) -> Any:
+    """What a state adds, as it is after JSON: a number, or a row of them."""
+    return tuple(added) if isinstance(added, list) else added
 
 
 def _three_digits(epsilon: float) -> float:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import combinations, permutations
 from math import inf, log, prod
 from typing import Any
@@ -125,7 +126,24 @@ def worst_case(
         )
     theta = as_beliefs(belief_of(mechanism, beliefs))
     check_states(theta, mechanism.query)
-    return worst_release(theta, mechanism.query, mechanism.scale)
+    return worst_release(theta, _in_one_scale(mechanism), mechanism.scale)
+
+
+def _in_one_scale(mechanism: Calibration) -> Query:
+    """The query with its coordinates stretched, so that one scale for all loses the same."""
+    query, weights = mechanism.query, mechanism.query.weights
+    if mechanism.scales is None or weights is None:
+        return query
+    stretch = [Fraction(mechanism.scale) / Fraction(scale) for scale in mechanism.scales]
+    stretched = {
+        state: tuple(w * more for w, more in zip(row, stretch, strict=True))
+        for state, row in weights.items()
+    }
+    constant = query.lipschitz * float(max(stretch)) * 2
+    return Query(
+        query.name, query.evaluate, constant, query.lengths, labels=query.labels,
+        states=query.states, weights=stretched,
+    )  # fmt: skip
 
 
 def worst_release(

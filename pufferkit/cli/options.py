@@ -68,8 +68,12 @@ class Noise:
             "--mechanism", metavar="NAME", help="As in the plan. Default: least Pufferfish noise."
         ),
     ] = None
+    as_drawn: Annotated[
+        bool,
+        typer.Option("--as-drawn", help="Histograms with their noise, not the nearest proper one."),
+    ] = False
     proper: Annotated[
-        bool, typer.Option("--proper", help="Also the nearest histogram without negative bins.")
+        bool, typer.Option("--proper", hidden=True, help="Older: the nearest proper histogram.")
     ] = False
 
     @property

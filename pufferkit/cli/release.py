@@ -107,7 +107,7 @@ def release(
             terminal.say(f"{account}: {session.remaining:g} of {book.budget:g} remain", err=True)
         else:
             answer = calibrated(mechanism, beliefs, query, noise.epsilon).release(series)
-    answer = answer.as_histogram() if noise.proper else answer
+    answer = answer.as_drawn() if noise.as_drawn else answer
     record = answer.to_json() + "\n"
     written = {} if out is None else {out: record.encode()}
     if plot is not None:

@@ -129,7 +129,7 @@ def release_table(
             progress=progress,
         )
     terminal.say(data.report(), err=True)
-    releases = releases.as_histogram() if noise.proper else releases
+    releases = releases.as_drawn() if noise.as_drawn else releases
     content = write_columns(out or Path("stdout.csv"), releases.columns())
     for note in releases.notes:
         terminal.say(f"note: {note}", err=True)

@@ -182,17 +182,20 @@ def plan_table(plan: Plan) -> Group:
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
+    from pufferkit.mechanisms.plan import percent  # noqa: PLC0415
+
     title = Text(printable(str(plan).partition("\n")[0]), style="bold")
     numbers = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("mechanism", "noise scale", "expected L1 error", "hides entries"):
-        right = heading in ("noise scale", "expected L1 error")
+    for heading in ("mechanism", "noise scale", "expected L1 error", "hides entries", "tight"):
+        right = heading in ("noise scale", "expected L1 error", "tight")
         numbers.add_column(heading, justify="right" if right else "left", overflow="fold")
     reasons = Table.grid(padding=(0, 2, 0, 0))
     for row in plan.rows:
-        cells = ["-", "-", "does not apply"]
+        cells = ["-", "-", "does not apply", "-"]
         if row["applicable"]:
             hides = "yes" if row["pufferfish"] else "NO"
             cells = [f"{row['scale']:.6g}", f"{row['expected_l1_error']:.6g}", hides]
+            cells.append(percent(row["tightness"]))
         style = "" if row["pufferfish"] else "yellow" if row["applicable"] else "dim"
         numbers.add_row(*(Text(cell) for cell in [row["mechanism"], *cells]), style=style)
         reasons.add_row(Text(row["mechanism"]), Text(printable(row["why"])), style=style)

@@ -9,10 +9,12 @@ every mechanism that hides Lipschitz queries over the span hides it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise
+from functools import cached_property
+from itertools import combinations
+from math import gcd, lcm
 from typing import Any, Literal
 
 import numpy as np
@@ -69,6 +71,10 @@ class Query:
         contribute nothing.
     kind
         What it is; set by `count` and the others below, ``"own"`` for yours.
+    unit
+        Every coordinate of every answer is a whole multiple of it: 1 for counts, 1/T for shares of
+        T entries. Such answers get discrete noise. It follows from ``weights``; for other queries
+        you vouch for it, and answers that are none are refused. ``None``: any number.
     """
 
     name: str
@@ -82,6 +88,7 @@ class Query:
     kind: Kind = "own"
     observed: tuple[int, ...] | None = None
     independent_after: str | None = None
+    unit: Fraction | None = None
 
     def __init__(
         self,
@@ -96,6 +103,7 @@ class Query:
         weights: Weights | None = None,
         kind: Kind = "own",
         observed: Iterable[int] | None = None,
+        unit: Fraction | float | None = None,
     ) -> None:
         declared, sizes = None, in_memory(lengths)
         if isinstance(sizes, Series):
@@ -114,10 +122,13 @@ class Query:
             "kind": kind,
             "observed": None if observed is None else tuple(observed),
             "independent_after": declared,
+            "unit": _unit_of(unit, weights),
         }.items():
             object.__setattr__(self, field_name, value)
         if not callable(evaluate):
             raise ValueError(f"evaluate: must be a function of the data, got {evaluate!r}")
+        if weights is not None:
+            self._check_weights(weights)
 
     @property
     def size(self) -> int:
@@ -138,23 +149,46 @@ class Query:
     def largest(self) -> float | None:
         """Public bound on the size of a coordinate of the answer; ``None`` if there is none."""
         if self.weights is None:
-            return None
+            return self.total if self.kind == "transition counts" else None
         return sum(self.lengths) * float(max(abs(w) for row in self.weights.values() for w in row))
 
-    @property
+    @cached_property
     def closest(self) -> float:
         """How far an entry moves a sum at least, if it moves it at all; L for other queries.
 
-        Where that is less than `CLOSE` times L, that.
+        In L1 norm. Where that is less than `CLOSE` times L, that.
         """
-        if self.weights is None or self.size != 1:
+        if self.weights is None or self.kind in ("histogram", "relative frequencies"):
             return self.lipschitz
-        ordered = sorted({Fraction(0), *(row[0] for row in self.weights.values())})
-        least = min((high - low for low, high in pairwise(ordered)), default=Fraction(0))
+        apart = [distance for distance in _distances(self._rows) if distance]
+        least = min(apart, default=Fraction(0))
         rounded = float(least)
         if Fraction(rounded) > least:
             rounded = float(np.nextafter(rounded, 0))
         return min(self.lipschitz, max(rounded, CLOSE * self.lipschitz))
+
+    @property
+    def _rows(self) -> list[tuple[Fraction, ...]]:
+        """Every different contribution of a state; nothing, for states that are not listed."""
+        weights = self.weights or {}
+        rows = set(weights.values())
+        if self.states is None or set(self.states) - set(weights):
+            rows.add((Fraction(0),) * self.size)
+        return list(rows)
+
+    def _check_weights(self, weights: Weights) -> None:
+        if any(len(row) != self.size for row in weights.values()):
+            raise ValueError(
+                f"weights: need {self.size} numbers for each state, one for each label"
+            )
+        if self.kind != "own":
+            return
+        furthest = max(_distances(self._rows), default=Fraction(0))
+        if furthest > Fraction(self.lipschitz):
+            raise ValueError(
+                f"lipschitz: an entry moves the answer by up to {float(furthest):g} by these "
+                f"weights, more than {self.lipschitz:g}; give that"
+            )
 
     def exact(self, series: Series) -> list[Fraction]:
         """The exact answer, free of rounding for sums over entries. Never leaves the process."""
@@ -165,6 +199,10 @@ class Query:
                 entries = np.fromiter(labels, dtype=object, count=len(labels))
             answer = np.atleast_1d(checks.numbers("answer", self.evaluate(entries)))
             found = [Fraction(float(value)) for value in answer.ravel()]
+            if self.unit is not None and any((v / self.unit).denominator > 1 for v in found):
+                raise ValueError(
+                    f"evaluate: gave a number that is no whole multiple of {self.unit}"
+                )
         else:
             found = [Fraction(0)] * self.size
             for state, count in zip(series.states, series.counts.tolist(), strict=True):
@@ -248,6 +286,7 @@ def transition_counts(states: Iterable[Hashable], lengths: Lengths) -> Query:
         total=float(moves),
         observed=sizes,
         kind="transition counts",
+        unit=1,
     )
 
 
@@ -278,6 +317,29 @@ class _TransitionCounts:
         plain = [tuple(e) if isinstance(e, list) else e for e in entries.tolist()]
         codes = np.array([place[e] if e in place else place[str(e)] for e in plain])
         return Series(codes, self.states, self.lengths).transitions.ravel().astype(float)
+
+
+def _unit_of(unit: Fraction | float | None, weights: Weights | None) -> Fraction | None:
+    """The largest unit of all weights, or the one that was given."""
+    if weights is None:
+        if unit is not None and as_fraction("unit", unit) <= 0:
+            raise ValueError(f"unit: must be above 0, got {unit}")
+        return None if unit is None else as_fraction("unit", unit)
+    if unit is not None:
+        raise ValueError("unit: follows from the weights; leave it out")
+    numbers = [weight for row in weights.values() for weight in row if weight]
+    if not numbers:
+        return None
+    return Fraction(
+        gcd(*(number.numerator for number in numbers)),
+        lcm(*(number.denominator for number in numbers)),
+    )
+
+
+def _distances(rows: Sequence[tuple[Fraction, ...]]) -> Iterator[Fraction]:
+    """L1 distances between contributions."""
+    for one, other in combinations(rows, 2):
+        yield sum((abs(a - b) for a, b in zip(one, other, strict=True)), Fraction(0))
 
 
 def _observed(lengths: Lengths | None) -> tuple[int, ...]:

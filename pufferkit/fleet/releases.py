@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -17,13 +18,9 @@ from pufferkit.checks import Floats, Frozen
 from pufferkit.data.series import declared_independent
 from pufferkit.data.table import Windows
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.release import (
-    FORMAT,
-    Guarantee,
-    Presentation,
-    half_width,
-    project_to_simplex,
-)
+from pufferkit.mechanisms.intervals import half_width, project_to_simplex
+from pufferkit.mechanisms.release import FORMAT, Guarantee, Presentation
+from pufferkit.noise import Family
 from pufferkit.records import JsonRecord
 
 
@@ -44,9 +41,10 @@ class Releases(Frozen, JsonRecord):
     windows
         Number of the window of each row; ``None`` if there are none.
     value
-        Noisy answers, a column for each state. ``raw`` keeps them as they were drawn.
-    scale
-        Scale of the Laplace noise on every number of a row; at least what the theorem asks.
+        Noisy answers, a column for each state; the nearest proper histograms, if ``presentation``
+        says so. ``raw`` keeps them as they were drawn.
+    scale, noise
+        Scale and family of the noise on every number of a row; at least what the theorem asks.
     entries
         Number of observed entries behind a row. Public.
     labels
@@ -86,6 +84,7 @@ class Releases(Frozen, JsonRecord):
     calibrations: Mapping[int, Calibration] = field(default_factory=dict)
     presentation: Presentation = "as drawn"
     independent_after: str | None = None
+    noise: Family = "laplace"
 
     def __len__(self) -> int:
         return len(self.value)
@@ -100,17 +99,21 @@ class Releases(Frozen, JsonRecord):
         )
 
     def half_width(self, level: float = 0.95) -> Floats:
-        """Half the width of the confidence interval of each number of a row."""
-        return np.array([half_width(float(scale), level) for scale in self.scale])
+        """Half the width of the confidence interval around each number of a row of ``raw``."""
+        discrete, shares = self.noise == "discrete laplace", self.query == "frequencies"
+        units = [Fraction(1, int(n) if shares else 1) if discrete else None for n in self.entries]
+        each = zip(self.scale.tolist(), units, strict=True)
+        return np.array([half_width(scale, level, unit=unit) for scale, unit in each])
 
     def as_histogram(self) -> Releases:
         """The nearest proper histograms: no negative bins, summing to the known total."""
         totals = np.ones(len(self)) if self.query == "frequencies" else self.entries
-        nearest = [
-            project_to_simplex(row, float(total))
-            for row, total in zip(self.raw, totals, strict=True)
-        ]
-        return replace(self, value=np.array(nearest), presentation="nearest histogram")
+        nearest = project_to_simplex(self.raw, totals.astype(np.float64))
+        return replace(self, value=nearest, presentation="nearest histogram")
+
+    def as_drawn(self) -> Releases:
+        """The same with ``raw`` as the value: unbiased, so right for sums over many rows."""
+        return replace(self, value=self.raw, presentation="as drawn")
 
     @property
     def starts(self) -> list[Any]:
@@ -170,6 +173,7 @@ class Releases(Frozen, JsonRecord):
             ],
             "windows": None if self.cut is None else self.cut.to_dict(),
             "presentation": self.presentation,
+            "noise": self.noise,
             "notes": list(self.notes),
             "released_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": pufferkit.__version__,

@@ -6,7 +6,7 @@ scales from the mathematics.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -20,13 +20,17 @@ from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
-from pufferkit.mechanisms.release import Evidence, Guarantee, Release, Variant, half_width
+from pufferkit.mechanisms.intervals import expected_size, half_width
+from pufferkit.mechanisms.release import Evidence, Guarantee, Release, Variant
 
 GAPS = (
     "the distribution of a sum over the observed entries alone is not computed, and more entries "
     "do not always mean a larger distance; use influence_curve or markov_quilt, or fill the gaps"
 )
 
+
+HISTOGRAMS = frozenset({"histogram", "relative frequencies"})
+"""Kinds of queries that are shown as the nearest proper histogram."""
 
 OF_SUMS = frozenset({"wasserstein", "exact_sum"})
 """Mechanisms that follow the distribution of the answer: their noise is for these lengths alone."""
@@ -43,7 +47,10 @@ class Calibration:
     epsilon
         The privacy parameter asked for.
     scale
-        Scale of the Laplace noise on every coordinate.
+        Scale of the noise on every coordinate. If each has its own, the one scale for all that
+        would spend as much on an entry.
+    scales
+        The scale of each coordinate, if they differ.
     query
         What is asked.
     beliefs
@@ -64,10 +71,15 @@ class Calibration:
     evidence: Evidence = field(default_factory=Evidence)
     guarantee: Guarantee = Guarantee.PUFFERFISH
     workings: Mapping[str, Any] | None = None
+    scales: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         checks.privacy(self.epsilon)
         checks.positive("scale", self.scale)
+        if self.scales is not None and (len(self.scales) != self.query.size or self.unit is None):
+            raise ValueError(
+                f"scales: one for each of {self.query.size} coordinates, for whole answers only"
+            )
         if self.beliefs is not None:
             check_states(self.beliefs, self.query)
         notes = () if self.beliefs is None else self.beliefs.caveats
@@ -99,16 +111,47 @@ class Calibration:
         return self.query.closest
 
     @property
+    def unit(self) -> Fraction | None:
+        """The unit of discrete Laplace noise; ``None`` if it is Laplace noise on a fine grid."""
+        largest = max(self.scales or (self.scale,))
+        discrete = noise.is_discrete(self.query.unit, largest, self.query.largest)
+        return self.query.unit if discrete else None
+
+    @property
+    def mean_scale(self) -> float:
+        """The scale of the noise; if each coordinate has its own, their mean."""
+        return self.scale if self.scales is None else sum(self.scales) / len(self.scales)
+
+    @property
     def expected_l1_error(self) -> float:
         """Expected L1 distance between the exact and the noisy answer."""
-        return self.query.size * self.scale
+        each = self.scales or (self.scale,) * self.query.size
+        return sum(expected_size(scale, self.unit) for scale in each)
 
     def half_width(self, level: float = 0.95) -> float:
-        """Half the width of the confidence interval of one coordinate."""
-        return half_width(self.scale, level)
+        """Half the width of the confidence interval of one coordinate, the widest of all."""
+        return half_width(max(self.scales or (self.scale,)), level, unit=self.unit)
+
+    def noisy(self, answers: Sequence[Sequence[Fraction]], which: Sequence[int]) -> list[float]:
+        """Fresh noise on each of many answers, release after release: ``answers[which[n]]``."""
+        scale, query = self.scale, self.query
+        if self.unit is not None:
+            each = self.scales or (scale,) * query.size
+            return noise.discrete_laplace(answers, which, each, self.unit)
+        return noise.laplace(answers, which, scale, self.sensitivity, query.largest)
+
+    @property
+    def drawn_scale(self) -> float:
+        """The scale of the noise with what the grid of Laplace noise costs."""
+        if self.unit is not None:
+            return self.scale
+        query = self.query
+        return noise.paid_scale(self.scale, self.sensitivity, query.size, query.largest)
 
     def release(self, series: Any) -> Release:
         """Answer the query on ``series`` with noise. Every call draws anew and spends epsilon.
+
+        The value of a histogram is the nearest proper one; ``raw`` is what was drawn.
 
         Parameters
         ----------
@@ -117,13 +160,14 @@ class Calibration:
             joint distributions also a record {name: value}.
         """
         data = self.checked(series)
-        noisy = noise.laplace(
-            self.query.exact(data), self.scale, self.sensitivity, self.query.largest
-        )
-        return Release(
-            value=noisy.values,
-            raw=noisy.values,
-            scale=noisy.scale,
+        values = tuple(self.noisy([self.query.exact(data)], [0]))
+        drawn = Release(
+            value=values,
+            raw=values,
+            scale=self.drawn_scale,
+            scales=self.scales,
+            noise="laplace" if self.unit is None else "discrete laplace",
+            unit=self.unit,
             epsilon=self.epsilon,
             mechanism=self.mechanism,
             guarantee=self.guarantee,
@@ -140,10 +184,16 @@ class Calibration:
             workings=self._workings(),
             kind=self.query.kind,
         )
+        return drawn.as_histogram() if self.query.kind in HISTOGRAMS else drawn
 
     def _workings(self) -> dict[str, Any] | None:
         record = dict(self.workings or {})
         weights = self.query.weights
+        if weights is not None and self.query.size > 1 and self.query.kind == "own":
+            nothing = (Fraction(0),) * self.query.size
+            states = self.query.states if self.beliefs is None else self.beliefs.states
+            rows = [weights.get(state, nothing) for state in states or weights]
+            record["weights"] = [[str(weight) for weight in row] for row in rows]
         if weights is not None and self.query.size == 1:
             # In the order of the states of the beliefs, as fractions.
             nothing = (Fraction(0),)

@@ -79,7 +79,7 @@ def explain(calibration: Calibration) -> PairTable:
     if calibration.beliefs is None:
         raise NotApplicable(f"{calibration.mechanism} asks no beliefs, so there is no curve")
     theta, query = calibration.beliefs, calibration.query
-    metric = as_metric(metric_of(theta, query), len(theta.states))
+    metric = as_metric(metric_of(theta, query, calibration.scales), len(theta.states))
     losses = _losses(theta, query.longest, metric, calibration.entry_privacy)
     if calibration.guarantee in (Guarantee.PUFFERFISH, Guarantee.GROUP):
         # Its own theorem may promise less than the curve shows.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import singledispatch
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,20 @@ from pufferkit.errors import NotApplicable
 from pufferkit.influence.answers import quilt_bound
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
+from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.release import Bound, Evidence
 from pufferkit.rounding import round_up
 
 
-def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
+def influence_curve(
+    beliefs: Any,
+    query: Query,
+    epsilon: float,
+    *,
+    per_bin: bool = False,
+    progress: Progress | None = None,
+) -> Calibration:
     """Least Laplace noise known to hide every entry of a chain.
 
     The scale is L / b, with b the largest entry privacy whose loss on the influence curve is at
@@ -40,6 +49,11 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
         What is asked; any Lipschitz query, vectors included.
     epsilon
         Pufferfish privacy for each entry.
+    per_bin
+        A scale for each coordinate of a vector, so that their total is about the least: rare levels
+        of a histogram get less noise, common ones more. For chains with a known start and sums.
+    progress
+        Called with how many scales were tried, and about how many there will be.
 
     Examples
     --------
@@ -51,9 +65,9 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     epsilon = checks.privacy(epsilon)
     theta = as_beliefs(beliefs)
     check_states(theta, query)
-    b, evidence, workings = entry_privacy_for(
-        theta, query.longest, epsilon, metric_of(theta, query)
-    )
+    scales = _proportions(theta, query, epsilon) if per_bin else None
+    metric = metric_of(theta, query, scales)
+    b, evidence, workings = entry_privacy_for(theta, query.longest, epsilon, metric, progress)
     return Calibration(
         "influence_curve",
         epsilon,
@@ -62,27 +76,91 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
         theta,
         evidence,
         workings=workings,
+        scales=None if scales is None else _scales_at(b, theta, query, scales),
     )
 
 
-def metric_of(beliefs: Beliefs, query: Query) -> Metric | None:
-    """How far apart a sum holds the states; ``None`` if all are equally far apart."""
-    contributions = contributions_of(beliefs, query)
+def _proportions(theta: Beliefs, query: Query, epsilon: float) -> list[float]:
+    """Scales in the best proportions; `entry_privacy_for` decides how large they are."""
+    added = added_by_state(theta, query)
+    if query.size < 3 or added is None or query.unit is None:
+        raise NotApplicable(
+            "a scale for each bin is for histograms and other sums of at least three coordinates"
+        )
+    if query.size > MOST_BINS:
+        raise NotApplicable(
+            f"a scale for each bin takes long for more than {MOST_BINS} bins, here are "
+            f"{query.size}; merge levels, or use one scale for all"
+        )
+    corners = theta.corners() if isinstance(theta, ChainClass) else None
+    if not isinstance(theta, ChainClass) or not corners or any(m.any_start for m in corners):
+        raise NotApplicable("a scale for each bin needs chains with a known start")
+    b, evidence, _ = entry_privacy_for(theta, query.longest, epsilon, metric_of(theta, query))
+    if evidence.bound != "pairs":
+        raise NotApplicable("the pairwise curve does not decide here, so all bins need the same")
+    # Compiled code, loaded when first needed: it takes a second.
+    from pufferkit.mechanisms.per_bin import relative_scales  # noqa: PLC0415
+
+    proportions = relative_scales(theta, query.longest, epsilon, added, query.lipschitz / b)
+    return [float(scale) for scale in proportions]
+
+
+def _scales_at(
+    b: float, theta: Beliefs, query: Query, scales: Sequence[float]
+) -> tuple[float, ...]:
+    """Scales in these proportions, such that no two states are further apart than b."""
+    added = added_by_state(theta, query)
+    assert added is not None
+    each = np.array(scales)
+    apart = (np.abs(added[:, None, :] - added[None, :, :]) / each).sum(axis=2).max()
+    return tuple(round_up(float(scale), 8 + 2 * query.size) for scale in each * (apart / b))
+
+
+MOST_BINS = 12
+"""Coordinates up to which the proportions of their scales are searched for."""
+
+Contribution = float | tuple[float, ...]
+"""What a state adds to a number, or to each coordinate of a vector."""
+
+
+def metric_of(
+    beliefs: Beliefs, query: Query, scales: Sequence[float] | None = None
+) -> Metric | None:
+    """How far apart a sum holds the states of a chain; ``None`` if all are equally far apart."""
+    contributions = contributions_of(beliefs, query, scales)
     return None if contributions is None else Metric.of(contributions)
 
 
-def contributions_of(beliefs: Beliefs | None, query: Query) -> tuple[float, ...] | None:
-    """What each state adds to a sum, scaled to 0 ... 1; ``None`` for anything but such a sum."""
-    if query.weights is None or query.size != 1 or beliefs is None:
+def contributions_of(
+    beliefs: Beliefs | None, query: Query, scales: Sequence[float] | None = None
+) -> tuple[Contribution, ...] | None:
+    """What each state adds to a sum: a number from 0 to 1, or a row of them for a vector.
+
+    Scaled so that the two states that are furthest apart are at L1 distance 1. With a scale for
+    each coordinate, what is added to it counts in units of its scale. ``None`` if the query is no
+    sum over entries, and if all states are equally far apart.
+    """
+    if query.weights is None or beliefs is None:
         return None
-    nothing = (Fraction(0),)
-    added = [query.weights.get(state, nothing)[0] for state in beliefs.states]
-    least, most = min(added), max(added)
-    if least == most:
+    if scales is None and query.kind in ("histogram", "relative frequencies"):
         return None
-    scaled = tuple(float((weight - least) / (most - least)) for weight in added)
+    nothing = (Fraction(0),) * query.size
+    units = [Fraction(scale) for scale in scales or [1.0] * query.size]
+    rows = [query.weights.get(state, nothing) for state in beliefs.states]
+    rows = [tuple(w / unit for w, unit in zip(row, units, strict=True)) for row in rows]
+    apart = {sum(abs(a - b) for a, b in zip(*pair, strict=True)) for pair in combinations(rows, 2)}
+    furthest = max(apart, default=Fraction(0))
+    if not furthest or (query.size > 1 and len(apart) == 1):
+        return None
+    least = [min(column) for column in zip(*rows, strict=True)]
+    scaled = [
+        tuple(float((w - low) / furthest) for w, low in zip(row, least, strict=True))
+        for row in rows
+    ]
     # States that floats cannot tell apart would seem to be the same.
-    return scaled if len(set(scaled)) == len(set(added)) else None
+    if len(set(scaled)) < len(set(rows)):
+        return None
+    return tuple(row[0] if query.size == 1 else row for row in scaled)
 
 
 def added_by_state(beliefs: Beliefs, query: Query) -> Floats | None:
@@ -133,7 +211,11 @@ Solved = tuple[float, Evidence, dict[str, Any] | None]
 
 @singledispatch
 def entry_privacy_for(
-    beliefs: Beliefs, length: int, epsilon: float, metric: Metric | Floats | None = None
+    beliefs: Beliefs,
+    length: int,
+    epsilon: float,
+    metric: Metric | Floats | None = None,
+    progress: Progress | None = None,
 ) -> Solved:
     """The largest event-level epsilon shown to hide every entry, what binds, what a check needs."""
     raise NotApplicable(f"influence_curve is about Markov chains; here is a {beliefs.description}")
@@ -141,7 +223,11 @@ def entry_privacy_for(
 
 @entry_privacy_for.register
 def _(
-    beliefs: NetworkClass, length: int, epsilon: float, metric: Metric | Floats | None = None
+    beliefs: NetworkClass,
+    length: int,
+    epsilon: float,
+    metric: Metric | Floats | None = None,
+    progress: Progress | None = None,
 ) -> Solved:
     curve = TreeCurve(beliefs, as_metric(metric, len(beliefs.states)).distance)
     b, tree = curve.solve(epsilon)
@@ -153,10 +239,14 @@ def _(
 
 @entry_privacy_for.register
 def _(
-    beliefs: ChainClass, length: int, epsilon: float, metric: Metric | Floats | None = None
+    beliefs: ChainClass,
+    length: int,
+    epsilon: float,
+    metric: Metric | Floats | None = None,
+    progress: Progress | None = None,
 ) -> Solved:
     curve = InfluenceCurve(beliefs, length, metric)
-    b, name, loss = curve.solve(epsilon)
+    b, name, loss = curve.solve(epsilon, progress)
     blocks = (loss.left, loss.right) if loss.pairs is None else None
     bound: Bound = "curve" if loss.pairs is None else "pairs"
     try:

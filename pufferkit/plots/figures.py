@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from pufferkit.mechanisms.plan import percent
 from pufferkit.plots.canvas import BLACK, BLUE, ORANGE, SKY, blank, footnote, grid, legend
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
         )
         note = f"{row['scale']:,.4g}" + ("" if hides else "  does not hide correlated entries")
         if row.get("tightness") is not None:
-            note += f"  tight to {int(100 * row['tightness'])}%"
+            note += f"  tight to {percent(row['tightness'])}"
         axes.annotate(
             note,
             (row["scale"], y),
@@ -78,8 +79,7 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
     Parameters
     ----------
     release
-        What was released. Bars are ``value``; intervals are about the answer before
-        post-processing.
+        What was released. Bars are ``value``; intervals are those of `Release.interval`.
     exact
         The exact answer, drawn only if given. It has no privacy.
     """

@@ -9,12 +9,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pufferkit.mechanisms.release import Evidence, Guarantee, Release, check_format
-from pufferkit.verification.questions import near, nearest_histogram
+from pufferkit.noise import Family
+from pufferkit.verification.questions import is_multiple, near, nearest_histogram
 
 _KINDS = ("histogram", "relative frequencies")
 _COMMON = ("mechanism", "epsilon", "guarantee", "kind", "labels", "beliefs", "presentation")
@@ -67,6 +69,12 @@ class Fleet:
                 made = nearest_histogram(drawn, self.total(row))
             if len(drawn) != len(self.common["labels"]) or not near(shown, made, self.total(row)):
                 wrong.append(f"{self.name(row)}: value and raw do not belong together")
+            if self.common["noise"] == "discrete laplace":
+                unit = Fraction(int(self.total(row)), self.columns["entries"][row])
+                if not all(is_multiple(value, unit) for value in drawn):
+                    wrong.append(
+                        f"{self.name(row)}: discrete noise leaves whole multiples of {unit}"
+                    )
         yield from wrong[:_MOST_NAMED]
         if len(wrong) > _MOST_NAMED:
             yield f"rows: {len(wrong) - _MOST_NAMED} more are wrong in this way"
@@ -123,7 +131,12 @@ def read_fleet(data: Mapping[str, Any]) -> Fleet:
     strange = sorted(set(columns["length"]) - set(evidence))
     if strange:
         raise ValueError(f"releases: there is no calibration for segments of {strange[0]}")
-    return Fleet({name: data[name] for name in _COMMON}, evidence, columns)
+    noise = data.get("noise", "laplace")
+    if noise not in get_args(Family):
+        known = ", ".join(get_args(Family))
+        raise ValueError(f"releases: noise must be one of {known}, not {noise!r}")
+    common = {name: data[name] for name in _COMMON} | {"noise": noise}
+    return Fleet(common, evidence, columns)
 
 
 def compare_table(path: Path, fleet: Fleet) -> Iterator[str]:

@@ -37,7 +37,7 @@ from pufferkit.verification.pair_tables import (
     members_to_check,
     mixing_bounds,
 )
-from pufferkit.verification.questions import weights_of
+from pufferkit.verification.questions import contributions_of_states, weights_of
 from pufferkit.verification.region_tables import RegionBound
 from pufferkit.verification.sum_distances import (
     distance_of_chains,
@@ -222,12 +222,21 @@ def _by_plans(plans: Sequence[Any]) -> str:
 
 def _cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
     """How far the answer moves when an entry x is replaced by x', for all pairs."""
-    weights = weights_of(record)
-    if weights is None:
+    rows = contributions_of_states(record)
+    bins = record.kind in ("histogram", "relative frequencies")
+    if rows is None or (bins and record.scales is None):
         return lipschitz * (1 - np.eye(len(theta.states)))
-    if len(weights) != len(theta.states):
-        raise BadBeliefs(f"have {len(theta.states)} states, and there are {len(weights)} weights")
-    moved = [[float(abs(one - other)) for other in weights] for one in weights]
+    if bins:  # in the order of the states of the beliefs
+        rows = [rows[record.labels.index(str(state))] for state in theta.states]
+    if len(rows) != len(theta.states):
+        raise BadBeliefs(f"have {len(theta.states)} states, and there are {len(rows)} weights")
+    # In units of one scale for all, where each coordinate has its own.
+    scales = record.scales or (record.scale,) * len(record.labels)
+    units = [Fraction(record.scale) / Fraction(scale) for scale in scales]
+    moved = [
+        [float(sum(abs(a - b) * u for a, b, u in zip(x, y, units, strict=True))) for y in rows]
+        for x in rows
+    ]
     return np.array(moved)
 
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -31,9 +33,11 @@ from pufferkit.verification.needed import (
 )
 from pufferkit.verification.pair_tables import NotChecked, Work
 from pufferkit.verification.questions import (
+    contributions_of_states,
     moved_by_one_entry,
     not_from_raw,
     not_such_a_query,
+    not_such_noise,
     not_vouched_for,
 )
 
@@ -264,6 +268,11 @@ def _unusable(record: Release) -> Iterator[str]:
         yield f"lengths: there must be some, each at least 1, not {list(record.lengths)}"
     elif record.observed is not None and not _possible(record.observed, record.lengths):
         yield f"observed: {list(record.observed)} of {list(record.lengths)} entries cannot be"
+    scales = record.scales
+    if scales is not None and not (
+        len(scales) == len(record.labels) and all(isfinite(s) and s > 0 for s in scales)
+    ):
+        yield f"scales: must be {len(record.labels)} finite numbers above 0, are {list(scales)}"
     if record.mechanism not in THEOREMS:
         yield f"mechanism: {record.mechanism!r} is unknown; known are {', '.join(THEOREMS)}"
 
@@ -297,7 +306,25 @@ def _inconsistent(record: Release) -> Iterator[str]:
     if record.evidence.beside and record.mechanism != "influence_curve":
         yield f"beside: {record.mechanism} does not share its promise with other releases"
     yield from not_from_raw(record)
+    yield from not_such_noise(record)
+    yield from _not_such_scales(record)
     yield from not_such_a_query(record, _states(record))
+
+
+def _not_such_scales(record: Release) -> Iterator[str]:
+    """A scale for each coordinate belongs to the pairwise curve, and to one scale for all."""
+    if record.scales is None:
+        return
+    rows = contributions_of_states(record)
+    if record.mechanism != "influence_curve" or rows is None:
+        yield f"scales: {record.mechanism} has none for each coordinate of a {record.kind}"
+    else:
+        spent = max(
+            sum(abs(a - b) / Fraction(s) for a, b, s in zip(x, y, record.scales, strict=True))
+            for x, y in combinations(rows, 2)
+        )
+        if Fraction(record.lipschitz) / Fraction(record.scale) < spent * (1 - Fraction(TOLERANCE)):
+            yield "scales: spend more on an entry than one of the scale recorded for all would"
 
 
 def _states(record: Release) -> tuple[Hashable, ...] | None:

@@ -173,14 +173,14 @@ def test_bad_commands(folder: Path, command: list[str]):
 def test_without_matplotlib_nothing_is_released(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     drawn = []
-    monkeypatch.setattr("pufferkit.noise.laplace", lambda *a: drawn.append(a))
+    monkeypatch.setattr("pufferkit.noise.discrete_laplace", lambda *a: drawn.append(a))
     assert "pufferkit[plots]" in refusal(*RELEASE, "--out", "r.json", "--plot", "r.png")
     assert drawn == []
 
 
 def test_no_noise_is_drawn_for_a_command_that_fails(folder: Path, monkeypatch: pytest.MonkeyPatch):
     drawn = []
-    monkeypatch.setattr("pufferkit.noise.laplace", lambda *a: drawn.append(a))
+    monkeypatch.setattr("pufferkit.noise.discrete_laplace", lambda *a: drawn.append(a))
     for options in (["--out", "nowhere/r.json"], ["--plot", "r.gif"], ["--mechanism", "gk16"]):
         refusal(*RELEASE, *options)
     refusal(*RELEASE, "--query", "count", "--state-value", "run", "--proper")
@@ -191,7 +191,7 @@ def test_a_bug_is_not_dressed_up_as_bad_input(folder: Path, monkeypatch: pytest.
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("pufferkit.noise.laplace", broken)
+    monkeypatch.setattr("pufferkit.noise.discrete_laplace", broken)
     result = run(*RELEASE, "--out", "r.json")
     assert isinstance(result.exception, RuntimeError)
     assert not Path("r.json").exists()

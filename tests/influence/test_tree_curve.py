@@ -82,7 +82,7 @@ def test_a_large_kernel_gives_the_same_step_without_telling_pairs_apart(monkeypa
 def test_without_blocks_every_loss_is_that_of_the_formula(without_blocks, seed, b):
     parents, tables = random_tree(seed)
     bs = profile(seed, b, parents)
-    found = TreeCurve(BayesianNetwork(parents, tables), pairwise=False).losses(bs)
+    losses = TreeCurve(BayesianNetwork(parents, tables), pairwise=False).losses(bs)
     truth = brute.tree_losses(parents, tables, bs)
     as_printed = brute.tree_losses(parents, tables, bs, together=False)
     for node in parents:

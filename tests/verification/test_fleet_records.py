@@ -26,8 +26,8 @@ CASES = {
     "each": lambda: pk.release_each(table(), CHAIN, 1),
     "windows": lambda: pk.release_each(table(window=10), CHAIN, 1),
     "shares": lambda: pk.release_each(table(window=10), CHAIN, 1, query="frequencies"),
-    "proper": lambda: pk.release_each(table(), CHAIN, 1).as_histogram(),
-    "proper shares": lambda: pk.release_each(table(), CHAIN, 1, query="frequencies").as_histogram(),
+    "as drawn": lambda: pk.release_each(table(), CHAIN, 1).as_drawn(),
+    "shares as drawn": lambda: pk.release_each(table(), CHAIN, 1, query="frequencies").as_drawn(),
     "quilt": lambda: pk.release_each(table(), CHAIN, 1, mechanism="markov_quilt"),
     "tight": lambda: pk.release_each(table(), CHAIN, 1, mechanism="markov_quilt_approx_tight"),
     "group": lambda: pk.release_each(table(), CHAIN, 1, mechanism="group_dp"),
@@ -48,6 +48,17 @@ def test_an_honest_record_passes(record):
     verdict = pk.verify(record)
     assert verdict.ok, str(verdict)
     assert verdict.rows == len(record["rows"]["scale"])
+
+
+def test_rows_are_whole_counts_with_whole_noise(record):
+    assert record["noise"] == "discrete laplace"
+    raw = [list(row) for row in record["rows"]["raw"]]
+    raw[0][0] += 0.3 / record["rows"]["entries"][0]
+    value = None if record["presentation"] == "as drawn" else record["rows"]["value"]
+    verdict = pk.verify({**record, "rows": {**record["rows"], "raw": raw, "value": value}})
+    assert any("discrete noise leaves multiples" in problem for problem in verdict.problems)
+    with pytest.raises(ValueError, match="noise must be one of"):
+        pk.verify({**record, "noise": "none"})
 
 
 def test_each_row_is_checked(record):

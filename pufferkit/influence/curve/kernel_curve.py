@@ -55,6 +55,7 @@ from pufferkit.influence.curve.pairs import (
     closure,
     off_diagonal,
 )
+from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS
 
 _MOST_PERIODS = 400
@@ -285,7 +286,9 @@ class KernelCurve:
         one, other = divmod(int(losses.argmax()), len(losses))
         return PairLoss(float(losses.max()), (first + last) // 2, (one, other), losses)
 
-    def solve(self, metric: Floats, epsilon: float, most: float) -> tuple[float, PairLoss] | None:
+    def solve(
+        self, metric: Floats, epsilon: float, most: float, progress: Progress | None = None
+    ) -> tuple[float, PairLoss] | None:
         """The largest b found such that the cost ``b metric`` at every entry loses at most epsilon.
 
         The loss was computed for what is returned. ``None`` if no b was found.
@@ -296,7 +299,7 @@ class KernelCurve:
         def loss_at(b: float) -> PairLoss | None:
             return self.loss([(self.length, b * metric)], most_hidden)
 
-        return solved(loss_at, epsilon, epsilon / _FIRST_TRIAL, most)
+        return solved(loss_at, epsilon, epsilon / _FIRST_TRIAL, most, progress)
 
 
 def contaminated_discrete(emission: Floats, eta: float, cost: float) -> Floats:

@@ -25,6 +25,9 @@ from pufferkit.influence.quilts.given_start import GivenStartInfluence
 from pufferkit.influence.quilts.hardest import influence_of
 from pufferkit.influence.quilts.powers import TINY
 
+LARGE = 24
+"""From so many states on, plans are kept from one calibration to the next."""
+
 EXPLICIT_WORK = 50_000
 """Entries are followed one by one while entries x states^2 stays below this."""
 
@@ -69,6 +72,28 @@ def pair_sides(member: Member, length: int) -> Sides | None:
     else:
         return None
     return None if left is None else (left, right, supports)
+
+
+def known_sides(member: Member, length: int) -> Sides | None:
+    """`pair_sides`; of the last large stationary chains, those with the plans found before.
+
+    Where each programme ended is a good place to begin at another scale. Of small chains nothing is
+    kept: they are quick.
+    """
+    chain = member.chain
+    if len(chain) < LARGE or member.any_start or not chain.is_stationary:
+        return pair_sides(member, length)
+    key = chain.initial.tobytes(), chain.transition.tobytes()
+    sides = _KEPT.pop(key, None) or pair_sides(member, length)
+    if sides is not None:
+        _KEPT[key] = sides
+        if len(_KEPT) > _MOST_KEPT:
+            del _KEPT[next(iter(_KEPT))]
+    return sides
+
+
+_KEPT: dict[tuple[bytes, bytes], Sides] = {}
+_MOST_KEPT = 4
 
 
 def _stationary(source: StationaryInfluence, error: float) -> tuple[PairSide | None, list[Bools]]:

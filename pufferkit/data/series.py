@@ -24,6 +24,10 @@ from pufferkit import checks
 UNOBSERVED = -1
 """Code of an entry that was not observed; its label is ``None``."""
 
+Pattern = tuple[tuple[int, ...], ...]
+"""For each segment the lengths of its runs of entries, by turns observed and not observed; the
+first is of observed entries and may be 0."""
+
 _NOTHING = ("NAType", "NaTType")
 
 
@@ -149,6 +153,11 @@ class Series(checks.Frozen):
         return tuple(int(np.sum(segment >= 0)) for segment in self.segments)
 
     @property
+    def pattern(self) -> Pattern | None:
+        """Which entries were observed, as runs; ``None`` if all were."""
+        return tuple(runs_of(segment >= 0) for segment in self.segments) if self.missing else None
+
+    @property
     def stretches(self) -> tuple[NDArray[np.intp], ...]:
         """The codes of each run of observed neighbours, within segments."""
         if not self.missing:
@@ -196,6 +205,18 @@ class Series(checks.Frozen):
         """The entries as labels, segments one after another; ``None`` where not observed."""
         names = (*self.states, None)
         return [names[code] for code in self.codes]
+
+
+def runs_of(observed: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Lengths of the runs, by turns observed and not, the first of them observed."""
+    edges = [0, *(np.flatnonzero(np.diff(observed)) + 1).tolist(), observed.size]
+    sizes = tuple(after - start for start, after in pairwise(edges))
+    return sizes if observed[0] else (0, *sizes)
+
+
+def observed_places(runs: Sequence[int]) -> NDArray[np.bool_]:
+    """Which entries of a segment were observed, from its runs."""
+    return np.repeat([n % 2 == 0 for n in range(len(runs))], runs)
 
 
 def _segments(data: Any) -> list[list[Hashable]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from fractions import Fraction
 from functools import singledispatch
 from typing import Any
@@ -19,9 +20,21 @@ from pufferkit.errors import NotApplicable
 from pufferkit.influence.answers import quilt_bound
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric
 from pufferkit.influence.curve.trees import TreeCurve
+from pufferkit.influence.quilts.observed import solvers
 from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.mechanisms.observed import (
+    WORTH,
+    curve_of_observed,
+    quilts_of_observed,
+    recorded,
+)
 from pufferkit.mechanisms.release import Bound, Evidence
 from pufferkit.rounding import round_up
+
+Solved = tuple[float, Evidence, dict[str, Any] | None]
+"""An event-level epsilon, what binds there, and what a check of it needs."""
+
+_BY_QUILTS = "the Markov quilt bound was the better one"
 
 
 def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
@@ -37,7 +50,8 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
         kernels. Any start uses exact kernels to the right and projective diameters to the left.
         Mixing classes use bounds.
     query
-        What is asked; any Lipschitz query, vectors included.
+        What is asked; any Lipschitz query, vectors included. Made with a `Series` that has gaps, it
+        has event-level epsilon 0 at the entries that were not observed.
     epsilon
         Pufferfish privacy for each entry.
 
@@ -51,9 +65,12 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     epsilon = checks.privacy(epsilon)
     theta = as_beliefs(beliefs)
     check_states(theta, query)
-    b, evidence, workings = entry_privacy_for(
-        theta, query.longest, epsilon, metric_of(theta, query)
-    )
+    metric = metric_of(theta, query)
+    b, evidence, workings = entry_privacy_for(theta, query.longest, epsilon, metric)
+    if query.missing and isinstance(theta, ChainClass):
+        b, evidence, workings = _where_observed(
+            theta, query, epsilon, metric, (b, evidence, workings)
+        )
     return Calibration(
         "influence_curve",
         epsilon,
@@ -63,6 +80,34 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
         evidence,
         workings=workings,
     )
+
+
+def _where_observed(
+    theta: ChainClass, query: Query, epsilon: float, metric: Metric | None, whole: Solved
+) -> Solved:
+    """The same with the pattern of what was observed, by the curve or by quilts, if that is more.
+
+    ``whole`` is what is shown for the unbroken span.
+    """
+    best = whole
+    by_curve = curve_of_observed(theta, query, epsilon, metric, whole[0])
+    if by_curve is not None:
+        best = *by_curve, recorded(query)
+    with suppress(NotApplicable):
+        span = quilt_bound(theta, query.longest, epsilon)
+        quilt = quilts_of_observed(lambda length: solvers(theta, length), query, epsilon, span)
+        if quilt is not None and 1 / round_up(quilt.score) > best[0] * (1 + WORTH):
+            evidence = Evidence(
+                quilt.belief,
+                quilt.node,
+                quilt.length,
+                notes=(_BY_QUILTS,),
+                bound="quilts",
+                variant=quilt.variant,
+                counted="observed",
+            )
+            best = 1 / round_up(quilt.score), evidence, recorded(query)
+    return best
 
 
 def metric_of(beliefs: Beliefs, query: Query) -> Metric | None:
@@ -127,10 +172,6 @@ def entry_epsilon(
     return b
 
 
-Solved = tuple[float, Evidence, dict[str, Any] | None]
-"""An event-level epsilon, what binds there, and what a check of it needs."""
-
-
 @singledispatch
 def entry_privacy_for(
     beliefs: Beliefs, length: int, epsilon: float, metric: Metric | Floats | None = None
@@ -162,12 +203,11 @@ def _(
     except NotApplicable:  # too long for quilts, not for the curve; or nothing is forgotten
         by_quilt = 0.0
     if by_quilt > b:
-        note = "the Markov quilt bound was the better one"
         evidence = Evidence(
             quilt.belief,
             quilt.node,
             length,
-            notes=(note,),
+            notes=(_BY_QUILTS,),
             bound="quilts",
             variant=quilt.variant,
         )

@@ -180,8 +180,9 @@ def test_the_least_cost_of_one_side(seed):
     part[: seed % 4] = inf
     low, high = sorted(int(n) for n in rng.integers(1, 50, 2))
     score = float(rng.exponential(20))
-    n, cost = search._least(lambda n: float(part[n]), low, high, score)
-    costs = {n: n + score * part[n] for n in range(low, high + 1)}
+    counts = np.arange(50) if seed % 2 else np.cumsum(rng.integers(0, 2, 50))
+    n, cost = search._least(lambda n: float(part[n]), lambda n: int(counts[n]), low, high, score)
+    costs = {n: counts[n] + score * part[n] for n in range(low, high + 1)}
     assert cost == min(costs.values())
     if cost < inf:
         assert costs[n] == cost

@@ -30,12 +30,16 @@ FAR = 1e12
 
 @dataclass(frozen=True)
 class NoisySum:
-    """One released number: values of the states, added up over a window, with Laplace noise."""
+    """One released number: values of the states, added up over a window, with Laplace noise.
+
+    Entries that are ``missing`` were not observed and add nothing.
+    """
 
     first: int
     last: int
     values: tuple[float, ...]
     scale: float
+    missing: tuple[int, ...] = ()
 
 
 def kernels_of(transition, initial, lengths):
@@ -57,7 +61,8 @@ def tables(steps, history: Sequence[NoisySum], states: int):
     paths, chance = paths[:, chance > 0], chance[chance > 0]
     place, shape, kernels = np.zeros(paths.shape[1], dtype=int), [], []
     for told in history:
-        sums = np.asarray(told.values, dtype=float)[paths[told.first - 1 : told.last]].sum(axis=0)
+        used = [t - 1 for t in range(told.first, told.last + 1) if t not in told.missing]
+        sums = np.asarray(told.values, dtype=float)[paths[used]].sum(axis=0)
         support, inverse = np.unique(np.round(sums, 12), return_inverse=True)
         place = place * len(support) + inverse
         shape.append(len(support))

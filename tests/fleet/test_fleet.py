@@ -207,8 +207,8 @@ def test_a_year_of_weeks_costs_one_epsilon_and_a_second_year_what_the_profile_sa
 def test_weeks_that_arrive_one_by_one(book):
     """The first week was drawn when the series was short, with less noise than a long one needs.
 
-    So all weeks together cost a little more than 1, and that is no more than they tell: at an output
-    beyond all counts the loss, by plain products of matrices, is the charge itself.
+    So all weeks together cost a little more than 1, and that is no more than they tell: at an
+    output beyond all counts the loss, by plain products of matrices, is the charge itself.
     """
     frame = people([(100,)])
     options = {"ledger": book, "budget": 1.0123, "label": "weekly"}

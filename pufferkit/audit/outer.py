@@ -20,7 +20,7 @@ from itertools import combinations, permutations, product
 import numpy as np
 
 from pufferkit.audit.any_start import largest_ratios
-from pufferkit.audit.result import WorstCase
+from pufferkit.audit.report import WorstCase
 from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats

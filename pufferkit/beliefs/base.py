@@ -20,6 +20,7 @@ from pufferkit.errors import NotApplicable
 if TYPE_CHECKING:
     from pufferkit.beliefs.bayesian_network import BayesianNetwork
     from pufferkit.beliefs.finite_joint import FiniteJoint
+    from pufferkit.beliefs.hidden_chain import HiddenChain
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ class Distribution:
     """
 
     name: str
-    distribution: MarkovChain | FiniteJoint | BayesianNetwork
+    distribution: MarkovChain | HiddenChain | FiniteJoint | BayesianNetwork
     complete: bool = True
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.checks import Floats
@@ -67,7 +68,7 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     check_states(theta, query)
     metric = metric_of(theta, query)
     b, evidence, workings = entry_privacy_for(theta, query.longest, epsilon, metric)
-    if query.missing and isinstance(theta, ChainClass):
+    if query.missing and isinstance(theta, ChainClass) and not isinstance(theta, KernelClass):
         b, evidence, workings = _where_observed(
             theta, query, epsilon, metric, (b, evidence, workings)
         )

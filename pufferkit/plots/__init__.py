@@ -4,7 +4,6 @@ from pufferkit.plots.canvas import FORMATS, check_picture, panels, picture
 from pufferkit.plots.charts import experiment_figure
 from pufferkit.plots.figures import (
     attack_figure,
-    constraint_figure,
     pair_figure,
     plan_figure,
     release_figure,
@@ -14,7 +13,6 @@ __all__ = [
     "FORMATS",
     "attack_figure",
     "check_picture",
-    "constraint_figure",
     "experiment_figure",
     "pair_figure",
     "panels",

@@ -29,7 +29,7 @@ def with_gaps(observed, state=0):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=30)
+@settings(max_examples=25)
 @given(chain=chains(3, least=2), observed=patterns(5), epsilon=st.sampled_from([0.3, 1.0, 4.0]))
 def test_every_entry_is_hidden_whether_it_was_observed_or_not(mechanism, chain, observed, epsilon):
     initial, transition = chain

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit.beliefs.chain_class import as_chain_class
-from pufferkit.influence.quilts.chains import max_influence
+from pufferkit.influence.quilts.hardest import max_influence
 from pufferkit.influence.quilts.mixing import influences_by_mixing
 from tests.oracles import brute
 from tests.strategies.generators import chains

@@ -26,8 +26,8 @@ from pufferkit.beliefs.finite_class import AnyStartClass, FiniteClass
 from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.data.series import observed_places
-from pufferkit.influence.quilts.chains import Reading, influence_of
-from pufferkit.influence.quilts.hardest import QuiltBound
+from pufferkit.influence.quilts.chains import Reading
+from pufferkit.influence.quilts.hardest import QuiltBound, influence_of
 from pufferkit.influence.quilts.mixing import MixingInfluence
 from pufferkit.influence.quilts.search import NOTHING, Quilt, Solve, Until
 

@@ -367,12 +367,12 @@ def test_parts_of_a_node_are_over_values_that_can_occur():
     """[Q] Definition 4.1 leaves out left endpoints of probability zero, (5) as printed does not."""
     chain = MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
     power = np.linalg.matrix_power(chain.transition, 4)
-    prior = np.log(power[0, 1] / power[0, 0])
+    prior = np.log(power[0, 0] / power[0, 1])
     for reading, rows in (("definition", [0]), ("formula", [0, 1])):
         source = influence_of(Member("x", chain, any_start=False), reading, 9)
         node = chains._ChainNode(source, 5, 9)
-        wanted = prior + max(np.log(power[u, 0] / power[u, 1]) for u in rows)
-        assert node.left_part(4, (0, 1)) == pytest.approx(wanted, abs=1e-12)
+        wanted = prior + max(np.log(power[u, 1] / power[u, 0]) for u in rows)
+        assert node.left_part(4, (1, 0)) == pytest.approx(wanted, abs=1e-12)
 
 
 def test_distributions_of_a_chain_with_a_start_of_its_own():

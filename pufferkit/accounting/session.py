@@ -27,6 +27,7 @@ from pufferkit.accounting.composition import (
     Spending,
     check_start,
     compose,
+    joined,
 )
 from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
@@ -283,8 +284,14 @@ class Session:
     def _joint(
         self, charges: list[Entry], calibration: Calibration, window: tuple[int, int]
     ) -> Composition:
-        history = [*self._spendings(charges), _rounded(Spending.of(calibration, window))]
+        history = [*self._spendings(charges), _rounded(self._spending(calibration, window))]
         return compose(history, self.beliefs, self.data.lengths)
+
+    def _spending(self, calibration: Calibration, window: tuple[int, int]) -> Spending:
+        """With the gaps of the data, whether or not the query was made with them."""
+        pattern = self._part(window).pattern
+        gaps = None if pattern is None else joined(pattern)
+        return replace(Spending.of(calibration, window), gaps=gaps)
 
     def _what_fits(
         self, charges: list[Entry], refused: Calibration, window: tuple[int, int], name: str
@@ -329,7 +336,8 @@ class Session:
         for entry in charges:
             body = entry.body
             pico, quilt = body["entry_privacy_pico"], body["quilt"]
-            added = body.get("contributions")  # charges of earlier versions have none
+            # Charges of earlier versions have neither.
+            added, gaps = body.get("contributions"), body.get("gaps")
             found.append(
                 Spending(
                     body["mechanism"],
@@ -340,6 +348,7 @@ class Session:
                     contributions=None
                     if added is None
                     else tuple(zip(self.beliefs.states, map(_row, added), strict=True)),
+                    gaps=None if gaps is None else tuple(gaps),
                 )
             )
         return found
@@ -347,7 +356,7 @@ class Session:
     def _body(
         self, calibration: Calibration, window: tuple[int, int], joint: Composition
     ) -> dict[str, Any]:
-        spending = Spending.of(calibration, window)
+        spending = self._spending(calibration, window)
         b, added = spending.entry_privacy, spending.contributions
         return {
             "query": calibration.query.name,
@@ -359,6 +368,7 @@ class Session:
             "entry_privacy_pico": None if b is None else spent_pico(b),
             "quilt": None if spending.quilt is None else list(spending.quilt),
             "contributions": None if added is None else [value for _, value in added],
+            "gaps": None if spending.gaps is None else list(spending.gaps),
             "rule": joint.rule,
         }
 

@@ -97,6 +97,12 @@ def answer_model(
         return joint_table(distribution, query)
     if isinstance(distribution, BayesianNetwork):
         return network_table(distribution, query)
+    if query.missing:
+        raise NotApplicable(
+            f"{query.missing} of {sum(query.lengths)} entries were not observed, and attacks are "
+            "on whole series; audit the query over lengths instead, which asks as much noise or "
+            "more, and check this release with verify"
+        )
     rows = len(distribution) ** sum(query.lengths)
     small = rows <= (20_000 if query.weights is None else 100_000)
     if listed or (listed is None and small):

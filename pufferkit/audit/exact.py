@@ -13,7 +13,8 @@ all outputs is reached on the grid of the coordinates' centres. Nothing is integ
 and on the line the grid is just the set of possible answers.
 
 **Many states.** Where the whole grid is too large, two coordinates of the answer are looked at at a
-time. Leaving out the others is post-processing, so the loss found is a lower bound.
+time, and leaving out the others is post-processing; and all coordinates at outputs beyond every
+answer (`pufferkit.audit.outer`). The loss found is then a lower bound.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from pufferkit.audit.any_start import largest_ratios
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.audited import LocalMechanism, belief_of
 from pufferkit.audit.exact_local import check_steps, worst_response
+from pufferkit.audit.outer import outer_cases
 from pufferkit.audit.report import WorstCase
 from pufferkit.audit.scores import log_density
 from pufferkit.audit.sums import distribution_of_answers
@@ -76,8 +78,7 @@ def exact_loss(
 ) -> float:
     """The epsilon a release really has, for at most twenty entries; see `worst_case`.
 
-    Where a class leaves the start open and has more than two states or a range of matrices, the
-    largest over the distributions that are tried.
+    Where a class has a range of matrices, the largest over those that are tried.
 
     Examples
     --------
@@ -156,11 +157,20 @@ def worst_release(
     opened = theta.open_members() if len(query.lengths) == 1 else ()
     for member in opened:
         best = _worse(best, _over_starts(member, query, scale, only))
-        complete = complete and theta.lists_matrices and len(member.chain) == 2
+        complete = complete and theta.lists_matrices
     for own in distributions if not opened else ():
         check_floats(own.distribution, sum(query.lengths))
         best = _worse(best, _given(own, query, scale, only))
         complete = complete and own.complete
+    if best is not None and not best.complete:
+        known = [
+            Member(d.name, d.distribution, any_start=False)
+            for d in distributions
+            if isinstance(d.distribution, MarkovChain)
+        ]
+        for member in opened or known:
+            for case in outer_cases(member, query, scale):
+                best = _worse(best, case)
     if best is None or not np.isfinite(best.loss):
         raise NotApplicable("no entry can take two values, so there is no secret to distinguish")
     return replace(best, complete=complete and best.complete)
@@ -285,7 +295,7 @@ def _output(axes: list[Floats], place: int) -> tuple[float, ...]:
 def _over_starts(
     member: Member, query: Query, scale: float, only: Sequence[int] | None
 ) -> WorstCase | None:
-    """Every start of a matrix between two states; see `pufferkit.audit.any_start`."""
+    """Every start of a matrix; see `pufferkit.audit.any_start`."""
     chain, states = member.chain, member.chain.states
     size, length = len(chain), sum(query.lengths)
     sure = [MarkovChain(np.eye(size)[x], chain.transition, states) for x in range(size)]

@@ -4,7 +4,8 @@ A query is L-Lipschitz if changing one entry moves the answer by at most L in L1
 Definition 2.5). The queries below are sums over entries, so L is exact: the largest L1 distance
 between the contributions of two states. An entry that was not observed contributes nothing, so a
 query with gaps is a query over all entries of the span, gaps included, with the same constant:
-every mechanism that hides Lipschitz queries over the span hides it.
+every mechanism that hides Lipschitz queries over the span hides it. A query made with the `Series`
+knows which entries those are, and mechanisms may then ask less noise.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.checks import Floats
-from pufferkit.data.series import UNOBSERVED, Series, in_memory
+from pufferkit.data.series import UNOBSERVED, Pattern, Series, in_memory
 from pufferkit.data.table import Table
 from pufferkit.rounding import as_fraction, round_up
 
@@ -55,8 +56,8 @@ class Query:
         Largest L1 change of the answer when one entry changes. You vouch for it.
     lengths
         Length of the series, or the lengths of its independent segments, entries that were not
-        observed included; or the `Series` itself, of which only lengths and gaps are taken. These
-        are public.
+        observed included; or the `Series` itself, of which only lengths and gaps are taken (as
+        ``pattern``). These are public.
     observed
         How many entries of each segment were observed, if the answer depends on it; taken from a
         `Series`. ``None``: whatever the data have.
@@ -89,6 +90,7 @@ class Query:
     observed: tuple[int, ...] | None = None
     independent_after: str | None = None
     unit: Fraction | None = None
+    pattern: Pattern | None = field(default=None, repr=False)
 
     def __init__(
         self,
@@ -105,9 +107,10 @@ class Query:
         observed: Iterable[int] | None = None,
         unit: Fraction | float | None = None,
     ) -> None:
-        declared, sizes = None, in_memory(lengths)
+        declared, pattern, sizes = None, None, in_memory(lengths)
         if isinstance(sizes, Series):
             declared, observed = sizes.independent_after, sizes.observed_lengths
+            pattern = sizes.pattern
             sizes = sizes.lengths
         known = None if states is None else checks.distinct_states(states)
         for field_name, value in {
@@ -123,6 +126,7 @@ class Query:
             "observed": None if observed is None else tuple(observed),
             "independent_after": declared,
             "unit": _unit_of(unit, weights),
+            "pattern": pattern,
         }.items():
             object.__setattr__(self, field_name, value)
         if not callable(evaluate):

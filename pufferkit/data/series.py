@@ -24,6 +24,10 @@ from pufferkit import checks
 UNOBSERVED = -1
 """Code of an entry that was not observed; its label is ``None``."""
 
+Pattern = tuple[tuple[int, ...], ...]
+"""For each segment the lengths of its runs of entries, by turns observed and not observed; the
+first is of observed entries and may be 0."""
+
 _NOTHING = ("NAType", "NaTType")
 
 
@@ -154,6 +158,11 @@ class Series(checks.Frozen):
         return tuple(int(np.sum(segment >= 0)) for segment in self.segments)
 
     @property
+    def pattern(self) -> Pattern | None:
+        """Which entries were observed, as runs; ``None`` if all were."""
+        return tuple(runs_of(segment >= 0) for segment in self.segments) if self.missing else None
+
+    @property
     def stretches(self) -> tuple[NDArray[np.intp], ...]:
         """The codes of each run of observed neighbours, within segments."""
         if not self.missing:
@@ -206,6 +215,18 @@ class Series(checks.Frozen):
 def in_memory(data: Any) -> Any:
     """The series of a table of one subject; other data as they are."""
     return data.series() if hasattr(type(data), "all_series") else data
+
+
+def runs_of(observed: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Lengths of the runs, by turns observed and not, the first of them observed."""
+    edges = [0, *(np.flatnonzero(np.diff(observed)) + 1).tolist(), observed.size]
+    sizes = tuple(after - start for start, after in pairwise(edges))
+    return sizes if observed[0] else (0, *sizes)
+
+
+def observed_places(runs: Sequence[int]) -> NDArray[np.bool_]:
+    """Which entries of a segment were observed, from its runs."""
+    return np.repeat([n % 2 == 0 for n in range(len(runs))], runs)
 
 
 def _segments(data: Any) -> list[list[Hashable]]:

@@ -7,7 +7,7 @@ scales from the mathematics.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -84,7 +84,8 @@ class Calibration:
             check_states(self.beliefs, self.query)
         notes = () if self.beliefs is None else self.beliefs.caveats
         declared = declared_independent(self.query.independent_after)
-        object.__setattr__(self, "evidence", self.evidence.noting(*notes, *declared))
+        evidence = _over_gaps(self.evidence, self.query.missing)
+        object.__setattr__(self, "evidence", evidence.noting(*notes, *declared))
 
     @property
     def variant(self) -> Variant | None:
@@ -178,7 +179,9 @@ class Calibration:
             lipschitz=self.query.lipschitz,
             total=self.query.total,
             beliefs=None if self.beliefs is None else self.beliefs.to_dict(),
-            evidence=self.evidence.noting(*declared_independent(data.independent_after)),
+            evidence=_over_gaps(self.evidence, data.missing).noting(
+                *declared_independent(data.independent_after)
+            ),
             released_at=datetime.now(UTC).isoformat(timespec="seconds"),
             version=pufferkit.__version__,
             workings=self._workings(),
@@ -239,6 +242,13 @@ class Calibration:
             )
         if self.mechanism in OF_SUMS:
             raise NotApplicable(GAPS)
+        made_for = (self.workings or {}).get("pattern")
+        if made_for is not None and sorted(map(tuple, made_for)) != sorted(data.pattern or ()):
+            raise ValueError(
+                f"series: {data.missing} of its {len(data)} entries were not observed, but not "
+                f"those that the noise of {self.query.name} was made for; make the query with this "
+                "series in place of the lengths"
+            )
         wanted = self.query.observed
         spans = zip(data.lengths, data.observed_lengths, strict=True)
         if wanted is not None and sorted(spans) != sorted(
@@ -249,6 +259,13 @@ class Calibration:
                 f"{self.query.name} was asked of {sum(wanted)} observed entries; make the query "
                 "with the series in place of the lengths, like relative_frequencies(states, series)"
             )
+
+
+def _over_gaps(evidence: Evidence, missing: int) -> Evidence:
+    """Says that the whole span was counted, unless a mechanism counted otherwise."""
+    if evidence.counted is not None or not missing or evidence.bound == "entry":
+        return evidence
+    return replace(evidence, counted="span")
 
 
 def chains_only(beliefs: Any, mechanism: str) -> ChainClass:

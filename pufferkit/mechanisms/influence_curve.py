@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import singledispatch
 from itertools import combinations
@@ -21,9 +22,21 @@ from pufferkit.influence.answers import quilt_bound
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.progress import Progress
-from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.influence.quilts.observed import solvers
+from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
+from pufferkit.mechanisms.observed import (
+    WORTH,
+    curve_of_observed,
+    quilts_of_observed,
+    recorded,
+)
 from pufferkit.mechanisms.release import Bound, Evidence
 from pufferkit.rounding import round_up
+
+Solved = tuple[float, Evidence, dict[str, Any] | None]
+"""An event-level epsilon, what binds there, and what a check of it needs."""
+
+_BY_QUILTS = "the Markov quilt bound was the better one"
 
 
 def influence_curve(
@@ -46,7 +59,8 @@ def influence_curve(
         kernels. Any start uses exact kernels to the right and projective diameters to the left.
         Mixing classes use bounds.
     query
-        What is asked; any Lipschitz query, vectors included.
+        What is asked; any Lipschitz query, vectors included. Made with a `Series` that has gaps, it
+        has event-level epsilon 0 at the entries that were not observed.
     epsilon
         Pufferfish privacy for each entry.
     per_bin
@@ -68,6 +82,10 @@ def influence_curve(
     scales = _proportions(theta, query, epsilon) if per_bin else None
     metric = metric_of(theta, query, scales)
     b, evidence, workings = entry_privacy_for(theta, query.longest, epsilon, metric, progress)
+    if query.missing and theta.entries is None:
+        whole = b, evidence, workings
+        chains = chains_only(theta, "influence_curve")
+        b, evidence, workings = _where_observed(chains, query, epsilon, metric, whole)
     return Calibration(
         "influence_curve",
         epsilon,
@@ -92,8 +110,8 @@ def _proportions(theta: Beliefs, query: Query, epsilon: float) -> list[float]:
             f"a scale for each bin takes long for more than {MOST_BINS} bins, here are "
             f"{query.size}; merge levels, or use one scale for all"
         )
-    corners = theta.corners() if isinstance(theta, ChainClass) else None
-    if not isinstance(theta, ChainClass) or not corners or any(m.any_start for m in corners):
+    corners = chains_only(theta, "a scale for each bin").corners()
+    if not corners or any(m.any_start for m in corners):
         raise NotApplicable("a scale for each bin needs chains with a known start")
     b, evidence, _ = entry_privacy_for(theta, query.longest, epsilon, metric_of(theta, query))
     if evidence.bound != "pairs":
@@ -101,7 +119,8 @@ def _proportions(theta: Beliefs, query: Query, epsilon: float) -> list[float]:
     # Compiled code, loaded when first needed: it takes a second.
     from pufferkit.mechanisms.per_bin import relative_scales  # noqa: PLC0415
 
-    proportions = relative_scales(theta, query.longest, epsilon, added, query.lipschitz / b)
+    chains = chains_only(theta, "a scale for each bin")
+    proportions = relative_scales(chains, query.longest, epsilon, added, query.lipschitz / b)
     return [float(scale) for scale in proportions]
 
 
@@ -121,6 +140,36 @@ MOST_BINS = 12
 
 Contribution = float | tuple[float, ...]
 """What a state adds to a number, or to each coordinate of a vector."""
+
+
+def _where_observed(
+    theta: ChainClass, query: Query, epsilon: float, metric: Metric | None, whole: Solved
+) -> Solved:
+    """The same with the pattern of what was observed, by the curve or by quilts, if that is more.
+
+    ``whole`` is what is shown for the unbroken span.
+    """
+    best = whole
+    if theta.kernels():  # their curve is that of the unbroken span
+        return best
+    by_curve = curve_of_observed(theta, query, epsilon, metric, whole[0])
+    if by_curve is not None:
+        best = *by_curve, recorded(query)
+    with suppress(NotApplicable):
+        span = quilt_bound(theta, query.longest, epsilon)
+        quilt = quilts_of_observed(lambda length: solvers(theta, length), query, epsilon, span)
+        if quilt is not None and 1 / round_up(quilt.score) > best[0] * (1 + WORTH):
+            evidence = Evidence(
+                quilt.belief,
+                quilt.node,
+                quilt.length,
+                notes=(_BY_QUILTS,),
+                bound="quilts",
+                variant=quilt.variant,
+                counted="observed",
+            )
+            best = 1 / round_up(quilt.score), evidence, recorded(query)
+    return best
 
 
 def metric_of(
@@ -205,10 +254,6 @@ def entry_epsilon(
     return b
 
 
-Solved = tuple[float, Evidence, dict[str, Any] | None]
-"""An event-level epsilon, what binds there, and what a check of it needs."""
-
-
 @singledispatch
 def entry_privacy_for(
     beliefs: Beliefs,
@@ -255,12 +300,11 @@ def _(
     except NotApplicable:  # too long for quilts, not for the curve; or nothing is forgotten
         by_quilt = 0.0
     if by_quilt > b:
-        note = "the Markov quilt bound was the better one"
         evidence = Evidence(
             quilt.belief,
             quilt.node,
             length,
-            notes=(note,),
+            notes=(_BY_QUILTS,),
             bound="quilts",
             variant=quilt.variant,
         )

@@ -30,6 +30,10 @@ Bound = Literal["curve", "pairs", "quilts", "distance", "window", "neighbours", 
 ([Q] 4.3), the Wasserstein distance ([Q] 3.2), the distribution of the sum over a window, the
 neighbours of GK16, a whole segment at once, or one entry alone."""
 
+Counted = Literal["observed", "span"]
+"""Of a series with gaps, the entries that the scale was made for: those that were observed, or all
+of the span, which is never less noise."""
+
 Presentation = Literal["as drawn", "nearest histogram"]
 
 
@@ -79,6 +83,8 @@ class Evidence:
         are from the entry; ``None`` for a side that reaches to the end of the segment.
     bound, variant
         Which theorem decided, and which reading of it; see `Bound` and `Variant`.
+    counted
+        For a series with gaps: which entries the bound counts; see `Counted`. ``None`` without any.
     beside
         Event-level epsilon that is spent beside this release under the same promise; ``None`` if
         the promise is about this release alone.
@@ -96,9 +102,10 @@ class Evidence:
     bound: Bound | None = None
     variant: Variant | None = None
     beside: float | None = None
+    counted: Counted | None = None
 
     def __post_init__(self) -> None:
-        for name, known in (("bound", get_args(Bound)), ("variant", get_args(Variant))):
+        for name, known in _WORDS.items():
             value = getattr(self, name)
             if value is not None and value not in known:
                 raise ValueError(f"{name}: must be one of {', '.join(known)}, got {value!r}")
@@ -144,7 +151,18 @@ class Evidence:
             what = "window" if self.bound == "window" else "block"
             sides = zip(("left", "right"), self.blocks, strict=True)
             parts += [f"{side} {what} {'whole' if n is None else n}" for side, n in sides]
+        if self.counted is not None:
+            parts.append(_COUNTED[self.counted])
         return "; ".join([*parts, *self.notes])
+
+
+_COUNTED = {
+    "observed": "only observed entries counted",
+    "span": "noise of the unbroken span",
+}
+
+_WORDS = {"bound": get_args(Bound), "variant": get_args(Variant), "counted": get_args(Counted)}
+"""The fields of the evidence that hold one of a few words."""
 
 
 def _is_whole(value: Any) -> bool:
@@ -171,6 +189,7 @@ _EVIDENCE: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "notes": ("a list of texts", lambda v: _is_list(v) and all(isinstance(n, str) for n in v)),
     "bound": ("text", lambda v: isinstance(v, str)),
     "variant": ("text", lambda v: isinstance(v, str)),
+    "counted": ("text", lambda v: isinstance(v, str)),
     "beside": ("a number of at least 0", lambda v: _is_number(v) and 0 <= v < math.inf),
 }
 """What each field of the evidence must be in a file, in words and as a test."""
@@ -210,7 +229,8 @@ class Release(Report):
     version
         Of pufferkit.
     workings
-        What a check of the scale needs besides: for sums, the contribution of each state; for
+        What a check of the scale needs besides: for sums, the contribution of each state; where
+        only observed entries were counted, which they are (``pattern``, as `Series.pattern`); for
         networks, a quilt of every node; for joint distributions, the answer on every row.
     presentation
         What ``value`` is: ``raw`` as it was drawn, or the nearest histogram to it.

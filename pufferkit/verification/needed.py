@@ -25,6 +25,13 @@ from pufferkit.verification.chain_bounds import (
     score_by_quilts,
     spread_by_neighbours,
 )
+from pufferkit.verification.gap_bounds import (
+    Runs,
+    loss_over_gaps,
+    pairs_over_gaps,
+    patterns,
+    score_over_gaps,
+)
 from pufferkit.verification.kernel_steps import loss_of_kernels
 from pufferkit.verification.network_bounds import loss_on_trees, score_of_quilts
 from pufferkit.verification.pair_steps import loss_of_pairs
@@ -104,6 +111,8 @@ def _on_chain(
         spreads = [spread_by_neighbours(m, longest) for m in members_to_check(theta)]
         return lipschitz * max(spreads) / epsilon
 
+    if seen := patterns(record):
+        return _over_gaps(record, theta, lipschitz, checks, seen, work)
     if evidence.bound == "pairs":
         return _by_pairs(record, theta, lipschitz, checks, work)
     tight = record.mechanism == "influence_curve" or evidence.variant == "tight"
@@ -142,6 +151,46 @@ def _on_chain(
     except NotChecked:
         pass
     return failed
+
+
+def _over_gaps(
+    record: Release,
+    theta: ChainClass,
+    lipschitz: float,
+    checks: list[str],
+    seen: Sequence[Runs],
+    work: Work,
+) -> float:
+    """Only observed entries counted, every entry of the recorded patterns hidden."""
+    evidence, epsilon, scale = record.evidence, record.epsilon, record.scale * (1 + TOLERANCE)
+    if evidence.beside:
+        raise NotChecked("there is no recomputation of gaps with other spending beside")
+    b, longest = lipschitz / scale, max(record.lengths)
+    mixing = not theta.names_matrices or record.mechanism == "markov_quilt_approx"
+    tight = record.mechanism == "influence_curve" or evidence.variant == "tight"
+    sides: Sequence[Side] = (
+        _mixing_bounds(theta, work, tight)
+        if mixing
+        else _sides(theta, longest, work, evidence.variant == "formula")
+    )
+    checks.append(
+        f"{record.mechanism}: only observed entries counted, by {len(seen)} recorded "
+        f"pattern{'s' if len(seen) > 1 else ''} of gaps, every entry hidden, for "
+        f"{theta.description}"
+    )
+    if evidence.bound == "quilts":
+        scores = [score_over_gaps(side, r, b, epsilon, work) for side in sides for r in seen]
+        return lipschitz * max(scores)
+    largest = 0.0
+    for side in sides:
+        for runs in seen:
+            loss = loss_over_gaps(side, runs, b, epsilon, work)
+            if loss > epsilon and isinstance(side, KnownChain) and not side.any_start:
+                cost = _cost_of_pairs(record, theta, lipschitz) / scale
+                loss = pairs_over_gaps(side, runs, cost, work)
+            largest = max(largest, loss)
+    checks.append(f"influence_curve: the largest loss of an entry is {largest:.9g}")
+    return record.scale if largest <= epsilon else record.scale * (1 + 1e-3)
 
 
 @singledispatch

@@ -173,6 +173,8 @@ def not_vouched_for(record: Release) -> Iterator[str]:
         yield "that the beliefs hold for the data, and for every adversary that matters"
     if record.guarantee.code != "entry":
         yield "that the segments are as long as recorded, and independent of one another"
+    if record.observed is not None:
+        yield "that the entries were observed, or not, as recorded; which they are may itself tell"
     if moved_by_one_entry(record) is None:
         yield (
             f"that one entry moves {record.query!r} by at most {record.lipschitz:g}: the word of "

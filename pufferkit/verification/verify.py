@@ -284,9 +284,11 @@ def _possible(observed: tuple[int, ...], lengths: tuple[int, ...]) -> bool:
 
 def _inconsistent(record: Release) -> Iterator[str]:
     """Fields that contradict one another."""
-    longest = max(record.lengths)
-    if on_chains(record) and record.evidence.length not in (None, longest):
-        yield f"lengths: the longest is {longest}, in the evidence {record.evidence.length}"
+    longest, binding = max(record.lengths), record.evidence.length
+    # Where gaps are counted, a shorter segment may be the hardest.
+    may_bind = record.lengths if record.evidence.counted == "observed" else (longest,)
+    if on_chains(record) and binding not in (None, *may_bind):
+        yield f"lengths: the longest is {longest}, in the evidence {binding}"
     if not len(record.value) == len(record.raw) == len(record.labels) > 0:
         yield (
             f"value: has {len(record.value)} numbers, raw {len(record.raw)}, "
@@ -341,6 +343,8 @@ def _evidence_against(record: Release) -> Iterator[str]:
     """The quilt of the evidence, with the influence recorded there, may ask for a larger scale."""
     hint, influence = hint_of(record), record.evidence.influence
     if hint is None or influence is None or not on_chains(record):
+        return
+    if record.evidence.counted == "observed":  # its distances count more than the entries nearby
         return
     room = record.epsilon - influence
     asked = record.lipschitz * (sum(hint) - 1) / room if room > 0 else inf

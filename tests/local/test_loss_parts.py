@@ -7,7 +7,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.local import bayesian_loss, diameter_bounds, loss, one_sided, tanh_bound
-from pufferkit.local.bayesian_loss import Pair, _fixed, own_pair, padded, tanh_pair
+from pufferkit.local.bayesian_loss import LossPair, _fixed, own_pair, padded, tanh_pair
 from pufferkit.local.diameter_bounds import (
     entry_bound,
     largest_entry_privacy,
@@ -200,14 +200,14 @@ def test_values_that_can_occur():
 def test_padding_is_by_the_steps_that_are_still_felt():
     chain = binary(0.2, 0.3)
     kept = tanh(projective_diameter(chain.transition) / 4)
-    one, two = padded(chain, Pair(1.0, inf), 10**6)
+    one, two = padded(chain, LossPair(1.0, inf), 10**6)
     assert one == pytest.approx(1 + 16 * EPS * 2 * (1 + 1 / (1 - kept)), rel=1e-15)
     assert one > 1
     assert two == inf
-    few, _ = padded(chain, Pair(1.0, 1.0), 1)
+    few, _ = padded(chain, LossPair(1.0, 1.0), 1)
     assert few == 1 + 16 * EPS * 2 * 2
     stuck = pk.MarkovChain([0.5, 0.5], [[1.0, 0.0], [0.0, 1.0]])
-    assert padded(stuck, Pair(3.0, 0.0), 7) == (3 + 16 * EPS * 4 * 8, 16 * EPS * 8)
+    assert padded(stuck, LossPair(3.0, 0.0), 7) == (3 + 16 * EPS * 4 * 8, 16 * EPS * 8)
 
 
 def test_each_way_says_what_it_is(monkeypatch):
@@ -404,3 +404,25 @@ def test_diameters_of_powers_until_all_is_forgotten():
     assert diameters[-1] < 1e-3 <= diameters[-2]
     stuck = pk.MarkovChain([0.5, 0.5], [[1.0, 0.0], [0.0, 1.0]])
     assert diameter_bounds._diameters(stuck) == (inf,) * 64
+
+
+def test_losses_say_whose_they_are_and_of_which_length():
+    chain = binary(0.2, 0.3)
+    given = loss(chain, 0.1, 0.2, 7, known={1: 0, 7: 1}, target=4)
+    assert (given.adversary, given.length) == ("knows 1, 7", 7)
+    sure = loss(chain, 0.3, 0.0, 6, target=3)
+    assert (float(sure), sure.adversary, sure.length) == (inf, "every", 6)
+
+
+def test_what_hardly_tells_anything_adds_hardly_anything():
+    assert 0 <= side_bound(1e-17, 1e-17) <= 1e-13
+
+
+@pytest.mark.parametrize("q", [0.5, 0.3])
+def test_a_trace_at_its_limit_goes_on_as_it_is(q):
+    """Independent entries: nothing beyond the first one matters, at any distance."""
+    own = answers(0.2, 0.3)
+    trace = Binary.of(binary(q, 1 - q)).known("right", 0, own, 9)
+    assert np.isfinite(trace.low[2:]).all()
+    assert trace.low[2:] == pytest.approx(trace.low[2], abs=1e-12)
+    assert trace.high[2:] == pytest.approx(trace.high[2], abs=1e-12)

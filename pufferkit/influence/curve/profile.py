@@ -101,9 +101,9 @@ class _MemberCurve:
     pairs: PairCurve | None = None
     notes: tuple[str, ...] = ()
 
-    def loss(self, spent: Sequence[Spent]) -> EntryLoss:
+    def loss(self, spent: Sequence[Spent], by_pairs: bool = True) -> EntryLoss:
         scalar = self.scalar([run.scalar for run in spent])
-        if self.pairs is None:
+        if self.pairs is None or not by_pairs:
             return scalar
         pairwise = self.pairs.loss(_runs(spent))
         if pairwise is None or pairwise.value >= scalar.value:
@@ -231,7 +231,7 @@ class _KernelMember:
     curve: KernelCurve
     notes: tuple[str, ...] = ()
 
-    def loss(self, spent: Sequence[Spent]) -> EntryLoss:
+    def loss(self, spent: Sequence[Spent], by_pairs: bool = True) -> EntryLoss:
         whole = _everything([run.scalar for run in spent])
         pairwise = self.curve.loss(_runs(spent))
         if pairwise is None or pairwise.value > whole:
@@ -340,12 +340,15 @@ class InfluenceCurve:
         """
         return self.binding(b)[1].value
 
-    def binding(self, b: Profile) -> tuple[str, EntryLoss]:
-        """The chain and the entry that lose most under ``b``, and how much."""
+    def binding(self, b: Profile, *, by_pairs: bool = True) -> tuple[str, EntryLoss]:
+        """The chain and the entry that lose most under ``b``, and how much.
+
+        Without ``by_pairs`` by the scalar curve alone, where there is one: for long profiles.
+        """
         spent = self._spent(b)
         if all(not run.cost.any() for run in spent):
             return self._members[0].name, EntryLoss(0.0, 1, None, None)
-        losses = [(member.name, member.loss(spent)) for member in self._members]
+        losses = [(member.name, member.loss(spent, by_pairs)) for member in self._members]
         return max(losses, key=lambda pair: pair[1].value)
 
     def losses(self, b: Profile) -> Floats:

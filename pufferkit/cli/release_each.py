@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli import inputs, outputs, terminal, usefulness
 from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Book, Noise, Reading, with_options
+from pufferkit.cli.usefulness import Anyway
 
 if TYPE_CHECKING:
-    from pufferkit import Releases
+    from pufferkit import Releases, Table
 
 
 @with_options
@@ -46,6 +47,7 @@ def release_each(
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write here: .csv or .parquet. Default: stdout"),
     ] = None,
+    anyway: Anyway = False,
 ) -> None:
     """Answer one query with noise for each subject of a table.
 
@@ -59,7 +61,7 @@ def release_each(
         raise ValueError(
             "--subject: name the column that says whose row it is; for one subject, see release"
         )
-    release_table(files, subject, time, query, noise, reading, form, book, account, out)
+    release_table(files, subject, time, query, noise, reading, form, book, account, out, anyway)
 
 
 def release_table(
@@ -73,6 +75,7 @@ def release_table(
     book: Book,
     account: str | None,
     out: Path | None,
+    anyway: bool,
 ) -> None:
     """One histogram for each subject and window; without a column of subjects, for the only one."""
     from pufferkit.frames import read_table, write_columns  # noqa: PLC0415
@@ -114,6 +117,8 @@ def release_table(
     prefix = account or ""
     if alone and account is not None:
         data, prefix = replace(data, subjects=(account,)), ""
+    usefulness.question(noise.epsilon)
+    _refuse_drowned(data, beliefs, mechanism, noise.epsilon, anyway)
     with book.opened() as ledger, terminal.bar("releasing") as progress:
         releases: Releases = pk.release_each(
             data,
@@ -139,3 +144,23 @@ def release_table(
     outputs.write_all({out: content, record: releases.to_json().encode() + b"\n"})
     terminal.say(f"{releases.guarantee}: epsilon {releases.epsilon:g} for all rows of a subject")
     terminal.say(f"written: {out}, and {record} for pufferkit verify", err=True)
+
+
+def _refuse_drowned(
+    data: Table, beliefs: Any, mechanism: str | None, epsilon: float, anyway: bool
+) -> None:
+    """Refuse rows whose noise drowns them: judged by the one in the middle."""
+    from pufferkit.mechanisms.plan import calibrate  # noqa: PLC0415
+
+    sizes = sorted(data.sizes.tolist())
+    middle = sizes[len(sizes) // 2]
+    longest = int(data.longest.max())
+    # The noise is that of the longest segment, the answer that of a row of middle size.
+    query = pk.relative_frequencies(data.states, longest)
+    whole = calibrate(mechanism or "influence_curve", beliefs, query, epsilon)
+    row = replace(
+        whole,
+        scale=whole.scale * longest / middle,
+        query=pk.relative_frequencies(data.states, middle),
+    )
+    usefulness.refuse_drowned(row, beliefs, anyway, f" (a row of {middle:,} entries)")

@@ -30,7 +30,7 @@ MOST_STATES = 7
 _SMOOTHING = 0.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelReport(Report):
     """What data say about beliefs, without noise: keep it to yourself if they are private.
 
@@ -58,6 +58,10 @@ class ModelReport(Report):
     checks: tuple[Check, ...]
     epsilon: float
     noise: dict[str, float | None]
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """One for each check."""
+        return [asdict(check) for check in self.checks]
 
     @property
     def passed(self) -> bool:

@@ -25,6 +25,7 @@ from pufferkit.mechanisms.release import (
     project_to_simplex,
 )
 from pufferkit.records import JsonRecord
+from pufferkit.shown import Shown
 
 
 def note_of(private: bool, independent_after: str | None) -> str | None:
@@ -33,8 +34,8 @@ def note_of(private: bool, independent_after: str | None) -> str | None:
     return "; ".join([*found, *declared_independent(independent_after)]) or None
 
 
-@dataclass(frozen=True, eq=False)
-class Releases(Frozen, JsonRecord):
+@dataclass(frozen=True, eq=False, repr=False)
+class Releases(Shown, Frozen, JsonRecord):
     """One row for each release.
 
     Attributes
@@ -90,7 +91,7 @@ class Releases(Frozen, JsonRecord):
     def __len__(self) -> int:
         return len(self.value)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         low, high = (f"{scale:.4g}" for scale in (self.scale.min(), self.scale.max()))
         return (
             f"Releases({len(self):,} x {self.query}, {self.mechanism}, epsilon {self.epsilon:g}, "
@@ -123,6 +124,13 @@ class Releases(Frozen, JsonRecord):
         zone = UTC if self.cut.timezone is None else ZoneInfo(self.cut.timezone)
         epoch = datetime(1970, 1, 1)
         return [(epoch + timedelta(microseconds=int(tick))).replace(tzinfo=zone) for tick in ticks]
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """The rows of `columns`, one by one."""
+        columns = self.columns()
+        return [
+            dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
+        ]
 
     def columns(self) -> dict[str, list[Any]]:
         """The rows by column, for a table: subject, window, entries, scale, then the states.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,6 +154,26 @@ def read_table(
     else:
         frame = found.eager
     return _from_batches(iter([frame]), found, rules, known)
+
+
+def frame_of(rows: Sequence[Mapping[str, Any]], backend: str = "polars") -> Any:
+    """Rows as a frame of polars, pandas or pyarrow."""
+    import narwhals as nw  # noqa: PLC0415
+
+    if backend not in ("polars", "pandas", "pyarrow"):
+        raise ValueError(f"backend: must be polars, pandas or pyarrow, got {backend!r}")
+    engine: Any = backend
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: [_plain_cell(row.get(name)) for row in rows] for name in names}
+    try:
+        return nw.from_dict(columns, backend=engine).to_native()
+    except ImportError:
+        raise ImportError(f"backend: {backend} is not installed; pip install {backend}") from None
+
+
+def _plain_cell(cell: Any) -> Any:
+    """Cells that frames know; others as text."""
+    return cell if cell is None or isinstance(cell, (str, int, float, datetime)) else str(cell)
 
 
 def write_columns(path: Path | str, columns: Mapping[str, Any]) -> bytes:

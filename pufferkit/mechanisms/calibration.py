@@ -21,19 +21,19 @@ from pufferkit.data.queries import Query
 from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Evidence, Guarantee, Release, Variant, half_width
+from pufferkit.shown import Shown
 
 GAPS = (
     "the distribution of a sum over the observed entries alone is not computed, and more entries "
     "do not always mean a larger distance; use influence_curve or markov_quilt, or fill the gaps"
 )
 
-
 OF_SUMS = frozenset({"wasserstein", "exact_sum"})
 """Mechanisms that follow the distribution of the answer: their noise is for these lengths alone."""
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, repr=False)
+class Calibration(Shown):
     """The noise one mechanism adds to one query.
 
     Attributes
@@ -73,6 +73,13 @@ class Calibration:
         notes = () if self.beliefs is None else self.beliefs.caveats
         declared = declared_independent(self.query.independent_after)
         object.__setattr__(self, "evidence", self.evidence.noting(*notes, *declared))
+
+    def __str__(self) -> str:
+        words = f"{self.mechanism} for {self.query.name}: scale {self.scale:.6g}"
+        return (
+            f"{words}, epsilon {self.epsilon:g}; 95% within {self.half_width():.4g}\n"
+            f"  {self.guarantee}\n  binds: {self.evidence}"
+        )
 
     @property
     def variant(self) -> Variant | None:

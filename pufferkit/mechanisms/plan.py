@@ -18,8 +18,11 @@ from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, check_states
 from pufferkit.mechanisms.exact_sum import exact_sum
 from pufferkit.mechanisms.influence_curve import added_by_state, influence_curve, metric_of
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
+from pufferkit.mechanisms.odds import in_odds
 from pufferkit.mechanisms.release import Guarantee
+from pufferkit.mechanisms.usefulness import Usefulness, questioned
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
+from pufferkit.shown import Shown
 
 Mechanism = Callable[..., Calibration]
 Progress = Callable[[str, int, int], None]
@@ -37,6 +40,9 @@ MECHANISMS: dict[str, Mechanism] = {
     "entry_dp": lambda _, query, epsilon: entry_dp(query, epsilon),
 }
 """Every mechanism by name, all called alike."""
+
+QUICK = tuple(name for name in MECHANISMS if name not in OF_SUMS)
+"""Mechanisms that take no distribution of a sum, and so answer soon."""
 
 _REPORTING = ("wasserstein", "markov_quilt")
 
@@ -92,8 +98,8 @@ class PlanRow:
         }
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Shown):
     """All mechanisms for one query: least noise first, then those that do not apply."""
 
     query: Query
@@ -106,10 +112,19 @@ class Plan:
         """The table as plain data, sorted as printed."""
         return [row.to_dict() for row in self.entries]
 
+    def table_rows(self) -> list[dict[str, Any]]:
+        """The rows, for a frame or a notebook."""
+        return self.rows
+
     @property
     def best(self) -> Calibration:
         """The Pufferfish mechanism with the least noise."""
         return next(row.calibration for row in self.entries if row.pufferfish and row.calibration)
+
+    @property
+    def useful(self) -> Usefulness:
+        """How large the least noise is beside the answer."""
+        return Usefulness.of(self.best)
 
     def __getitem__(self, mechanism: str) -> Calibration:
         """The calibration of one mechanism; an error that says why, if it does not apply."""
@@ -156,7 +171,9 @@ class Plan:
             )
             lines.append("  ".join(cells).rstrip())
         rule = "-" * min(100, max(len(line) for line in lines))
-        return "\n".join([head, "", lines[0], rule, *lines[1:]])
+        words = [str(self.useful), *in_odds(self.epsilon), questioned(self.epsilon)]
+        below = [word for word in words if word is not None]
+        return "\n".join([head, "", lines[0], rule, *lines[1:], "", *below])
 
 
 def percent(share: float | None) -> str:

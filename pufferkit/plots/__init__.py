@@ -6,10 +6,13 @@ from pufferkit.plots.figures import (
     attack_figure,
     audit_figure,
     constraint_figure,
+    error_figure,
     pair_figure,
     plan_figure,
     release_figure,
+    simulation_figure,
 )
+from pufferkit.plots.shown import figure_of
 
 __all__ = [
     "FORMATS",
@@ -17,10 +20,13 @@ __all__ = [
     "audit_figure",
     "check_picture",
     "constraint_figure",
+    "error_figure",
     "experiment_figure",
+    "figure_of",
     "pair_figure",
     "panels",
     "picture",
     "plan_figure",
     "release_figure",
+    "simulation_figure",
 ]

@@ -81,10 +81,10 @@ def main() -> None:
                 command = [sys.executable, __file__, engine, str(cores), str(path), folder]
                 if shutil.which("taskset"):
                     command = ["taskset", "-c", "0" if cores == 1 else "0,1", *command]
-                found = subprocess.run(
+                finished = subprocess.run(
                     command, env=environment, capture_output=True, text=True, check=True
                 )
-                took = float(found.stdout.splitlines()[-1])
+                took = float(finished.stdout.splitlines()[-1])
                 print(f"  {engine:<7} {cores} core(s): {ROWS / took:>12,.0f} rows a second")
 
 

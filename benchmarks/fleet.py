@@ -54,9 +54,9 @@ def main() -> None:
 
 def timed(name: str, work: Callable[[], Any]) -> Any:
     start, cpu = perf_counter(), process_time()
-    found = work()
+    result = work()
     print(f"{name:<32} {perf_counter() - start:6.1f} s ({process_time() - cpu:.1f} s of CPU)")
-    return found
+    return result
 
 
 if __name__ == "__main__":

@@ -76,11 +76,11 @@ def against_the_scan(quick: bool) -> None:
     print(f"{STATES} states, relaxation time {steps:.0f} steps, T = {LONG:,}, stationary")
     print(f"{'epsilon':>8} {'scale':>12} {'search s':>10} {'scan s':>10} {'ratio':>8}  equal")
     for epsilon in EPSILONS[: 2 if quick else 3]:
-        found, search = timed(lambda e=epsilon: noise(chain, LONG, e), repeats=3)
-        truth, brute = timed(lambda e=epsilon, s=found: scan(transition, e, s))
-        equal = abs(found / truth - 1) < 1e-9
+        scale, search = timed(lambda e=epsilon: noise(chain, LONG, e), repeats=3)
+        truth, brute = timed(lambda e=epsilon, s=scale: scan(transition, e, s))
+        equal = abs(scale / truth - 1) < 1e-9
         print(
-            f"{epsilon:>8g} {found:>12.5f} {search:>10.3f} {brute:>10.2f} {brute / search:>8.0f}  "
+            f"{epsilon:>8g} {scale:>12.5f} {search:>10.3f} {brute:>10.2f} {brute / search:>8.0f}  "
             f"{'yes' if equal else f'NO: scan found {truth}'}"
         )
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.chain_class import ChainClass as ChainClass
     from pufferkit.beliefs.finite_joint import FiniteJoint as FiniteJoint
     from pufferkit.beliefs.markov_chain import MarkovChain as MarkovChain
+    from pufferkit.beliefs.regime_class import RegimeClass as RegimeClass
     from pufferkit.data.bins import Bins as Bins
     from pufferkit.data.queries import Query as Query
     from pufferkit.data.queries import count as count
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from pufferkit.frames import read_series as read_series
     from pufferkit.frames import read_table as read_table
     from pufferkit.influence.curve.profile import InfluenceCurve as InfluenceCurve
-    from pufferkit.influence.quilts.chains import max_influence as max_influence
+    from pufferkit.influence.quilts.hardest import max_influence as max_influence
     from pufferkit.influence.sums.transport import w_infinity as w_infinity
     from pufferkit.mechanisms.baselines import entry_dp as entry_dp
     from pufferkit.mechanisms.baselines import gk16 as gk16
@@ -90,10 +91,11 @@ _HOMES = {
     "beliefs.bayesian_network": ["BayesianNetwork"],
     "beliefs.finite_joint": ["FiniteJoint"],
     "beliefs.markov_chain": ["MarkovChain"],
+    "beliefs.regime_class": ["RegimeClass"],
     "errors": ["LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
     "fleet": ["Releases", "release_all", "release_each"],
     "frames": ["TextFormat", "read_series", "read_table"],
-    "influence.quilts.chains": ["max_influence"],
+    "influence.quilts.hardest": ["max_influence"],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],
     "fitting.check_model": ["check_model"],

@@ -147,6 +147,16 @@ def privacy(epsilon: Any) -> float:
         raise ValueError(f"{error}; common choices lie between 0.1 (strong) and 5 (weak)") from None
 
 
+def confidence(value: Any, example: float = 0.95) -> float:
+    """A confidence level: at least one half, from which intervals are proved, and below one."""
+    level = real("confidence", value)
+    if not 0.5 <= level < 1:
+        raise ValueError(
+            f"confidence: must be at least 0.5 and below 1, got {level:g}; for example {example:g}"
+        )
+    return level
+
+
 def whole(name: str, value: Any, least: int) -> int:
     """A whole number, at least ``least``."""
     integral = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
@@ -165,10 +175,10 @@ def segment_lengths(lengths: int | Iterable[int]) -> tuple[int, ...]:
             raise ValueError(
                 "lengths: are those of many subjects; ask about one, with table.lengths_of(0)"
             )
-        found = tuple(whole("lengths", n, 1) for n in lengths)
-        if not found:
+        numbers = tuple(whole("lengths", n, 1) for n in lengths)
+        if not numbers:
             raise ValueError("lengths: must name at least one segment, got none")
-        return found
+        return numbers
     return (whole("lengths", lengths, 1),)
 
 
@@ -193,12 +203,12 @@ def json_object(name: str, text: str | bytes) -> dict[str, Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    record = dict(pairs)
+    if len(record) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{twice!r:.40} is given twice; which one holds?")
-    return found
+    return record
 
 
 def _no_constant(word: str) -> Any:

@@ -61,11 +61,11 @@ def last_passing(
             guess = min(max(guess, low + edge), high - edge)
         else:
             kept = 0
-        found = margin(guess)
+        distance = margin(guess)
         if guess in (good, bad):
             break
-        if found >= 0:
-            good, at_good, kept = guess, found, max(1, kept + 1)
+        if distance >= 0:
+            good, at_good, kept = guess, distance, max(1, kept + 1)
         else:
-            bad, at_bad, kept = guess, found, min(-1, kept - 1)
+            bad, at_bad, kept = guess, distance, min(-1, kept - 1)
     return good

@@ -13,6 +13,7 @@ torch is loaded only when the `LSTM` learns, compiled kernels only when an attac
 """
 
 from pufferkit.audit.attackers import Attacker, ForwardBackward, SingleBit, Viterbi
+from pufferkit.audit.audited import LocalMechanism
 from pufferkit.audit.auditor import audit
 from pufferkit.audit.exact import exact_loss, worst_case
 from pufferkit.audit.limits import (
@@ -23,8 +24,7 @@ from pufferkit.audit.limits import (
     success_bound,
 )
 from pufferkit.audit.lstm import LSTM, Training, Validation, cross_validate
-from pufferkit.audit.mechanisms import LocalMechanism
-from pufferkit.audit.result import Audit, WorstCase
+from pufferkit.audit.report import Audit, WorstCase
 
 __all__ = [
     "LSTM",

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.audit.attackers import marginals
-from pufferkit.audit.conditioned import Conditioned, conditioned, split
+from pufferkit.audit.conditioned import Codes, Conditioned, conditioned, split
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint
+from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
@@ -29,7 +30,6 @@ from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.wasserstein import whole_values
 
 Answer = tuple[Fraction, ...]
-Codes = NDArray[np.intp]
 
 MOST_ROWS = 2_000_000
 """Most data sets that are listed one by one."""
@@ -86,11 +86,13 @@ class AnswerModel(Protocol):
 
 
 def answer_model(
-    distribution: MarkovChain | FiniteJoint | BayesianNetwork,
+    distribution: MarkovChain | HiddenChain | FiniteJoint | BayesianNetwork,
     query: Query,
     listed: bool | None = None,
 ) -> AnswerModel:
     """Answers of one distribution: listed data set by data set if few (or asked), else drawn."""
+    if isinstance(distribution, HiddenChain):
+        raise NotApplicable("entries that a hidden chain shows have no audit")
     if isinstance(distribution, FiniteJoint):
         return joint_table(distribution, query)
     if isinstance(distribution, BayesianNetwork):
@@ -277,14 +279,14 @@ class SampledModel:
                 np.zeros((trials, len(self.chain)), dtype=np.int64),
             )
             return by_counts(counts, self.chain.states, self.query)
-        found: list[Answer] = []
+        answers: list[Answer] = []
         block = max(1, _MOST_CELLS // sum(self.query.lengths))
         for begin in range(0, trials, block):
             count = min(block, trials - begin)
             paths = [part.sample(count, rng) for part in self._parts(entry, code)]
             part = answers_of(np.hstack(paths), self.chain.states, self.query)
-            found += [part.distinct[n] for n in part.which]
-        return _distinct(found)
+            answers += [part.distinct[n] for n in part.which]
+        return _distinct(answers)
 
     def _parts(self, entry: int, code: int) -> Iterator[Conditioned]:
         for begin, end in split(self.query.lengths):
@@ -336,9 +338,9 @@ def answer(query: Query, row: Any) -> Answer:
         zero = (Fraction(0),) * query.size
         parts = [query.weights.get(label, zero) for label in row]
         return tuple(sum((part[j] for part in parts), Fraction(0)) for j in range(query.size))
-    found = np.atleast_1d(np.asarray(query.evaluate(np.array(list(row))), dtype=float)).ravel()
-    if len(found) != query.size:
+    values = np.atleast_1d(np.asarray(query.evaluate(np.array(list(row))), dtype=float)).ravel()
+    if len(values) != query.size:
         raise ValueError(
-            f"evaluate: gave {len(found)} numbers but the query has {query.size} labels"
+            f"evaluate: gave {len(values)} numbers but the query has {query.size} labels"
         )
-    return tuple(Fraction(float(value)) for value in found)
+    return tuple(Fraction(float(value)) for value in values)

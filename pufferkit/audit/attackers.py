@@ -24,11 +24,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
+from pufferkit.audit.conditioned import Codes
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
-
-Codes = NDArray[np.intp]
 
 _SHORT = 2_000
 """Steps times states squared below which plain Python beats loading compiled code."""
@@ -117,13 +116,13 @@ class Attacker:
             return labels.astype(np.intp)
         plain = labels.tolist() if isinstance(labels, np.ndarray) else labels
         index = {symbol: code for code, symbol in enumerate(self.symbols)}
-        found = np.empty(len(plain), dtype=np.intp)
+        codes = np.empty(len(plain), dtype=np.intp)
         for n, label in enumerate(plain):
             code = index.get(label) if isinstance(label, Hashable) else None
             if code is None:
                 raise self._unknown(n, label)
-            found[n] = code
-        return found
+            codes[n] = code
+        return codes
 
     @cached_property
     def _counted(self) -> bool:
@@ -171,20 +170,20 @@ class ForwardBackward(Attacker):
         from pufferkit.audit import hidden_markov as kernels  # noqa: PLC0415  (loads numba)
 
         tables = (self.chain.initial, self.chain.transition, self.matrix)
-        found = np.empty((len(codes), len(self.chain)))
+        posterior = np.empty((len(codes), len(self.chain)))
         place = kernels.TOO_SMALL
         if all(table[table > 0].min() >= _LEAST_FACTOR for table in tables):
-            place = _run(kernels.forward, found, *tables, codes, found)
+            place = _run(kernels.forward, posterior, *tables, codes, posterior)
             if place == kernels.FINE:
-                place = _run(kernels.backward, found, *tables[1:], codes, found)
+                place = _run(kernels.backward, posterior, *tables[1:], codes, posterior)
         if place == kernels.TOO_SMALL:
             logs = _logs(tables)
-            place = _run(kernels.log_forward, found, *logs, codes, found)
+            place = _run(kernels.log_forward, posterior, *logs, codes, posterior)
             if place == kernels.FINE:
-                place = _run(kernels.log_backward, found, *logs[1:], codes, found)
+                place = _run(kernels.log_backward, posterior, *logs[1:], codes, posterior)
         if place >= 0:
             raise self._impossible(place, codes, offset)
-        return found
+        return posterior
 
 
 class Viterbi(Attacker):

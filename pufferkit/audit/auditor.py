@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.audit.central import audit_release
-from pufferkit.audit.limits import confidence_level
-from pufferkit.audit.mechanisms import LocalMechanism, belief_of
-from pufferkit.audit.response import audit_response
-from pufferkit.audit.result import Audit
+from pufferkit.audit.audited import LocalMechanism, belief_of
+from pufferkit.audit.local_audit import audit_response
+from pufferkit.audit.release_audit import audit_release
+from pufferkit.audit.report import Audit
 from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.mechanisms.calibration import Calibration, check_states
 
@@ -74,7 +73,7 @@ def audit(
     'failed'
     """
     trials = checks.whole("trials", trials, 100)
-    confidence = confidence_level(confidence)
+    confidence = checks.confidence(confidence, 0.999)
     rng = np.random.default_rng(seed)
     if not isinstance(mechanism, Calibration):
         most = getattr(mechanism, "length", None) or USUAL_LENGTH

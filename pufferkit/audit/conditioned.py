@@ -18,6 +18,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 
 Codes = NDArray[np.intp]
+"""States or symbols, by their numbers."""
 
 _BLOCK = 4_000_000
 

@@ -29,14 +29,15 @@ import numpy as np
 from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, ListedModel, answer_model
 from pufferkit.audit.any_start import largest_ratios
 from pufferkit.audit.attackers import marginals
+from pufferkit.audit.audited import LocalMechanism, belief_of
 from pufferkit.audit.exact_local import check_steps, worst_response
-from pufferkit.audit.mechanisms import LocalMechanism, belief_of
-from pufferkit.audit.result import WorstCase
+from pufferkit.audit.report import WorstCase
 from pufferkit.audit.scores import log_density
 from pufferkit.audit.sums import distribution_of_answers
 from pufferkit.beliefs.base import Distribution, Member
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint
+from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.checks import Floats
@@ -55,7 +56,7 @@ _MOST_GRID = 250_000
 _MOST_IN_LOGS = 30_000
 _MOST_STATES = 4
 _MOST_PAIRS = 15
-_MOST_LAWS = 1_000
+_MOST_DISTRIBUTIONS = 1_000
 _LOG_ROOM = 650.0
 
 
@@ -137,7 +138,7 @@ def worst_release(
         best = _worse(best, _given(own, query, scale, only))
         complete = complete and own.complete
     if best is None or not np.isfinite(best.loss):
-        raise NotApplicable("no entry can take two values, so there is no secret to tell")
+        raise NotApplicable("no entry can take two values, so there is no secret to distinguish")
     return replace(best, complete=complete and best.complete)
 
 
@@ -149,7 +150,9 @@ def _worse(best: WorstCase | None, other: WorstCase | None) -> WorstCase | None:
     return replace(worst, complete=best.complete and other.complete)
 
 
-def check_floats(distribution: MarkovChain | FiniteJoint | BayesianNetwork, length: int) -> None:
+def check_floats(
+    distribution: MarkovChain | HiddenChain | FiniteJoint | BayesianNetwork, length: int
+) -> None:
     """Refuse distributions whose possible data may have probability 0 as a float."""
     if isinstance(distribution, FiniteJoint):
         least = min(
@@ -159,6 +162,8 @@ def check_floats(distribution: MarkovChain | FiniteJoint | BayesianNetwork, leng
         tables = [distribution.arrays[node] for node in distribution.nodes]
         least = sum(log(float(table[table > 0].min())) for table in tables)
     else:
+        if isinstance(distribution, HiddenChain):
+            distribution = distribution.chain
         return check_steps(distribution, length)
     if least < log(_LEAST_ROW):
         raise NotApplicable("some probabilities are too small to multiply exactly; merge states")
@@ -190,7 +195,7 @@ def _given(
             )
             spread = logs.max(axis=0) - logs.min(axis=0)
             at = int(spread.argmax())
-            found = WorstCase(
+            case = WorstCase(
                 float(spread[at]),
                 own.name,
                 model.entries[entry],
@@ -199,7 +204,7 @@ def _given(
                 _output(axes, at),
                 complete=len(columns) == query.size and some is None,
             )
-            best = _worse(best, found)
+            best = _worse(best, case)
     return best
 
 
@@ -228,7 +233,7 @@ def _distribution(
 def _entries(query: Query, only: Sequence[int] | None, work: int) -> Sequence[int] | None:
     """All entries (``None``), or if that is too much work those near the ends and the middle."""
     length = sum(query.lengths)
-    if only is not None or length * work <= _MOST_LAWS:
+    if only is not None or length * work <= _MOST_DISTRIBUTIONS:
         return only
     begin = sum(query.lengths[: query.lengths.index(max(query.lengths))])
     end, middle = begin + query.longest - 1, begin + (query.longest - 1) // 2

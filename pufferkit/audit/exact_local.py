@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.audit.audited import LocalMechanism, local_beliefs
 from pufferkit.audit.conditioned import conditioned
-from pufferkit.audit.mechanisms import LocalMechanism, local_beliefs
-from pufferkit.audit.result import WorstCase
+from pufferkit.audit.report import WorstCase
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
@@ -36,7 +36,9 @@ def worst_response(
 ) -> WorstCase:
     """Every sanitised series, by the forward recursion from each secret."""
     if length is None:
-        raise ValueError("length: how many entries the sanitised series has; at most 10")
+        raise ValueError(
+            "length: is needed for a local mechanism; give the number of entries, at most 10"
+        )
     length = checks.whole("length", length, 1)
     best: WorstCase | None = None
     complete = True
@@ -57,7 +59,7 @@ def worst_response(
             if worst is not None and (best is None or worst[0] > best.loss):
                 best = WorstCase(worst[0], name, entry + 1, *worst[1:])
     if best is None:
-        raise NotApplicable("no entry can take two values, so there is no secret to tell")
+        raise NotApplicable("no entry can take two values, so there is no secret to distinguish")
     return replace(best, complete=complete)
 
 
@@ -96,12 +98,12 @@ def _local_entry(
 
 def known_codes(chain: MarkovChain, length: int, known: Mapping[int, Hashable]) -> dict[int, int]:
     """{entry counted from 1: state} as {place from 0: code}."""
-    found = {}
+    codes = {}
     for entry, state in known.items():
         place = checks.whole("known", entry, 1) - 1
         if place >= length:
             raise ValueError(f"known: entry {entry} is beyond the {length} entries of the series")
         if state not in chain.states:
             raise ValueError(f"known: {state!r} is not a state; there are {list(chain.states)}")
-        found[place] = chain.states.index(state)
-    return found
+        codes[place] = chain.states.index(state)
+    return codes

@@ -19,6 +19,7 @@ from scipy.special import betainc, betaincinv
 
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.rounding import last_passing
 
 _TAIL_ROUNDING = 1e-9
 """Relative error of the incomplete beta function that is allowed for; scipy has far less."""
@@ -75,7 +76,7 @@ def clopper_pearson(hits: int, trials: int, error: float) -> tuple[float, float]
     trials = checks.whole("trials", trials, 1)
     hits = checks.whole("hits", hits, 0)
     if hits > trials:
-        raise ValueError(f"hits: {hits} of {trials} trials is too many")
+        raise ValueError(f"hits: must be at most the number of trials, got {hits} of {trials}")
     if not 0 < checks.real("error", error) < 0.5:
         raise ValueError(f"error: must lie between 0 and 0.5, got {error:g}")
     low, high = 0.0, 1.0
@@ -92,7 +93,7 @@ def proven_epsilon(hits: int, other_hits: int, trials: int, confidence: float) -
     ``hits`` of ``trials`` under one secret, ``other_hits`` of as many under the other. Both rates
     are bounded at half the error, so that both hold together. Never below 0.
     """
-    level = confidence_level(confidence)
+    level = checks.confidence(confidence, 0.999)
     low, _ = clopper_pearson(hits, trials, (1 - level) / 2)
     _, high = clopper_pearson(other_hits, trials, (1 - level) / 2)
     if low <= high:
@@ -122,21 +123,7 @@ def detectable_epsilon(
     most = promise + 60.0
     if not proves(most):
         return math.inf
-    least = promise
-    while most - least > 1e-4 * most:
-        middle = (least + most) / 2
-        least, most = (least, middle) if proves(middle) else (middle, most)
-    return most
-
-
-def confidence_level(confidence: float) -> float:
-    """A level between one half and one."""
-    level = checks.real("confidence", confidence)
-    if not 0.5 <= level < 1:
-        raise ValueError(
-            f"confidence: must lie between 0.5 and 1, got {level:g}; for example 0.999"
-        )
-    return level
+    return last_passing(lambda epsilon: 1.0 if proves(epsilon) else -1.0, most, promise, 1e-4)
 
 
 def _outer(a: float, b: float, error: float) -> float:

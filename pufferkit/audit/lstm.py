@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
-from pufferkit.audit.attackers import Attacker, Codes
-from pufferkit.audit.conditioned import cumulative_rows
+from pufferkit.audit.attackers import Attacker
+from pufferkit.audit.conditioned import Codes, cumulative_rows
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 
@@ -179,8 +179,8 @@ def cross_validate(
         for begin, end in pairwise(edges):
             rest = np.ones(len(seen), dtype=bool)
             rest[begin:end] = False
-            found = _train(seen, hidden, symbols, training, advance, rest)
-            guesses = found.chances(seen)[begin:end] > 0.5
+            fitted = _train(seen, hidden, symbols, training, advance, rest)
+            guesses = fitted.chances(seen)[begin:end] > 0.5
             accuracies.append(float(np.mean(guesses == hidden[begin:end])))
             sizes.append(int(end - begin))
     return Validation(tuple(accuracies), tuple(sizes))

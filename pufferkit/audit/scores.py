@@ -24,7 +24,7 @@ def log_density(distribution: AnswerDistribution, outputs: Floats, scale: float)
     points, logs = distribution.points[kept], np.log(distribution.weights[kept])
     if points.shape[1] == 1:
         return _on_the_line(points[:, 0], logs, outputs[:, 0], scale)
-    found = np.empty(len(outputs))
+    densities = np.empty(len(outputs))
     block = max(1, _CELLS // len(points))
     for begin in range(0, len(outputs), block):
         part = outputs[begin : begin + block]
@@ -35,8 +35,8 @@ def log_density(distribution: AnswerDistribution, outputs: Floats, scale: float)
         distance += logs
         top = distance.max(axis=1)
         distance -= top[:, None]
-        found[begin : begin + block] = top + np.log(np.exp(distance, out=distance).sum(axis=1))
-    return found
+        densities[begin : begin + block] = top + np.log(np.exp(distance, out=distance).sum(axis=1))
+    return densities
 
 
 def _on_the_line(centres: Floats, logs: Floats, outputs: Floats, scale: float) -> Floats:
@@ -50,12 +50,12 @@ def _on_the_line(centres: Floats, logs: Floats, outputs: Floats, scale: float) -
         [np.logaddexp.accumulate((logs[order] - sorted_)[::-1])[::-1], [-np.inf]]
     )
     place = np.searchsorted(sorted_, w, side="right")
-    found: Floats = np.logaddexp(below[place] - w, above[place] + w)
-    return found
+    densities: Floats = np.logaddexp(below[place] - w, above[place] + w)
+    return densities
 
 
 @dataclass(frozen=True)
-class Choice:
+class ScoreEvent:
     """An event: the score is at least ``threshold`` (or at most, if ``flipped``).
 
     ``expected`` is what it should prove. Flipped, it speaks for the other secret.
@@ -89,7 +89,7 @@ def rounded_scores(scores: Floats) -> Floats:
     return rounded
 
 
-def choose(one: Floats, other: Floats, trials: int, confidence: float) -> Choice:
+def choose(one: Floats, other: Floats, trials: int, confidence: float) -> ScoreEvent:
     """The event that should prove the most, from scores of pilot draws under each secret.
 
     A high score speaks for the first. Rates are taken as the pilot has them, and what ``trials``
@@ -99,8 +99,8 @@ def choose(one: Floats, other: Floats, trials: int, confidence: float) -> Choice
     upper = _best(one, other, trials, confidence)
     lower = _best(-other, -one, trials, confidence)
     if upper[1] >= lower[1]:
-        return Choice(upper[0], False, upper[1])
-    return Choice(-lower[0], True, lower[1])
+        return ScoreEvent(upper[0], False, upper[1])
+    return ScoreEvent(-lower[0], True, lower[1])
 
 
 def _best(one: Floats, other: Floats, trials: int, confidence: float) -> tuple[float, float]:

@@ -6,8 +6,12 @@ Classes of chains are registered as their modules are loaded, so they are loaded
 from pufferkit.beliefs import (  # noqa: F401  (each registers its class)
     binary_class,
     finite_class,
+    hull_class,
     mixing_class,
+    order_class,
+    regime_class,
     region_class,
+    seasonal_class,
 )
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.markov_chain import MarkovChain

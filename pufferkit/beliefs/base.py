@@ -21,6 +21,7 @@ from pufferkit.errors import NotApplicable
 if TYPE_CHECKING:
     from pufferkit.beliefs.bayesian_network import BayesianNetwork
     from pufferkit.beliefs.finite_joint import FiniteJoint
+    from pufferkit.beliefs.hidden_chain import HiddenChain
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,7 @@ class Distribution:
     """
 
     name: str
-    distribution: MarkovChain | FiniteJoint | BayesianNetwork
+    distribution: MarkovChain | HiddenChain | FiniteJoint | BayesianNetwork
     complete: bool = True
 
 

@@ -1,13 +1,17 @@
 """Classes Theta of Markov chains: everything an adversary may believe about a series.
 
-Five shapes, each with the constructor that users call:
+Many shapes, each with the constructor that users call:
 
 ====================  ==========================================================================
 ``ChainClass.of``         finitely many chains, each with its initial distribution
 ``ChainClass.any_start``  finitely many matrices, every initial distribution ([Q] C.4)
 ``ChainClass.binary``     every two-state chain with staying probabilities in an interval, any start
 ``ChainClass.mixing``     every chain that mixes at least this well ([Q] 4.4.2)
-``ChainClass.around``     every chain in a confidence region of counted transitions, any start
+``ChainClass.around``     every chain in a confidence region of counted transitions
+``ChainClass.seasonal``   one chain whose kernel depends on the clock
+``ChainClass.hull``       every chain, changing over time as it likes, between given ones
+``ChainClass.order``      one chain with a memory of several entries
+``RegimeClass``           entries emitted by hidden regimes
 ====================  ==========================================================================
 
 A mechanism asks a class for its ``members``: finitely many chains (or matrices with any start)
@@ -107,13 +111,15 @@ class ChainClass(checks.Frozen, Beliefs):
         confidence: float,
         states: Iterable[Hashable] | None = None,
         *,
+        sides: str = "both",
         theta_from_private_data: bool = False,
     ) -> ChainClass:
-        """Every chain in a confidence region of *public* transition counts, any start.
+        """Every chain in a confidence region of *public* transition counts.
 
         With probability at least ``confidence`` over the draw of the data, the chain behind them
         lies in the region: simultaneous time-uniform intervals for all entries of the matrix
         (`pufferkit.beliefs.region_class`). Moves never seen stay possible, up to an upper bound.
+        The matrix may change within the region from entry to entry.
 
         Parameters
         ----------
@@ -124,6 +130,11 @@ class ChainClass(checks.Frozen, Beliefs):
             At least 0.5 and below 1.
         states
             Labels in the order of the rows; a `Series` and a `Table` have their own.
+        sides
+            ``"both"``: the kernels to the entry before lie in a region too, counted from the moves
+            read backwards; that needs data that can be taken as stationary, and is promised to
+            whoever knows the distribution in force. ``"any start"``: any start whatever, also for
+            whoever knows single entries; several times the noise.
         theta_from_private_data
             Fit to private data all the same. Every artefact will say so.
 
@@ -131,12 +142,97 @@ class ChainClass(checks.Frozen, Beliefs):
         --------
         >>> theta = ChainClass.around([[900, 100], [80, 120]], confidence=0.95)
         >>> theta.low.round(3).tolist()
-        [[0.86, 0.068], [0.281, 0.472]]
+        [[0.857, 0.067], [0.273, 0.462]]
         """
         region: ChainClass = _KINDS["region"].counted_around(
-            counts, confidence, states, theta_from_private_data
+            counts, confidence, states, theta_from_private_data, sides
         )
         return region
+
+    @staticmethod
+    def seasonal(
+        kernels: Iterable[ArrayLike],
+        states: Iterable[Hashable] | None = None,
+        *,
+        start: int | None = None,
+    ) -> ChainClass:
+        """One known chain whose kernel depends on the clock, in its periodic steady state.
+
+        Parameters
+        ----------
+        kernels
+            A matrix for each slot of the clock (hour of the day, of the week), in order: an entry
+            at slot s moves to the next one by kernel s, and after the last slot comes the first.
+        states
+            Labels in the order of the rows.
+        start
+            Slot of the first entry of every series, counted from 0. By default it can be any, and
+            the noise is enough for all of them.
+
+        Examples
+        --------
+        >>> day, night = [[0.5, 0.5], [0.4, 0.6]], [[0.9, 0.1], [0.7, 0.3]]
+        >>> ChainClass.seasonal([day] * 16 + [night] * 8).description
+        '1 chain, 2 states, 24 slots of the clock, any first slot'
+        """
+        return _made("seasonal", kernels, states, start)
+
+    @staticmethod
+    def hull(
+        *chains: MarkovChain, inflate: float = 0.0, backward: Iterable[ArrayLike] | None = None
+    ) -> ChainClass:
+        """Every chain, changing over time as it likes, between these.
+
+        At every time the kernel to the next entry is a mixture of the given matrices, and the
+        kernel to the entry before a mixture of their time reversals; the weights are the same for
+        all rows of a kernel and free at every time. So it holds whichever of these people it is,
+        and whatever the schedule. The chain of a whole day is no such mixture of its parts: add
+        each person's pooled chain, and everybody's.
+
+        Parameters
+        ----------
+        chains
+            The vertices; only their matrices count.
+        inflate
+            Each row may besides hold this weight of anything, at every time anew.
+        backward
+            The kernels to the entry before, where they were counted from data that are not
+            stationary; by default the time reversals of the chains.
+
+        Examples
+        --------
+        >>> one = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+        >>> other = MarkovChain.steady([[0.8, 0.2], [0.2, 0.8]])
+        >>> ChainClass.hull(one, other).description
+        'hull of 2 chains, 2 states, any schedule'
+        """
+        counted = None if backward is None else tuple(backward)
+        return _made("hull", tuple(chains), inflate, counted)
+
+    @staticmethod
+    def order(memory: int, table: Any, states: Iterable[Hashable] | None = None) -> ChainClass:
+        """One known chain whose next entry depends on the last ``memory`` entries, stationary.
+
+        Parameters
+        ----------
+        memory
+            How many entries it remembers.
+        table
+            Distribution of the next entry given the last ones: an axis for each of them, the oldest
+            first, and one for the next.
+        states
+            Labels in the order of the axes.
+
+        Examples
+        --------
+        >>> table = [[[0.9, 0.1], [0.5, 0.5]], [[0.6, 0.4], [0.2, 0.8]]]
+        >>> ChainClass.order(2, table).description
+        '1 chain, 2 states, memory of 2 entries, stationary start'
+        """
+        theta = _made("order", table, states)
+        if theta.memory != checks.whole("memory", memory, 1):  # type: ignore[attr-defined]
+            raise ValueError(f"table: must have {memory + 1} axes for a memory of {memory}")
+        return theta
 
     @abstractmethod
     def members(self) -> tuple[Member, ...]:

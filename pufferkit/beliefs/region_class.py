@@ -1,7 +1,14 @@
 """All chains near the counts of a public series: a confidence region as a class Theta.
 
 The region is a box: every entry of the matrix lies between a lower and an upper bound, every row
-sums to one, any start. Where the bounds come from decides what the class is worth.
+sums to one. Where the bounds come from decides what the class is worth.
+
+*Sides.* With ``sides="any start"`` nothing is said about the start, so to the left of an entry only
+projective diameters are known, and they are dear. With ``sides="both"`` the kernels to the entry
+*before* lie in a region too, counted the same way from the moves read backwards. That holds for
+whoever knows the distribution in force, not for whoever knows single entries. The forward intervals
+hold for data of any one chain; the backward ones need data of a *stationary* chain, which read
+backwards is a Markov chain again. Each direction gets half of the error.
 
 *The bounds.* How often state x is left is random and depends on where the chain goes, so an
 interval for a fixed number of draws (Clopper-Pearson) does not quite apply. Think of the n-th move
@@ -48,6 +55,9 @@ TIME_UNIFORM = "simultaneous time-uniform intervals (Beta(1/2, 1/2) mixture)"
 NOISY = "simultaneous time-uniform intervals, widened for the noise of the counts"
 GIVEN = "given intervals"
 
+BOTH, ANY_START = "both", "any start"
+"""What is known of the side before an entry: as much as of the side after it, or nothing."""
+
 _HALVINGS = 100
 _OUT = 1e-12
 
@@ -69,6 +79,8 @@ class RegionClass(ChainClass):
         How many transitions it rests on; ``None`` if the intervals were given.
     fitted_on
         Where the counts come from.
+    before
+        Region of the kernels to the entry before; ``None`` for any start.
     """
 
     kind = "region"
@@ -83,6 +95,7 @@ class RegionClass(ChainClass):
     region: str
     counted: int | None
     fitted_on: Provenance | None
+    before: RegionClass | None
 
     def __init__(
         self,
@@ -93,17 +106,21 @@ class RegionClass(ChainClass):
         region: str = GIVEN,
         counted: int | None = None,
         fitted_on: Provenance | None = None,
+        before: RegionClass | None = None,
     ) -> None:
         least, most = _checked(low, high)
+        if before is not None and (before.low.shape != least.shape or before.before is not None):
+            raise ValueError("before: must be a region over the same states, itself any start")
         object.__setattr__(self, "low", least)
         object.__setattr__(self, "high", most)
         object.__setattr__(self, "states", state_labels(states, len(least)))
-        sure = None if confidence is None else checked_confidence(confidence)
+        sure = None if confidence is None else checks.confidence(confidence)
         object.__setattr__(self, "confidence", sure)
         object.__setattr__(self, "region", str(region))
         moves = None if counted is None else checks.whole("counted", counted, 0)
         object.__setattr__(self, "counted", moves)
         object.__setattr__(self, "fitted_on", fitted_on)
+        object.__setattr__(self, "before", before)
 
     @classmethod
     def counted_around(
@@ -112,8 +129,11 @@ class RegionClass(ChainClass):
         confidence: float,
         states: Iterable[Hashable] | None,
         theta_from_private_data: bool,
+        sides: str = ANY_START,
     ) -> RegionClass:
         """The region of `ChainClass.around`."""
+        if sides not in (BOTH, ANY_START):
+            raise ValueError(f"sides: must be {BOTH!r} or {ANY_START!r}, got {sides!r:.60}")
         private = checks.flag("theta_from_private_data", theta_from_private_data)
         if isinstance(counts, (Series, Table)):
             if states is not None and tuple(states) != counts.states:
@@ -125,22 +145,22 @@ class RegionClass(ChainClass):
                 source = Provenance.of_series(counts, private=private)
             else:
                 source = Provenance.of_counts(counts.transitions, counts.states, private)
-            return region_around(counts.transitions, confidence, counts.states, source)
+            return region_around(counts.transitions, confidence, counts.states, source, sides)
         table = count_table(counts)
         labels = state_labels(states, len(table))
-        return region_around(
-            table, confidence, labels, Provenance.of_counts(table, labels, private)
-        )
+        source = Provenance.of_counts(table, labels, private)
+        return region_around(table, confidence, labels, source, sides)
 
     @property
     def description(self) -> str:
         noun = plural(len(self.states))
+        start = ANY_START if self.before is None else "both directions"
         if self.confidence is None:
-            return f"every chain on {noun} within given intervals, any start"
+            return f"every chain on {noun} within given intervals, {start}"
         private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
         moves = "" if self.counted is None else f" around {self.counted:,} transitions"
         return (
-            f"every chain on {noun} in the {self.confidence * 100:g}% region{moves}, any start"
+            f"every chain on {noun} in the {self.confidence * 100:g}% region{moves}, {start}"
             f"{private}"
         )
 
@@ -153,6 +173,12 @@ class RegionClass(ChainClass):
         notes = [PRIVATE_NOTE] if self.is_private else []
         if self.confidence is not None:
             notes.append(f"holds the chain with confidence {self.confidence:g}: {self.region}")
+        if self.before is not None:
+            notes.append(
+                "promised to whoever knows the distribution in force, estimated from data taken as "
+                "stationary; whoever knows single entries, or the start, may learn more "
+                f"(sides={ANY_START!r} covers them)"
+            )
         return tuple(notes)
 
     def contains(self, transition: ArrayLike, tolerance: float = 1e-12) -> bool:
@@ -170,7 +196,7 @@ class RegionClass(ChainClass):
         at a time, so it holds for a rectangle too: while the eigenvalue lambda is not negative, all
         row log-ratios of all powers grow with both staying probabilities; below 0 they fall.
         """
-        if len(self.states) != 2:
+        if len(self.states) != 2 or self.before is not None:
             return None
         found = []
         for stay in dict.fromkeys((tuple(np.diag(self.high)), tuple(np.diag(self.low)))):
@@ -219,10 +245,14 @@ class RegionClass(ChainClass):
         }
         if self.fitted_on is not None:
             found["fitted_on"] = self.fitted_on.to_dict()
+        if self.before is not None:
+            before = {"low": self.before.low.tolist(), "high": self.before.high.tolist()}
+            found["before"] = before
         return found
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> RegionClass:
+        before = data.get("before")
         return cls(
             data["low"],
             data["high"],
@@ -231,6 +261,7 @@ class RegionClass(ChainClass):
             data.get("region", GIVEN),
             data.get("counted"),
             Provenance.from_dict(data.get("fitted_on")),
+            None if before is None else cls(before["low"], before["high"], data.get("states")),
         )
 
 
@@ -239,15 +270,23 @@ def region_around(
     confidence: float,
     states: Iterable[Hashable] | None,
     fitted_on: Provenance | None,
+    sides: str = ANY_START,
 ) -> RegionClass:
-    """The region around exact counts of transitions."""
+    """The region around exact counts of transitions, of one direction or of both."""
     table = count_table(counts)
-    sure = checked_confidence(confidence)
-    alpha = (1 - sure) / cells(len(table))
-    hits = table
+    sure = checks.confidence(confidence)
+    error = (1 - sure) / cells(len(table))
+    if sides == ANY_START:
+        low, high = _counted(table, error)
+        return RegionClass(low, high, states, sure, TIME_UNIFORM, int(table.sum()), fitted_on)
+    before = RegionClass(*_counted(table.T, error / 2), states)
+    low, high = _counted(table, error / 2)
+    return RegionClass(low, high, states, sure, TIME_UNIFORM, int(table.sum()), fitted_on, before)
+
+
+def _counted(table: Floats, alpha: float) -> tuple[Floats, Floats]:
     misses = table.sum(axis=1, keepdims=True) - table
-    low, high = intervals(hits, misses, alpha), 1 - intervals(misses, hits, alpha)
-    return RegionClass(low, _up(high), states, sure, TIME_UNIFORM, int(table.sum()), fitted_on)
+    return intervals(table, misses, alpha), _up(1 - intervals(misses, table, alpha))
 
 
 def noisy_bounds(
@@ -325,16 +364,6 @@ def count_table(counts: ArrayLike) -> Floats:
             "counts, without smoothing"
         )
     return table
-
-
-def checked_confidence(confidence: Any) -> float:
-    """A confidence level for a region: the intervals are proved from one half on."""
-    sure = checks.real("confidence", confidence)
-    if not 0.5 <= sure < 1:
-        raise ValueError(
-            f"confidence: must be at least 0.5 and below 1, got {sure:g}; for example 0.95"
-        )
-    return sure
 
 
 def _log_mean(hits: float, misses: float) -> float:

@@ -1,8 +1,8 @@
 """Tables and figures of the papers, one function each, with our mechanisms beside theirs.
 
 >>> from pufferkit import experiments
->>> found = experiments.run("composition-counterexample", quick=True)
->>> found.title
+>>> result = experiments.run("composition-counterexample", quick=True)
+>>> result.title
 '[C] Theorem 3.4: two releases cost more than twice one'
 
 [Q], [C] and [B] are the papers the README names. Every result has rows, a note that says what
@@ -14,10 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pufferkit import checks
-from pufferkit.experiments.result import Chart, Progress, Result
+from pufferkit.experiments.result import Chart, Result, Settings
+from pufferkit.mechanisms.plan import Progress
 
 __all__ = ["EXPERIMENTS", "Chart", "Experiment", "Result", "find", "names", "run"]
 
@@ -57,17 +58,21 @@ EXPERIMENTS = (
     Experiment(
         "composition-counterexample",
         "[C] Theorem 3.4: two releases cost more than twice one",
-        "composition:counterexample",
+        "joint_epsilon:counterexample",
     ),
     Experiment(
         "composition-distance",
         "[C] 3.1 and 3.3: two windows against their distance",
-        "composition:distance",
+        "joint_epsilon:distance",
     ),
-    Experiment("composition-year", "[C]: a year of weekly releases", "composition:year"),
-    Experiment("local-figure-1", "[B] Figure 1: constraints on the noise", "local:figure_1"),
-    Experiment("local-figure-2", "[B] Figure 2: DP broken by correlation", "local:figure_2"),
-    Experiment("local-figure-3", "[B] Figure 3: noise against privacy", "local:figure_3"),
+    Experiment("composition-year", "[C]: a year of weekly releases", "joint_epsilon:year"),
+    Experiment(
+        "local-figure-1", "[B] Figure 1: constraints on the noise", "local_figures:figure_1"
+    ),
+    Experiment(
+        "local-figure-2", "[B] Figure 2: DP broken by correlation", "local_figures:figure_2"
+    ),
+    Experiment("local-figure-3", "[B] Figure 3: noise against privacy", "local_figures:figure_3"),
     Experiment(
         "local-figure-4",
         "[B] Figure 4: Viterbi and LSTM attackers",
@@ -109,23 +114,18 @@ def run(
         Small settings that take a second or two, in place of those of the paper.
     data
         For experiments on measured data: a file, or a folder that holds the files under their
-        usual names; see `pufferkit.experiments.data`.
+        usual names; see `pufferkit.experiments.measured`.
     seed
         For everything that is drawn.
     progress
         Called with what is at work, the number of parts done, and of all.
     """
     experiment = find(name)
-    settings: dict[str, Any] = {
-        "quick": bool(quick),
-        "seed": checks.whole("seed", seed, 0),
-        "progress": progress,
-    }
-    if experiment.data != "none":
-        settings["data"] = None if data is None else Path(data)
-    elif data is not None:
-        raise ValueError(f"data: {name} reads none; leave it out")
+    seed = checks.whole("seed", seed, 0)
+    if experiment.data == "none" and data is not None:
+        raise ValueError(f"data: the experiment {name} reads no data; leave the argument out")
+    settings = Settings(bool(quick), seed, None if data is None else Path(data), progress)
     module, _, function = experiment.home.partition(":")
     work = getattr(import_module(f"pufferkit.experiments.{module}"), function)
-    found: Result = work(**settings)
-    return found
+    result: Result = work(settings)
+    return result

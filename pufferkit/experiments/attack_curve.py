@@ -4,7 +4,7 @@ Bits from a symmetric chain that changes with probability theta are flipped with
 Two choices of rho at the same epsilon:
 
 - *dp*: rho = 1 / (e^epsilon + 1), [B] (5), which hides a bit that no other bit predicts;
-- *ours*: rho = 1 / (e^b + 1), with b the entry privacy that `entry_epsilon` allows, so
+- *ours*: rho = 1 / (e^b + 1), with b the event-level epsilon that `entry_epsilon` allows, so
   that the promise holds against whoever knows the chain.
 
 For each the success of the correlation-aware attacker on the middle bit is measured, next to that
@@ -22,7 +22,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.audit.conditioned import conditioned, cumulative_rows
 from pufferkit.audit.limits import charged_epsilon, success_bound
-from pufferkit.audit.response import log_likelihood
+from pufferkit.audit.local_audit import log_likelihood
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.mechanisms.influence_curve import entry_epsilon

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from math import exp
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,9 @@ from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
-from pufferkit.experiments import data as files
-from pufferkit.experiments.local import binary_noise
-from pufferkit.experiments.result import Chart, Progress, Result, Rows, tracked
+from pufferkit.experiments import measured as files
+from pufferkit.experiments.local_figures import binary_noise
+from pufferkit.experiments.result import Chart, Result, Rows, Settings
 from pufferkit.local import loss
 
 Bits = NDArray[np.intp]
@@ -54,31 +53,27 @@ The chain of the heart rates is counted from the data that are sanitised, as the
 compare; that is itself a release, and no way for a product."""
 
 
-def figure_4(
-    *,
-    data: Path | None = None,
-    quick: bool = False,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Result:
+def figure_4(settings: Settings) -> Result:
     """Success of each attacker against epsilon, for each series and kind of noise."""
-    rng = np.random.default_rng(seed)
-    series = {"synthetic": _synthetic(1500 if quick else PUBLISHED["N10"][2], rng)}
-    if data is not None:
+    rng = np.random.default_rng(settings.seed)
+    series = {"synthetic": _synthetic(1500 if settings.quick else PUBLISHED["N10"][2], rng)}
+    if settings.data is not None:
         for name in PUBLISHED:
-            rates = files.heart_rate(files.need(data, name))
-            series[name] = (rates > rates.mean()).astype(np.intp)[: 1500 if quick else None]
-        if data.is_file():
-            raise ValueError(f"data: {data} must be a folder here, with files N5 and N10")
-    training = Training(window=15, epochs=15, batch=128, patience=3, seed=seed)
-    learns = not quick and find_spec("torch") is not None
-    epsilons = (1.0, 4.0) if quick else (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)
+            rates = files.heart_rate(files.need(settings.data, name))
+            series[name] = (rates > rates.mean()).astype(np.intp)[
+                : 1500 if settings.quick else None
+            ]
+        if settings.data.is_file():
+            raise ValueError(f"data: {settings.data} must be a folder here, with files N5 and N10")
+    training = Training(window=15, epochs=15, batch=128, patience=3, seed=settings.seed)
+    learns = not settings.quick and find_spec("torch") is not None
+    epsilons = (1.0, 4.0) if settings.quick else (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)
     rows: Rows = []
     work = [(name, e, a) for name in series for e in epsilons for a in ("ignorant", "every")]
-    for name, epsilon, adversary in tracked(work, progress, "attacks"):
+    for name, epsilon, adversary in settings.tracked(work, "attacks"):
         learner = training if learns and adversary == "ignorant" else None
-        found = _attacked(series[name], epsilon, adversary, rng, learner)
-        rows += [{"series": name, **row} for row in found]
+        outcome = _attacked(series[name], epsilon, adversary, rng, learner)
+        rows += [{"series": name, **row} for row in outcome]
     chart = Chart(
         "lines",
         "epsilon",
@@ -90,7 +85,7 @@ def figure_4(
     )
     title = "[B] Figure 4: attackers on sanitised bits against the bound"
     note = NOTE
-    if quick:
+    if settings.quick:
         note += "\n\nThe LSTM is left out of quick settings."
     elif not learns:
         note += "\n\ntorch is not installed, so there is no LSTM; pip install 'pufferkit[attacks]'."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,14 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.queries import relative_frequencies
 from pufferkit.data.series import Series
-from pufferkit.experiments import data as files
+from pufferkit.experiments import measured as files
 from pufferkit.experiments.result import (
     Chart,
-    Progress,
     Result,
     Rows,
+    Settings,
     attempt,
     simulated_error,
-    tracked,
 )
 from pufferkit.mechanisms.baselines import group_dp
 from pufferkit.mechanisms.calibration import Calibration
@@ -128,10 +126,10 @@ class People:
         return np.asarray(counts / counts.sum(), dtype=float)
 
 
-def groups(data: Path | None, quick: bool) -> list[People]:
+def groups(settings: Settings) -> list[People]:
     """The participants twice: all minutes, and minutes in which the device was worn."""
-    people = files.activity(files.need(data, "unidata.csv"))
-    if quick:
+    people = files.activity(files.need(settings.data, "unidata.csv"))
+    if settings.quick:
         people = {person: counts[:2000] for person, counts in list(people.items())[:2]}
     return [
         People.of("all minutes", {person: [counts] for person, counts in people.items()}),
@@ -139,18 +137,12 @@ def groups(data: Path | None, quick: bool) -> list[People]:
     ]
 
 
-def table_1(
-    *,
-    data: Path | None = None,
-    quick: bool = False,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Result:
+def table_1(settings: Settings) -> Result:
     """Errors of the histogram of a group and of each person, epsilon 1."""
-    rng, trials = np.random.default_rng(seed), 20
+    rng, trials = np.random.default_rng(settings.seed), 20
     rows: Rows = []
-    work = [(g, task) for g in groups(data, quick) for task in ("aggregate", "individual")]
-    for group, task in tracked(work, progress, "tasks"):
+    work = [(g, task) for g in groups(settings) for task in ("aggregate", "individual")]
+    for group, task in settings.tracked(work, "tasks"):
         persons = group.lengths
         asked = [group.all_lengths] if task == "aggregate" else persons
         names = ("participant_dp", *MECHANISMS) if task == "aggregate" else MECHANISMS
@@ -158,16 +150,16 @@ def table_1(
             if name == "participant_dp":
                 whole = [sum(lengths) for lengths in persons]
                 query = relative_frequencies(group.chain.states, whole)
-                found: list[Calibration] | None = [group_dp(query, 1.0)]
+                calibrations: list[Calibration] | None = [group_dp(query, 1.0)]
             else:
-                found = _calibrations(name, group.chain, asked)
+                calibrations = _calibrations(name, group.chain, asked)
             rows.append(
                 {
                     "group": group.name,
                     "task": task,
                     "mechanism": name,
-                    "expected": _mean(c.expected_l1_error for c in found or ()),
-                    "simulated": _mean(simulated_error(c, trials, rng) for c in found or ()),
+                    "expected": _mean(c.expected_l1_error for c in calibrations or ()),
+                    "simulated": _mean(simulated_error(c, trials, rng) for c in calibrations or ()),
                     **{
                         f"published, {who}": value
                         for who, value in zip(GROUPS, TABLE_1.get((task, name), _NONE), strict=True)
@@ -187,25 +179,19 @@ def table_1(
     return Result("quilt-table-1", "[Q] Table 1: errors on activity", rows, NOTE_1, chart)
 
 
-def table_3(
-    *,
-    data: Path | None = None,
-    quick: bool = False,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Result:
+def table_3(settings: Settings) -> Result:
     """Errors of the histogram of power levels, for each epsilon."""
-    rng, trials = np.random.default_rng(seed), 20
+    rng, trials = np.random.default_rng(settings.seed), 20
     rows: Rows = []
-    series = households(data, quick)
+    series = households(settings)
     work = [(name, s, e) for name, s in series.items() for e in (0.2, 1.0, 5.0)]
-    for name, own, epsilon in tracked(work, progress, "households"):
+    for name, own, epsilon in settings.tracked(work, "households"):
         chain = fit(own)
         query = relative_frequencies(chain.states, own.lengths)
         place = (0.2, 1.0, 5.0).index(epsilon)
         for mechanism in MECHANISMS:
-            found, _ = attempt(mechanism, chain, query, epsilon)
-            score = None if found is None else found.scale / query.lipschitz
+            calibration = attempt(mechanism, chain, query, epsilon)
+            score = None if calibration is None else calibration.scale / query.lipschitz
             at_size = None if score is None else 51 * 2 * score / 10**6
             if mechanism == "group_dp":
                 at_size = 51 * 2 / epsilon
@@ -218,8 +204,10 @@ def table_3(
                     "epsilon": epsilon,
                     "mechanism": mechanism,
                     "score": score,
-                    "expected": None if found is None else found.expected_l1_error,
-                    "simulated": None if found is None else simulated_error(found, trials, rng),
+                    "expected": None if calibration is None else calibration.expected_l1_error,
+                    "simulated": None
+                    if calibration is None
+                    else simulated_error(calibration, trials, rng),
                     "at_paper_size": at_size,
                     "published": None if published is None else published[place],
                 }
@@ -237,24 +225,18 @@ def table_3(
     return Result("quilt-table-3", "[Q] Table 3: errors on electricity", rows, NOTE_3, chart)
 
 
-def figure_4_lower(
-    *,
-    data: Path | None = None,
-    quick: bool = False,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Result:
+def figure_4_lower(settings: Settings) -> Result:
     """Exact and noisy aggregated histograms of activity, epsilon 1."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(settings.seed)
     rows: Rows = []
-    for group in tracked(groups(data, quick), progress, "groups"):
+    for group in settings.tracked(groups(settings), "groups"):
         query = relative_frequencies(group.chain.states, group.all_lengths)
         shares: dict[str, tuple[Floats, float | None]] = {"exact": (group.exact, None)}
         for name in MECHANISMS:
-            found, _ = attempt(name, group.chain, query, 1.0)
-            if found is not None:
-                noise = rng.laplace(scale=found.scale, size=query.size)
-                shares[name] = group.exact + noise, found.half_width()
+            calibration = attempt(name, group.chain, query, 1.0)
+            if calibration is not None:
+                noise = rng.laplace(scale=calibration.scale, size=query.size)
+                shares[name] = group.exact + noise, calibration.half_width()
         for name, (values, width) in shares.items():
             for state, share in zip(group.chain.states, values, strict=True):
                 row: dict[str, Any] = {"group": group.name, "state": state, "mechanism": name}
@@ -271,17 +253,14 @@ def figure_4_lower(
     return Result("quilt-figure-4-lower", title, rows, note, chart)
 
 
-def households(data: Path | None, quick: bool) -> dict[str, Series]:
+def households(settings: Settings) -> dict[str, Series]:
     """Power levels of the household, by minute and, where that file is found, by ten minutes."""
     minute, ten = "household_power_consumption*.txt", "powerconsumption_2008_10min.csv"
-    first = files.need(data, minute, ten)
-    found = {first.stem: first}
-    if files.has(data, minute) and files.has(data, ten):
-        second = files.need(data, ten)
-        found[second.stem] = second
-    return {
-        name: levels(files.power(path), 3000 if quick else None) for name, path in found.items()
-    }
+    paths = [files.need(settings.data, minute, ten)]
+    if files.has(settings.data, minute) and files.has(settings.data, ten):
+        paths.append(files.need(settings.data, ten))
+    most = 3000 if settings.quick else None
+    return {path.stem: levels(files.power(path), most) for path in paths}
 
 
 def levels(pieces: Sequence[Floats], most: int | None = None) -> Series:
@@ -302,10 +281,10 @@ def _calibrations(
     for lengths in asked:
         query = relative_frequencies(chain.states, lengths)
         if query.longest not in scores:
-            found, _ = attempt(name, chain, query, 1.0)
-            if found is None:
+            calibration = attempt(name, chain, query, 1.0)
+            if calibration is None:
                 return None
-            scores[query.longest] = found.scale / query.lipschitz
+            scores[query.longest] = calibration.scale / query.lipschitz
         made.append(Calibration(name, 1.0, scores[query.longest] * query.lipschitz, query))
     return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+from itertools import product
 from statistics import fmean
 from time import perf_counter
 
@@ -14,9 +14,9 @@ from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query, count, mean, relative_frequencies
-from pufferkit.experiments import data as files
+from pufferkit.experiments import measured as files
 from pufferkit.experiments.quilt_data import groups, households
-from pufferkit.experiments.result import Chart, Progress, Result, Rows, attempt, tracked
+from pufferkit.experiments.result import Chart, Result, Rows, Settings, attempt
 
 MECHANISMS = (
     "group_dp",
@@ -71,31 +71,25 @@ Agrees: group_dp has the error 102 / epsilon, markov_quilt_approx is the quicker
 Added: influence_curve. Neither exact mechanism slows down as T grows, once it is long."""
 
 
-def table_2(
-    *,
-    data: Path | None = None,
-    quick: bool = False,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Result:
+def table_2(settings: Settings) -> Result:
     """Running times on the synthetic chains and, with data, on the measured ones. Draws nothing."""
-    del seed
-    runs = 1 if quick else 5
+    runs = 1 if settings.quick else 5
     problems: dict[str, list[Callable[[], tuple[MarkovChain, Query]]]] = {
-        "synthetic": [_grid_chain(p0, p1) for p0 in _grid(quick) for p1 in _grid(quick)]
+        "synthetic": [_grid_chain(p0, p1) for p0, p1 in product(_grid(settings.quick), repeat=2)]
     }
-    if files.has(data, "unidata.csv"):
-        people = groups(data, quick)[0]
+    if files.has(settings.data, "unidata.csv"):
+        people = groups(settings)[0]
         problems["activity"] = [_again(people.chain, people.all_lengths)] * runs
-    if files.has(data, "household_power_consumption*.txt"):
-        series = next(iter(households(data, quick).values()))
+    if files.has(settings.data, "household_power_consumption*.txt"):
+        series = next(iter(households(settings).values()))
         problems["power"] = [_again(fit(series), series.lengths)] * runs
+    data = settings.data
     if data is not None and len(problems) == 1:
         files.need(data, "unidata.csv", "household_power_consumption*.txt")
         raise ValueError(f"data: {data} must be a folder here, with the files under their names")
     rows: Rows = []
     work = [(problem, name) for problem in problems for name in MECHANISMS]
-    for problem, name in tracked(work, progress, "mechanisms"):
+    for problem, name in settings.tracked(work, "mechanisms"):
         times = [_seconds(name, make) for make in problems[problem]]
         known = [t for t in times if t is not None]
         published = TABLE_2[problem].get(name, ())
@@ -114,20 +108,20 @@ def table_2(
     return Result("quilt-table-2", "[Q] Table 2: running times", rows, NOTE, chart)
 
 
-def paper_size(*, quick: bool = False, seed: int = 0, progress: Progress | None = None) -> Result:
+def paper_size(settings: Settings) -> Result:
     """Scales and running times for 51 states and a million entries."""
-    states, length, runs = (12, 10**4, 1) if quick else (51, 10**6, 3)
-    matrix = sticky_chain(states, seed)
+    states, length, runs = (12, 10**4, 1) if settings.quick else (51, 10**6, 3)
+    matrix = sticky_chain(states, settings.seed)
     rows: Rows = []
     work = [(e, name) for e in (0.2, 1.0, 5.0) for name in LARGE]
-    for epsilon, name in tracked(work, progress, "mechanisms"):
+    for epsilon, name in settings.tracked(work, "mechanisms"):
         times, scale = [], 0.0
         for _ in range(runs):
             chain = MarkovChain.steady(matrix)
             start = perf_counter()
-            found, _reason = attempt(name, chain, count(0, length), epsilon)
+            calibration = attempt(name, chain, count(0, length), epsilon)
             times.append(perf_counter() - start)
-            scale = found.scale if found else float("nan")
+            scale = calibration.scale if calibration else float("nan")
         published = TABLE_2["power"].get(name) if epsilon == 1 else None
         rows.append(
             {
@@ -177,5 +171,5 @@ def _seconds(name: str, make: Callable[[], tuple[MarkovChain, Query]]) -> float 
     chain, query = make()
     theta = ChainClass.of(chain)
     start = perf_counter()
-    found, _ = attempt(name, theta, query, 1.0)
-    return perf_counter() - start if found else None
+    calibration = attempt(name, theta, query, 1.0)
+    return perf_counter() - start if calibration else None

@@ -11,12 +11,11 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.data.queries import Query, mean
 from pufferkit.experiments.result import (
     Chart,
-    Progress,
     Result,
     Rows,
+    Settings,
     attempt,
     simulated_error,
-    tracked,
 )
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.wasserstein import wasserstein
@@ -43,27 +42,29 @@ class, so the Wasserstein Mechanism is given corners of the class with several s
 bound on what it would need for all of it, not a mechanism for the class."""
 
 
-def figure_4_upper(
-    *, quick: bool = False, seed: int = 0, progress: Progress | None = None
-) -> Result:
+def figure_4_upper(settings: Settings) -> Result:
     """L1 error against alpha, for each epsilon and mechanism."""
-    rng = np.random.default_rng(seed)
-    alphas = (0.2, 0.4) if quick else (*(round(0.1 + 0.02 * n, 2) for n in range(15)), 0.39, 0.4)
-    length, trials = (10, 50) if quick else (100, 500)
+    rng = np.random.default_rng(settings.seed)
+    alphas = (
+        (0.2, 0.4)
+        if settings.quick
+        else (*(round(0.1 + 0.02 * n, 2) for n in range(15)), 0.39, 0.4)
+    )
+    length, trials = (10, 50) if settings.quick else (100, 500)
     query = mean([0, 1], length)
     line = gk16_line(length)
     rows: Rows = []
-    for alpha in tracked(alphas, progress, "classes"):
+    for alpha in settings.tracked(alphas, "classes"):
         theta = ChainClass.binary(alpha, 1 - alpha)
         few = few_chains(alpha)
         distance = wasserstein(few, query, 1.0).scale
         for epsilon in EPSILONS:
             shared = {"epsilon": epsilon, "alpha": alpha}
             for name in MECHANISMS:
-                found, _ = attempt(name, theta, query, epsilon)
-                rows.append({**shared, **_row(name, found, trials, rng)})
-            found = Calibration("wasserstein", epsilon, distance / epsilon, query, few)
-            rows.append({**shared, **_row("wasserstein (few chains)", found, trials, rng)})
+                calibration = attempt(name, theta, query, epsilon)
+                rows.append({**shared, **_row(name, calibration, trials, rng)})
+            calibration = Calibration("wasserstein", epsilon, distance / epsilon, query, few)
+            rows.append({**shared, **_row("wasserstein (few chains)", calibration, trials, rng)})
     for row in rows:
         is_group = row["mechanism"] == "group_dp"
         row["published"] = GROUP_PUBLISHED[row["epsilon"]] if is_group else None
@@ -89,8 +90,8 @@ def gk16_line(length: int) -> float:
     low, high = 0.1, 0.5
     while high - low > 1e-6:
         middle = (low + high) / 2
-        found, _ = attempt("gk16", ChainClass.binary(middle, 1 - middle), query, 1.0)
-        low, high = (low, middle) if found else (middle, high)
+        calibration = attempt("gk16", ChainClass.binary(middle, 1 - middle), query, 1.0)
+        low, high = (low, middle) if calibration else (middle, high)
     return high
 
 
@@ -107,9 +108,9 @@ def few_chains(alpha: float) -> ChainClass:
 
 
 def _row(
-    name: str, found: Calibration | None, trials: int, rng: np.random.Generator
+    name: str, calibration: Calibration | None, trials: int, rng: np.random.Generator
 ) -> dict[str, Any]:
-    if found is None:
+    if calibration is None:
         return {"mechanism": name, "expected": None, "simulated": None}
-    simulated = simulated_error(found, trials, rng)
-    return {"mechanism": name, "expected": found.expected_l1_error, "simulated": simulated}
+    simulated = simulated_error(calibration, trials, rng)
+    return {"mechanism": name, "expected": calibration.expected_l1_error, "simulated": simulated}

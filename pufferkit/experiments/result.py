@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from textwrap import fill
 from typing import Any, Literal, TypeVar
 
@@ -15,14 +16,29 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.frames.harmless import harmless
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.plan import calibrate
+from pufferkit.mechanisms.plan import Progress, calibrate
 
 Rows = list[dict[str, Any]]
-Progress = Callable[[str, int, int], None]
-"""Called with what is at work, the number of parts done, and of all."""
-
 Item = TypeVar("Item")
 _PRINTED = 60
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an experiment is run; see `pufferkit.experiments.run`."""
+
+    quick: bool = False
+    seed: int = 0
+    data: Path | None = None
+    progress: Progress | None = None
+
+    def tracked(self, items: Iterable[Item], what: str) -> Iterator[Item]:
+        """The items one after another, with progress."""
+        listed = list(items)
+        for done, item in enumerate(listed, 1):
+            yield item
+            if self.progress is not None:
+                self.progress(what, done, len(listed))
 
 
 @dataclass(frozen=True)
@@ -128,23 +144,12 @@ class Result:
         return "\n".join([self.title, "", *lines, "", note])
 
 
-def tracked(items: Iterable[Item], progress: Progress | None, what: str) -> Iterator[Item]:
-    """The items one after another, with progress."""
-    listed = list(items)
-    for done, item in enumerate(listed, 1):
-        yield item
-        if progress is not None:
-            progress(what, done, len(listed))
-
-
-def attempt(
-    mechanism: str, beliefs: Any, query: Query, epsilon: float
-) -> tuple[Calibration | None, str]:
-    """The noise of a mechanism, or ``None`` and the reason why it does not apply."""
+def attempt(mechanism: str, beliefs: Any, query: Query, epsilon: float) -> Calibration | None:
+    """The noise of a mechanism, or ``None`` where it does not apply."""
     try:
-        return calibrate(mechanism, beliefs, query, epsilon), ""
-    except NotApplicable as reason:
-        return None, str(reason)
+        return calibrate(mechanism, beliefs, query, epsilon)
+    except NotApplicable:
+        return None
 
 
 def simulated_error(calibration: Calibration, trials: int, rng: np.random.Generator) -> float:

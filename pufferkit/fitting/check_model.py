@@ -132,14 +132,14 @@ def check_model(
         table = count_table(data)
         if len(table) != len(theta.states):
             raise ValueError(f"counts: have {len(table)} states, the beliefs {len(theta.states)}")
-        found = _coverage(table, np.zeros(len(table)), theta, level)
+        coverage = _coverage(table, np.zeros(len(table)), theta, level)
         unknown = "counts alone cannot tell; give the series, or a million rows of the table"
         names = (
             "one step of memory is enough",
             "the distribution of the moves does not change over time",
         )
         asked = tuple(Check(name, None, unknown) for name in names)
-        return ModelReport(theta.description, None, level, (*asked, found), epsilon, {})
+        return ModelReport(theta.description, None, level, (*asked, coverage), epsilon, {})
     series = Series.of(data, theta.states)
     firsts = np.array([s[0] for s in series.segments if s[0] >= 0], dtype=np.intp)
     starts = np.bincount(firsts, minlength=len(series.states))
@@ -182,8 +182,8 @@ def _noise(series: Series, theta: ChainClass, epsilon: float) -> dict[str, float
         except NotApplicable:
             return None
 
-    found = {"given": scale(theta)}
+    scales = {"given": scale(theta)}
     if len(series.states) <= MOST_STATES and max(series.lengths) > 1:
-        found["first"] = scale(fit(series, _SMOOTHING, theta_from_private_data=True))
-        found["second"] = scale(order_two(series, _SMOOTHING, theta_from_private_data=True))
-    return found
+        scales["first"] = scale(fit(series, _SMOOTHING, theta_from_private_data=True))
+        scales["second"] = scale(order_two(series, _SMOOTHING, theta_from_private_data=True))
+    return scales

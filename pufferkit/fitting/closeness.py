@@ -93,15 +93,15 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
         joints = [beliefs] if isinstance(beliefs, FiniteJoint) else list(beliefs)
         if not joints or not all(isinstance(joint, FiniteJoint) for joint in joints):
             raise ValueError("beliefs: must be FiniteJoint distributions, like the adversary's")
-        found = [
+        distances = [
             Closeness(_joint_delta(adversary, joint), f"joint {n} of {len(joints)}")
             for n, joint in enumerate(joints, 1)
         ]
     elif isinstance(adversary, MarkovChain):
         if length is None:
-            raise ValueError("length: is needed for chains; it is the number of entries")
+            raise ValueError("length: is needed for chains; give the number of entries")
         size = checks.whole("length", length, 1)
-        found = [
+        distances = [
             Closeness(_chain_delta(adversary, chain, size), name)
             for name, chain in _candidates(adversary, beliefs)
         ]
@@ -109,7 +109,7 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
         raise ValueError(
             f"adversary: must be a FiniteJoint or a MarkovChain, got {type(adversary).__name__}"
         )
-    return min(found, key=lambda one: one.delta)
+    return min(distances, key=lambda one: one.delta)
 
 
 def _joint_delta(adversary: FiniteJoint, belief: FiniteJoint) -> float:
@@ -162,11 +162,11 @@ def _one_way(
     backward = np.zeros_like(ours)
     for i in range(len(ours) - 2, -1, -1):
         backward[i] = (moves + backward[i + 1]).max(axis=1)
-    found = secrets & (ours > 0)
-    largest = (forward + backward)[found]
+    compared = secrets & (ours > 0)
+    largest = (forward + backward)[compared]
     if (largest > _INFINITE).any():
         return inf
-    given = largest + np.log(theirs[found]) - np.log(ours[found])
+    given = largest + np.log(theirs[compared]) - np.log(ours[compared])
     return float(given.max(initial=0.0))
 
 

@@ -29,7 +29,6 @@ from pufferkit.beliefs.region_class import (
     NOISY,
     RegionClass,
     cells,
-    checked_confidence,
     noisy_bounds,
 )
 from pufferkit.checks import Floats
@@ -73,7 +72,7 @@ class PrivateTransitions:
     def calibrate(self, query: Query, epsilon: float) -> Calibration:
         """Noise for a further query, so that counts and answer *together* cost ``epsilon``.
 
-        Entry privacy adds up, so the answer may spend what the influence curve of the region
+        Event-level epsilons add up, so the answer may spend what the influence curve of the region
         allows at epsilon, less what the counts have spent. The promise is to every chain of the
         region; that the chain behind the data is one of them has the region's confidence.
 
@@ -144,11 +143,11 @@ def private_transitions(
     --------
     >>> from pufferkit import ChainClass, MarkovChain, private_transitions
     >>> path = MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]]).sample(20_000, seed=1)
-    >>> found = private_transitions(path, 1, ChainClass.binary(0.1, 0.9), confidence=0.9)
-    >>> found.region
+    >>> bought = private_transitions(path, 1, ChainClass.binary(0.1, 0.9), confidence=0.9)
+    >>> bought.region
     ChainClass(every chain on 2 states in the 90% region around 19,999 transitions, any start)
     """
-    sure = checked_confidence(confidence)
+    sure = checks.confidence(confidence)
     theta = None if beliefs is None else as_chain_class(beliefs)
     data = _series(series, theta, states)
     query = transition_counts(data.states, data)
@@ -173,7 +172,7 @@ def region_of_noisy(
 ) -> RegionClass:
     """The region around counts with independent Laplace noise of this scale."""
     size = len(counts)
-    fails = 1 - checked_confidence(confidence)
+    fails = 1 - checks.confidence(confidence)
     width = half_width(scale, 1 - fails / 4, size * size) * _GRID
     others = laplace_sum(size - 1, scale, fails / 4 / (size * size)) * _GRID
     low, high = noisy_bounds(counts, width, others, fails / 2 / cells(size))

@@ -106,9 +106,9 @@ def _coverage(
 ) -> Check:
     best = Check(name, False, "no chain of the class allows these moves")
     for label, low, high, distribution in theta.boxes():
-        found = _fits(name, counts, starts, low, high, distribution, label, level)
-        if best.p_value is None or (found.p_value or 0.0) > best.p_value:
-            best = found
+        fits = _fits(name, counts, starts, low, high, distribution, label, level)
+        if best.p_value is None or (fits.p_value or 0.0) > best.p_value:
+            best = fits
     return best
 
 
@@ -120,8 +120,8 @@ def closest_in_box(counts: Floats, low: Floats, high: Floats) -> Floats:
     seen = counts > 0
 
     def distribution(scale: float) -> Floats:
-        found: Floats = np.clip(np.where(seen, counts / scale, 0.0), low, high)
-        return found
+        clipped: Floats = np.clip(np.where(seen, counts / scale, 0.0), low, high)
+        return clipped
 
     small, large = 1e-12, max(float(counts.sum()), 1.0) * 1e12
     if distribution(small).sum() <= 1:
@@ -170,12 +170,12 @@ def _(
         return Check(name, None, "some states are never left, so their mixing cannot be judged")
     chain = MarkovChain(np.full(len(counts), 1 / len(counts)), counts / leaves)
     try:
-        (found,) = ChainClass.any_start(chain.transition).mixing_bounds()
+        (bounds,) = ChainClass.any_start(chain.transition).mixing_bounds()
     except NotApplicable as reason:
         return Check(name, False, f"the counted chain does not mix ({reason})")
     gap = chain.reversible_eigengap if theta.reversible and chain.is_reversible else chain.eigengap
-    inside = found.pi_min >= theta.pi_min and gap >= theta.gap
-    text = f"the counted chain has pi_min {found.pi_min:.4g} and gap {gap:.4g}"
+    inside = bounds.pi_min >= theta.pi_min and gap >= theta.gap
+    text = f"the counted chain has pi_min {bounds.pi_min:.4g} and gap {gap:.4g}"
     return Check(name, bool(inside), f"{text}; the class asks {theta.pi_min:g} and {theta.gap:g}")
 
 

@@ -22,7 +22,7 @@ from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts
 from pufferkit.errors import OverBudget
-from pufferkit.fleet.plan import Run
+from pufferkit.fleet.run import FleetRun, PendingRelease
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.records import digest
@@ -32,35 +32,6 @@ _MOST_PROFILES = 200
 
 Draw = Callable[[Counts, Floats], tuple[Floats, Floats]]
 """Noisy counts and their scales, for releases of these numbers, with at least these scales."""
-
-
-@dataclass(frozen=True)
-class PendingRelease:
-    """One release to pay for: entries ``first`` to ``last`` of a subject, counted from 1.
-
-    Places count entries that were not observed too, by the clock. ``begins`` is the time of entry 1
-    and ``step`` that from one entry to the next, so that the account notices if entries are counted
-    anew. ``entries`` of the places were observed. A row that arrives late, for a place that was not
-    observed when an earlier run was charged, may be part of a later run: the earlier one did not
-    use it, the account has it down as if it had, and the later one pays for it again.
-    """
-
-    account: str
-    lengths: tuple[int, ...]
-    window: int
-    first: int
-    last: int
-    calibration: Calibration
-    begins: int | float | None = None
-    entries: int | None = None
-    step: int | float | None = None
-    independent_after: str | None = None
-
-    @property
-    def used(self) -> list[int]:
-        """The places, and how many were observed if some were not."""
-        gaps = self.entries not in (None, self.last - self.first + 1)
-        return [self.first, self.last, *([self.entries or 0] if gaps else [])]
 
 
 @dataclass(frozen=True)
@@ -99,7 +70,7 @@ class Accounts:
         self,
         ledger: Ledger,
         budget: float,
-        run: Run,
+        run: FleetRun,
         data: Mapping[str, Data] | None = None,
         data_meant: bool = False,
     ) -> None:
@@ -135,7 +106,7 @@ class Accounts:
         are, and what was drawn is dropped if another process was first.
         """
         names = list(dict.fromkeys(release.account for release in pending))
-        keys = {window: self.run.key(window) for window in {release.window for release in pending}}
+        keys = self.run.keys(release.window for release in pending)
         places = [(release.account, keys[release.window]) for release in pending]
         while True:
             stored = self.ledger.find_many(names, list(keys.values()))
@@ -267,7 +238,7 @@ class Accounts:
         by_account: dict[str, list[PendingRelease]] = {}
         for release in pending:
             by_account.setdefault(release.account, []).append(release)
-        keys = {window: self.run.key(window) for window in {release.window for release in pending}}
+        keys = self.run.keys(release.window for release in pending)
         amount = spent_micro(self.run.epsilon)
         charges = []
         for name, wanted in by_account.items():
@@ -276,42 +247,34 @@ class Accounts:
             paid = {entry.key: entry for entry in earlier}
             for release in wanted:
                 before = paid.get(keys[release.window])
-                if before is not None and before.body["window"] != [release.first, release.last]:
-                    raise ValueError(
-                        f"label: the run {self.run.label!r} was made for other data of {name!r} "
-                        f"(entries {before.body['window']}, now {[release.first, release.last]}); "
-                        "give this one another label"
-                    )
-                if (
-                    before is not None
-                    and before.body.get("entries", release.entries) != release.entries
-                ):
-                    raise ValueError(
-                        f"label: the run {self.run.label!r} used {before.body['entries']} entries "
-                        f"of {name!r} in this window, and now there are {release.entries}: rows "
-                        "arrived late; leave them out, or give this run another label, which "
-                        "pays for the whole window again"
-                    )
+                if before is not None:
+                    self._check_same(release, before)
             new = [release for release in wanted if keys[release.window] not in paid]
             if not new:
                 continue
             total, rule = self._joint(earlier, new)
             total = max(total, known[name].total)
+            after, data = known[name].entries, self.data.get(name)
             for release in new:
-                body = self._body(release, rule)
-                charges.append(
-                    Charge(
-                        name,
-                        keys[release.window],
-                        amount,
-                        total,
-                        body,
-                        known[name].entries,
-                        self.terms,
-                        data=self.data.get(name),
-                    )
-                )
+                key, body = keys[release.window], self._body(release, rule)
+                charges.append(Charge(name, key, amount, total, body, after, self.terms, data=data))
         return charges
+
+    def _check_same(self, release: PendingRelease, before: Entry) -> None:
+        """A label stands for one set of entries."""
+        name, label, charged = release.account, self.run.label, before.body
+        if charged["window"] != [release.first, release.last]:
+            raise ValueError(
+                f"label: the run {label!r} was made for other data of {name!r} "
+                f"(entries {charged['window']}, now {[release.first, release.last]}); "
+                "give this one another label"
+            )
+        if charged.get("entries", release.entries) != release.entries:
+            raise ValueError(
+                f"label: the run {label!r} used {charged['entries']} entries of {name!r} in this "
+                f"window, and now there are {release.entries}: rows arrived late; leave them out, "
+                "or give this run another label, which pays for the whole window again"
+            )
 
     def _joint(self, earlier: Sequence[Entry], new: Sequence[PendingRelease]) -> tuple[int, str]:
         """Millionths of epsilon for everything ever released about this subject."""
@@ -330,7 +293,7 @@ class Accounts:
     def _joint_micro(self, pending: Sequence[PendingRelease], entries: Sequence[Entry]) -> int:
         """Millionths of epsilon for these rows of one run, for the subject who pays most."""
         paid = {(e.account, e.key): e.body["entry_privacy_pico"] for e in entries}
-        keys = {window: self.run.key(window) for window in {release.window for release in pending}}
+        keys = self.run.keys(release.window for release in pending)
         rows: dict[str, list[tuple[int, int, int]]] = {}
         raised: dict[str, PendingRelease] = {}
         for release in pending:
@@ -451,13 +414,13 @@ def _apart(step: int | float | None) -> str:
 
 def _segments(lengths: tuple[int, ...], last: int) -> list[int] | str:
     """Lengths of the segments up to entry ``last``; a digest if there are many."""
-    found, left = [], last
+    segments, left = [], last
     for length in lengths:
-        found.append(min(length, left))
-        left -= found[-1]
+        segments.append(min(length, left))
+        left -= segments[-1]
         if not left:
             break
-    return found if len(found) <= _LISTED else digest(found)
+    return segments if len(segments) <= _LISTED else digest(segments)
 
 
 def _most(spans: Sequence[tuple[int, int, int]]) -> int:

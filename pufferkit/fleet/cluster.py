@@ -27,17 +27,24 @@ import numpy as np
 from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts, Table
-from pufferkit.fleet.accounts import Accounts, PendingRelease
-from pufferkit.fleet.plan import LIPSCHITZ, Run
+from pufferkit.fleet.accounts import Accounts
 from pufferkit.fleet.releases import note_of
-from pufferkit.fleet.rows import ON_CLUSTER, Asked, account_names, pending_releases
+from pufferkit.fleet.run import (
+    LIPSCHITZ,
+    ON_CLUSTER,
+    FleetRows,
+    FleetRun,
+    PendingRelease,
+    account_names,
+    pending_releases,
+)
 from pufferkit.frames import spark_storage
-from pufferkit.frames.spark import ClusterTable, Counted, Noise
+from pufferkit.frames.spark import ClusterTable, Counted, RowNoise
 
 
 def release_on_cluster(
     table: ClusterTable,
-    run: Run,
+    run: FleetRun,
     accounts: Accounts | None,
     prefix: str,
     storage: str | None,
@@ -56,31 +63,31 @@ def release_on_cluster(
         moves = counted.transitions(states)
         check_not_counted_from(run.beliefs.sources, moves, states)
         sizes = counted.sizes()
-        asked = Asked.of(sizes, sizes.pieces)
+        asked = FleetRows.of(sizes, sizes.pieces)
         used, calibrations = run.calibrations(sizes.longest)
         wanted = np.array([calibrations[int(length)].scale for length in used])
-        draw = _Draw(counted, run, sizes, asked, wanted[asked.owner], folder)
+        draw = _ClusterDraw(counted, run, sizes, asked, wanted[asked.owner], folder)
         everything = np.arange(len(asked.owner))
         if accounts is None:
             path = draw.new_folder("unpaid")
             draw.write(path, everything, draw.wanted)
-            found = spark_storage.read(table.session, [path])
+            rows = spark_storage.read(table.session, [path])
         else:
             pending = pending_releases(sizes, asked, everything, used, calibrations, prefix)
-            found = _paid(draw, accounts, pending, f"{prefix}{ON_CLUSTER}", prefix)
+            rows = _paid(draw, accounts, pending, f"{prefix}{ON_CLUSTER}", prefix)
     if progress is not None:
         progress(len(asked.owner), len(asked.owner))
-    return found
+    return rows
 
 
 @dataclass(frozen=True)
-class _Draw:
+class _ClusterDraw:
     """What the executors are to draw, and where to; ``wanted`` is the scale of each row."""
 
     counted: Counted
-    run: Run
+    run: FleetRun
     sizes: Table
-    asked: Asked
+    asked: FleetRows
     wanted: Floats
     folder: str
 
@@ -100,7 +107,7 @@ class _Draw:
     def write(self, path: str, numbers: Counts, scales: Floats) -> None:
         """Draw and write; errors in words."""
         run = self.run
-        noise = Noise(LIPSCHITZ, float(self.sizes.totals.max()), run.query == "frequencies")
+        noise = RowNoise(LIPSCHITZ, float(self.sizes.totals.max()), run.query == "frequencies")
         note = note_of(run.beliefs.is_private, self.sizes.independent_after)
         rows = self.rows(numbers)
         try:
@@ -114,11 +121,15 @@ class _Draw:
 
 
 def _paid(
-    draw: _Draw, accounts: Accounts, pending: Sequence[PendingRelease], record: str, prefix: str
+    draw: _ClusterDraw,
+    accounts: Accounts,
+    pending: Sequence[PendingRelease],
+    record: str,
+    prefix: str,
 ) -> Any:
     """Charge what is new, draw what has no folder, and give the rows of all parts."""
     account_names(draw.sizes, prefix)  # they must identify subjects
-    key_of = {window: draw.run.key(window) for window in {release.window for release in pending}}
+    key_of = draw.run.keys(release.window for release in pending)
     keys = [(release.account, key_of[release.window]) for release in pending]
     if not _all_noted(accounts, record, keys, list(key_of.values())):
         spark_storage.try_executors(draw.session, f"{draw.folder}/_trial-{uuid.uuid4().hex[:16]}")
@@ -157,7 +168,7 @@ def _all_noted(
 
 
 def _drawn(
-    draw: _Draw, accounts: Accounts, record: str, part: str, numbers: Counts, scales: Floats
+    draw: _ClusterDraw, accounts: Accounts, record: str, part: str, numbers: Counts, scales: Floats
 ) -> Any:
     """The note of a part that had none: of rows that are written already, or of new ones."""
     ledger, rows = accounts.ledger, len(numbers)
@@ -192,7 +203,7 @@ def _drawn(
     return stored
 
 
-def _handed_over(draw: _Draw, notes: Sequence[Any]) -> Any:
+def _handed_over(draw: _ClusterDraw, notes: Sequence[Any]) -> Any:
     """The rows that were asked for, from the files that hold them."""
     for note in notes:
         try:
@@ -206,7 +217,7 @@ def _handed_over(draw: _Draw, notes: Sequence[Any]) -> Any:
             raise ValueError(
                 f"storage: {note['path']} has {rows} rows instead of {note['rows']}; it was changed"
             )
-    found = spark_storage.read(draw.session, [note["path"] for note in notes])
+    stored = spark_storage.read(draw.session, [note["path"] for note in notes])
     if sum(note["rows"] for note in notes) == len(draw.wanted):
-        return found
-    return draw.counted.only(found, draw.rows(np.arange(len(draw.wanted))))
+        return stored
+    return draw.counted.only(stored, draw.rows(np.arange(len(draw.wanted))))

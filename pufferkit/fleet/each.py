@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,17 +16,25 @@ from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts, Table
-from pufferkit.fleet.accounts import Accounts, PendingRelease
-from pufferkit.fleet.plan import LIPSCHITZ, Run, aligned
+from pufferkit.fleet.accounts import Accounts
 from pufferkit.fleet.recognised import recognised
 from pufferkit.fleet.releases import Releases
-from pufferkit.fleet.rows import EVERYBODY, Asked, account_names, chunks_of, pending_releases
+from pufferkit.fleet.run import (
+    EVERYBODY,
+    LIPSCHITZ,
+    FleetRows,
+    FleetRun,
+    PendingRelease,
+    account_names,
+    aligned,
+    chunks_of,
+    pending_releases,
+)
+from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import Calibration
 
 if TYPE_CHECKING:
     from pufferkit.frames.spark import ClusterTable
-
-Progress = Callable[[int, int], None]
 
 
 def release_each(
@@ -94,13 +102,13 @@ def release_each(
     _check_read(table, ClusterTable)
     far = isinstance(table, ClusterTable)
     what = "each on a cluster" if far else "each"
-    run = Run.of(what, beliefs, epsilon, query, mechanism, label, table.windows)
+    run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, table.windows)
     if isinstance(table, ClusterTable):
         from pufferkit.fleet.cluster import release_on_cluster  # noqa: PLC0415
 
         with _accounts(run, ledger, budget) as accounts:
             return release_on_cluster(table, run, accounts, prefix, storage, progress)
-    asked = Asked.of(table, aligned(table, run.beliefs))
+    asked = FleetRows.of(table, aligned(table, run.beliefs))
     used, calibrations = run.calibrations(table.longest)
     values = np.empty(asked.counts.shape)
     scales = np.empty(len(asked.owner))
@@ -116,8 +124,8 @@ def release_each(
                 pending_releases(table, asked, rows, used, calibrations, prefix) if accounts else []
             )
             lengths = used[asked.owner[rows]]
-            found = _drawn(asked, rows, lengths, calibrations, accounts, pending)
-            values[rows], scales[rows], cost = found
+            drawn = _drawn(asked, rows, lengths, calibrations, accounts, pending)
+            values[rows], scales[rows], cost = drawn
             together.append(cost)
             if progress is not None:
                 progress(int(rows[-1]) + 1, len(asked.owner))
@@ -167,38 +175,38 @@ def release_all(
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
     _check_read(table, ClusterTable)
-    found = table.collect() if isinstance(table, ClusterTable) else table
-    run = Run.of("all", beliefs, epsilon, query, mechanism, label, found.windows)
-    asked = Asked.of(found, aligned(found, run.beliefs))
+    local = table.collect() if isinstance(table, ClusterTable) else table
+    run = FleetRun.of("all", beliefs, epsilon, query, mechanism, label, local.windows)
+    asked = FleetRows.of(local, aligned(local, run.beliefs))
     windows, place = np.unique(asked.window, return_inverse=True)
     sums = np.zeros((len(windows), asked.counts.shape[1]), dtype=np.int64)
     np.add.at(sums, place, asked.counts)
-    longest = int(found.longest.max())
+    longest = int(local.longest.max())
     calibration = run.calibration(longest)
-    used, calibrations = np.full(len(found.subjects), longest), {longest: calibration}
+    used, calibrations = np.full(len(local.subjects), longest), {longest: calibration}
     rows = np.arange(len(asked.owner))
-    data = recognised(found, account_names(found, prefix)) if ledger is not None else {}
+    data = recognised(local, account_names(local, prefix)) if ledger is not None else {}
     with _accounts(run, ledger, budget, data, data_meant) as accounts:
         if accounts is None:
             values, scales = _noisy_sums(sums, calibration)
         else:
             record = f"{prefix}{EVERYBODY}"
-            pending = pending_releases(found, asked, rows, used, calibrations, prefix)
+            pending = pending_releases(local, asked, rows, used, calibrations, prefix)
             values, scales = _recorded(accounts, run, record, pending, windows, sums, calibration)
     if progress is not None:
         progress(len(windows), len(windows))
     answer = _releases(run, None, windows, values, scales, sums, calibrations)
     return replace(
         answer,
-        notes=run.notes(found),
+        notes=run.notes(local),
         lengths=np.full(len(windows), longest),
-        independent_after=found.independent_after,
+        independent_after=local.independent_after,
     )
 
 
 def _recorded(
     accounts: Accounts,
-    run: Run,
+    run: FleetRun,
     record: str,
     pending: Sequence[PendingRelease],
     windows: Counts,
@@ -228,7 +236,7 @@ def _noisy_sums(sums: Counts, calibration: Calibration) -> tuple[Floats, Floats]
 
 
 def _drawn(
-    asked: Asked,
+    asked: FleetRows,
     rows: NDArray[np.int64],
     lengths: Counts,
     calibrations: dict[int, Calibration],
@@ -256,7 +264,7 @@ def _drawn(
 
 
 def _releases(
-    run: Run,
+    run: FleetRun,
     subjects: tuple[Hashable, ...] | None,
     windows: Counts,
     values: Floats,
@@ -288,7 +296,7 @@ def _releases(
 
 @contextmanager
 def _accounts(
-    run: Run,
+    run: FleetRun,
     ledger: Ledger | str | None,
     budget: float | None,
     data: Mapping[str, Data] | None = None,

@@ -71,20 +71,20 @@ def recognised(table: Table, names: list[str]) -> dict[str, SubjectData]:
     ends = np.cumsum(table.sizes)
     present = (table.pieces > 0).sum(axis=1)
     information = 0.5 * (present - 1) * np.log(np.maximum(table.sizes, 1))
-    found, fellows = {}, frozenset(names)
+    notes, fellows = {}, frozenset(names)
     for number, name in enumerate(names):
         start, stop = int(first[number]), int(first[number + 1])
         before = words[start - 1] if start else np.zeros(2, dtype=np.uint64)
         offset = int(ends[start - 1]) if start else 0
         begins = "" if table.begins is None else _time(table.begins[number])
-        found[name] = SubjectData(
+        notes[name] = SubjectData(
             ends[start:stop] - offset,
             words[start:stop] - before,
             information[start:stop],
             begins,
             fellows,
         )
-    return found
+    return notes
 
 
 def _time(begins: float) -> str:

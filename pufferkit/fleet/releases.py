@@ -30,8 +30,8 @@ from pufferkit.shown import Shown
 
 def note_of(private: bool, independent_after: str | None) -> str | None:
     """What goes with every row of a table; ``None`` if there is nothing to say."""
-    found = [PRIVATE_NOTE] if private else []
-    return "; ".join([*found, *declared_independent(independent_after)]) or None
+    notes = [PRIVATE_NOTE] if private else []
+    return "; ".join([*notes, *declared_independent(independent_after)]) or None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -138,20 +138,20 @@ class Releases(Shown, Frozen, JsonRecord):
         If the beliefs were fitted to private data, or pieces were declared independent, a column
         ``note`` says so.
         """
-        found: dict[str, list[Any]] = {}
+        columns: dict[str, list[Any]] = {}
         if self.subjects is not None:
-            found["subject"] = list(self.subjects)
+            columns["subject"] = list(self.subjects)
         if self.windows is not None:
-            found["window_start"] = self.starts
-        found["entries"] = self.entries.tolist()
-        found["scale"] = self.scale.tolist()
+            columns["window_start"] = self.starts
+        columns["entries"] = self.entries.tolist()
+        columns["scale"] = self.scale.tolist()
         note = note_of(PRIVATE_NOTE in self.notes, self.independent_after)
         if note is not None:
-            found["note"] = [note] * len(self)
-        prefix = "state " if set(self.labels) & set(found) else ""
+            columns["note"] = [note] * len(self)
+        prefix = "state " if set(self.labels) & set(columns) else ""
         for number, label in enumerate(self.labels):
-            found[prefix + label] = self.value[:, number].tolist()
-        return found
+            columns[prefix + label] = self.value[:, number].tolist()
+        return columns
 
     def to_dict(self) -> dict[str, Any]:
         """The record of the table, ready for JSON: what `verify` needs to check every row."""

@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 ENTRIES, SCALE = "_entries", "_wanted"
 
-Rows = Sequence[tuple[Hashable, int]]
+RowKeys = Sequence[tuple[Hashable, int]]
 """Rows of a release by subject and window, 0 where there are no windows."""
 
 
 @dataclass(frozen=True)
-class Noise:
+class RowNoise:
     """What the executors need to know to draw.
 
     Attributes
@@ -207,8 +207,8 @@ class Counted:
         self,
         path: str,
         states: Sequence[Hashable],
-        by: Noise,
-        rows: Rows,
+        by: RowNoise,
+        rows: RowKeys,
         scales: Floats,
         note: str | None = None,
     ) -> None:
@@ -250,7 +250,7 @@ class Counted:
         out += [f.col(f"_{n}").alias(prefix + name) for n, name in enumerate(names)]
         noisy.select(*out).write.mode("errorifexists").parquet(path)
 
-    def only(self, written: Any, rows: Rows) -> Any:
+    def only(self, written: Any, rows: RowKeys) -> Any:
         """These rows of a frame that `write_noisy` wrote."""
         from pyspark.sql import functions as f  # noqa: PLC0415
 
@@ -264,7 +264,7 @@ class Counted:
     def _keys(self) -> list[str]:
         return [SUBJECT] + ([WINDOW] if self.table.windows is not None else [])
 
-    def _frame(self, rows: Rows, scales: Floats | None = None) -> Any:
+    def _frame(self, rows: RowKeys, scales: Floats | None = None) -> Any:
         """Rows, by subject and window, as a frame on the cluster; with their scales."""
         import pyarrow as pa  # noqa: PLC0415
         from pyspark.sql import types as t  # noqa: PLC0415
@@ -293,7 +293,7 @@ class Counted:
         return state_labels(self.cells, tuple(states))
 
 
-def _draw_batches(batches: Iterator[Any], *, by: Noise, keys: list[str], size: int) -> Any:
+def _draw_batches(batches: Iterator[Any], *, by: RowNoise, keys: list[str], size: int) -> Any:
     """Runs in an executor: counts in, noisy numbers out."""
     import pyarrow as pa  # noqa: PLC0415
 

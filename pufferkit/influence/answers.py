@@ -18,11 +18,17 @@ from pufferkit.influence.curve import regions  # noqa: F401  (registers its answ
 from pufferkit.influence.curve.starts import class_sides
 from pufferkit.influence.curve.trees import record_loss
 from pufferkit.influence.quilts import mixing, networks  # noqa: F401  (they register theirs)
-from pufferkit.influence.quilts.chains import influence_between
-from pufferkit.influence.quilts.hardest import QuiltBound, hardest_quilt, quilt_bound
+from pufferkit.influence.quilts.hardest import (
+    QuiltBound,
+    QuiltSearch,
+    hardest_quilt,
+    influence_between,
+    quilt_bound,
+)
 
 __all__ = [
     "QuiltBound",
+    "QuiltSearch",
     "class_sides",
     "hardest_quilt",
     "influence_between",

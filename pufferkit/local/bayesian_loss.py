@@ -22,7 +22,7 @@ from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.local.diameter_bounds import projective_diameter, side_bound
 from pufferkit.local.known_entries import given_set
-from pufferkit.local.losses import Loss, Pair, ends_of, own_pair, padded, unbounded
+from pufferkit.local.losses import Loss, LossPair, ends_of, own_pair, padded, unbounded
 from pufferkit.local.one_sided import Binary, answers, supports
 
 Adversary = Literal["every", "ignorant"]
@@ -103,11 +103,11 @@ def _one_target(binary: Binary, own: tuple[float, ...], length: int, target: int
         raise ValueError(
             f"target: must be an entry of a series of at most {LONGEST}, got {target} of {length}"
         )
-    told = all(isfinite(answer) for answer in own)
-    pair = _recursion(binary, own if told else (1.0, -1.0), length, "every", target)
+    finite = all(isfinite(answer) for answer in own)
+    pair = _recursion(binary, own if finite else (1.0, -1.0), length, "every", target)
     if max(pair) == 0:
         return Loss((0.0, 0.0), "every", length, "exact recursion", True)
-    if not told:
+    if not finite:
         return unbounded("every", length)
     return Loss(padded(binary.chain, pair, length), "every", length, "exact recursion", True)
 
@@ -122,8 +122,8 @@ def binary_loss(binary: Binary, own: tuple[float, ...], length: int | None, name
     if not all(isfinite(answer) for answer in own):
         return unbounded(name, length)
     if length is not None and length <= LONGEST:
-        found = _recursion(binary, own, length, name)
-        return Loss(padded(chain, found, length), name, length, "exact recursion", True)
+        loss = _recursion(binary, own, length, name)
+        return Loss(padded(chain, loss, length), name, length, "exact recursion", True)
     if not (np.linalg.matrix_power(chain.transition, 2) > 0).all():
         size = "of any length" if length is None else f"of {length} entries"
         raise NotApplicable(
@@ -131,8 +131,8 @@ def binary_loss(binary: Binary, own: tuple[float, ...], length: int | None, name
             f"series {size} may be without bound; give a length of at most {LONGEST}"
         )
     if name == "ignorant" and chain.is_stationary and max(own_pair(own)) < _LARGE:
-        found = _closed_form(binary, own)
-        return Loss(padded(chain, found, 1), name, length, "closed form", length is None)
+        loss = _closed_form(binary, own)
+        return Loss(padded(chain, loss, 1), name, length, "closed form", length is None)
     return _limit(binary, own, name, length)
 
 
@@ -167,7 +167,7 @@ def _binary(chain: Any) -> Binary:
 
 def _recursion(
     binary: Binary, own: tuple[float, ...], length: int, name: str, target: int | None = None
-) -> Pair:
+) -> LossPair:
     """Best left side plus best right side, for one target or the worst."""
     before = binary.unknown_left(own, length - 1)
     after = binary.unknown_right(own, length - 1)
@@ -179,7 +179,7 @@ def _recursion(
     sums = left + right[:, ::-1]
     sums = sums.max(axis=1) if target is None else sums[:, target - 1]
     zero, one = own_pair(own)
-    return Pair(max(0.0, float(sums[1]) + zero), max(0.0, float(sums[0]) + one))
+    return LossPair(max(0.0, float(sums[1]) + zero), max(0.0, float(sums[0]) + one))
 
 
 def _best_known_right(binary: Binary, own: tuple[float, ...], length: int) -> Floats:
@@ -187,8 +187,8 @@ def _best_known_right(binary: Binary, own: tuple[float, ...], length: int) -> Fl
     ends = [ends_of(binary.known("right", value, own, length - 1)) for value in (0, 1)]
     best = np.maximum(*ends)
     best[:, 0] = -inf
-    found: Floats = np.maximum.accumulate(best, axis=1)
-    return found
+    largest: Floats = np.maximum.accumulate(best, axis=1)
+    return largest
 
 
 def _best_known_left(binary: Binary, own: tuple[float, ...], length: int) -> Floats:
@@ -208,7 +208,7 @@ def _best_known_left(binary: Binary, own: tuple[float, ...], length: int) -> Flo
     return best
 
 
-def _closed_form(binary: Binary, own: tuple[float, ...]) -> Pair:
+def _closed_form(binary: Binary, own: tuple[float, ...]) -> LossPair:
     """[B] Theorem 1, and the same for chains that tend to alternate.
 
     A stationary binary chain is reversible, so both sides are alike. A side with all answers 0 has
@@ -233,7 +233,7 @@ def _closed_form(binary: Binary, own: tuple[float, ...]) -> Pair:
         high = _fixed(excess, p01 * (p00 * down + p11), p10 * up * (p00 * down + p11))
         excess = p01 * p10 * up * expm1(-zero - one) + p00 * p00 * up * down - p11 * p11
         low = _fixed(excess, p01 * (p00 * up + p11), p10 * down * (p00 * up + p11))
-    return Pair(max(0.0, zero + 2 * high), max(0.0, one - 2 * low))
+    return LossPair(max(0.0, zero + 2 * high), max(0.0, one - 2 * low))
 
 
 def _fixed(excess: float, b: float, c: float) -> float:
@@ -255,7 +255,7 @@ def _limit(binary: Binary, own: tuple[float, ...], name: str, length: int | None
         steps *= 4
     zero, one = own_pair(own)
     low, high = np.maximum(near, far).tolist()
-    pair = Pair(max(0.0, zero + high), max(0.0, one + low))
+    pair = LossPair(max(0.0, zero + high), max(0.0, one + low))
     exact, method = bool(gap <= _CLOSE) and length is None, "recursion to the limit"
     bound = tanh_pair(binary, own)
     if max(bound) < max(pair):
@@ -285,7 +285,7 @@ def tanh_bound(chain: MarkovChain, rho_0: float, rho_1: float) -> Loss:
     return Loss(tanh_pair(binary, own), "every", None, "tanh bound", False)
 
 
-def tanh_pair(binary: Binary, own: tuple[float, ...]) -> Pair:
+def tanh_pair(binary: Binary, own: tuple[float, ...]) -> LossPair:
     """The bound from the projective diameter.
 
     The two directions do not mix if det P >= 0; else the larger serves both.
@@ -297,4 +297,4 @@ def tanh_pair(binary: Binary, own: tuple[float, ...]) -> Pair:
     zero, one = own_pair(own)
     if not binary.rising:
         zero = one = max(zero, one)
-    return Pair(zero + 2 * side_bound(diameter, zero), one + 2 * side_bound(diameter, one))
+    return LossPair(zero + 2 * side_bound(diameter, zero), one + 2 * side_bound(diameter, one))

@@ -86,8 +86,8 @@ def cheapest_noise(
         raise ValueError("chain: has one state, so there is nothing to hide")
     sought = min(epsilon, _MOST_EPSILON)
     if len(chain) > 2:
-        found = _cheapest_kary(chain, sought, name, size)
-        return KaryResponse(chain, found.rho, epsilon, name, size)
+        noise = _cheapest_kary(chain, sought, name, size)
+        return KaryResponse(chain, noise.rho, epsilon, name, size)
     weights = state_weights(chain, size)
     binary = Binary.of(chain)
     if binary.rising:
@@ -177,15 +177,15 @@ def constraint_planes(
 
 def _vertices(a: float, b: float) -> list[tuple[float, float]]:
     """Vertices of rho_0 + e^a rho_1 >= 1, rho_1 + e^b rho_0 >= 1 inside [0, 1/2]^2."""
-    found = [
+    vertices = [
         (_HALF, max(_HALF * exp(-a), 1 - exp(b) * _HALF)),
         (max(_HALF * exp(-b), 1 - exp(a) * _HALF), _HALF),
     ]
     if a > 0 and b > 0:
         # (e^a - 1) / (e^(a+b) - 1), written so that neither large nor small a, b lose digits
         total = -expm1(-a - b)
-        found.append((-expm1(-a) * exp(-b) / total, -expm1(-b) * exp(-a) / total))
-    return [pair for pair in found if max(pair) <= _HALF]
+        vertices.append((-expm1(-a) * exp(-b) / total, -expm1(-b) * exp(-a) / total))
+    return [pair for pair in vertices if max(pair) <= _HALF]
 
 
 def _along_the_edge(
@@ -262,7 +262,7 @@ def _private_side(
     raised = tuple(min(most, r) for r in rho)
     while not passes(raised):
         if min(raised) >= most:
-            raise NotApplicable("epsilon: no noise was found to keep this promise")
+            raise NotApplicable("epsilon: no flip probabilities are certified to keep this promise")
         nudge *= 4
         raised = tuple(min(most, r * (1 + nudge)) for r in rho)
     return raised

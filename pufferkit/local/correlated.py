@@ -119,25 +119,25 @@ class XorChain:
     ) -> list[tuple[Interval, Interval]]:
         """Ranges for each output at the near end, step by step, until they stand still."""
         moved_odds = {key: moebius(kernel) for key, kernel in maps.items()}
-        found = [start]
-        while len(found) < steps:
+        messages = [start]
+        while len(messages) < steps:
             now = []
             for near in (0, 1):
                 ends = []
                 for far in (0, 1):
                     mapped = moved_odds[far, near]
-                    side = found[-1][far]
+                    side = messages[-1][far]
                     ends += [mapped(side.low), mapped(side.high)]
                 now.append(Interval(min(ends), max(ends)))
             moved = max(
                 abs(a - b)
-                for one, two in zip(now, found[-1], strict=True)
+                for one, two in zip(now, messages[-1], strict=True)
                 for a, b in zip(one, two, strict=True)
             )
-            found.append((now[0], now[1]))
+            messages.append((now[0], now[1]))
             if moved < _SETTLED:
                 break
-        return found
+        return messages
 
 
 def correlated_noise_rows(
@@ -176,15 +176,15 @@ def correlated_noise_rows(
                 low = middle
             else:
                 high = middle
-        found = mechanism(high)
+        response = mechanism(high)
         rows.append(
             {
                 "sum": float(total),
-                "rho_0": found.rho_0,
-                "rho_1": found.rho_1,
-                "expected_noise": found.expected_noise,
-                "loss": float(found.loss()),
-                "assumptions": bool(total <= 1 and theta < found.rho_0 < found.rho_1),
+                "rho_0": response.rho_0,
+                "rho_1": response.rho_1,
+                "expected_noise": response.expected_noise,
+                "loss": float(response.loss()),
+                "assumptions": bool(total <= 1 and theta < response.rho_0 < response.rho_1),
             }
         )
     return rows

@@ -2,9 +2,9 @@
 
 Conditioning a chain on any set of entries reweights the columns of its kernels, and the projective
 diameter D of P does not change under reweighting. Over all reweightings, what varies by a beyond a
-step varies before it by s with tanh(s/4) = tanh(D/4) tanh(a/4). With entry privacy b, each side of
-an entry is at most the fixed point s of a = b + s, and the loss is at most b + 2 s. It solves
-w Y^2 - k (w - 1) Y - 1 = 0 with Y = e^{s/2}, w = e^{b/2}, k = e^{D/2}.
+step varies before it by s with tanh(s/4) = tanh(D/4) tanh(a/4). With event-level epsilon b, each
+side of an entry is at most the fixed point s of a = b + s, and the loss is at most b + 2 s. It
+solves w Y^2 - k (w - 1) Y - 1 = 0 with Y = e^{s/2}, w = e^{b/2}, k = e^{D/2}.
 
 That needs no laziness, no stationary start and no two states. If P has zeros, D is infinite and one
 step is not enough: pay for blocks of m entries, then step by P^m, whose diameter is D_m. The sides
@@ -56,9 +56,9 @@ def side_bound(diameter: float, b: float) -> float:
 
 
 def entry_bound(chain: MarkovChain, b: float) -> float:
-    """Loss against every adversary of answers with entry privacy ``b``, any start, any length.
+    """Loss against every adversary of answers of event-level epsilon ``b``, at any length.
 
-    Infinite if no block up to ``MOST_BLOCK`` makes the chain forget.
+    It holds for any start. Infinite if no block up to ``MOST_BLOCK`` makes the chain forget.
     """
     if b == 0 or len(chain) == 1:
         return 0.0
@@ -75,14 +75,14 @@ def entry_bound(chain: MarkovChain, b: float) -> float:
 @lru_cache(maxsize=16)
 def _diameters(chain: MarkovChain) -> tuple[float, ...]:
     """D_1, D_2, ... until next to nothing is left."""
-    found, power = [], np.eye(len(chain))
+    diameters, power = [], np.eye(len(chain))
     for m in range(1, MOST_BLOCK + 1):
         power = power @ chain.transition
         error = 16 * m * len(chain) * float(np.finfo(float).eps)
-        found.append(projective_diameter(power) + error)
-        if found[-1] < _FORGOTTEN:
+        diameters.append(projective_diameter(power) + error)
+        if diameters[-1] < _FORGOTTEN:
             break
-    return tuple(found)
+    return tuple(diameters)
 
 
 def largest_entry_privacy(chain: MarkovChain, epsilon: float) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.local.losses import Loss, Pair, ends_of, own_pair, padded, unbounded
+from pufferkit.local.losses import Loss, LossPair, ends_of, own_pair, padded, unbounded
 from pufferkit.local.one_sided import Binary, successors, supports
 
 
@@ -59,7 +59,7 @@ def given_set(
             near = ordered[place]
             right = np.max([rights[v][:, near - node] for v in backward[near - 1]], axis=0)
         best = np.maximum(best, left + right + [one, zero])
-    pair = Pair(float(best[1]), float(best[0]))
+    pair = LossPair(float(best[1]), float(best[0]))
     if sure and max(pair) > 0:
         return unbounded(_described(fixed), length)
     directions = padded(chain, pair, length) if max(pair) > 0 else (0.0, 0.0)
@@ -88,5 +88,7 @@ def _possible(
         backward.append(ahead & fixed.get(node, both))
     backward.reverse()
     if not all(f & b for f, b in zip(forward, backward, strict=True)):
-        raise ValueError("known: such entries have probability zero; nothing can be conditioned on")
+        raise ValueError(
+            "known: these entries together have probability zero, so nothing is conditioned on them"
+        )
     return forward, backward

@@ -59,16 +59,16 @@ class Loss(float):
         return f"loss {kind} {float(self):.6g} (adversary: {self.adversary}; {size}; {self.method})"
 
 
-class Pair(NamedTuple):
+class LossPair(NamedTuple):
     """Something for each of the two directions: 0 over 1, and 1 over 0."""
 
     zero: float
     one: float
 
 
-def own_pair(own: tuple[float, ...]) -> Pair:
+def own_pair(own: tuple[float, ...]) -> LossPair:
     """The most an entry's own answer says, in each direction."""
-    return Pair(max(own), -min(own))
+    return LossPair(max(own), -min(own))
 
 
 def unbounded(name: str, length: int | None) -> Loss:
@@ -76,7 +76,7 @@ def unbounded(name: str, length: int | None) -> Loss:
     return Loss((inf, inf), name, length, "an output is possible under one state only", True)
 
 
-def padded(chain: MarkovChain, pair: Pair, steps: int) -> tuple[float, float]:
+def padded(chain: MarkovChain, pair: LossPair, steps: int) -> tuple[float, float]:
     """Rounded up by more than the recursion can have lost.
 
     Every step adds a few units in the last place and shrinks what came before by tanh(D/4).

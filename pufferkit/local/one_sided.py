@@ -72,11 +72,11 @@ def logarithm(value: float) -> float:
 
 def answers(rho_0: float, rho_1: float) -> tuple[float, ...]:
     """For each output z that can occur, log P(z | 0) / P(z | 1)."""
-    found = []
+    options = []
     for zero, one in ((1 - rho_0, rho_1), (rho_0, 1 - rho_1)):
         if zero > 0 or one > 0:
-            found.append(inf if one == 0 else logarithm(zero / one))
-    return tuple(found)
+            options.append(inf if one == 0 else logarithm(zero / one))
+    return tuple(options)
 
 
 def spread(side: Interval, own: tuple[float, ...]) -> Interval:
@@ -162,20 +162,20 @@ class Binary:
         Every trace starts inside [-inf, inf], and so lies in the image of that after ``steps``.
         """
         odds_map = self.right if side == "right" else self.left
-        told, untold = EVERYTHING, EVERYTHING
+        answered, silent = EVERYTHING, EVERYTHING
         for m in range(steps):
             if m == SHORT:
-                told = self._after(odds_map, told, own, steps - m)
-                untold = self._after(odds_map, untold, SILENT, steps - m)
+                answered = self._after(odds_map, answered, own, steps - m)
+                silent = self._after(odds_map, silent, SILENT, steps - m)
                 break
-            before = told, untold
-            told = self.step(odds_map, told, own)
-            untold = self.step(odds_map, untold, SILENT)
-            if before == (told, untold):
+            before = answered, silent
+            answered = self.step(odds_map, answered, own)
+            silent = self.step(odds_map, silent, SILENT)
+            if before == (answered, silent):
                 break
-        if not all(isfinite(end) for end in untold):
+        if not all(isfinite(end) for end in silent):
             return inf, inf
-        return untold.high - told.low, told.high - untold.low
+        return silent.high - answered.low, answered.high - silent.low
 
     def _trace(
         self, odds_map: Map, start: float, own: tuple[float, ...], steps: int, observed: bool
@@ -229,10 +229,10 @@ def supports(chain: MarkovChain, nodes: int) -> list[frozenset[int]]:
 
     On two states, from X_3 on, either both are always possible or always just one.
     """
-    found = [frozenset(int(x) for x in np.flatnonzero(chain.possible_start))]
-    while len(found) < nodes:
-        found.append(successors(chain, found[-1]))
-    return found
+    sets = [frozenset(int(x) for x in np.flatnonzero(chain.possible_start))]
+    while len(sets) < nodes:
+        sets.append(successors(chain, sets[-1]))
+    return sets
 
 
 def successors(chain: MarkovChain, values: frozenset[int]) -> frozenset[int]:

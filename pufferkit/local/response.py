@@ -31,7 +31,7 @@ from pufferkit.rounding import round_up
 FORMAT = "pufferkit-response/1"
 
 
-class _Response(JsonRecord, Sanitizer):
+class _BaseResponse(JsonRecord, Sanitizer):
     """What both kinds share."""
 
     _called = "mechanism"
@@ -49,6 +49,19 @@ class _Response(JsonRecord, Sanitizer):
         size = "of any length" if self.length is None else f"of at most {self.length} entries"
         return f"Bayesian DP, epsilon {self.epsilon:g}, against an adversary {who}; series {size}"
 
+    def _check_length(self) -> None:
+        if self.length is not None:
+            object.__setattr__(self, "length", checks.whole("length", self.length, 1))
+
+    def _promise(self, actual: Loss, noise: float) -> None:
+        """Set what follows. A promise may be 0 (answers say nothing) or infinite, as a loss can."""
+        promised = actual if self.epsilon is None else self.epsilon
+        if self.epsilon not in (None, 0, inf):
+            promised = checks.privacy(promised)
+        facts = {"epsilon": float(promised), "loss": actual, "expected_noise": noise}
+        for name, value in facts.items():
+            object.__setattr__(self, name, value)
+
     def _common(self) -> dict[str, Any]:
         return {
             "epsilon": self.epsilon,
@@ -62,7 +75,7 @@ class _Response(JsonRecord, Sanitizer):
 
 
 @dataclass(frozen=True, eq=False)
-class RandomizedResponse(_Response):
+class RandomizedResponse(_BaseResponse):
     """A bit is answered wrongly with probability rho_0 if it is state 0, rho_1 if it is state 1.
 
     Parameters
@@ -105,16 +118,10 @@ class RandomizedResponse(_Response):
                     "be wrong more often than right"
                 )
             object.__setattr__(self, name, rho)
-        if self.length is not None:
-            object.__setattr__(self, "length", checks.whole("length", self.length, 1))
-        found = loss(self.chain, self.rho_0, self.rho_1, self.length, self.adversary)
-        promised = found if self.epsilon is None else _promise(self.epsilon)
-        object.__setattr__(self, "epsilon", float(promised))
-        object.__setattr__(self, "loss", found)
+        self._check_length()
+        actual = loss(self.chain, self.rho_0, self.rho_1, self.length, self.adversary)
         weights = state_weights(self.chain, self.length)
-        object.__setattr__(
-            self, "expected_noise", float(weights @ np.array([self.rho_0, self.rho_1]))
-        )
+        self._promise(actual, float(weights @ np.array([self.rho_0, self.rho_1])))
 
     def __iter__(self) -> Iterator[float]:
         return iter((self.rho_0, self.rho_1))
@@ -161,7 +168,7 @@ class RandomizedResponse(_Response):
 
 
 @dataclass(frozen=True, eq=False)
-class KaryResponse(_Response):
+class KaryResponse(_BaseResponse):
     """A state of k is kept, or answered as each of the other states with probability rho.
 
     Certified for any number of states and any chain that forgets: against every adversary by the
@@ -203,13 +210,9 @@ class KaryResponse(_Response):
         if not 0 <= rho <= 1 / size:
             raise ValueError(f"rho: must lie between 0 and 1/{size}, got {rho:g}")
         object.__setattr__(self, "rho", rho)
-        if self.length is not None:
-            object.__setattr__(self, "length", checks.whole("length", self.length, 1))
-        found = kary_loss(self.chain, self.entry_privacy, self.length, self.adversary)
-        promised = found if self.epsilon is None else _promise(self.epsilon)
-        object.__setattr__(self, "epsilon", float(promised))
-        object.__setattr__(self, "loss", found)
-        object.__setattr__(self, "expected_noise", (size - 1) * rho)
+        self._check_length()
+        actual = kary_loss(self.chain, self.entry_privacy, self.length, self.adversary)
+        self._promise(actual, (size - 1) * rho)
 
     @cached_property
     def matrix(self) -> Floats:
@@ -268,9 +271,9 @@ def mechanism_from_json(text: str) -> Response:
 
 
 def kary_loss(chain: MarkovChain, b: float, length: int | None, adversary: str) -> Loss:
-    """A certified bound on the loss of answers with entry privacy ``b``.
+    """A certified bound on the loss of answers with event-level epsilon ``b``.
 
-    Every b-entry-private way to answer is covered, and every number of states.
+    Every way to answer of that event-level epsilon is covered, and every number of states.
     """
     name = known_adversary(adversary)
     options: list[tuple[float, str]] = [(entry_bound(chain, b), "tanh bound")]
@@ -305,11 +308,6 @@ def state_weights(chain: MarkovChain, length: int | None) -> Floats:
     return shares
 
 
-def _promise(epsilon: Any) -> float:
-    """A promise may be 0 (answers say nothing) or infinite (rho = 0), as the loss can be."""
-    return float(epsilon) if epsilon in (0, inf) else checks.privacy(epsilon)
-
-
 def _fields(data: Mapping[str, Any], kind: str, own: tuple[str, ...]) -> dict[str, Any]:
     if data.get("format") != FORMAT or data.get("kind") != kind:
         raise ValueError(
@@ -319,7 +317,7 @@ def _fields(data: Mapping[str, Any], kind: str, own: tuple[str, ...]) -> dict[st
     wanted = ("chain", *own, "epsilon", "adversary", "length")
     missing = [name for name in wanted if name not in data]
     if missing:
-        raise ValueError(f"mechanism: lacks {', '.join(missing)}")
+        raise ValueError(f"mechanism: the record lacks the fields {', '.join(missing)}")
     fields = {name: data[name] for name in wanted}
     fields["chain"] = MarkovChain.from_dict(data["chain"])
     return fields

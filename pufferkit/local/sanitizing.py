@@ -171,8 +171,8 @@ def _array(series: NDArray[Any], mechanism: Sanitizer) -> NDArray[Any]:
     answers = noise.responses(codes, mechanism.thresholds)
     if codes is series:
         return answers
-    found: NDArray[Any] = _labels(mechanism.states, series.dtype)[answers]
-    return found
+    labelled: NDArray[Any] = _labels(mechanism.states, series.dtype)[answers]
+    return labelled
 
 
 def _labels(states: tuple[Hashable, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

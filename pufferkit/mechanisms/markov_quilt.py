@@ -7,9 +7,10 @@ from typing import Any, Literal
 from pufferkit import checks
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
-from pufferkit.influence.answers import QuiltBound, hardest_quilt
+from pufferkit.influence.answers import QuiltBound, QuiltSearch, hardest_quilt
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.quilts.chains import Reading, check_reading
+from pufferkit.influence.quilts.chains import Reading
+from pufferkit.influence.quilts.hardest import check_reading
 from pufferkit.influence.quilts.mixing import hardest_by_mixing
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
 from pufferkit.mechanisms.release import Evidence
@@ -65,7 +66,7 @@ def markov_quilt(
     check_reading(influence)
     theta = as_beliefs(beliefs)
     check_states(theta, query)
-    hardest = hardest_quilt(theta, query.longest, epsilon, influence, progress)
+    hardest = hardest_quilt(theta, QuiltSearch(query.longest, epsilon, influence, progress))
     return _calibration("markov_quilt", theta, query, epsilon, hardest)
 
 

@@ -5,7 +5,6 @@ from pufferkit.plots.charts import experiment_figure
 from pufferkit.plots.figures import (
     attack_figure,
     audit_figure,
-    constraint_figure,
     error_figure,
     pair_figure,
     plan_figure,
@@ -19,7 +18,6 @@ __all__ = [
     "attack_figure",
     "audit_figure",
     "check_picture",
-    "constraint_figure",
     "error_figure",
     "experiment_figure",
     "figure_of",

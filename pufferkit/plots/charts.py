@@ -107,27 +107,27 @@ def _draw_bars(
 
 def _lines(rows: Sequence[Row], chart: Chart) -> dict[tuple[str, Any], str]:
     """Each column with each value of ``by`` that has numbers, and its words."""
-    found = {}
+    lines = {}
     for value in _values(rows, chart.by):
         for column in chart.y:
             if _points(rows, chart, column, value):
                 own = chart.labels.get(column, column)
                 by = "" if value is None else chart.labels.get(str(value), str(value))
                 both = f"{by}, {own}" if len(chart.y) > 1 else by
-                found[column, value] = both if by else own
-    return found | {(column, _ANY): chart.labels.get(column, column) for column in chart.once}
+                lines[column, value] = both if by else own
+    return lines | {(column, _ANY): chart.labels.get(column, column) for column in chart.once}
 
 
 def _points(rows: Sequence[Row], chart: Chart, column: str, value: Any) -> Points:
     low, high = chart.x_range or (-inf, inf)
-    found = [
+    points = [
         (row[chart.x], row[column])
         for row in rows
         if row.get(column) is not None
         and (chart.by is None or value is _ANY or row.get(chart.by) == value)
         and (chart.kind == "bars" or low <= row[chart.x] <= high)
     ]
-    return list(dict(found).items()) if value is _ANY else found
+    return list(dict(points).items()) if value is _ANY else points
 
 
 def _values(rows: Sequence[Row], column: str | None) -> list[Any]:

@@ -22,7 +22,7 @@ from pufferkit.plots.canvas import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pufferkit.audit.result import Audit
+    from pufferkit.audit.report import Audit
     from pufferkit.mechanisms.explain import PairTable
     from pufferkit.mechanisms.release import Release
 
@@ -141,48 +141,6 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
                 label.set_horizontalalignment("right")
     axes.tick_params(axis="x", length=0)
     legend(figure, 3)
-    return figure
-
-
-def constraint_figure(
-    rows: Sequence[Mapping[str, Any]],
-    best: Sequence[float] | None = None,
-    labels: tuple[str, str] = ("state 0", "state 1"),
-    title: str = "",
-) -> Figure:
-    """Which flip probabilities keep a promise ([B] Figure 1).
-
-    Parameters
-    ----------
-    rows
-        `pufferkit.local.constraint_planes`.
-    best
-        The cheapest pair, marked if given.
-    labels
-        Names of the two states.
-    title
-        Drawn above.
-    """
-    if not rows:
-        raise ValueError("rows: are empty, so there is nothing to draw")
-    figure, axes = blank(6.4, 5.0, title)
-    across = [row["rho_0"] for row in rows]
-    first, second = labels
-    lines = [
-        ("first", BLUE, "-", f"{first} over {second}"),
-        ("second", ORANGE, "--", f"{second} over {first}"),
-    ]
-    for name, colour, style, label in lines:
-        axes.plot(across, [row[name] for row in rows], style, color=colour, label=label)
-    least = [min(row["least"], 0.5) for row in rows]
-    axes.fill_between(across, least, 0.5, color=SKY, alpha=0.35, linewidth=0, label="private")
-    if best is not None:
-        axes.plot(*best, "D", markersize=8, color=BLACK, label="least expected noise")
-    axes.set_xlim(0, 0.5)
-    axes.set_ylim(0, 0.5)
-    axes.set_xlabel(f"rho_0: {first} answered wrongly", parse_math=False)
-    axes.set_ylabel(f"rho_1: {second} answered wrongly", parse_math=False)
-    legend(figure, 2)
     return figure
 
 

@@ -6,7 +6,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from pufferkit.accounting.session import Session, SessionPlan
-from pufferkit.audit.result import Audit
+from pufferkit.audit.report import Audit
 from pufferkit.experiments.result import Result
 from pufferkit.fleet.releases import Releases
 from pufferkit.mechanisms.explain import PairTable

@@ -50,7 +50,7 @@ _PRECISION = 1e-10
 
 @dataclass(frozen=True)
 class Task:
-    """Hide every entry of a segment at ``epsilon`` with entry privacy ``b``; try ``hint`` first."""
+    """Hide every entry at ``epsilon`` with event-level epsilon ``b``; try ``hint`` first."""
 
     length: int
     b: float
@@ -70,17 +70,17 @@ class Task:
         """
         if self.reach * values**3 <= _FEW:
             return list(range(1, self.reach + 1))
-        found = set(self.hint or ())
+        sizes = set(self.hint or ())
         for ratio in (1.25, sqrt(2)):
             block = 1.0
             while block <= self.reach:
-                found.add(int(block))
+                sizes.add(int(block))
                 block = max(int(block) + 1, ratio * block)
-        return sorted(size for size in found if size <= self.reach)
+        return sorted(size for size in sizes if size <= self.reach)
 
 
 @dataclass(frozen=True)
-class Choice:
+class BlockChoice:
     """How one entry is hidden: blocks, their loss, and the scale over L that quilts would ask."""
 
     blocks: Blocks
@@ -96,7 +96,7 @@ def best_choice(
     whole: Blocks,
     sizes: Iterable[int],
     hint: Blocks | None,
-) -> Choice:
+) -> BlockChoice:
     """The hint if it hides the entry, else the best choice of two ``sizes``.
 
     ``left`` and ``right`` give the table of a block; a block as long as ``whole`` is that side,
@@ -105,16 +105,17 @@ def best_choice(
     nothing = np.zeros(int(pairs.sum()))
 
     def table(side: int, block: int) -> Floats:
-        found: Floats = nothing if block >= whole[side] else (left, right)[side](block)[pairs]
-        return found
+        pairwise: Floats = nothing if block >= whole[side] else (left, right)[side](block)[pairs]
+        return pairwise
 
     if hint is not None:
         first, second = min(hint[0], whole[0]), min(hint[1], whole[1])
         influence, card = float((table(0, first) + table(1, second)).max()), first + second - 1
         loss = card * task.b + influence
         if loss <= task.epsilon:
-            return Choice(hint, loss, card / (task.epsilon - influence))
-    best = Choice((1, 1), inf, (task.reach + 1) / task.epsilon)  # larger blocks ask more than this
+            return BlockChoice(hint, loss, card / (task.epsilon - influence))
+    # Larger blocks than the reach ask more than this.
+    best = BlockChoice((1, 1), inf, (task.reach + 1) / task.epsilon)
     before, after = (
         [n for n in (*(m for m in sizes if m < end), end) if n <= task.reach] for end in whole
     )
@@ -131,7 +132,7 @@ def best_choice(
             score = min(best.score, float((cards / room).min()))
         least = int(losses.argmin())
         if losses[least] < best.loss:
-            best = Choice((first, after[least]), float(losses[least]), score)
+            best = BlockChoice((first, after[least]), float(losses[least]), score)
         best = replace(best, score=score)
     return best
 
@@ -143,7 +144,7 @@ def score_by_quilts(side: Side, task: Task) -> float:
     worst, hint = 0.0, task.hint
     nodes = range(1, min(task.length, side.settled + task.reach + side.period) + 1)
     for node in reversed(nodes):  # away from the start is the hardest, as a rule
-        found = best_choice(
+        choice = best_choice(
             task,
             side.pairs(node),
             partial(_left_table, side, node, lambda _: inf),
@@ -152,9 +153,9 @@ def score_by_quilts(side: Side, task: Task) -> float:
             range(1, task.reach + 1),
             hint,
         )
-        worst, hint = max(worst, found.score), found.blocks
-        if found.loss > task.epsilon:
-            return found.score
+        worst, hint = max(worst, choice.score), choice.blocks
+        if choice.loss > task.epsilon:
+            return choice.score
     return worst
 
 
@@ -205,7 +206,7 @@ def _loss(side: Side, task: Task, *, every_node: bool) -> float:
     nodes = [(node, True) for node in range(1, first + 1)]
     nodes += [(node, False) for node in others] if first < length else []
     for node, own in nodes:
-        found = best_choice(
+        choice = best_choice(
             task,
             side.pairs(node),
             partial(_left_table, side, node, (lambda n: alpha[n - 1]) if own else (lambda _: rest)),
@@ -214,7 +215,7 @@ def _loss(side: Side, task: Task, *, every_node: bool) -> float:
             sizes,
             hint,
         )
-        largest, hint = max(largest, found.loss), found.blocks
+        largest, hint = max(largest, choice.loss), choice.blocks
         if largest > task.epsilon:
             break
     return largest
@@ -232,15 +233,15 @@ def _variations(
     count: int, b: float, sizes: Iterable[int], step: Callable[[int, int, float], float]
 ) -> list[float]:
     """Alpha of the first nodes, or beta of the last: the recursion of docs/theory.md."""
-    found: list[float] = []
+    variations: list[float] = []
     for node in range(1, count + 1):
         least = node * b
         for block in sizes:
             if block * b >= least:
                 break
-            least = min(least, block * b + step(node, block, found[node - block - 1]))
-        found.append(least)
-    return found
+            least = min(least, block * b + step(node, block, variations[node - block - 1]))
+        variations.append(least)
+    return variations
 
 
 def _fixed_point(

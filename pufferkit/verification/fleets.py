@@ -137,7 +137,7 @@ def compare_table(path: Path, fleet: Fleet) -> Iterator[str]:
     for number, cells in enumerate(rows):
         names = [label if label in cells else f"state {label}" for label in labels]
         try:
-            told = [float(cells[name]) for name in ("entries", "scale", *names)]
+            printed = [float(cells[name]) for name in ("entries", "scale", *names)]
         except (KeyError, TypeError, ValueError):
             yield f"{path.name}: {fleet.name(number)} is not a row of numbers for {labels}"
             return
@@ -146,7 +146,7 @@ def compare_table(path: Path, fleet: Fleet) -> Iterator[str]:
         subject = str(fleet.columns["subject"][number]) if "subject" in fleet.columns else None
         # A table may put a quote before a name that a spreadsheet would take for a formula.
         other = subject is not None and str(cells.get("subject")).removeprefix("'") != subject
-        if other or told != [float(value) for value in own]:
+        if other or printed != [float(value) for value in own]:
             yield f"{path.name}: {fleet.name(number)} is not what the record says"
             return
 

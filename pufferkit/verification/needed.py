@@ -12,6 +12,7 @@ import numpy as np
 
 from pufferkit.beliefs.chain_class import ChainClass, chain_kinds
 from pufferkit.beliefs.joint_class import JointClass
+from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.region_class import RegionClass
@@ -24,6 +25,7 @@ from pufferkit.verification.chain_bounds import (
     score_by_quilts,
     spread_by_neighbours,
 )
+from pufferkit.verification.kernel_steps import loss_of_kernels
 from pufferkit.verification.network_bounds import loss_on_trees, score_of_quilts
 from pufferkit.verification.pair_steps import loss_of_pairs
 from pufferkit.verification.pair_tables import (
@@ -123,14 +125,14 @@ def _on_chain(
         )
         return max((score_by_quilts if by_quilts else loss_by_curve)(s, task) for s in sides)
 
-    found = largest(record.scale * (1 + TOLERANCE), work)
+    worst = largest(record.scale * (1 + TOLERANCE), work)
     if beside:
         checks.append(f"{record.mechanism}: {beside:.9g} of event-level epsilon is spent beside it")
     if by_quilts:
-        left = 1 / found - beside
+        left = 1 / worst - beside
         return lipschitz / left if left > 0 else inf
-    checks.append(f"influence_curve: the largest loss of an entry is {found:.9g}")
-    if found <= epsilon:
+    checks.append(f"influence_curve: the largest loss of an entry is {worst:.9g}")
+    if worst <= epsilon:
         return record.scale
     # How much more is needed, as far as that is quickly said.
     failed, factor, quick = record.scale * (1 + 2 * TOLERANCE), 1.005, Work(2 * work.spent + 1e9)
@@ -150,9 +152,38 @@ def _sides(theta: ChainClass, longest: int, work: Work, printed: bool) -> list[S
 
 @_sides.register
 def _(theta: RegionClass, longest: int, work: Work, printed: bool) -> list[Side]:
-    if len(theta.states) != 2:
+    if len(theta.states) != 2 or theta.before is not None:
         return [RegionBound(theta, work)]
     return [KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)]
+
+
+@_needed.register
+def _on_kernels(
+    theta: KernelClass, record: Release, lipschitz: float, checks: list[str], work: Work
+) -> float:
+    """The pairwise curve of a class that is given by its kernels."""
+    if record.mechanism != "influence_curve":
+        raise BadBeliefs(f"have no theorem for {record.mechanism}, only for influence_curve")
+    longest, scale = max(record.lengths), record.scale * (1 + TOLERANCE)
+    recorded = (record.workings or {}).get("pairs")
+    cost = _cost_of_pairs(record, theta, lipschitz) / scale
+    cost += (record.evidence.beside or 0.0) * ~np.eye(len(cost), dtype=bool)
+    if record.evidence.bound != "pairs":
+        largest = longest * float(cost.max())
+    elif not isinstance(recorded, Mapping):
+        raise BadBeliefs("no pairs of values are recorded for them in the workings")
+    else:
+        largest = 0.0
+        for part in theta.kernels():
+            if part.name not in recorded:
+                raise BadBeliefs(f"no pairs of values are recorded for {part.name}")
+            own = loss_of_kernels(part, longest, cost, recorded[part.name], work)
+            largest = max(largest, own)
+    checks.append(
+        f"influence_curve: pair by pair of values for {theta.description}, over segments of up to "
+        f"{longest}; the largest loss is {largest:.9g}"
+    )
+    return record.scale if largest <= record.epsilon else record.scale * (1 + 1e-3)
 
 
 def _by_pairs(
@@ -236,18 +267,18 @@ def _exact_sum(record: Release, theta: Beliefs, checks: list[str], work: Work) -
     return record.scale if worst <= enough else record.scale * (1 + 2 * TOLERANCE)
 
 
+ExactWeights = Sequence[Fraction] | None
+"""What each state adds to the answer; ``None`` where the file does not hold that."""
+
+
 @singledispatch
-def _distance(
-    theta: Beliefs, weights: Sequence[Fraction] | None, record: Release, work: Work
-) -> Fraction:
+def _distance(theta: Beliefs, weights: ExactWeights, record: Release, work: Work) -> Fraction:
     """W, from what each state adds to the answer where the file holds that."""
     raise NotChecked(f"there is no recomputation of W for a {theta.description}")
 
 
 @_distance.register
-def _(
-    theta: JointClass, weights: Sequence[Fraction] | None, record: Release, work: Work
-) -> Fraction:
+def _(theta: JointClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
     workings = record.workings or {}
     if weights is not None:
         # The answers of a sum follow from the weights, whatever the file says they are.
@@ -258,18 +289,14 @@ def _(
 
 
 @_distance.register
-def _(
-    theta: NetworkClass, weights: Sequence[Fraction] | None, record: Release, work: Work
-) -> Fraction:
+def _(theta: NetworkClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
     return distance_of_networks(theta, dict(zip(theta.states, weights, strict=True)), work)
 
 
 @_distance.register
-def _(
-    theta: ChainClass, weights: Sequence[Fraction] | None, record: Release, work: Work
-) -> Fraction:
+def _(theta: ChainClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
     return distance_of_chains(theta, weights, record.lengths, work)
@@ -287,13 +314,13 @@ def _on_network(
         raise BadBeliefs(f"are networks, and {record.mechanism} is not for them")
     scale = record.scale * (1 + TOLERANCE)
     try:
-        found = loss_on_trees(theta, lipschitz / scale, work)
+        loss = loss_on_trees(theta, lipschitz / scale, work)
     except ValueError as error:
         raise BadBeliefs(str(error)) from None
-    checks.append(f"influence_curve: the largest loss of a node is {found:.9g}")
-    if found <= record.epsilon:
+    checks.append(f"influence_curve: the largest loss of a node is {loss:.9g}")
+    if loss <= record.epsilon:
         return record.scale
-    return record.scale * min(found / record.epsilon, 1.0 + 1e-3)
+    return record.scale * min(loss / record.epsilon, 1.0 + 1e-3)
 
 
 def on_chains(record: Release) -> bool:

@@ -88,9 +88,9 @@ def log_ratios(rows: Floats, possible: Bools) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         gaps = np.log(above)[:, None, :] - np.log(below)[None, :, :]
     gaps[np.isnan(gaps)] = -inf
-    found: Floats = gaps.max(axis=2)
-    np.fill_diagonal(found, 0.0)
-    return found
+    largest: Floats = gaps.max(axis=2)
+    np.fill_diagonal(largest, 0.0)
+    return largest
 
 
 def prefixes(kernel: Floats) -> tuple[Floats, Floats]:
@@ -169,8 +169,8 @@ class KnownChain:
                 if steps
                 else (np.eye(self.size), np.eye(self.size) > 0)
             )
-        found: tuple[Floats, Bools] = self._remembered(("power", steps), product)
-        return found
+        power: tuple[Floats, Bools] = self._remembered(("power", steps), product)
+        return power
 
     def distribution(self, node: int) -> tuple[Floats, Bools]:
         """The distribution of X_node and its support; of any start only the support counts."""
@@ -194,9 +194,9 @@ class KnownChain:
         sources = self.distribution(node - block)[1]
         if not self.any_start and variation < inf:
             where = 0 if self.stationary else node
-            found = self._remembered(("left", where, block), lambda: self._kernel(node, block))
+            ratios = self._remembered(("left", where, block), lambda: self._kernel(node, block))
             self.work.spend(60 * self.size**3)
-            return step(found, variation)
+            return step(ratios, variation)
         if self.as_printed:  # [Q] (5) lets u run over all states
             sources = np.ones(self.size, dtype=bool)
         values, possible = self.power(block)
@@ -214,9 +214,9 @@ class KnownChain:
         if variation == inf:
             influence: Floats = self._remembered(block, lambda: log_ratios(*self.power(block)))
             return influence
-        found = self._remembered(("right", block), lambda: prefixes(self.power(block)[0]))
+        ratios = self._remembered(("right", block), lambda: prefixes(self.power(block)[0]))
         self.work.spend(2 * 10**4 + 60 * self.size**3)
-        return step(found, variation)
+        return step(ratios, variation)
 
     def _prior(self, node: int) -> Floats:
         """(x, x') to log P(X_node = x') / P(X_node = x); its largest over all starts ([Q] C.4)."""

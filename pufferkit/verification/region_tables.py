@@ -25,6 +25,7 @@ class RegionBound:
 
     def __init__(self, theta: RegionClass, work: Work) -> None:
         self.low, self.high, self.work = theta.low, theta.high, work
+        self.before = None if theta.before is None else RegionBound(theta.before, work)
         self.size = len(theta.states)
         if self.size > MOST_STATES:
             raise NotChecked(
@@ -42,10 +43,12 @@ class RegionBound:
         return np.ones((self.size, self.size), dtype=bool)
 
     def left(self, node: int, block: int, variation: float) -> Floats:
-        """Columns of P^block."""
+        """Columns of P^block, or rows of the kernels of that side."""
+        if self.before is not None:
+            return self.before.right(block, variation)
         self._up_to(block)
-        found = self.distance[block]
-        return found if variation == inf else projective_step(found, variation)
+        bound = self.distance[block]
+        return bound if variation == inf else projective_step(bound, variation)
 
     def right(self, block: int, variation: float) -> Floats:
         """Rows of P^block; the largest step over sets."""
@@ -58,10 +61,10 @@ class RegionBound:
                 np.logaddexp(np.log1p(-p), np.log(p) + variation)
                 for p in (self.most[block], self.least[block])
             )
-        found: Floats = np.maximum((above[:, None, :] - below[None, :, :]).max(axis=2), 0.0)
-        np.fill_diagonal(found, 0.0)
-        widest = projective_step(np.full_like(found, self.distance[block].max()), variation)
-        least: Floats = np.minimum(np.minimum(found, widest), variation)
+        bound: Floats = np.maximum((above[:, None, :] - below[None, :, :]).max(axis=2), 0.0)
+        np.fill_diagonal(bound, 0.0)
+        widest = projective_step(np.full_like(bound, self.distance[block].max()), variation)
+        least: Floats = np.minimum(np.minimum(bound, widest), variation)
         return least
 
     def _up_to(self, m: int) -> None:
@@ -74,7 +77,7 @@ class RegionBound:
 
     def _shared(self, values: Floats, wish: Floats) -> Floats:
         """Sums over z of p(z) values(z, S), the free part of p going where ``wish`` is largest."""
-        found = np.zeros_like(values)
+        shared = np.zeros_like(values)
         for s in range(len(self.sets)):
             order = np.argsort(-wish[:, s])
             for x in range(self.size):
@@ -82,8 +85,8 @@ class RegionBound:
                 for z in order:
                     more = min(rest, self.high[x, z] - self.low[x, z])
                     rest -= more
-                    found[x, s] += (self.low[x, z] + more) * values[z, s]
-        return found
+                    shared[x, s] += (self.low[x, z] + more) * values[z, s]
+        return shared
 
     def _compare(self) -> None:
         """Distances between columns and ratios of rows, never more than for fewer steps."""

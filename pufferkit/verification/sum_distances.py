@@ -24,7 +24,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.verification.pair_tables import NotChecked, Work
 
-Distribution = dict[Fraction, Fraction]
+ExactDistribution = dict[Fraction, Fraction]
 
 _ROUNDING = 1e-11
 _LEAST = float(np.finfo(np.longdouble).minexp) + 200  # powers of 2 that extended precision holds
@@ -50,7 +50,7 @@ def distance_of_joints(theta: JointClass, workings: Mapping[str, Any], work: Wor
             distributions = []
             for event in secrets:
                 work.spend(2000.0 * len(event))
-                distribution: Distribution = {}
+                distribution: ExactDistribution = {}
                 for place in event:
                     value = values[place]
                     if masses[place] > 0 and value is not None:
@@ -63,7 +63,7 @@ def distance_of_joints(theta: JointClass, workings: Mapping[str, Any], work: Wor
 def _secrets(
     rows: Sequence[tuple[Hashable, ...]], given: Sequence[Sequence[Sequence[int]]] | None
 ) -> Iterable[Sequence[Sequence[int]]]:
-    """Events that must not be told apart, as places of rows."""
+    """Events that must not be distinguished, as places of rows."""
     if given is not None:
         yield from given
         return
@@ -83,7 +83,7 @@ def distance_of_networks(
         exact = {node: _fractions(network, node) for node in network.nodes}
         for node in network.nodes:
             together = distribution_of(network, (node,), exact, work, weights)
-            distributions: dict[Hashable, Distribution] = {}
+            distributions: dict[Hashable, ExactDistribution] = {}
             for ((value,), total), mass in together.items():
                 distributions.setdefault(value, {})[total] = mass
             worst = max(worst, _largest(list(distributions.values())))
@@ -147,19 +147,19 @@ def _fractions(
     return rows
 
 
-def _largest(distributions: Sequence[Distribution]) -> Fraction:
+def _largest(distributions: Sequence[ExactDistribution]) -> Fraction:
     possible = [distribution for distribution in distributions if distribution]
     pairs = combinations([_steps(distribution) for distribution in possible], 2)
     return max((_distance(one, other) for one, other in pairs), default=Fraction(0))
 
 
-def _steps(distribution: Distribution) -> list[tuple[Fraction, Fraction]]:
+def _steps(distribution: ExactDistribution) -> list[tuple[Fraction, Fraction]]:
     """Values with the distribution function there."""
-    whole, reached, found = sum(distribution.values()), Fraction(0), []
+    whole, reached, steps = sum(distribution.values()), Fraction(0), []
     for value in sorted(distribution):
         reached += distribution[value]
-        found.append((value, reached / whole))
-    return found
+        steps.append((value, reached / whole))
+    return steps
 
 
 def _distance(
@@ -228,9 +228,9 @@ def _of_chain(chain: MarkovChain, values: list[int], length: int, work: Work) ->
 
 
 def _moved(row: Any, places: int) -> Any:
-    found = np.zeros_like(row)
-    found[places:] = row[: len(row) - places]
-    return found
+    moved = np.zeros_like(row)
+    moved[places:] = row[: len(row) - places]
+    return moved
 
 
 def _whole_distance(one: Any, other: Any) -> int:

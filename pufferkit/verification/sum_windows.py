@@ -50,7 +50,7 @@ def loss_of_sum(
     tried, best = reach or 8, inf
     for _ in range(_TRIES if reach else 4 * _TRIES):
         whole = 2 * tried >= length
-        loss = _Windows(chain, values, length, length if whole else tried, work).largest(rate)
+        loss = _WindowSums(chain, values, length, length if whole else tried, work).largest(rate)
         best = min(best, loss)
         if best <= epsilon or whole:
             break
@@ -58,7 +58,7 @@ def loss_of_sum(
     return best
 
 
-class _Windows:
+class _WindowSums:
     """All windows of one reach."""
 
     def __init__(

@@ -74,10 +74,10 @@ def test_two_wasserstein_releases_are_charged_more_than_their_epsilons():
     for epsilon in (0.5, 1.0, 2.0, 4.0):
         for mechanism in (wasserstein, exact_sum):
             made = mechanism(chain, total([0, 1], 2), epsilon)
-            told = NoisySum(1, 2, (0.0, 1.0), made.scale)
+            noisy_sum = NoisySum(1, 2, (0.0, 1.0), made.scale)
             charged = compose([Spending.of(made)] * 2, chain, 2)
             assert charged.rule == "entry_profile"
-            true = losses(chain.initial, chain.transition, [told, told], (2,)).max()
+            true = losses(chain.initial, chain.transition, [noisy_sum, noisy_sum], (2,)).max()
             assert true <= charged.epsilon
             if mechanism is exact_sum and epsilon == 2.0:
                 assert true > 2 * epsilon
@@ -87,8 +87,8 @@ def test_disjoint_exact_sums_of_an_alternating_chain_lose_more_than_they_promise
     """Two sums of 4 entries each, with noise that is exact for one long sum at epsilon 1."""
     chain = MarkovChain.steady([[0.1, 0.9], [0.9, 0.1]])
     scale = exact_sum(chain, count(1, 300), 1).scale
-    told = [NoisySum(first, first + 3, (0.0, 1.0), scale) for first in (1, 5)]
-    true = losses(chain.initial, chain.transition, told, (8,)).max()
+    noisy_sums = [NoisySum(first, first + 3, (0.0, 1.0), scale) for first in (1, 5)]
+    true = losses(chain.initial, chain.transition, noisy_sums, (8,)).max()
     assert true > 1.3
     made = replace(exact_sum(chain, count(1, 4), 1), scale=scale)
     history = [Spending.of(made, (1, 4)), Spending.of(made, (5, 8))]
@@ -353,8 +353,8 @@ def test_an_entry_between_two_windows_loses_to_both(tmp_path):
     chain = MarkovChain.steady(PAIRS)
     queries = [(total([0, 1, 0, 1], 1), (1, 1)), (total([0, 0, 1, 1], 1), (3, 3))]
     history = [Spending.of(influence_curve(chain, query, 1), window) for query, window in queries]
-    told = [NoisySum(1, 1, (0, 1, 0, 1), 1.0), NoisySum(3, 3, (0, 0, 1, 1), 1.0)]
-    assert losses([0.25] * 4, PAIRS, told, [3]) == pytest.approx([1, 2, 1])
+    noisy_sums = [NoisySum(1, 1, (0, 1, 0, 1), 1.0), NoisySum(3, 3, (0, 0, 1, 1), 1.0)]
+    assert losses([0.25] * 4, PAIRS, noisy_sums, [3]) == pytest.approx([1, 2, 1])
     assert rules.parallel(history, chain, 3) == pytest.approx(2)
     assert compose(history, chain, 3).epsilon >= 2
     session = Session([0, 1, 3], chain, 1.01, str(tmp_path / "l.db"))
@@ -445,11 +445,11 @@ def test_a_chain_that_switches_is_in_no_class_of_homogeneous_chains():
     """Weekends by one matrix, weekdays by another: the class of both chains promises 1."""
     weekend, weekday = [[0.7, 0.3], [0.7, 0.3]], [[0.98, 0.02], [0.9, 0.1]]
     both = ChainClass.of(MarkovChain.steady(weekend), MarkovChain.steady(weekday))
-    told = [NoisySum(1, 8, (0, 1), influence_curve(both, count(1, 8), 1).scale)]
+    noisy_sums = [NoisySum(1, 8, (0, 1), influence_curve(both, count(1, 8), 1).scale)]
     for matrix, start in ((weekend, [0.7, 0.3]), (weekday, [0.9 / 0.92, 0.02 / 0.92])):
-        assert losses(start, matrix, told, [8]).max() <= 1 + 1e-9
+        assert losses(start, matrix, noisy_sums, [8]).max() <= 1 + 1e-9
     switching = np.array([weekend] * 3 + [weekday] * 4)
-    assert losses([0.7, 0.3], switching, told, [8]).max() > 1.19
+    assert losses([0.7, 0.3], switching, noisy_sums, [8]).max() > 1.19
     # Weekends and weekdays released apart, each under its own chain.
     apart = [
         NoisySum(1, 4, (0, 1), influence_curve(both.chains[0], count(1, 4), 1).scale),

@@ -59,8 +59,8 @@ def test_forward_backward_is_the_posterior_over_all_paths(case):
         with pytest.raises(ValueError, match=r"at position \d+ cannot happen"):
             ForwardBackward(chain, matrix, range(matrix.shape[1])).posterior(outputs)
         return
-    found = ForwardBackward(chain, matrix, range(matrix.shape[1])).posterior(outputs)
-    assert found == pytest.approx(posterior_by_paths(*case), abs=1e-12)
+    posterior = ForwardBackward(chain, matrix, range(matrix.shape[1])).posterior(outputs)
+    assert posterior == pytest.approx(posterior_by_paths(*case), abs=1e-12)
 
 
 @given(attacks())
@@ -78,11 +78,11 @@ def test_logarithms_and_scaling_agree(case):
     chain, matrix, outputs = case
     assume(sum(weight for _, weight in paths_and_weights(*case)) > 0)
     codes = np.array(outputs)
-    found = np.empty((len(codes), len(chain)))
+    posterior = np.empty((len(codes), len(chain)))
     tables = attackers._logs([chain.initial, chain.transition, matrix])
-    assert kernels.log_forward(*tables, codes, found) == kernels.FINE
-    assert kernels.log_backward(*tables[1:], codes, found) == kernels.FINE
-    assert found == pytest.approx(posterior_by_paths(*case), abs=1e-12)
+    assert kernels.log_forward(*tables, codes, posterior) == kernels.FINE
+    assert kernels.log_backward(*tables[1:], codes, posterior) == kernels.FINE
+    assert posterior == pytest.approx(posterior_by_paths(*case), abs=1e-12)
 
 
 @pytest.mark.parametrize(("states", "symbols"), [(2, 2), (3, 4), (5, 3)])
@@ -117,12 +117,12 @@ def test_plain_and_compiled_agree(monkeypatch):
 def test_a_million_steps():
     rng = np.random.default_rng(0)
     outputs = rng.integers(0, 2, size=1_000_000)
-    found = ForwardBackward(CHAIN, NOISE).posterior(outputs)
-    assert np.isfinite(found).all()
-    assert np.abs(found.sum(axis=1) - 1).max() < 1e-12
+    posterior = ForwardBackward(CHAIN, NOISE).posterior(outputs)
+    assert np.isfinite(posterior).all()
+    assert np.abs(posterior.sum(axis=1) - 1).max() < 1e-12
     # Entries far from the ends of a window do not depend on what lies outside it.
     window = ForwardBackward(CHAIN, NOISE).posterior(outputs[500_000:500_400])
-    assert found[500_200] == pytest.approx(window[200], abs=1e-12)
+    assert posterior[500_200] == pytest.approx(window[200], abs=1e-12)
     assert Viterbi(CHAIN, NOISE).guess(outputs).shape == (1_000_000,)
 
 
@@ -131,8 +131,8 @@ def test_a_state_that_is_rare_for_long_and_certain_later():
     chain = pk.MarkovChain([0.5, 0.5], np.eye(2))
     matrix = [[0.9, 0.1, 0.0], [0.1, 0.8, 0.1]]
     outputs = [0] * 3000 + [2]
-    found = ForwardBackward(chain, matrix).posterior(outputs)
-    assert (found == [0.0, 1.0]).all()
+    posterior = ForwardBackward(chain, matrix).posterior(outputs)
+    assert (posterior == [0.0, 1.0]).all()
     assert (Viterbi(chain, matrix).guess(outputs) == 1).all()
     opposite = ForwardBackward(chain, matrix).posterior([0] * 3000)
     assert (opposite[:, 0] == 1).all()
@@ -140,9 +140,11 @@ def test_a_state_that_is_rare_for_long_and_certain_later():
 
 def test_probabilities_at_the_end_of_floats():
     chain = pk.MarkovChain([1 - 1e-300, 1e-300], [[1 - 1e-16, 1e-16], [1e-200, 1 - 1e-16]])
-    found = ForwardBackward(chain, [[0.5, 0.5, 0], [1e-250, 0.5, 0.5]]).posterior([0, 0, 2] * 200)
-    assert np.isfinite(found).all()
-    assert (found[2::3, 1] == 1).all()
+    posterior = ForwardBackward(chain, [[0.5, 0.5, 0], [1e-250, 0.5, 0.5]]).posterior(
+        [0, 0, 2] * 200
+    )
+    assert np.isfinite(posterior).all()
+    assert (posterior[2::3, 1] == 1).all()
 
 
 @pytest.mark.parametrize("attacker", [ForwardBackward, Viterbi])
@@ -184,8 +186,8 @@ def test_unknown_symbols_say_where(attacker, outputs, said):
 
 
 def test_single_bit_weighs_the_symbol_by_the_distribution_of_the_entry():
-    found = SingleBit(CHAIN, NOISE).posterior([0, 1])
-    assert found[1] == pytest.approx([0.8 * 0.2 / 0.3, 0.2 * 0.7 / 0.3])
+    posterior = SingleBit(CHAIN, NOISE).posterior([0, 1])
+    assert posterior[1] == pytest.approx([0.8 * 0.2 / 0.3, 0.2 * 0.7 / 0.3])
     equal = pk.MarkovChain.steady([[0.7, 0.3], [0.3, 0.7]])
     seen = equal.sample(50, seed=1)
     assert (SingleBit(equal, [[0.7, 0.3], [0.3, 0.7]]).guess(seen) == seen).all()

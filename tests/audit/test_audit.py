@@ -23,10 +23,10 @@ def halved(calibration):
 def test_the_real_noise_passes_and_half_of_it_fails(query, epsilon):
     """At the default level a sound mechanism fails once in a million."""
     real = pk.influence_curve(LAZY, query, epsilon)
-    found = audit(real, trials=20_000, seed=1)
-    assert found.passed
-    assert found.verdict == "passed"
-    assert 0.3 * epsilon < found.proven <= epsilon  # near enough to see what is there
+    report = audit(real, trials=20_000, seed=1)
+    assert report.passed
+    assert report.verdict == "passed"
+    assert 0.3 * epsilon < report.proven <= epsilon  # near enough to see what is there
     broken = audit(halved(real), trials=20_000, seed=1)
     assert not broken.passed
     assert 1.2 * epsilon < broken.proven <= exact_loss(halved(real))
@@ -51,19 +51,19 @@ def test_a_histogram_over_three_states():
 
 
 def test_entry_dp_does_not_hide_what_others_predict():
-    found = audit(pk.entry_dp(pk.count(1, 6), 1), symmetric(0.1), trials=10_000, seed=1)
-    assert not found.passed
-    assert found.proven > 2
-    assert "entry DP only" in str(found)
+    report = audit(pk.entry_dp(pk.count(1, 6), 1), symmetric(0.1), trials=10_000, seed=1)
+    assert not report.passed
+    assert report.proven > 2
+    assert "entry DP only" in str(report)
 
 
 @pytest.mark.slow
 def test_long_series_by_the_distribution_of_the_sum():
     real = pk.influence_curve(LAZY, pk.count(1, 60), 1)
-    found = audit(real, trials=10_000, seed=1)
-    assert found.passed
-    assert "exact distributions" in found.attacker
-    assert found.proven > 0.2
+    report = audit(real, trials=10_000, seed=1)
+    assert report.passed
+    assert "exact distributions" in report.attacker
+    assert report.proven > 0.2
     # The noise for six entries instead of sixty, on a chain that hardly moves.
     slow = symmetric(0.02)
     short = pk.influence_curve(slow, pk.count(1, 6), 1)
@@ -77,17 +77,17 @@ THREE = pk.MarkovChain.steady([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]
 @pytest.mark.slow
 def test_long_vectors_by_the_distribution_of_counts():
     query = pk.histogram(range(3), 30)
-    found = audit(pk.influence_curve(THREE, query, 1), trials=2000, seed=1)
-    assert found.passed
-    assert "exact distributions" in found.attacker
+    report = audit(pk.influence_curve(THREE, query, 1), trials=2000, seed=1)
+    assert report.passed
+    assert "exact distributions" in report.attacker
     assert not audit(pk.entry_dp(query, 1), THREE, trials=5000, seed=1).passed
 
 
 @pytest.mark.slow
 def test_longer_vectors_by_simulation():
     query = pk.histogram(range(3), 120)
-    found = audit(pk.influence_curve(THREE, query, 1), trials=2000, seed=1)
-    assert found.passed
+    report = audit(pk.influence_curve(THREE, query, 1), trials=2000, seed=1)
+    assert report.passed
     slow = pk.MarkovChain.steady(np.full((3, 3), 0.01) + 0.97 * np.eye(3))
     broken = audit(pk.entry_dp(query, 0.5), slow, trials=5000, seed=1)
     assert "simulated" in broken.attacker or "linear" in broken.attacker
@@ -96,25 +96,25 @@ def test_longer_vectors_by_simulation():
 
 def test_other_beliefs():
     theta = pk.ChainClass.any_start(LAZY.transition)
-    found = audit(pk.influence_curve(theta, pk.count(1, 4), 1), trials=5000, seed=1)
-    assert found.passed
-    assert "start" in found.belief
+    report = audit(pk.influence_curve(theta, pk.count(1, 4), 1), trials=5000, seed=1)
+    assert report.passed
+    assert "start" in report.belief
     both = pk.ChainClass.of(LAZY, symmetric(0.1))
     assert audit(pk.influence_curve(both, pk.count(1, 4), 1), trials=5000, seed=1).passed
     flu = pk.FiniteJoint({(0, 0): 0.4, (0, 1): 0.1, (1, 0): 0.1, (1, 1): 0.4}, names=["ann", "bob"])
     real = pk.wasserstein(flu, pk.count(1, 2), 1)
-    found = audit(real, trials=5000, seed=1)
-    assert found.passed
-    assert found.entry in ("ann", "bob")
+    report = audit(real, trials=5000, seed=1)
+    assert report.passed
+    assert report.entry in ("ann", "bob")
     with pytest.raises(pk.NotApplicable, match="pass one of its chains"):
         audit(pk.group_dp(pk.count(1, 4), 1), pk.ChainClass.mixing(2, 0.2, 0.5))
 
 
 def test_segments_and_a_query_that_is_no_sum():
     real = pk.influence_curve(LAZY, pk.count(1, [3, 30, 3]), 1)
-    found = audit(real, trials=3000, seed=1)
-    assert found.passed
-    assert 4 <= found.entry <= 33
+    report = audit(real, trials=3000, seed=1)
+    assert report.passed
+    assert 4 <= report.entry <= 33
     changes = pk.Query("changes", lambda x: int(np.sum(x[1:] != x[:-1])), 2, 5)
     assert audit(pk.influence_curve(LAZY, changes, 1), trials=3000, seed=1).passed
     assert not audit(pk.entry_dp(changes, 3), symmetric(0.02), trials=3000, seed=1).proven > 6
@@ -144,25 +144,25 @@ def test_refusals(mechanism, options, said):
 
 
 def test_json_and_print():
-    found = audit(pk.influence_curve(LAZY, pk.count(1, 3), 1), trials=1000, seed=1)
-    record = json.loads(found.to_json())
+    report = audit(pk.influence_curve(LAZY, pk.count(1, 3), 1), trials=1000, seed=1)
+    record = json.loads(report.to_json())
     assert record["verdict"] == "passed"
-    assert Audit.from_json(found.to_json()) == found
+    assert Audit.from_json(report.to_json()) == report
     with pytest.raises(ValueError, match="format"):
         Audit.from_dict({})
     with pytest.raises(ValueError, match="lacks"):
         Audit.from_dict({"format": "pufferkit-audit/1"})
     older = {k: v for k, v in record.items() if k not in ("exact", "noise", "detectable")}
-    assert Audit.from_dict({**older, "format": "pufferkit-audit/1"}).proven == found.proven
-    text = str(found)
+    assert Audit.from_dict({**older, "format": "pufferkit-audit/1"}).proven == report.proven
+    text = str(report)
     assert "promises epsilon 1" in text
     assert "best attack" in text
     assert "verdict      passed" in text
-    broken = replace(found, proven=1.5)
+    broken = replace(report, proven=1.5)
     assert "FAILED" in str(broken)
     # The verdict in a file is not believed: it follows from the numbers.
     assert Audit.from_dict({**broken.to_dict(), "verdict": "passed"}).verdict == "failed"
-    assert "proves nothing" in str(replace(found, proven=0.0, exact=None))
-    assert "keeps the promise" in str(found)
+    assert "proves nothing" in str(replace(report, proven=0.0, exact=None))
+    assert "keeps the promise" in str(report)
     assert "would find   any loss of" in text
-    assert "no loss, however large" in str(replace(found, detectable=np.inf))
+    assert "no loss, however large" in str(replace(report, detectable=np.inf))

@@ -57,10 +57,10 @@ def test_extremes():
         (lambda: success_bound(math.nan), "finite"),
         (lambda: success_bound(1, 0), "above 0"),
         (lambda: charged_epsilon(1.5), "probability"),
-        (lambda: clopper_pearson(3, 2, 0.01), "too many"),
+        (lambda: clopper_pearson(3, 2, 0.01), "at most the number"),
         (lambda: clopper_pearson(1, 2, 0.7), "between 0 and 0.5"),
         (lambda: clopper_pearson(-1, 2, 0.1), "at least 0"),
-        (lambda: proven_epsilon(1, 1, 10, 1.0), "between 0.5 and 1"),
+        (lambda: proven_epsilon(1, 1, 10, 1.0), "at least 0.5 and below 1"),
     ],
 )
 def test_bad_arguments(call, said):
@@ -110,10 +110,10 @@ def test_what_counts_prove():
     assert proven_epsilon(10, 10, 100, 0.99) == 0
     assert proven_epsilon(0, 0, 100, 0.99) == 0
     assert proven_epsilon(5000, 5000, 10_000, 0.99) == 0
-    found = proven_epsilon(27_183, 10_000, 100_000, 0.999999)
-    assert 0.9 < found < 1
+    epsilon = proven_epsilon(27_183, 10_000, 100_000, 0.999999)
+    assert 0.9 < epsilon < 1
     # The more is seen, the nearer.
-    assert found < proven_epsilon(271_828, 100_000, 1_000_000, 0.999999) < 1
+    assert epsilon < proven_epsilon(271_828, 100_000, 1_000_000, 0.999999) < 1
 
 
 @pytest.mark.slow

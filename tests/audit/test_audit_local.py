@@ -33,9 +33,9 @@ def test_the_ignorant_adversary_is_not_every_adversary():
     assert audit(response, trials=20_000, seed=1).passed
     knowing = audit(replace(response, adversary="every"), trials=20_000, seed=1)
     assert knowing.proven > 2
-    told = audit(response, trials=20_000, length=7, known={1: 0, 7: 0}, seed=1)
-    assert told.proven <= 3.0762
-    assert "X_1 = 0, X_7 = 0" in str(told)
+    informed = audit(response, trials=20_000, length=7, known={1: 0, 7: 0}, seed=1)
+    assert informed.proven <= 3.0762
+    assert "X_1 = 0, X_7 = 0" in str(informed)
 
 
 def test_three_states_and_half_the_privacy():

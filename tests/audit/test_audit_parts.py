@@ -27,8 +27,8 @@ def test_many_releases_at_once_carry_the_noise_of_one():
     step = 2.0 ** noise.grid_exponent(1.0, 1, 10.0)
     assert (many / step == np.round(many / step)).all()
     assert one.values[0] / step == round(one.values[0] / step)
-    found = np.abs(many - 3).mean()  # its standard error is scale / 200
-    assert abs(found / scale - 1) < 0.035
+    deviation = np.abs(many - 3).mean()  # its standard error is scale / 200
+    assert abs(deviation / scale - 1) < 0.035
     assert len(np.unique(many)) > 0.99 * trials
 
 
@@ -107,6 +107,6 @@ def test_the_choice_of_an_event_works_in_both_directions():
         np.where(rng.random(20_000) < 0.01, -5.0, 0.0),
         np.where(rng.random(20_000) < 0.2, -5.0, 0.0),
     )
-    found = choose(*rare, 20_000, 0.999)
-    assert found.flipped
-    assert found.hits(rare[1]) > 10 * found.hits(rare[0])
+    choice = choose(*rare, 20_000, 0.999)
+    assert choice.flipped
+    assert choice.hits(rare[1]) > 10 * choice.hits(rare[0])

@@ -39,13 +39,13 @@ def density(chain, query, scale, entry, state, output):
 
 def losses(chain, query, scale, outputs):
     """The largest loss over entries and values at each output."""
-    found = []
+    largest = []
     for output in outputs:
         for entry in range(1, sum(query.lengths) + 1):
             values = [density(chain, query, scale, entry, x, output) for x in range(len(chain))]
             logs = [log(value) for value in values if value is not None]
-            found.append(max(logs) - min(logs))
-    return max(found)
+            largest.append(max(logs) - min(logs))
+    return max(largest)
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 10])
@@ -155,9 +155,9 @@ def test_segments_are_independent():
 def test_a_query_that_is_no_sum():
     longest = pk.Query("changes", lambda x: int(np.sum(x[1:] != x[:-1])), 2, 5)
     noise = pk.influence_curve(LAZY, longest, 1)
-    found = exact_loss(noise)
-    assert found == pytest.approx(losses(LAZY, longest, noise.scale, range(5)), rel=1e-9)
-    assert found <= 1
+    loss = exact_loss(noise)
+    assert loss == pytest.approx(losses(LAZY, longest, noise.scale, range(5)), rel=1e-9)
+    assert loss <= 1
 
 
 def test_joint_distributions_and_networks():
@@ -186,14 +186,14 @@ def test_every_start_of_two_states(case, length, epsilon, several):
     theta = pk.ChainClass.any_start(case.transition)
     query = pk.histogram([0, 1], length) if several else pk.count(1, length)
     noise = pk.entry_dp(query, epsilon)
-    found = []
+    losses_by_start = []
     for odds in np.geomspace(1e-6, 1e6, 61):
         start = pk.MarkovChain([1 / (1 + odds), odds / (1 + odds)], case.transition)
-        found.append(exact_loss(noise, start))
+        losses_by_start.append(exact_loss(noise, start))
     worst = worst_case(noise, theta)
     assert worst.complete
-    assert worst.loss >= max(found) - 1e-9
-    assert worst.loss <= max(found) + 0.02 * epsilon + 1e-6
+    assert worst.loss >= max(losses_by_start) - 1e-9
+    assert worst.loss <= max(losses_by_start) + 0.02 * epsilon + 1e-6
     # What is promised for every start holds for every start.
     assert exact_loss(pk.influence_curve(theta, query, epsilon)) <= epsilon * (1 + 1e-9)
 
@@ -285,7 +285,7 @@ def test_knowing_both_ends_makes_it_worse(theta, rho, loss):
 def test_local_loss_path_by_path():
     chain = pk.MarkovChain([0.7, 0.3], [[0.6, 0.4], [0.1, 0.9]])
     response = Response(chain, 0.2, 1)
-    found = -np.inf
+    largest = -np.inf
     for outputs in product(range(2), repeat=4):
         table = np.zeros((4, 2))
         prior = np.zeros((4, 2))
@@ -297,8 +297,8 @@ def test_local_loss_path_by_path():
             for t, x in enumerate(path):
                 table[t, x] += weight * seen
                 prior[t, x] += weight
-        found = max(found, np.abs(np.diff(np.log(table / prior), axis=1)).max())
-    assert exact_loss(response, length=4) == pytest.approx(found, rel=1e-12)
+        largest = max(largest, np.abs(np.diff(np.log(table / prior), axis=1)).max())
+    assert exact_loss(response, length=4) == pytest.approx(largest, rel=1e-12)
 
 
 def test_a_symbol_that_only_one_state_gives_tells_everything():

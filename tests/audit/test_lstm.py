@@ -20,9 +20,9 @@ QUICK = Training(window=9, hidden=8, epochs=6, examples=4000, rate=0.02)
 
 @pytest.fixture
 def torch():
-    found = pytest.importorskip("torch", reason="the LSTM attacker needs torch: extra 'attacks'")
-    found.set_num_threads(1)  # networks this small are quicker so
-    return found
+    module = pytest.importorskip("torch", reason="the LSTM attacker needs torch: extra 'attacks'")
+    module.set_num_threads(1)  # networks this small are quicker so
+    return module
 
 
 def flipped(truth, rho, seed):
@@ -48,10 +48,10 @@ def test_it_stays_below_what_the_promise_allows(torch):
     chain, epsilon = symmetric(0.1), 1.0
     b = pk.entry_epsilon(chain, 4000, epsilon)
     truth = chain.sample(4000, seed=3)
-    found = cross_validate(flipped(truth, 1 / (np.exp(b) + 1), 4), truth, folds=3, training=QUICK)
-    assert len(found.accuracies) == 3
-    assert sum(found.sizes) == 4000
-    assert found.accuracy <= success_bound(epsilon)
+    report = cross_validate(flipped(truth, 1 / (np.exp(b) + 1), 4), truth, folds=3, training=QUICK)
+    assert len(report.accuracies) == 3
+    assert sum(report.sizes) == 4000
+    assert report.accuracy <= success_bound(epsilon)
 
 
 def test_training_can_be_repeated_and_leaves_the_generator_alone(torch):
@@ -68,8 +68,8 @@ def test_training_can_be_repeated_and_leaves_the_generator_alone(torch):
 def test_it_stops_early_and_shows_progress(torch, capsys):
     truth = np.zeros(400, dtype=int)
     long = Training(window=3, hidden=4, epochs=10_000, patience=1, rate=1.0, progress=True)
-    found = cross_validate(truth, truth, folds=2, training=long)
-    assert found.accuracy == 1
+    report = cross_validate(truth, truth, folds=2, training=long)
+    assert report.accuracy == 1
     assert capsys.readouterr().out == ""
 
 

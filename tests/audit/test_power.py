@@ -144,17 +144,17 @@ def test_a_sampler_that_draws_as_claimed_passes(monkeypatch):
 )
 def test_a_sampler_that_does_not_fails(monkeypatch, change, said):
     spoiled(monkeypatch, change)
-    found = audit(REAL, trials=4000, seed=1)
-    assert not found.passed
-    assert said in found.noise.problem
-    assert "FAILED" in str(found)
+    report = audit(REAL, trials=4000, seed=1)
+    assert not report.passed
+    assert said in report.noise.problem
+    assert "FAILED" in str(report)
 
 
 def test_halved_draws_prove_the_loss_that_they_have(monkeypatch):
     spoiled(monkeypatch, lambda rows: rows / 2)
-    found = audit(REAL, trials=4000, seed=1)
-    assert found.exact.loss <= 1 + 1e-7
-    assert 1.3 < found.proven <= exact_loss(halved(REAL))
+    report = audit(REAL, trials=4000, seed=1)
+    assert report.exact.loss <= 1 + 1e-7
+    assert 1.3 < report.proven <= exact_loss(halved(REAL))
 
 
 # -- what it could have detected --------------------------------------------------------------
@@ -203,9 +203,9 @@ def test_long_series_are_computed_at_a_few_entries():
 
 def test_local_mechanisms_are_computed_too():
     wrong = Response(symmetric(0.1), 0.05, 1)  # far too little randomness for epsilon 1
-    found = audit(wrong, trials=200, length=6, seed=1)
-    assert found.exact.loss > 1.3
-    assert not found.passed
+    report = audit(wrong, trials=200, length=6, seed=1)
+    assert report.exact.loss > 1.3
+    assert not report.passed
 
 
 @pytest.mark.usefixtures("folder")

@@ -186,11 +186,11 @@ def test_a_file_with_gaps_is_one_chain_unless_declared_otherwise(meter: Path):
     declared = json.loads(good("release", *start, "--time", "when", "--independent-after", "3h"))
     assert (declared["lengths"], declared["observed"]) == ([60, 103], [59, 103])
     assert "pieces more than 3h apart were declared independent" in declared["evidence"]["notes"]
-    told = ("--data", "gaps.csv", "--state", "state", "--time", "when")
-    shown = good("plan", "--model", "model.json", "--epsilon", "1", *told)
+    data = ("--data", "gaps.csv", "--state", "state", "--time", "when")
+    shown = good("plan", "--model", "model.json", "--epsilon", "1", *data)
     assert "168 entries, 6 not observed" in shown
     assert "declared" not in shown
-    shown = good("plan", *start[1:5], *told, "--independent-after", "3h")
+    shown = good("plan", *start[1:5], *data, "--independent-after", "3h")
     assert "declared independent" in " ".join(shown.split())
     assert "--independent-after" in refusal(
         "plan", *start[1:5], "--length", "9", "--independent-after", "3h"

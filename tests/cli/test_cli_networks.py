@@ -95,8 +95,8 @@ def test_work_that_needs_too_much_memory_is_refused_before_it_starts(folder: Pat
 
 
 def test_show_and_check(flu: Path):
-    told = good("model", "show", "flu.json")
-    assert "Ben given Ada: well 0.8, sick 0.2" in told
+    printed = good("model", "show", "flu.json")
+    assert "Ben given Ada: well 0.8, sick 0.2" in printed
     assert "influence_curve            applies" in good("check", "flu.json")
     assert "--data" in refusal("check", "flu.json", "--data", "flu.csv", "--state", "status")
     Path("flu.json").write_text(FLU.joint().to_json())
@@ -111,8 +111,8 @@ def test_bif_files(folder: Path):
         "probability ( A ) { table 0.8, 0.2; }\n"
         "probability ( B | A ) { (well) 0.9, 0.1; (sick) 0.4, 0.6; }\n"
     )
-    told = good("plan", "--model", "net.bif", "--epsilon", "1")
-    assert "network of 2 nodes" in told
+    printed = good("plan", "--model", "net.bif", "--epsilon", "1")
+    assert "network of 2 nodes" in printed
 
 
 # --- ledger ---------------------------------------------------------------------------------------

@@ -38,10 +38,10 @@ def test_a_refused_release_leaves_no_account(folder):  # noqa: F811
 
 def test_a_budget_is_changed_by_a_command_of_its_own(folder):  # noqa: F811
     good(*paid())
-    told = refusal(*paid("anna", "0.4", "2"))
-    assert "has 1.000, not 2.000" in told
-    assert "pufferkit ledger budget" in told
-    assert "another" not in told
+    message = refusal(*paid("anna", "0.4", "2"))
+    assert "has 1.000, not 2.000" in message
+    assert "pufferkit ledger budget" in message
+    assert "another" not in message
     command = ("ledger", "budget", "anna", "2", "--ledger", "l.db", "--why", "board", "--by", "eve")
     assert "budget 1.000 is now 2.000; 0.500 spent, 1.500 remain" in good(*command)
     shown = good("ledger", "show", "l.db", "--account", "anna")
@@ -56,9 +56,9 @@ def test_a_budget_is_changed_by_a_command_of_its_own(folder):  # noqa: F811
 
 def test_a_second_name_is_noticed(folder):  # noqa: F811
     good(*paid())
-    told = refusal(*paid("bob"))
-    assert "those of 'anna'" in told
-    assert "--data-meant" in told
+    message = refusal(*paid("bob"))
+    assert "those of 'anna'" in message
+    assert "--data-meant" in message
     assert "bob" not in good("ledger", "show", "l.db")
     good(*paid("bob", "0.5", "1", "--data-meant"))
     assert "--ledger" in refusal(*RELEASE, "--epsilon", "1", "--data-meant")

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
-from pufferkit.local import RandomizedResponse, cheapest_noise, constraint_planes, estimate
+from pufferkit.local import RandomizedResponse, estimate
 from tests.strategies.command_line import folder, good, refusal, run
 
 __all__ = ["folder"]
@@ -98,16 +98,3 @@ def test_unknown_states_and_other_beliefs_are_refused():
     Path("stuck.json").write_text(json.dumps(stuck))
     assert "does not forget" in refusal(*SANITIZE, "--out", "a.csv", "--model", "stuck.json")
     good(*SANITIZE, "--out", "a.csv", "--model", "stuck.json", "--length", "300")
-
-
-def test_figure_1_is_drawn():
-    plots = pytest.importorskip("pufferkit.plots")
-    pytest.importorskip("matplotlib")
-    chain = pk.MarkovChain.steady([[0.8, 0.2], [0.35, 0.65]], states=["a$b", "c"])
-    rows = constraint_planes(chain, 2)
-    figure = plots.constraint_figure(
-        rows, tuple(cheapest_noise(chain, 2, "ignorant")), chain.states
-    )
-    assert plots.picture(figure, "figure.png").startswith(b"\x89PNG")
-    with pytest.raises(ValueError, match="rows: are empty"):
-        plots.constraint_figure([])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pufferkit import experiments, plots
-from pufferkit.experiments import data as files
+from pufferkit.experiments import measured as files
 from pufferkit.experiments.quilt_data import TABLE_1, TABLE_3
 from pufferkit.experiments.quilt_synthetic import gk16_line
 from tests.strategies.measured import measured  # noqa: F401
@@ -15,18 +15,18 @@ from tests.strategies.measured import measured  # noqa: F401
 
 @cache
 def run(name, **settings):
-    found = experiments.run(name, quick=True, **settings)
-    assert found.name == name
-    assert found.rows
-    return found
+    result = experiments.run(name, quick=True, **settings)
+    assert result.name == name
+    assert result.rows
+    return result
 
 
-def rows_of(found, **wanted):
-    return [row for row in found.rows if all(row[k] == v for k, v in wanted.items())]
+def rows_of(result, **wanted):
+    return [row for row in result.rows if all(row[k] == v for k, v in wanted.items())]
 
 
-def one(found, **wanted):
-    (row,) = rows_of(found, **wanted)
+def one(result, **wanted):
+    (row,) = rows_of(result, **wanted)
     return row
 
 
@@ -43,17 +43,17 @@ def data_for(measured):  # noqa: F811
 @pytest.mark.slow
 @pytest.mark.parametrize("name", experiments.names())
 def test_every_experiment_has_rows_words_and_a_picture(name, data_for):
-    found = run(name, **data_for(name))
-    for row in found.rows:
+    result = run(name, **data_for(name))
+    for row in result.rows:
         for value in row.values():
             assert value is None or not (isinstance(value, float) and isnan(value))
-    head, *lines = found.to_csv().splitlines()
-    assert head.count(",") >= len(found.columns) - 1
-    assert len(lines) == len(found.rows)
-    assert found.title in str(found)
+    head, *lines = result.to_csv().splitlines()
+    assert head.count(",") >= len(result.columns) - 1
+    assert len(lines) == len(result.rows)
+    assert result.title in str(result)
     for word in ("Agrees", "Added") if not name.startswith("composition") else ("Added",):
-        assert word in found.note
-    assert plots.picture(plots.experiment_figure(found), "x.png").startswith(b"\x89PNG")
+        assert word in result.note
+    assert plots.picture(plots.experiment_figure(result), "x.png").startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
@@ -65,23 +65,23 @@ def test_a_seed_repeats_everything(name, data_for):
 
 
 def test_progress_is_told_to_the_end():
-    told = []
-    experiments.run("local-figure-3", quick=True, progress=lambda *part: told.append(part))
-    assert told == [("epsilons", n, 3) for n in (1, 2, 3)]
+    calls = []
+    experiments.run("local-figure-3", quick=True, progress=lambda *part: calls.append(part))
+    assert calls == [("epsilons", n, 3) for n in (1, 2, 3)]
 
 
 @pytest.mark.slow
 def test_figure_4_upper():
-    found = run("quilt-figure-4-upper")
+    result = run("quilt-figure-4-upper")
     for epsilon in (0.2, 1.0, 5.0):
         for alpha in (0.2, 0.4):
             own = {
-                r["mechanism"]: r["expected"] for r in rows_of(found, epsilon=epsilon, alpha=alpha)
+                r["mechanism"]: r["expected"] for r in rows_of(result, epsilon=epsilon, alpha=alpha)
             }
             assert own["influence_curve"] <= own["markov_quilt"] <= own["markov_quilt_approx"]
             assert own["markov_quilt_approx"] <= own["group_dp"] * (1 + 1e-9)
             assert (own["gk16"] is None) == (alpha == 0.2)
-        group = one(found, epsilon=epsilon, alpha=0.4, mechanism="group_dp")
+        group = one(result, epsilon=epsilon, alpha=0.4, mechanism="group_dp")
         assert group["expected"] == pytest.approx(group["published"])
 
 
@@ -93,17 +93,17 @@ def test_the_line_of_gk16():
 
 @pytest.mark.slow
 def test_table_1(measured):  # noqa: F811
-    found = run("quilt-table-1", data=measured)
+    result = run("quilt-table-1", data=measured)
     for group in ("all minutes", "worn minutes"):
         for task in ("aggregate", "individual"):
-            own = {r["mechanism"]: r["expected"] for r in rows_of(found, group=group, task=task)}
+            own = {r["mechanism"]: r["expected"] for r in rows_of(result, group=group, task=task)}
             assert own["gk16"] is None
             assert own["influence_curve"] <= own["markov_quilt"] <= own["markov_quilt_approx"]
             assert own["markov_quilt"] <= own["group_dp"] * (1 + 1e-9)
     # Two persons of 600 minutes in three levels; hiding a person moves half of the minutes.
-    person = one(found, group="all minutes", task="aggregate", mechanism="participant_dp")
+    person = one(result, group="all minutes", task="aggregate", mechanism="participant_dp")
     assert person["expected"] == pytest.approx(3 * 2 * 600 / 1200)
-    worn = one(found, group="worn minutes", task="aggregate", mechanism="group_dp")
+    worn = one(result, group="worn minutes", task="aggregate", mechanism="group_dp")
     assert worn["expected"] == pytest.approx(3 * 2 * 310 / 1020)
 
 
@@ -121,9 +121,9 @@ def test_published_numbers_stand_beside_ours(measured):  # noqa: F811
 
 @pytest.mark.slow
 def test_table_3(measured):  # noqa: F811
-    found = run("quilt-table-3", data=measured)
-    assert len({row["household"] for row in found.rows}) == 2
-    for row in found.rows:
+    result = run("quilt-table-3", data=measured)
+    assert len({row["household"] for row in result.rows}) == 2
+    for row in result.rows:
         assert row["levels"] == 3
         if row["mechanism"] == "group_dp":
             # The factor 2 that [Q] 5.1 leaves out, and the published numbers have.
@@ -134,10 +134,10 @@ def test_table_3(measured):  # noqa: F811
 
 @pytest.mark.slow
 def test_figure_4_lower(measured):  # noqa: F811
-    found = run("quilt-figure-4-lower", data=measured)
-    exact = [r["share"] for r in rows_of(found, group="all minutes", mechanism="exact")]
+    result = run("quilt-figure-4-lower", data=measured)
+    exact = [r["share"] for r in rows_of(result, group="all minutes", mechanism="exact")]
     assert sum(exact) == pytest.approx(1)
-    assert all(r["half_width_95"] for r in found.rows if r["mechanism"] != "exact")
+    assert all(r["half_width_95"] for r in result.rows if r["mechanism"] != "exact")
 
 
 @pytest.mark.slow
@@ -147,45 +147,45 @@ def test_table_2_without_data_is_synthetic_only():
 
 @pytest.mark.slow
 def test_paper_size_has_the_published_times():
-    found = run("quilt-table-2-size")
-    assert one(found, epsilon=1.0, mechanism="markov_quilt")["published"] == 282.2273
-    assert all(row["seconds"] > 0 for row in found.rows)
+    result = run("quilt-table-2-size")
+    assert one(result, epsilon=1.0, mechanism="markov_quilt")["published"] == 282.2273
+    assert all(row["seconds"] > 0 for row in result.rows)
 
 
 def test_counterexample_of_theorem_3_4():
-    found = run("composition-counterexample")
-    single = max(row["one"] for row in found.rows)
-    joint = max(row["joint"] for row in found.rows)
+    result = run("composition-counterexample")
+    single = max(row["one"] for row in result.rows)
+    joint = max(row["joint"] for row in result.rows)
     assert np.exp(2 * single - 2) == pytest.approx(6.2672, abs=5e-5)
     assert np.exp(joint - 2) == pytest.approx(6.3448, abs=5e-5)
 
 
 @pytest.mark.slow
 def test_distance():
-    found = run("composition-distance")
-    close, middle, far = found.rows
+    result = run("composition-distance")
+    close, middle, far = result.rows
     assert close["parallel"] == close["adding"] == 1.5
     assert close["far_apart"] is None
     assert far["far_apart"] == 1
     assert far["parallel"] == pytest.approx(1, abs=1e-6)
-    assert all(row["printed"] <= row["parallel"] + 1e-6 for row in found.rows)
-    assert all(row["entry_profile"] < row["curve_profile"] <= 1.01 for row in found.rows)
+    assert all(row["printed"] <= row["parallel"] + 1e-6 for row in result.rows)
+    assert all(row["entry_profile"] < row["curve_profile"] <= 1.01 for row in result.rows)
     assert middle["parallel"] <= 1.5
 
 
 @pytest.mark.slow
 def test_year():
-    found = run("composition-year")
-    last = rows_of(found, mechanism="influence_curve", weeks=6)[0]
+    result = run("composition-year")
+    last = rows_of(result, mechanism="influence_curve", weeks=6)[0]
     assert last["entry_profile"] < 0.51
     assert last["entry_profile"] <= last["parallel"] <= last["adding"] == 3
-    assert rows_of(found, windows="weeks 1 and 3")[0]["far_apart"] == 0.5
+    assert rows_of(result, windows="weeks 1 and 3")[0]["far_apart"] == 0.5
 
 
 @pytest.mark.slow
 def test_figure_1_of_the_local_paper():
-    found = run("local-figure-1")
-    best = {(r["epsilon"], r["adversary"]): r for r in found.rows if r["cheapest"] is not None}
+    result = run("local-figure-1")
+    best = {(r["epsilon"], r["adversary"]): r for r in result.rows if r["cheapest"] is not None}
     assert best[2.0, "ignorant"]["rho_0"] == pytest.approx(0.342902, abs=1e-6)
     assert best[2.0, "ignorant"]["cheapest"] == pytest.approx(0.255443, abs=1e-6)
     assert best[0.5, "ignorant"]["rho_0"] == pytest.approx(0.415235, abs=1e-6)
@@ -194,28 +194,28 @@ def test_figure_1_of_the_local_paper():
 
 @pytest.mark.slow
 def test_figure_2_of_the_local_paper():
-    found = run("local-figure-2")
-    assert one(found, theta=0.02, noise="dp")["correlation_aware"] > 0.8
-    for row in rows_of(found, noise="ours"):
+    result = run("local-figure-2")
+    assert one(result, theta=0.02, noise="dp")["correlation_aware"] > 0.8
+    for row in rows_of(result, noise="ours"):
         assert row["correlation_aware"] <= row["bound"] + 1e-9
 
 
 @pytest.mark.slow
 def test_figure_3_of_the_local_paper():
-    found = run("local-figure-3")
-    row = one(found, epsilon=1.0)
+    result = run("local-figure-3")
+    row = one(result, epsilon=1.0)
     assert row["approximate"] == pytest.approx(0.4328, abs=5e-5)
     assert row["ignorant"] == pytest.approx(0.3649, abs=5e-5)
-    for row in found.rows:
+    for row in result.rows:
         assert row["dp"] < row["ignorant"] <= row["every"] < row["approximate"] < row["zhao_6"]
 
 
 @pytest.mark.slow
 def test_figure_4_of_the_local_paper(measured):  # noqa: F811
-    found = run("local-figure-4", data=measured)
-    assert {row["series"] for row in found.rows} == {"synthetic", "N10", "N5"}
-    for row in found.rows:
-        bound = one(found, series=row["series"], epsilon=row["epsilon"], attack="bound")["success"]
+    result = run("local-figure-4", data=measured)
+    assert {row["series"] for row in result.rows} == {"synthetic", "N10", "N5"}
+    for row in result.rows:
+        bound = one(result, series=row["series"], epsilon=row["epsilon"], attack="bound")["success"]
         assert row["success"] <= bound + 0.05
         if row["noise"] == "every":
             assert row["loss_every"] <= row["epsilon"]
@@ -244,7 +244,7 @@ def test_without_data_the_source_is_named(name, tmp_path):
 
 
 def test_data_where_none_is_read(tmp_path):
-    with pytest.raises(ValueError, match="reads none"):
+    with pytest.raises(ValueError, match="reads no data"):
         experiments.run("composition-year", data=tmp_path)
 
 

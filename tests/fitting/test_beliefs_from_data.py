@@ -191,30 +191,30 @@ def test_sums_of_laplace_noise():
 def test_private_transitions_end_to_end():
     data = Series.of(labels(20_000, 5), TRUTH.states)
     prior = ChainClass.binary(0.1, 0.9, TRUTH.states)
-    found = pk.private_transitions(data, 0.5, prior, confidence=0.9)
-    assert isinstance(found.region, RegionClass)
-    assert found.release.mechanism == "influence_curve"
-    assert np.abs(found.counts - data.transitions).max() < 40 * found.release.scale
-    assert "widened for the noise" in found.region.to_json()
+    bought = pk.private_transitions(data, 0.5, prior, confidence=0.9)
+    assert isinstance(bought.region, RegionClass)
+    assert bought.release.mechanism == "influence_curve"
+    assert np.abs(bought.counts - data.transitions).max() < 40 * bought.release.scale
+    assert "widened for the noise" in bought.region.to_json()
     query = pk.histogram(TRUTH.states, 20_000)
-    second = found.calibrate(query, 1.0)
+    second = bought.calibrate(query, 1.0)
     # The release raised its scale to pay for its grid; that is no rebate on what it spent.
-    assert found.entry_privacy >= 4 / found.release.scale * (1 + 1e-11)
-    spent = found.entry_privacy + second.entry_privacy
-    assert pk.InfluenceCurve(found.region, 20_000).epsilon(spent) <= 1.0 + 1e-9
-    assert second.scale > pk.influence_curve(found.region, query, 1.0).scale
+    assert bought.entry_privacy >= 4 / bought.release.scale * (1 + 1e-11)
+    spent = bought.entry_privacy + second.entry_privacy
+    assert pk.InfluenceCurve(bought.region, 20_000).epsilon(spent) <= 1.0 + 1e-9
+    assert second.scale > pk.influence_curve(bought.region, query, 1.0).scale
     assert "together with the transition counts" in str(second.release(data))
     with pytest.raises(OverBudget, match="leaves nothing"):
-        found.calibrate(query, 1e-3)
+        bought.calibrate(query, 1e-3)
     with pytest.raises(ValueError, match="whose transitions were counted"):
-        found.calibrate(pk.histogram(TRUTH.states, 30), 1.0)
+        bought.calibrate(pk.histogram(TRUTH.states, 30), 1.0)
 
 
 def test_with_no_beliefs_it_is_group_privacy():
     segments = [labels(5, n) for n in range(400)]
-    found = pk.private_transitions(segments, 1.0, states=TRUTH.states)
-    assert found.release.mechanism == "group_dp"
-    assert found.release.scale == pytest.approx(4 * 5)
+    bought = pk.private_transitions(segments, 1.0, states=TRUTH.states)
+    assert bought.release.mechanism == "group_dp"
+    assert bought.release.scale == pytest.approx(4 * 5)
     with pytest.raises(ValueError, match="states: name all states"):
         pk.private_transitions(segments, 1.0)
     with pytest.raises(ValueError, match="epsilon"):
@@ -240,13 +240,13 @@ def test_a_good_model_passes_and_the_false_alarm_rate_is_as_stated():
     failed = np.zeros(3)
     for seed in range(150):
         series = Series(chain.sample(1500, seed=seed), (0, 1, 2), (1500,))
-        found = [
+        reports = [
             order_check(series, 0.05),
             stationarity_check(series, 0.05),
             coverage_check(series.transitions, np.array([0, 0, 0]), ChainClass.of(chain), 0.05),
         ]
-        assert [check.freedom for check in found] == [12, 6, 6]
-        failed += [not check.passed for check in found]
+        assert [check.freedom for check in reports] == [12, 6, 6]
+        failed += [not check.passed for check in reports]
     assert (failed <= 18).all()  # 7.5 expected, seeds are fixed
     assert (failed >= 1).all()
 
@@ -332,12 +332,12 @@ def test_the_nearest_distribution_in_a_box_is_the_most_likely(seed):
         distribution * rng.random(size),
         distribution + (1 - distribution) * rng.random(size),
     )
-    found = closest_in_box(counts, low, high)
-    assert (found >= low - 1e-12).all()
-    assert (found <= high + 1e-12).all()
-    assert found.sum() <= 1 + 1e-9
+    nearest = closest_in_box(counts, low, high)
+    assert (nearest >= low - 1e-12).all()
+    assert (nearest <= high + 1e-12).all()
+    assert nearest.sum() <= 1 + 1e-9
     seen = counts > 0
-    best = np.sum(counts[seen] * np.log(found[seen]))
+    best = np.sum(counts[seen] * np.log(nearest[seen]))
     region = RegionClass(np.tile(low, (size, 1)), np.tile(high, (size, 1)))
     for _ in range(20):
         row = region.low[0].copy()

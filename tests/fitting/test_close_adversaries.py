@@ -78,17 +78,17 @@ def test_chains_by_max_plus_equal_listing_all_paths(one, other):
     theirs, ours = chain_from(one), chain_from(other)
     for length in (1, 2, 4):
         expected = brute_delta(theirs, ours, length)
-        found = closeness(theirs, ours, length).delta
-        assert found == pytest.approx(expected, abs=1e-9) or found == expected == math.inf
+        delta = closeness(theirs, ours, length).delta
+        assert delta == pytest.approx(expected, abs=1e-9) or delta == expected == math.inf
 
 
 def test_a_member_is_at_distance_zero():
     chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     other = MarkovChain.steady([[0.7, 0.3], [0.4, 0.6]])
-    found = closeness(chain, ChainClass.of(other, chain), 50)
-    assert found.delta == pytest.approx(0, abs=1e-12)
-    assert found.belief == "chain 2 of 2"
-    assert found.epsilon(1.0) == pytest.approx(1.0)
+    nearest = closeness(chain, ChainClass.of(other, chain), 50)
+    assert nearest.delta == pytest.approx(0, abs=1e-12)
+    assert nearest.belief == "chain 2 of 2"
+    assert nearest.epsilon(1.0) == pytest.approx(1.0)
 
 
 def test_open_classes():

@@ -16,8 +16,8 @@ import pufferkit as pk
 from pufferkit import noise
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
-from pufferkit.fleet import rows as fleet_rows
-from pufferkit.fleet.plan import Run
+from pufferkit.fleet import run as fleet_run
+from pufferkit.fleet.run import FleetRun
 
 STATES = ("rest", "walk", "run")
 BELIEF = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]], states=STATES)
@@ -25,15 +25,15 @@ BELIEF = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0
 
 def people(lengths, seed=1):
     """Rows of subjects p0, p1, ... whose segments have these lengths."""
-    found = []
+    series = []
     for number, segments in enumerate(lengths):
         now = 0
         for piece, length in enumerate(segments):
             for code in BELIEF.sample(length, seed=seed + 100 * number + piece):
-                found.append((f"p{number}", now, STATES[code]))
+                series.append((f"p{number}", now, STATES[code]))
                 now += 1
             now += 10
-    return pl.DataFrame(found, schema=["who", "when", "what"], orient="row")
+    return pl.DataFrame(series, schema=["who", "when", "what"], orient="row")
 
 
 def table_of(frame, **options):
@@ -67,13 +67,13 @@ def test_each_subject_gets_the_noise_of_its_longest_segment(mechanism):
     table = pk.read_table(
         frame, subject="who", time="when", state="what", states=["a", "b"], max_gap=1
     )
-    found = pk.release_each(table, mild, 1, mechanism=mechanism)
+    histograms = pk.release_each(table, mild, 1, mechanism=mechanism)
     shares = pk.release_each(table, mild, 1, mechanism=mechanism, query="frequencies")
-    assert found.subjects == ("p0", "p1", "p2", "p3")
+    assert histograms.subjects == ("p0", "p1", "p2", "p3")
     calibrate = getattr(pk, mechanism)
     for number, segments in enumerate(lengths):
         for query, releases in [
-            (pk.histogram(["a", "b"], segments), found),
+            (pk.histogram(["a", "b"], segments), histograms),
             (pk.relative_frequencies(["a", "b"], segments), shares),
         ]:
             alone = calibrate(query, 1) if mechanism == "group_dp" else calibrate(mild, query, 1)
@@ -83,7 +83,7 @@ def test_each_subject_gets_the_noise_of_its_longest_segment(mechanism):
 
 
 def test_many_lengths_share_few_calibrations_on_the_safe_side():
-    run = Run.of("each", BELIEF, 1.0, "histogram", "group_dp", "", None)
+    run = FleetRun.of("each", BELIEF, 1.0, "histogram", "group_dp", "", None)
     longest = np.arange(1, 5000)
     used, calibrations = run.calibrations(longest)
     assert len(calibrations) < 90
@@ -118,13 +118,13 @@ def test_batched_noise_is_laplace_of_the_promised_scale():
 def test_one_answer_over_all_subjects():
     frame = people([(200,), (100, 50), (30,)])
     table = table_of(frame)
-    found = pk.release_all(table, BELIEF, 30)
-    assert len(found) == 1
-    assert np.abs(found.value[0] - table.counts.sum(axis=0)).max() < 60 * found.scale[0]
+    release = pk.release_all(table, BELIEF, 30)
+    assert len(release) == 1
+    assert np.abs(release.value[0] - table.counts.sum(axis=0)).max() < 60 * release.scale[0]
     alone = pk.influence_curve(BELIEF, pk.histogram(STATES, [200, 100, 50, 30]), 30)
-    assert found.scale[0] == pytest.approx(alone.scale, rel=1e-7)
+    assert release.scale[0] == pytest.approx(alone.scale, rel=1e-7)
     shares = pk.release_all(table, BELIEF, 30, query="frequencies")
-    assert shares.scale[0] == pytest.approx(found.scale[0] / 380)
+    assert shares.scale[0] == pytest.approx(release.scale[0] / 380)
     assert shares.as_histogram().value.sum() == pytest.approx(1)
     weekly = pk.release_all(table_of(frame, window=50), BELIEF, 30)
     assert weekly.entries.sum() == 380
@@ -144,19 +144,19 @@ def test_every_pair_of_states_is_hidden():
 
 
 def test_rows_and_histograms():
-    found = pk.release_each(table_of(people([(50,), (20,)]), window=20), BELIEF, 1)
-    rows = list(found.rows())
+    releases = pk.release_each(table_of(people([(50,), (20,)]), window=20), BELIEF, 1)
+    rows = list(releases.rows())
     assert [(r["subject"], r["window_start"], r["entries"]) for r in rows] == [
         ("p0", 0, 20),
         ("p0", 20, 20),
         ("p0", 40, 10),
         ("p1", 0, 20),
     ]
-    proper = found.as_histogram()
-    assert proper.value.sum(axis=1) == pytest.approx(found.entries)
+    proper = releases.as_histogram()
+    assert proper.value.sum(axis=1) == pytest.approx(releases.entries)
     assert (proper.value >= 0).all()
-    assert (proper.raw == found.raw).all()
-    assert found.half_width().shape == (4,)
+    assert (proper.raw == releases.raw).all()
+    assert releases.half_width().shape == (4,)
 
 
 # -- accounts ----------------------------------------------------------------------------------
@@ -165,11 +165,11 @@ def test_rows_and_histograms():
 def test_every_subject_pays_once_and_asking_again_is_free(book):
     table = table_of(people([(50,), (20, 30), (5,)]))
     options = {"ledger": book, "budget": 1.5, "label": "may"}
-    found = pk.release_each(table, BELIEF, 1, **options)
+    releases = pk.release_each(table, BELIEF, 1, **options)
     entries = len(book.entries())
     again = pk.release_each(table, BELIEF, 1, **options)
-    assert (again.value == found.value).all()
-    assert (again.scale == found.scale).all()
+    assert (again.value == releases.value).all()
+    assert (again.scale == releases.scale).all()
     assert len(book.entries()) == entries
     assert {a.account: a.total for a in book.accounts()} == dict.fromkeys(
         ["p0", "p1", "p2"], 1_000_000
@@ -181,7 +181,7 @@ def test_every_subject_pays_once_and_asking_again_is_free(book):
 
 
 def test_one_subject_that_cannot_pay_stops_the_run_before_anything_is_spent(book, monkeypatch):
-    monkeypatch.setattr(fleet_rows, "CHUNK", 1)
+    monkeypatch.setattr(fleet_run, "CHUNK", 1)
     frame = people([(50,), (20,), (30,)])
     last = table_of(frame.filter(pl.col("who") == "p2"))
     pk.release_each(last, BELIEF, 1, ledger=book, budget=1.5, label="alone")
@@ -210,10 +210,10 @@ def test_weeks_that_arrive_one_by_one(book):
     earlier = None
     for weeks in range(1, 6):
         table = table_of(frame.filter(pl.col("when") < 20 * weeks), window=20)
-        found = pk.release_each(table, BELIEF, 1, **options)
+        releases = pk.release_each(table, BELIEF, 1, **options)
         if earlier is not None:
-            assert (found.value[: weeks - 1] == earlier).all()
-        earlier = found.value
+            assert (releases.value[: weeks - 1] == earlier).all()
+        earlier = releases.value
     assert len([e for e in book.entries("p0") if e.kind == "charge"]) == 5
     assert book.account("p0").total <= 1_020_000
     assert book.verify() == []
@@ -266,10 +266,10 @@ def test_what_was_charged_and_not_drawn_is_drawn_with_the_noise_that_was_charged
         with pytest.raises(KeyboardInterrupt):
             pk.release_each(table_of(frame), BELIEF, 1, **options)
     one = table_of(frame.filter(pl.col("who") == "p1"))
-    found = pk.release_each(one, BELIEF, 1, **options)
+    releases = pk.release_each(one, BELIEF, 1, **options)
     (charge,) = [e for e in book.entries("p1") if e.kind == "charge"]
     assert charge.body["scale"] == pytest.approx(2 * 44)
-    assert found.scale[0] >= charge.body["scale"]
+    assert releases.scale[0] >= charge.body["scale"]
 
 
 def test_a_label_is_for_one_set_of_data(book):
@@ -316,11 +316,11 @@ def test_other_beliefs_need_other_accounts(book):
 def test_an_aggregate_is_paid_by_everybody_in_one_transaction(book):
     table = table_of(people([(50,), (20,), (9,)]))
     options = {"ledger": book, "budget": 1.5, "label": "sum"}
-    found = pk.release_all(table, BELIEF, 1, **options)
+    release = pk.release_all(table, BELIEF, 1, **options)
     totals = {a.account: a.total for a in book.accounts()}
     assert totals == dict.fromkeys(["p0", "p1", "p2", "(all subjects)"], 1_000_000)
     entries = len(book.entries())
-    assert (pk.release_all(table, BELIEF, 1, **options).value == found.value).all()
+    assert (pk.release_all(table, BELIEF, 1, **options).value == release.value).all()
     assert len(book.entries()) == entries
     with pytest.raises(pk.OverBudget):
         pk.release_all(table, BELIEF, 1, **{**options, "label": "more"})
@@ -395,10 +395,10 @@ frame = pl.DataFrame({
 table = pk.read_table(frame, subject="who", time="when", state="what", states=[0, 1], window=10)
 print("ready", flush=True)
 slow = lambda *_: time.sleep(0.03)
-found = pk.release_each(
+releases = pk.release_each(
     table, belief, 1, ledger=sys.argv[1], budget=1, label="run", progress=slow
 )
-print(found.value.tolist(), flush=True)
+print(releases.value.tolist(), flush=True)
 """
 
 
@@ -461,11 +461,11 @@ def test_everything_says_if_theta_comes_from_private_data(book):
         table.transitions, 0.9, states=STATES, theta_from_private_data=True
     )
     for release in (pk.release_each, pk.release_all):
-        found = release(table, belief, 1, **options)
-        assert PRIVATE_NOTE in found.notes
-        assert PRIVATE_NOTE in repr(found)
-        assert PRIVATE_NOTE in repr(found.as_histogram())
-        assert set(found.columns()["note"]) == {PRIVATE_NOTE}
+        released = release(table, belief, 1, **options)
+        assert PRIVATE_NOTE in released.notes
+        assert PRIVATE_NOTE in repr(released)
+        assert PRIVATE_NOTE in repr(released.as_histogram())
+        assert set(released.columns()["note"]) == {PRIVATE_NOTE}
     charges = [entry for entry in book.entries() if entry.kind == "charge"]
     assert all(PRIVATE_NOTE in entry.body["notes"] for entry in charges)
     assert "note" not in pk.release_each(table, BELIEF, 1).columns()
@@ -551,11 +551,11 @@ def test_noise_is_that_of_the_span_and_shares_are_of_what_was_observed():
     )
     table = with_clock(frame)
     assert list(table.lengths) == [(60,), (60,)]
-    found = pk.release_each(table, BELIEF, 1, query="frequencies")
+    releases = pk.release_each(table, BELIEF, 1, query="frequencies")
     counts = pk.release_each(table, BELIEF, 1)
     assert counts.scale[0] == counts.scale[1]
-    assert found.entries.tolist() == [60, 40]
-    assert found.scale[1] == pytest.approx(1.5 * found.scale[0])
+    assert releases.entries.tolist() == [60, 40]
+    assert releases.scale[1] == pytest.approx(1.5 * releases.scale[0])
     apart = with_clock(frame, independent_after=5)
     parts = pk.release_each(apart, BELIEF, 1, mechanism="group_dp")
     assert parts.scale[1] < parts.scale[0]

@@ -143,12 +143,12 @@ def _problem(args: list[str], result: Result, before: Any, after: Any) -> str | 
 
 def _snapshot(folder: Path) -> dict[str, tuple[int, Any]]:
     """Mode and content of every file; of ledgers, what they say."""
-    found = {}
+    contents = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.name.endswith(("-wal", "-shm", "-journal")):
             content = _ledger(path) if path.suffix == ".db" else path.read_bytes()
-            found[str(path.relative_to(folder))] = (path.stat().st_mode & 0o777, content)
-    return found
+            contents[str(path.relative_to(folder))] = (path.stat().st_mode & 0o777, content)
+    return contents
 
 
 def _ledger(path: Path) -> Any:

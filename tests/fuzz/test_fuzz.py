@@ -8,6 +8,7 @@ from tests.fuzz import seeds
 from tests.fuzz.run import called, folder, fuzz
 
 
+@pytest.mark.slow
 def test_good_commands_succeed():
     with folder() as home:
         for args in seeds.commands():

@@ -27,15 +27,15 @@ def exactly(chain: pk.MarkovChain) -> tuple[list[Fraction], list[list[Fraction]]
 @pytest.mark.parametrize("case", INFLUENCE)
 def test_reference_cases(case):
     chain = pk.MarkovChain(case.initial, case.transition)
-    found = pk.max_influence(chain, case.node, case.left, case.right)
-    assert found == case.influence or found == close(case.influence, abs=1e-9)
+    influence = pk.max_influence(chain, case.node, case.left, case.right)
+    assert influence == case.influence or influence == close(case.influence, abs=1e-9)
 
 
 @pytest.mark.parametrize("case", INFLUENCE[::5])
 def test_reference_cases_agree_with_the_brute_force_here(case):
     if len(case.initial) ** case.length < 10**5:
-        found = brute.influence(*case[:6])
-        assert found == case.influence or found == close(case.influence, abs=1e-9)
+        influence = brute.influence(*case[:6])
+        assert influence == case.influence or influence == close(case.influence, abs=1e-9)
 
 
 def test_example_of_section_4_3():
@@ -67,18 +67,18 @@ def quilted(draw, of=None, longest=6):
 def test_influence_is_that_of_the_definition(case):
     chain, length, node, left, right = case
     truth = brute.influence(*chain, length, node, left, right)
-    found = pk.max_influence(chain.believed, node, left, right)
-    assert found == close(truth, abs=1e-9)
-    assert found >= 0
+    influence = pk.max_influence(chain.believed, node, left, right)
+    assert influence == close(truth, abs=1e-9)
+    assert influence >= 0
 
 
 @given(quilted())
 def test_printed_formula_is_formula_5_over_all_sources(case):
     chain, _, node, left, right = case
     truth = brute.three_point_influence(*chain, node, left, right, all_sources=True)
-    found = pk.max_influence(chain.believed, node, left, right, influence="formula")
-    assert found == close(truth, abs=1e-9)
-    assert found >= pk.max_influence(chain.believed, node, left, right) - 1e-12
+    printed = pk.max_influence(chain.believed, node, left, right, influence="formula")
+    assert printed == close(truth, abs=1e-9)
+    assert printed >= pk.max_influence(chain.believed, node, left, right) - 1e-12
 
 
 @given(quilted(of=st.integers(2, 3).flatmap(matrices), longest=5))
@@ -86,8 +86,8 @@ def test_any_start_is_the_supremum_over_starts(case):
     transition, length, node, left, right = case
     transition = [[float(p) for p in row] for row in transition]
     truth = brute.influence_over_starts(transition, length, node, left, right)
-    found = pk.max_influence(pk.ChainClass.any_start(transition), node, left, right)
-    assert found == close(truth, abs=1e-9)
+    influence = pk.max_influence(pk.ChainClass.any_start(transition), node, left, right)
+    assert influence == close(truth, abs=1e-9)
 
 
 @given(quilted(of=chains(3)))
@@ -149,8 +149,8 @@ def test_computed_influence_is_not_below_the_exact_one(case, node, left, right):
     chain = case.believed
     left, right = left % node or None, right or None
     truth = brute.three_point_influence(*exactly(chain), node, left, right)
-    found = pk.max_influence(chain, node, left, right)
-    assert truth * (1 - 1e-15) <= found <= truth + 1e-10
+    influence = pk.max_influence(chain, node, left, right)
+    assert truth * (1 - 1e-15) <= influence <= truth + 1e-10
 
 
 @given(positive_chains(3), st.integers(1, 150), st.integers(0, 150))
@@ -159,8 +159,8 @@ def test_stationary_influence_is_not_below_the_exact_one(case, left, right):
     _, matrix = exactly(chain)
     # The float rows may sum to 1 only to rounding; the chain holds its own start.
     truth = brute.three_point_influence(exactly(chain)[0], matrix, left + 1, left, right or None)
-    found = pk.max_influence(chain, left + 1, left, right or None)
-    assert truth * (1 - 1e-15) <= found <= truth + 1e-10
+    influence = pk.max_influence(chain, left + 1, left, right or None)
+    assert truth * (1 - 1e-15) <= influence <= truth + 1e-10
 
 
 @pytest.mark.parametrize("steps", [100, 700, 3000])
@@ -189,8 +189,8 @@ def test_long_sparse_chain_that_underflows():
     initial, matrix = exactly(chain)
     for node, left, right in [(40, 20, None), (40, None, 1), (45, 20, 30), (45, 44, 30)]:
         truth = brute.three_point_influence(initial, matrix, node, left, right)
-        found = pk.max_influence(chain, node, left, right)
-        assert found >= truth * (1 - 1e-12)
+        influence = pk.max_influence(chain, node, left, right)
+        assert influence >= truth * (1 - 1e-12)
 
 
 def test_rows_that_differ_only_by_rounding_do_not_go_negative():

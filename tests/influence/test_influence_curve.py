@@ -150,6 +150,15 @@ def test_a_count_of_a_positively_correlated_binary_chain_reaches_the_promise(q, 
 # ----------------------------------------------------------- short chains, by listing all paths
 
 
+def covers_every_release(curve, b, start, matrix, logs):
+    bs = np.full(curve.length, b)
+    keeps_promise(curve, b, brute.losses_by_paths(start, matrix, curve.length, logs))
+    keeps_promise(curve, b, brute.product_losses(start, matrix, bs, 512))
+    by_one_number = losses(scalar(curve), b)
+    assert by_one_number == pytest.approx(_theorem(matrix, bs, start), abs=1e-7, rel=1e-9)
+    assert (losses(curve, b) <= by_one_number * (1 + 1e-12)).all()
+
+
 @settings(max_examples=60, deadline=None)
 @given(chains(), spending)
 def test_given_start_never_below_any_release(chain, b):
@@ -157,13 +166,7 @@ def test_given_start_never_below_any_release(chain, b):
     size, start = len(matrix), brute.random_start(rng, len(matrix))
     curve = InfluenceCurve(MarkovChain(start, matrix), length)
     logs = brute.every_release(rng, size, length, b)
-    keeps_promise(curve, b, brute.losses_by_paths(start, matrix, length, logs))
-    bs = np.full(length, b)
-    keeps_promise(curve, b, brute.product_losses(start, matrix, bs, 512))
-    by_one_number = losses(scalar(curve), b)
-    theorem = _theorem(matrix, bs, start)
-    assert by_one_number == pytest.approx(theorem, abs=1e-7, rel=1e-9)
-    assert (losses(curve, b) <= by_one_number * (1 + 1e-12)).all()
+    covers_every_release(curve, b, start, matrix, logs)
 
 
 @settings(max_examples=50, deadline=None)
@@ -177,13 +180,7 @@ def test_stationary_start_never_below_any_release(chain, b):
     curve, start = InfluenceCurve(belief, length), belief.initial
     assert start @ matrix == pytest.approx(start, abs=1e-12)
     logs = brute.every_release(rng, len(matrix), length, b)
-    keeps_promise(curve, b, brute.losses_by_paths(start, matrix, length, logs))
-    bs = np.full(length, b)
-    keeps_promise(curve, b, brute.product_losses(start, matrix, bs, 512))
-    by_one_number = losses(scalar(curve), b)
-    theorem = _theorem(matrix, bs, start)
-    assert by_one_number == pytest.approx(theorem, abs=1e-7, rel=1e-9)
-    assert (losses(curve, b) <= by_one_number * (1 + 1e-12)).all()
+    covers_every_release(curve, b, start, matrix, logs)
 
 
 @settings(max_examples=40, deadline=None)

@@ -11,8 +11,9 @@ from pufferkit.beliefs.graph import Graph
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.quilts import networks, powers, search, separation
-from pufferkit.influence.quilts.chains import SETTLED, GivenStartInfluence, max_influence
-from pufferkit.influence.quilts.hardest import _scores, hardest_member
+from pufferkit.influence.quilts.chains import CONVERGED
+from pufferkit.influence.quilts.given_start import GivenStartInfluence
+from pufferkit.influence.quilts.hardest import _scores, hardest_member, max_influence
 from pufferkit.influence.quilts.mixing import MixingInfluence
 from pufferkit.influence.quilts.powers import TINY, Kernel, Powers, log_ratio, row_log_ratios
 from pufferkit.influence.quilts.search import NOTHING, Quilt, best_quilt, hardest_node
@@ -119,12 +120,12 @@ class MadeUp:
         return float(sums[worst]), worst
 
     def scores(self, epsilon):
-        found = {}
+        scores = {}
         for a in range(1, self.left + 1):
             for b in range(1, self.right + 1):
                 value, _ = self.whole(a, b)
-                found[a, b] = (a + b - 1) / (epsilon - value) if value < epsilon else inf
-        return found
+                scores[a, b] = (a + b - 1) / (epsilon - value) if value < epsilon else inf
+        return scores
 
 
 @pytest.mark.parametrize("pairs", [1, 2, 5])
@@ -239,7 +240,7 @@ def test_screening_bounds_the_least_score():
     bounds = _scores(chains, quilt, 4.0)
     for chain, bound in zip(chains[:2], bounds, strict=False):
         influence = max_influence(chain, 10, 3, 2)
-        slack = 2e-13 + 3 * EPS * 5 * 4 + SETTLED
+        slack = 2e-13 + 3 * EPS * 5 * 4 + CONVERGED
         assert bound == pytest.approx(4 / (4 - influence), rel=1e-9)
         assert bound >= 4 / (4 - influence + slack)
     one_step = Quilt(1.0, 0.0, 1, 1, True, True)
@@ -263,7 +264,7 @@ def test_a_probability_lost_to_underflow_has_no_known_ratio():
     start = GivenStartInfluence(chain, "definition", 5)
     known, error = start.prior(1)
     assert known[0, 1] == pytest.approx(log(0.5))
-    assert error >= SETTLED
+    assert error >= CONVERGED
     start.lost[0] = [False, True, False]
     prior, _ = start.prior(1)
     assert (np.diag(prior) == 0).all()

@@ -268,9 +268,9 @@ def test_many_states():
     rng = np.random.default_rng(5)
     matrix = rng.dirichlet(np.ones(30) * 2, 30)
     region = ChainClass.around(np.floor(matrix * 1e5), 0.95)
-    found = pk.influence_curve(region, pk.count(0, 10_000), 1)
+    calibration = pk.influence_curve(region, pk.count(0, 10_000), 1)
     member = pk.influence_curve(ChainClass.any_start(matrix), pk.count(0, 10_000), 1)
-    assert member.scale <= found.scale < 3 * member.scale
+    assert member.scale <= calibration.scale < 3 * member.scale
 
 
 # ----------------------------------------------------------------------- what is said and refused
@@ -284,9 +284,9 @@ def test_json_both_ways_and_what_is_said():
     assert data["kind"] == "region"
     assert data["confidence"] == 0.95
     assert "time-uniform" in data["region"]
-    found = pk.influence_curve(region, pk.histogram(["a", "b", "c"], 50), 1)
-    assert "confidence 0.95" in str(found.evidence)
-    release = found.release(["a", "b"] * 25)
+    calibration = pk.influence_curve(region, pk.histogram(["a", "b", "c"], 50), 1)
+    assert "confidence 0.95" in str(calibration.evidence)
+    release = calibration.release(["a", "b"] * 25)
     assert release.to_dict()["beliefs"]["confidence"] == 0.95
     assert "time-uniform" in str(release)
     table = pk.plan(region, pk.histogram(["a", "b", "c"], 50), 1)
@@ -298,9 +298,9 @@ def test_json_both_ways_and_what_is_said():
 def test_lower_bounds_of_zero_fall_back_to_the_group():
     region = ChainClass.around(np.zeros((3, 3)), 0.95)
     query = pk.count(0, 40)
-    found = pk.influence_curve(region, query, 1)
-    assert found.scale == pytest.approx(40)
-    assert "lower bound 0" in str(found.evidence)
+    calibration = pk.influence_curve(region, query, 1)
+    assert calibration.scale == pytest.approx(40)
+    assert "lower bound 0" in str(calibration.evidence)
     with pytest.raises(NotApplicable, match="count more public data"):
         pk.markov_quilt(region, query, 1)
     for mechanism in (pk.gk16, pk.markov_quilt_approx):

@@ -59,11 +59,11 @@ def tolerance(a: float) -> float:
 @given(kernels(), variations)
 def test_kernel_step_is_the_best_of_all_subsets(kernel, a):
     truth = brute.step(kernel, a)
-    found = exact(kernel).pairs(a)
-    assert found is not None
-    assert (found >= np.minimum(truth, a) - tolerance(a)).all()
-    assert (found <= np.minimum(truth, a) + 1e-12 + tolerance(a)).all()
-    assert exact(kernel).largest(a) == pytest.approx(found.max(), abs=1e-12 + tolerance(a))
+    steps = exact(kernel).pairs(a)
+    assert steps is not None
+    assert (steps >= np.minimum(truth, a) - tolerance(a)).all()
+    assert (steps <= np.minimum(truth, a) + 1e-12 + tolerance(a)).all()
+    assert exact(kernel).largest(a) == pytest.approx(steps.max(), abs=1e-12 + tolerance(a))
     assert exact(kernel).largest(a) >= truth.max() - tolerance(a)
 
 
@@ -71,11 +71,11 @@ def test_kernel_step_is_the_best_of_all_subsets(kernel, a):
 @given(kernels())
 def test_kernel_step_at_infinity_is_the_max_influence(kernel):
     truth = brute.step(kernel, inf)
-    found = exact(kernel).pairs(inf)
-    assert found is not None
-    assert (np.isinf(found) == np.isinf(truth)).all()
+    steps = exact(kernel).pairs(inf)
+    assert steps is not None
+    assert (np.isinf(steps) == np.isinf(truth)).all()
     finite = np.isfinite(truth)
-    assert found[finite] == pytest.approx(truth[finite], abs=1e-12)
+    assert steps[finite] == pytest.approx(truth[finite], abs=1e-12)
     assert exact(kernel).largest(inf) == pytest.approx(max(0.0, truth.max()), abs=1e-12)
 
 
@@ -110,10 +110,10 @@ def test_only_allowed_pairs_count(kernel, seed, a):
     allowed = np.outer(support, support)
     truth = np.where(allowed, brute.step(kernel, a), -inf)
     step = exact(kernel, allowed)
-    found = step.pairs(a)
-    assert found is not None
-    assert (found[~allowed] == -inf).all()
-    assert (found >= np.minimum(truth, a) - tolerance(a)).all()
+    steps = step.pairs(a)
+    assert steps is not None
+    assert (steps[~allowed] == -inf).all()
+    assert (steps >= np.minimum(truth, a) - tolerance(a)).all()
     assert step.largest(a) >= max(0.0, truth.max()) - tolerance(a)
     assert step.largest(a) <= max(0.0, truth.max()) + 1e-12 + tolerance(a)
 
@@ -170,8 +170,8 @@ def test_two_hundred_states_against_a_sort_for_each_pair():
         above = np.cumsum(row[order], axis=1)[..., None]
         below = np.cumsum(np.take_along_axis(kernel, order, axis=1), axis=1)[..., None]
         growth = np.expm1(variations_)
-        found = (np.log1p(above * growth) - np.log1p(below * growth)).max(axis=(0, 1))
-        worst = np.maximum(worst, found)
+        largest = (np.log1p(above * growth) - np.log1p(below * growth)).max(axis=(0, 1))
+        worst = np.maximum(worst, largest)
     for a, truth in zip(variations_, worst, strict=True):
         assert truth - 1e-12 <= step.largest(a) <= truth + 1e-11
 
@@ -228,9 +228,9 @@ def test_the_diameter_step_is_reached(a, spread):
     truth = brute.step(reweighted(kernel, np.array([np.exp(-a / 2), 1.0])), a)[0, 1]
     assert brute.diameter_step(spread, a) == pytest.approx(truth, rel=1e-9, abs=1e-14)
     step = DiameterStep(np.array([[0.0, spread], [spread, 0.0]]))
-    for found in (step.largest(a), step.pairs(a)[0, 1], contracted(spread, a, 4)):
-        assert found >= truth * (1 - 1e-12) - 1e-15
-        assert found <= truth * (1 + 1e-9) + 1e-15
+    for value in (step.largest(a), step.pairs(a)[0, 1], contracted(spread, a, 4)):
+        assert value >= truth * (1 - 1e-12) - 1e-15
+        assert value <= truth * (1 + 1e-9) + 1e-15
 
 
 @settings(max_examples=50, deadline=None)
@@ -269,8 +269,8 @@ def test_diameter_step_edges():
 
 
 def reweighted(kernel: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    found = kernel * weights
-    return found / found.sum(axis=1, keepdims=True)
+    product = kernel * weights
+    return product / product.sum(axis=1, keepdims=True)
 
 
 # ----------------------------------------------- bounded ratios, and reweightings of bounded spread
@@ -346,6 +346,6 @@ def test_searches_end_on_the_passing_side(root, precision, power, jumps):
     def margin(x: float) -> float:
         return float(np.sign(root - x)) if jumps else (root - x) ** power
 
-    found = last_passing(margin, 0.01, 10.0, precision)
-    assert margin(found) >= 0
-    assert root - found <= 2 * precision * root
+    end = last_passing(margin, 0.01, 10.0, precision)
+    assert margin(end) >= 0
+    assert root - end <= 2 * precision * root

@@ -36,11 +36,11 @@ def exactly(blocks: Blocks, n: int = 0) -> list[Fraction]:
     ]
 
 
-def near(found, wanted):
+def near(computed, wanted):
     """Equal to a relative accuracy, number by number; zeros exactly."""
-    wanted = [*wanted, *[Fraction(0)] * (len(found) - len(wanted))]
-    return len(found) == len(wanted) and all(
-        abs(x - y) <= RELATIVE * y for x, y in zip(found, wanted, strict=True)
+    wanted = [*wanted, *[Fraction(0)] * (len(computed) - len(wanted))]
+    return len(computed) == len(wanted) and all(
+        abs(x - y) <= RELATIVE * y for x, y in zip(computed, wanted, strict=True)
     )
 
 
@@ -127,11 +127,11 @@ def test_convolution_keeps_relative_accuracy(wide, sizes):
     first = [spread(seed, sizes[0], wide) for seed in (4, 5)]
     second = [spread(seed, sizes[1], wide) for seed in (6, 7)]
     pairs = np.array([[[0, 0], [1, 1]], [[1, 0], [1, 0]]])
-    found = convolved(blocks_of(*first), blocks_of(*second), pairs, sum(sizes) - 1)
+    computed = convolved(blocks_of(*first), blocks_of(*second), pairs, sum(sizes) - 1)
     for m, chosen in enumerate(pairs.tolist()):
         parts = [convolution(first[a], second[b]) for a, b in chosen]
         wanted = [sum(column) for column in zip(*parts, strict=True)]
-        assert near(exactly(found, m), wanted)
+        assert near(exactly(computed, m), wanted)
 
 
 @pytest.mark.parametrize("wide", [0, 40, 2000])
@@ -143,10 +143,10 @@ def test_running_sums_from_either_side(wide):
     above = [sum(vector) - x for x in below]
     for backwards, wanted in ((False, below), (True, above)):
         sums, exponents = running_sums(made.mantissas[0], made.exponents[0], backwards)
-        found = [
+        computed = [
             Fraction(float(s)) * Fraction(2) ** int(e) for s, e in zip(sums, exponents, strict=True)
         ]
-        assert near(found, wanted)
+        assert near(computed, wanted)
         assert all(s == 0 or 1 <= s < 2 for s in sums)
 
 
@@ -194,10 +194,10 @@ def test_the_least_shift_is_that_of_the_definition(seed):
         made = blocks_of(m)
         tails += [*running_sums(made.mantissas[0], made.exponents[0], False)]
         tails += [*running_sums(made.mantissas[0], made.exponents[0], True)]
-    found, unsure = least_shift(*tails, start, 1e-13)
+    shift, unsure = least_shift(*tails, start, 1e-13)
     # Ties are open to rounding; then the shift may only be larger, and says so.
-    assert found >= wanted
-    assert found == wanted or unsure
+    assert shift >= wanted
+    assert shift == wanted or unsure
 
 
 def test_a_far_tail_decides_from_above():
@@ -210,8 +210,8 @@ def test_a_far_tail_decides_from_above():
         made = blocks_of(m)
         tails += [*running_sums(made.mantissas[0], made.exponents[0], False)]
         tails += [*running_sums(made.mantissas[0], made.exponents[0], True)]
-    found, _ = least_shift(*tails, 0, 1e-13)
-    assert found >= 1
+    shift, _ = least_shift(*tails, 0, 1e-13)
+    assert shift >= 1
 
 
 # --- chains ---------------------------------------------------------------------------------------
@@ -260,13 +260,13 @@ def test_what_stands_around_a_node_is_the_joint_distribution(length, way):
     """P(X_i = x, sum of the other values = s) by listing all paths."""
     around = list(getattr(chain_sums, way)(START, CHAIN, VALUES, length, length))
     assert [node for node, _ in around] == list(range(1, length + 1))
-    for node, found in around:
-        wanted = np.zeros((3, found.length))
+    for node, table in around:
+        wanted = np.zeros((3, table.length))
         for path, p in paths_of(length):
             others = sum(int(VALUES[x]) for x in path) - int(VALUES[path[node - 1]])
             wanted[path[node - 1], others] += p
         for x in range(3):
-            assert np.array([float(q) for q in exactly(found, x)]) == pytest.approx(
+            assert np.array([float(q) for q in exactly(table, x)]) == pytest.approx(
                 wanted[x], rel=1e-12
             )
 
@@ -275,20 +275,20 @@ def test_what_stands_around_a_node_is_the_joint_distribution(length, way):
 @pytest.mark.parametrize("length", [1, 2, 3, 5])
 def test_both_ways_give_the_distance_of_the_definition(length, way, monkeypatch):
     monkeypatch.setattr(chain_sums, "_halves", lambda *_: way)
-    found = largest_distance(distributions_of(length), CHAIN, VALUES)
-    assert (found.value, found.node) == distance_by_definition(length)
-    assert not found.unsure
+    distance = largest_distance(distributions_of(length), CHAIN, VALUES)
+    assert (distance.value, distance.node) == distance_by_definition(length)
+    assert not distance.unsure
 
 
 def test_progress_counts_nodes_and_half_suffice_where_they_mirror():
-    told = []
+    calls = []
     steady = [np.array([0.5, 0.5])] * 5
     swap = np.array([[0.75, 0.25], [0.25, 0.75]])
     whole = largest_distance(steady, swap, np.array([0, 1]))
     half = largest_distance(
-        steady, swap, np.array([0, 1]), mirrored=True, progress=lambda *at: told.append(at)
+        steady, swap, np.array([0, 1]), mirrored=True, progress=lambda *at: calls.append(at)
     )
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert calls == [(1, 3), (2, 3), (3, 3)]
     assert half == whole
     assert isinstance(half, Distance)
 
@@ -351,8 +351,8 @@ def test_a_distance_decided_by_such_numbers_is_not_believed(way, monkeypatch):
     )
     distributions = [initial, initial @ transition, initial @ transition @ transition]
     monkeypatch.setattr(chain_sums, "_halves", lambda *_: way)
-    found = largest_distance(distributions, transition, np.array([0, 1, 4]))
-    assert found.lost or found.value == 7
+    distance = largest_distance(distributions, transition, np.array([0, 1, 4]))
+    assert distance.lost or distance.value == 7
     query = pk.total([0, 1, 4], 3)
     assert pk.wasserstein(pk.MarkovChain(initial, transition), query, 1.0).scale >= 7
 

@@ -90,15 +90,15 @@ def test_short_sweeps_are_the_recursion(runs, made):
 def test_long_sweeps_settle_at_or_above_the_recursion(share, runs):
     made = side((1, share, 40.0))
     swept, wanted = Sweep(made, runs), by_definition(made, runs)
-    found = [swept.value_at(n) for n in range(1, 901)]
-    assert all(x >= y - 1e-9 for x, y in zip(found, wanted, strict=True))
-    assert found[-1] == pytest.approx(wanted[-1], rel=0.02)
+    values = [swept.value_at(n) for n in range(1, 901)]
+    assert all(x >= y - 1e-9 for x, y in zip(values, wanted, strict=True))
+    assert values[-1] == pytest.approx(wanted[-1], rel=0.02)
     assert len(swept.values) < 400
     settled = swept.settled_at(900)
     assert settled is not None
     assert settled.last == 900
     assert settled.b == runs[-1].b
-    assert settled.value == found[-1]
+    assert settled.value == values[-1]
 
 
 def test_a_side_that_never_forgets_pays_for_all():
@@ -158,9 +158,9 @@ def test_the_loss_of_each_entry_and_the_largest(runs):
     one, two = side((1, 0.6, 2.0)), side((1, 0.8, 3.0), (4, 0.5, 1.0))
     left, right = Sweep(one, runs), Sweep(two, [*reversed(runs)])
     truth = [brute_loss(one, two, runs, n) for n in range(1, left.length + 1)]
-    found = [entry_loss(left, right, n, 10) for n in range(1, left.length + 1)]
-    assert [x.value for x in found] == pytest.approx(truth)
-    assert [x.node for x in found] == list(range(1, left.length + 1))
+    losses = [entry_loss(left, right, n, 10) for n in range(1, left.length + 1)]
+    assert [x.value for x in losses] == pytest.approx(truth)
+    assert [x.node for x in losses] == list(range(1, left.length + 1))
     worst = largest_loss(left, right, 10)
     assert worst.value == pytest.approx(max(truth))
     assert truth[worst.node - 1] == pytest.approx(max(truth))

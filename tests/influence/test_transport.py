@@ -116,9 +116,9 @@ def test_it_is_a_metric(mu, nu, rho):
 
 
 def test_float_values_round_up():
-    found = w_infinity({0.1: 1}, {0.4: 1})
-    assert isinstance(found, float)
-    assert Fraction(found) >= Fraction(3, 10)
+    distance = w_infinity({0.1: 1}, {0.4: 1})
+    assert isinstance(distance, float)
+    assert Fraction(distance) >= Fraction(3, 10)
 
 
 @pytest.mark.parametrize(

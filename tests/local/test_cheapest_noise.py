@@ -46,18 +46,18 @@ def binary(q, r):
 
 @pytest.mark.parametrize(("q", "r", "epsilon", "rho", "noise"), REFERENCE)
 def test_reference_cases(q, r, epsilon, rho, noise):
-    found = cheapest_noise(binary(q, r), epsilon, adversary="ignorant")
+    cheapest = cheapest_noise(binary(q, r), epsilon, adversary="ignorant")
     digits = 1e-9 if noise is not None else 1e-6
-    assert tuple(found) == pytest.approx(rho, abs=digits)
-    assert found.loss <= found.epsilon == epsilon
-    assert loss(binary(q, r), *found, adversary="ignorant") == found.loss
+    assert tuple(cheapest) == pytest.approx(rho, abs=digits)
+    assert cheapest.loss <= cheapest.epsilon == epsilon
+    assert loss(binary(q, r), *cheapest, adversary="ignorant") == cheapest.loss
     if noise is not None:
-        assert found.expected_noise == pytest.approx(noise, abs=1e-9)
+        assert cheapest.expected_noise == pytest.approx(noise, abs=1e-9)
 
 
 def test_both_constraints_bind_at_the_vertex_of_the_paper():
-    found = cheapest_noise(binary(0.2, 0.35), 2, "ignorant")
-    assert found.loss.directions == pytest.approx((2, 2), abs=1e-9)
+    noise = cheapest_noise(binary(0.2, 0.35), 2, "ignorant")
+    assert noise.loss.directions == pytest.approx((2, 2), abs=1e-9)
 
 
 def slope(q, r, epsilon):
@@ -89,24 +89,24 @@ def test_constraint_planes_have_the_closed_form(epsilon):
 )
 def test_nothing_on_a_grid_is_private_and_cheaper(rates, epsilon, adversary, length):
     chain = binary(*rates)
-    found = cheapest_noise(chain, epsilon, adversary, length)
-    assert found.loss <= epsilon
+    noise = cheapest_noise(chain, epsilon, adversary, length)
+    assert noise.loss <= epsilon
     weights = chain.stationary
     for rho_0 in np.linspace(0, 0.5, 12):
         for rho_1 in np.linspace(0, 0.5, 12):
-            if weights @ [rho_0, rho_1] < found.expected_noise - 1e-6:
+            if weights @ [rho_0, rho_1] < noise.expected_noise - 1e-6:
                 assert loss(chain, rho_0, rho_1, length, adversary) > epsilon
 
 
 def test_unequal_noise_pays():
     chain = binary(0.05, 0.4)
     for adversary in ("every", "ignorant"):
-        found = cheapest_noise(chain, 1, adversary)
-        assert found.rho_0 != found.rho_1
+        noise = cheapest_noise(chain, 1, adversary)
+        assert noise.rho_0 != noise.rho_1
         equal = 0.5
         while loss(chain, equal, equal, None, adversary) <= 1:
             equal -= 1e-3
-        assert found.expected_noise < equal
+        assert noise.expected_noise < equal
 
 
 def test_more_epsilon_never_means_more_noise_and_every_adversary_never_less():
@@ -125,14 +125,14 @@ def test_more_epsilon_never_means_more_noise_and_every_adversary_never_less():
 @pytest.mark.parametrize("length", [1, 2, 50, 5000])
 def test_a_known_length_needs_no_more_noise(length):
     chain = binary(0.1, 0.25)
-    found = cheapest_noise(chain, 1, length=length)
-    assert found.expected_noise <= cheapest_noise(chain, 1).expected_noise + 1e-9
-    assert loss(chain, *found, length=length) <= 1
+    noise = cheapest_noise(chain, 1, length=length)
+    assert noise.expected_noise <= cheapest_noise(chain, 1).expected_noise + 1e-9
+    assert loss(chain, *noise, length=length) <= 1
 
 
 def test_one_entry_needs_what_dp_needs():
-    found = cheapest_noise(binary(0.3, 0.3), 1, length=1)
-    assert found.expected_noise == pytest.approx(dp_rho(1), abs=1e-9)
+    noise = cheapest_noise(binary(0.3, 0.3), 1, length=1)
+    assert noise.expected_noise == pytest.approx(dp_rho(1), abs=1e-9)
 
 
 def test_other_starts_and_stuck_chains():
@@ -140,9 +140,9 @@ def test_other_starts_and_stuck_chains():
     assert cheapest_noise(sure, 1).loss <= 1
     assert cheapest_noise(sure, 1, length=9).loss <= 1
     stuck = pk.MarkovChain([0.5, 0.5], [[1, 0], [0, 1]])
-    found = cheapest_noise(stuck, 2, length=20)
-    assert found.loss <= 2
-    assert log((1 - found.rho_0) / found.rho_1) == pytest.approx(0.1, abs=1e-6)
+    noise = cheapest_noise(stuck, 2, length=20)
+    assert noise.loss <= 2
+    assert log((1 - noise.rho_0) / noise.rho_1) == pytest.approx(0.1, abs=1e-6)
     with pytest.raises(pk.NotApplicable, match="give a length"):
         cheapest_noise(stuck, 1)
     with pytest.raises(ValueError, match="nothing to hide"):
@@ -156,15 +156,15 @@ THREE = [[0.8, 0.2, 0.0], [0.1, 0.8, 0.1], [0.0, 0.3, 0.7]]
 @pytest.mark.parametrize("length", [None, 1, 60])
 def test_more_states(adversary, length):
     chain = pk.MarkovChain.steady(THREE, states=["a", "b", "c"])
-    found = cheapest_noise(chain, 1.5, adversary, length)
-    assert isinstance(found, KaryResponse)
-    assert found.loss <= 1.5
-    assert not found.loss.exact
-    assert found.matrix.sum(axis=1) == pytest.approx(np.ones(3))
-    assert found.entry_privacy == pytest.approx(log(found.matrix[0, 0] / found.matrix[0, 1]))
-    assert found.expected_noise == pytest.approx(1 - found.matrix[0, 0])
+    noise = cheapest_noise(chain, 1.5, adversary, length)
+    assert isinstance(noise, KaryResponse)
+    assert noise.loss <= 1.5
+    assert not noise.loss.exact
+    assert noise.matrix.sum(axis=1) == pytest.approx(np.ones(3))
+    assert noise.entry_privacy == pytest.approx(log(noise.matrix[0, 0] / noise.matrix[0, 1]))
+    assert noise.expected_noise == pytest.approx(1 - noise.matrix[0, 0])
     if length == 1:
-        assert found.rho == pytest.approx(1 / (exp(1.5) + 2), rel=1e-6)
+        assert noise.rho == pytest.approx(1 / (exp(1.5) + 2), rel=1e-6)
 
 
 def test_states_that_never_mix_are_refused_without_a_length():
@@ -231,8 +231,8 @@ class TestComparison:
 
     def test_zhao_has_no_factor_2(self):
         theta, epsilon = 0.35, 5.0
-        found = (1 - theta) ** 6 / (theta**6 * exp(epsilon) + (1 - theta) ** 6)
-        assert zhao_3(theta, epsilon) == pytest.approx(found, rel=1e-12)
+        bound = (1 - theta) ** 6 / (theta**6 * exp(epsilon) + (1 - theta) ** 6)
+        assert zhao_3(theta, epsilon) == pytest.approx(bound, rel=1e-12)
         assert zhao_3(theta, 1.0) is None
 
     def test_zhao_6_by_listing(self):
@@ -240,11 +240,11 @@ class TestComparison:
             listed = max(
                 (epsilon - 6 * log((1 + 0.3**t) / (1 - 0.3**t))) / (2 * t - 1) for t in range(1, 16)
             )
-            found = zhao_6(0.35, epsilon, 30)
+            bound = zhao_6(0.35, epsilon, 30)
             if listed <= 0:
-                assert found is None
+                assert bound is None
             else:
-                assert found == pytest.approx(1 / (exp(listed) + 1), rel=1e-12)
+                assert bound == pytest.approx(1 / (exp(listed) + 1), rel=1e-12)
 
     def test_figure_3_has_its_order(self):
         for row in noise_privacy_curves(0.35, [0.5, 1, 2, 4]):

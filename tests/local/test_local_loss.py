@@ -67,8 +67,8 @@ def test_theorem_2_is_false_for_large_epsilon(theta, rho, ignorant, ends_known):
     assert loss(chain, rho, rho, 7) >= both > loss(chain, rho, rho, 7, "ignorant")
     # The output that does it, by hand.
     table = joint(chain, emission(rho, rho), 7)
-    found = losses_of_set(table, 2, 7, 3, (0, 6))
-    assert found[(0, 0), 1, 0] == pytest.approx(ends_known, abs=1e-4)
+    losses = losses_of_set(table, 2, 7, 3, (0, 6))
+    assert losses[(0, 0), 1, 0] == pytest.approx(ends_known, abs=1e-4)
 
 
 @pytest.mark.parametrize("rates", [(0.125, 0.3125), (0.75, 0.9375), (2.0**-30, 2.0**-28)])
@@ -113,13 +113,13 @@ def test_recursion_is_the_definition(drawn, rho_0, rho_1, length):
     matrix = emission(rho_0, rho_1)
     for adversary in ("every", "ignorant"):
         truth, directions = brute_loss(chain, matrix, length, adversary)
-        found = loss(chain, rho_0, rho_1, length, adversary)
-        assert found == pytest.approx(truth, abs=1e-9)
-        assert found >= truth - 1e-13
-        assert found.exact
+        computed = loss(chain, rho_0, rho_1, length, adversary)
+        assert computed == pytest.approx(truth, abs=1e-9)
+        assert computed >= truth - 1e-13
+        assert computed.exact
         if truth < inf and directions:
             both = directions[0, 1], directions[1, 0]
-            assert found.directions == pytest.approx(both, abs=1e-9)
+            assert computed.directions == pytest.approx(both, abs=1e-9)
 
 
 @settings(max_examples=40)
@@ -135,8 +135,8 @@ def test_one_target_is_the_definition(drawn, rho_0, rho_1, length):
             for known in combinations(others, size)
             for value in [0.0, *losses_of_set(table, 2, length, target - 1, known).values()]
         )
-        found = loss(chain, rho_0, rho_1, length, target=target)
-        assert found == pytest.approx(truth, abs=1e-9)
+        computed = loss(chain, rho_0, rho_1, length, target=target)
+        assert computed == pytest.approx(truth, abs=1e-9)
 
 
 @pytest.mark.parametrize("q", [0.3, 0.9])
@@ -161,10 +161,10 @@ def test_one_given_set_is_the_definition(drawn, rho_0, rho_1, length, data):
     places = data.draw(st.lists(st.sampled_from(others), unique=True).map(sorted))
     values = [data.draw(st.sampled_from([0, 1, None])) for _ in places]
     table = joint(chain, emission(rho_0, rho_1), length)
-    found = losses_of_set(table, 2, length, target - 1, [n - 1 for n in places])
+    losses = losses_of_set(table, 2, length, target - 1, [n - 1 for n in places])
     agreeing = [
         value
-        for (seen, _, _), value in found.items()
+        for (seen, _, _), value in losses.items()
         if all(v in (None, s) for v, s in zip(values, seen, strict=True))
     ]
     known = dict(zip(places, values, strict=True))
@@ -198,10 +198,10 @@ def test_longer_series_lose_more_up_to_the_limit_and_below_the_tanh_bound(q, r, 
     if not steady:
         chain = pk.MarkovChain([0.97, 0.03], chain.transition)
     for adversary in ("every", "ignorant"):
-        found = [float(loss(chain, a, b, n, adversary)) for n in (1, 2, 3, 8, 40)]
+        losses = [float(loss(chain, a, b, n, adversary)) for n in (1, 2, 3, 8, 40)]
         limit = loss(chain, a, b, None, adversary)
-        assert found == sorted(found) or max(np.diff(found) * -1) < 1e-12
-        assert found[-1] <= limit + 1e-10
+        assert losses == sorted(losses) or max(np.diff(losses) * -1) < 1e-12
+        assert losses[-1] <= limit + 1e-10
         assert limit <= tanh_bound(chain, a, b) + 1e-9
     assert loss(chain, a, b) >= loss(chain, a, b, None, "ignorant") - 1e-9
 
@@ -235,8 +235,8 @@ def test_the_tanh_bound_solves_its_equation():
 
 
 def test_diameter_of_a_binary_chain():
-    found = projective_diameter(np.array([[0.8, 0.2], [0.35, 0.65]]))
-    assert found == pytest.approx(log(0.8 * 0.65 / (0.2 * 0.35)))
+    diameter = projective_diameter(np.array([[0.8, 0.2], [0.35, 0.65]]))
+    assert diameter == pytest.approx(log(0.8 * 0.65 / (0.2 * 0.35)))
     assert projective_diameter(np.array([[1.0, 0.0], [0.3, 0.7]])) == inf
 
 
@@ -301,13 +301,13 @@ def test_extremes():
 
 
 def test_a_loss_says_how_it_was_got_and_survives_pickling():
-    found = loss(binary(0.2, 0.3), 0.2, 0.3, 9)
-    again = pickle.loads(pickle.dumps(found))
-    assert again == found
+    nine = loss(binary(0.2, 0.3), 0.2, 0.3, 9)
+    again = pickle.loads(pickle.dumps(nine))
+    assert again == nine
     assert (again.method, again.length, again.adversary, again.exact) == (
         "exact recursion", 9, "every", True,
     )  # fmt: skip
-    assert str(found).startswith("loss = ")
+    assert str(nine).startswith("loss = ")
     assert str(tanh_bound(binary(0.2, 0.3), 0.2, 0.3)).startswith("loss <= ")
 
 

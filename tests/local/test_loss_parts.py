@@ -212,7 +212,7 @@ def test_padding_is_by_the_steps_that_are_still_felt():
 
 def test_each_way_says_what_it_is(monkeypatch):
     chain = binary(0.2, 0.3)
-    found = {
+    ways = {
         "nothing": loss(chain, 0.5, 0.5, 7),
         "sure": loss(chain, 0.0, 0.3, 7, "ignorant"),
         "short": loss(chain, 0.2, 0.3, 7, "ignorant"),
@@ -220,11 +220,11 @@ def test_each_way_says_what_it_is(monkeypatch):
         "limit": loss(chain, 0.2, 0.3),
         "one": loss(pk.MarkovChain([1.0, 0.0], [[1.0, 0.0], [0.5, 0.5]]), 0.2, 0.3, 3),
     }
-    told = {
+    described = {
         name: (value.adversary, value.length, value.method, value.exact)
-        for name, value in found.items()
+        for name, value in ways.items()
     }
-    assert told == {
+    assert described == {
         "nothing": ("every", 7, "answers say nothing", True),
         "sure": ("ignorant", 7, "an output is possible under one state only", True),
         "short": ("ignorant", 7, "exact recursion", True),
@@ -232,8 +232,8 @@ def test_each_way_says_what_it_is(monkeypatch):
         "limit": ("every", None, "recursion to the limit", True),
         "one": ("every", 3, "no entry has two possible values", True),
     }
-    assert found["nothing"].directions == found["one"].directions == (0.0, 0.0)
-    assert found["sure"].directions == (inf, inf)
+    assert ways["nothing"].directions == ways["one"].directions == (0.0, 0.0)
+    assert ways["sure"].directions == (inf, inf)
     # Longer than what is followed to the end: a bound over all lengths.
     monkeypatch.setattr(bayesian_loss, "LONGEST", 50)
     assert loss(chain, 0.2, 0.3, 50).method == "exact recursion"
@@ -271,8 +271,12 @@ def test_sure_answers_tell_about_entries_that_have_two_values_only():
     stays = pk.MarkovChain([1.0, 0.0], [[0.5, 0.5], [0.5, 0.5]])
     assert loss(stays, 0.0, 0.3, 3, target=1) == 0
     assert loss(stays, 0.0, 0.3, 3, target=2) == inf
-    told = loss(stays, 0.0, 0.3, 3, target=1)
-    assert (told.method, told.length, told.adversary) == ("exact recursion", 3, "every")
+    one_target = loss(stays, 0.0, 0.3, 3, target=1)
+    assert (one_target.method, one_target.length, one_target.adversary) == (
+        "exact recursion",
+        3,
+        "every",
+    )
     assert loss(stays, 0.0, 0.3, 3, known={}, target=1) == 0
     known = loss(stays, 0.0, 0.3, 3, known={1: 0}, target=2)
     assert (known, known.adversary, known.length) == (inf, "knows 1", 3)
@@ -307,8 +311,8 @@ def test_the_closed_form_is_where_the_recursion_ends(rates, rho):
         side = two.step(two.right, side, own)
     zero, one = own_pair(own)
     wanted = (max(0.0, zero + 2 * side.high), max(0.0, one - 2 * side.low))
-    found = bayesian_loss._closed_form(two, own)
-    assert tuple(found) == pytest.approx(wanted, abs=1e-9)
+    closed = bayesian_loss._closed_form(two, own)
+    assert tuple(closed) == pytest.approx(wanted, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -327,8 +331,8 @@ def test_the_two_directions_of_the_tanh_bound():
     assert tanh_pair(lazy, own) == (zero + 2 * side_bound(d, zero), one + 2 * side_bound(d, one))
     d = projective_diameter(swinging.chain.transition)
     assert tanh_pair(swinging, own) == (max(own_pair(own)) + 2 * side_bound(d, max(zero, one)),) * 2
-    told = tanh_bound(binary(0.2, 0.3), 0.1, 0.4)
-    assert (told.adversary, told.length, told.method, told.exact) == (
+    bound = tanh_bound(binary(0.2, 0.3), 0.1, 0.4)
+    assert (bound.adversary, bound.length, bound.method, bound.exact) == (
         "every",
         None,
         "tanh bound",
@@ -339,8 +343,8 @@ def test_the_two_directions_of_the_tanh_bound():
 def test_diameters_are_rounded_up_and_impossible_columns_left_out():
     kernel = np.array([[0.8, 0.2, 0.0], [0.35, 0.65, 0.0]])
     truth = log(0.8 * 0.65 / (0.2 * 0.35))
-    found = projective_diameter(kernel)
-    assert truth < found < truth * (1 + 1e-13) + 1e-14
+    diameter = projective_diameter(kernel)
+    assert truth < diameter < truth * (1 + 1e-13) + 1e-14
     assert projective_diameter(np.array([[0.5, 0.5], [0.5, 0.5]])) == 0.0
     assert projective_diameter(np.array([[0.5, 0.5], [1.0, 0.0]])) == inf
     three = np.array([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3], [0.25, 0.25, 0.5]])

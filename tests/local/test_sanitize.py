@@ -202,9 +202,11 @@ class TestEstimates:
         hits_counts = np.zeros(len(made.states), dtype=int)
         hits_pairs = np.zeros((len(made.states),) * 2, dtype=int)
         for _ in range(self.RUNS):
-            found = estimate(sanitize(series, made), claimed or made, level, **options)
-            hits_counts += np.abs(found.counts - series.counts) <= found.counts_error
-            hits_pairs += np.abs(found.transitions - series.transitions) <= found.transitions_error
+            estimates = estimate(sanitize(series, made), claimed or made, level, **options)
+            hits_counts += np.abs(estimates.counts - series.counts) <= estimates.counts_error
+            hits_pairs += (
+                np.abs(estimates.transitions - series.transitions) <= estimates.transitions_error
+            )
         return hits_counts, hits_pairs
 
     @pytest.mark.parametrize(
@@ -243,10 +245,10 @@ class TestEstimates:
         for code in range(32):
             answers = [(code >> t) & 1 for t in range(5)]
             p = np.prod([made.matrix[x, z] for x, z in zip(truth.codes, answers, strict=True)])
-            found = estimate([answers[:3], answers[3:]], made)
+            estimates = estimate([answers[:3], answers[3:]], made)
             raw = signed(answers, (3, 2))
             for name in ("counts", "transitions"):
-                value = getattr(found, name)
+                value = getattr(estimates, name)
                 means[name] = means[name] + p * value
                 squares[name] = squares[name] + p * value**2
                 variances[name] = variances[name] + p * raw[name]
@@ -257,14 +259,14 @@ class TestEstimates:
 
     def test_exact_answers_give_exact_counts(self):
         made = RandomizedResponse(BITS, 0.0, 0.0)
-        found = estimate(np.array([0, 1, 1, 0, 0]), made)
-        assert found.counts == pytest.approx([3, 2])
-        assert found.transitions == pytest.approx(np.array([[1, 1], [1, 1]]))
-        assert found.frequencies == pytest.approx([0.6, 0.4])
-        assert found.counts_error == pytest.approx([0, 0], abs=1e-7)
-        assert found.transition_matrix.sum(axis=1) == pytest.approx([1, 1])
-        assert "5 answers" in str(found)
-        assert found.to_dict()["length"] == 5
+        estimates = estimate(np.array([0, 1, 1, 0, 0]), made)
+        assert estimates.counts == pytest.approx([3, 2])
+        assert estimates.transitions == pytest.approx(np.array([[1, 1], [1, 1]]))
+        assert estimates.frequencies == pytest.approx([0.6, 0.4])
+        assert estimates.counts_error == pytest.approx([0, 0], abs=1e-7)
+        assert estimates.transition_matrix.sum(axis=1) == pytest.approx([1, 1])
+        assert "5 answers" in str(estimates)
+        assert estimates.to_dict()["length"] == 5
 
     def test_refusals(self):
         made = RandomizedResponse(BITS, 0.5, 0.5)

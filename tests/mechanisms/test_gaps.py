@@ -1,7 +1,7 @@
 """Gaps do not erase memory: entries that were not observed, by the definition of privacy."""
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
@@ -29,6 +29,7 @@ def with_gaps(observed, state=0):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
+@settings(max_examples=25)
 @given(chain=chains(3, least=2), observed=patterns(5), epsilon=st.sampled_from([0.3, 1.0, 4.0]))
 def test_every_entry_is_hidden_whether_it_was_observed_or_not(mechanism, chain, observed, epsilon):
     initial, transition = chain

@@ -11,7 +11,7 @@ import pufferkit as pk
 from pufferkit.influence.quilts import chains as influence_of_chains
 from tests.oracles import brute
 from tests.oracles.cases import QUILT_EXACT
-from tests.strategies.generators import chains, epsilons, matrices, positive_chains
+from tests.strategies.generators import chains, epsilons, matrices, positive_chains, walk_with_drift
 
 close = pytest.approx
 
@@ -342,10 +342,7 @@ def test_very_rare_states_count_as_secrets():
 def test_distributions_that_underflow_on_the_way():
     """Climbing 180 steps of probability 0.01 passes through 1e-360, which no float can hold."""
     size = 180
-    walk = np.zeros((size, size))
-    for x in range(size):
-        walk[x, min(x + 1, size - 1)] += 0.01
-        walk[x, max(x - 1, 0)] += 0.99
+    walk = walk_with_drift(size, up=0.01)
     start = np.eye(size)[0]
     # X_1 is sure, so it ends a quilt at no cost; nothing else does.
     assert scale(pk.MarkovChain(start, walk), 190, 1) == close(189)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import pufferkit as pk
 from pufferkit.influence.quilts.mixing import MixingInfluence
 from tests.oracles import brute
-from tests.strategies.generators import epsilons, positive_chains
+from tests.strategies.generators import epsilons, positive_chains, walk_with_drift
 
 close = pytest.approx
 THETA = pk.ChainClass.of(
@@ -188,10 +188,7 @@ def test_one_state():
 def test_states_too_rare_for_a_float_are_no_accident():
     """A walk with drift has stationary probabilities down to 9^-400: refused, or group privacy."""
     size = 400
-    walk = np.zeros((size, size))
-    for x in range(size):
-        walk[x, min(x + 1, size - 1)] += 0.1
-        walk[x, max(x - 1, 0)] += 0.9
+    walk = walk_with_drift(size, up=0.1)
     try:
         found = approx(pk.MarkovChain.steady(walk), 50, 1, "paper")
     except pk.NotApplicable:

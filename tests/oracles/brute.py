@@ -294,11 +294,11 @@ def influence_over_starts(
     transition: Matrix, length: int, node: int, left: int | None, right: int | None
 ) -> float:
     """[Q] C.4 by the definition; what grows like 1 / ``ALMOST`` is infinite."""
-    found = max(
+    largest = max(
         influence(start, transition, length, node, left, right)
         for start in nearly_sure_starts(len(transition))
     )
-    return inf if found > -log(ALMOST) / 2 else found
+    return inf if largest > -log(ALMOST) / 2 else largest
 
 
 def quilt_scale_over_starts(transition: Matrix, length: int, epsilon: float) -> float:

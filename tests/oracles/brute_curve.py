@@ -47,7 +47,7 @@ def losses_by_paths(distributions, transition, length: int, logs: np.ndarray) ->
     able = given_first > 0
     all_paths, given_first, logs = all_paths[able], given_first[able], logs[:, able]
     weighted = np.exp(logs - logs.max(axis=1, keepdims=True)) * given_first
-    found = np.zeros(length)
+    losses = np.zeros(length)
     for i in range(length):
         # For first entry u and X_i = x: the probability, and the mean of f on that event.
         event = (all_paths[:, 0] * size + all_paths[:, i])[:, None] == np.arange(size**2)
@@ -58,8 +58,8 @@ def losses_by_paths(distributions, transition, length: int, logs: np.ndarray) ->
             given = (distribution @ mean)[:, possible] / (distribution @ chance)[possible]
             assert (given > 1e-290).all(), "pick a smaller b: this brute force has underflowed"
             logs_given = np.log(given)
-            found[i] = max(found[i], (logs_given.max(axis=1) - logs_given.min(axis=1)).max())
-    return found
+            losses[i] = max(losses[i], (logs_given.max(axis=1) - logs_given.min(axis=1)).max())
+    return losses
 
 
 # ------------------------------------------------------------- releases that spend b on each entry
@@ -107,14 +107,14 @@ def random_release(rng: np.random.Generator, states: int, bs, outputs: int = 40)
 
 def every_release(rng: np.random.Generator, states: int, length: int, b: float) -> np.ndarray:
     """Outputs of all the releases above that have one b for all entries."""
-    found = [count_release(states, length, x, b) for x in range(states)]
-    found.append(random_release(rng, states, np.full(length, b)))
+    releases = [count_release(states, length, x, b) for x in range(states)]
+    releases.append(random_release(rng, states, np.full(length, b)))
     if states > 1:
-        found.append(total_release(states, length, np.arange(states) ** 2.0, b))
-        found.append(total_release(states, length, rng.permutation(states), b))
+        releases.append(total_release(states, length, np.arange(states) ** 2.0, b))
+        releases.append(total_release(states, length, rng.permutation(states), b))
     if states > 1 and (length + 1) ** states <= 1300:
-        found.append(histogram_release(states, length, b))
-    return np.vstack(found)
+        releases.append(histogram_release(states, length, b))
+    return np.vstack(releases)
 
 
 def releases_with_profile(rng: np.random.Generator, states: int, bs) -> np.ndarray:
@@ -145,13 +145,13 @@ def product_losses(initial, transition, bs, beam: int = 4096) -> np.ndarray:
     backwards = [_reversed(distributions[t], transition) for t in range(len(bs) - 1)]
     right = _messages([transition] * (len(bs) - 1), bs[::-1], len(initial), beam)[::-1]
     left = _messages(backwards, bs, len(initial), beam)
-    found = np.zeros(len(bs))
+    losses = np.zeros(len(bs))
     for i, distribution in enumerate(distributions):
         possible = np.flatnonzero(distribution > 0)
         if len(possible) > 1:
             pairs = np.ix_(possible, possible)
-            found[i] = bs[i] + (_best(left[i])[pairs] + _best(right[i])[pairs]).max()
-    return found
+            losses[i] = bs[i] + (_best(left[i])[pairs] + _best(right[i])[pairs]).max()
+    return losses
 
 
 def _messages(kernels, bs, size: int, beam: int) -> list[np.ndarray]:
@@ -200,13 +200,13 @@ def _reversed(distribution: np.ndarray, transition: np.ndarray) -> np.ndarray:
 def starts(rng: np.random.Generator, size: int, random: int = 6) -> list[np.ndarray]:
     """Initial distributions to try where any start is possible: corners, near ones, random."""
     eye = np.eye(size)
-    found = [*eye, np.full(size, 1 / size)]
+    rows = [*eye, np.full(size, 1 / size)]
     for x, y in product(range(size), repeat=2):
         if x != y:
-            found += [(1 - s) * eye[x] + s * eye[y] for s in (1e-9, 1e-5, 1e-3, 0.02, 0.1, 0.3)]
+            rows += [(1 - s) * eye[x] + s * eye[y] for s in (1e-9, 1e-5, 1e-3, 0.02, 0.1, 0.3)]
     rest = [rng.dirichlet(np.full(size, rng.choice([0.1, 1.0]))) for _ in range(random)]
     return [
-        *found,
+        *rows,
         *(
             np.maximum(distribution, 1e-12) / np.maximum(distribution, 1e-12).sum()
             for distribution in rest
@@ -250,14 +250,14 @@ def diameter_step(diameter, a) -> np.ndarray:
 def diameters(columns: np.ndarray) -> np.ndarray:
     """The projective diameter of every pair of columns of a non-negative matrix."""
     size = columns.shape[1]
-    found = np.zeros((size, size))
+    table = np.zeros((size, size))
     for x, y in product(range(size), repeat=2):
         rows = (columns[:, x] > 0) | (columns[:, y] > 0)
         with np.errstate(divide="ignore"):
             ratios = np.log(columns[rows, x]) - np.log(columns[rows, y])
         if x != y and len(ratios):
-            found[x, y] = ratios.max() - ratios.min() if np.isfinite(ratios).all() else inf
-    return found
+            table[x, y] = ratios.max() - ratios.min() if np.isfinite(ratios).all() else inf
+    return table
 
 
 StepsAt = Callable[[int, np.ndarray], np.ndarray]
@@ -282,7 +282,7 @@ def theorem_losses(transition, bs, initial=None) -> np.ndarray:
     pairs = [np.outer(s, s) for s in supports]
     beta = _sweep(lambda i, a: step(stack[: len(a)], a), bs[::-1], pairs[::-1])
     alpha = _sweep(left_steps, bs, pairs)
-    found = np.zeros(length)
+    losses = np.zeros(length)
     for i in range(length):
         before = _options(left_steps, bs, alpha, i, size)
         after = _options(
@@ -292,24 +292,24 @@ def theorem_losses(transition, bs, initial=None) -> np.ndarray:
         for spent, steps in zip(*before, strict=True):
             both = np.where(pairs[i], steps + after[1], -inf).max(axis=(1, 2))
             best = min(best, float((spent + after[0] - bs[i] + both).min()))
-        found[i] = best
-    return found
+        losses[i] = best
+    return losses
 
 
 def _options(steps: StepsAt, bs, values, i: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Every block at node i, and last of all the side exhausted: what is spent, and the steps."""
     spent = np.cumsum(bs[: i + 1][::-1])
-    found = np.zeros((i + 1, size, size))
+    options = np.zeros((i + 1, size, size))
     if i:
-        found[:-1] = steps(i, values[:i][::-1])
-    return spent, found
+        options[:-1] = steps(i, values[:i][::-1])
+    return spent, options
 
 
 def _sweep(steps: StepsAt, bs, pairs) -> np.ndarray:
     values = np.zeros(len(bs))
     for i in range(len(bs)):
-        spent, found = _options(steps, bs, values, i, len(pairs[0]))
-        values[i] = (spent + np.where(pairs[i], found, -inf).max(axis=(1, 2))).min()
+        spent, options = _options(steps, bs, values, i, len(pairs[0]))
+        values[i] = (spent + np.where(pairs[i], options, -inf).max(axis=(1, 2))).min()
     return values
 
 

@@ -42,14 +42,14 @@ def losses_of_set(table, k, n, target, known):
         seen = tuple(path[j] for j in known)
         slot = groups.setdefault(seen, {})
         slot[path[target]] = slot.get(path[target], 0) + weights
-    found = {}
+    losses = {}
     for seen, slot in groups.items():
         distributions = {x: w / w.sum() for x, w in slot.items()}
         for x, y in product(distributions, distributions):
             if x != y:
                 value = worst_ratio(distributions[x], distributions[y])
-                found[seen, x, y] = value
-    return found
+                losses[seen, x, y] = value
+    return losses
 
 
 def brute_loss(chain, matrix, n, adversary):
@@ -62,8 +62,8 @@ def brute_loss(chain, matrix, n, adversary):
         sizes = range(n) if adversary == "every" else [0]
         for size in sizes:
             for known in combinations(others, size):
-                found = losses_of_set(table, len(chain), n, target, known)
-                for (_, x, y), value in found.items():
+                losses = losses_of_set(table, len(chain), n, target, known)
+                for (_, x, y), value in losses.items():
                     best[x, y] = max(best.get((x, y), 0.0), value)
     return max(best.values(), default=0.0), best
 

@@ -29,15 +29,15 @@ def sizes(tables: Tables) -> dict[Any, int]:
 def joint(parents: Parents, tables: Tables, exact: bool = False) -> np.ndarray:
     """P(x_1, ..., x_n) = product of P(x_i | parents), for every x."""
     nodes, count = list(parents), sizes(tables)
-    found = np.empty([count[node] for node in nodes], dtype=object if exact else float)
-    for x in np.ndindex(found.shape):
+    table = np.empty([count[node] for node in nodes], dtype=object if exact else float)
+    for x in np.ndindex(table.shape):
         value = dict(zip(nodes, x, strict=True))
         p: Any = Fraction(1) if exact else 1.0
         for node in nodes:
             row = tables[node][tuple(value[parent] for parent in parents[node])]
             p *= Fraction(row[value[node]]) if exact else float(row[value[node]])
-        found[x] = p
-    return found
+        table[x] = p
+    return table
 
 
 def marginal(distribution: np.ndarray, axes: Sequence[int]) -> np.ndarray:
@@ -68,11 +68,11 @@ def trails(parents: Parents, start: Any, end: Any) -> Iterator[list[Any]]:
 
 def descendants(parents: Parents, node: Any) -> set[Any]:
     """The node and everything below it."""
-    found = {node}
+    below = {node}
     for other, own in parents.items():  # parents come first
-        if found & set(own):
-            found.add(other)
-    return found
+        if below & set(own):
+            below.add(other)
+    return below
 
 
 def blocked(parents: Parents, walk: Sequence[Any], given: set[Any]) -> bool:
@@ -206,13 +206,13 @@ def distances(
 ) -> np.ndarray:
     """f(x) = exp(weighted Hamming distance from x to a set): f varies as far as it may."""
     grid = np.indices(shape)
-    found = np.full(shape, inf)
+    shortest = np.full(shape, inf)
     for point in points:
         apart = sum(
             b * (grid[axis] != x) for axis, (x, b) in enumerate(zip(point, bs, strict=True))
         )
-        found = np.minimum(found, apart)
-    return np.exp(found)[None]
+        shortest = np.minimum(shortest, apart)
+    return np.exp(shortest)[None]
 
 
 # --- the theorem on trees, every step by all subsets ----------------------------------------------
@@ -221,11 +221,11 @@ def distances(
 def step(kernel: np.ndarray, a: float) -> np.ndarray:
     """step_{x,x'}(K, a) for every pair of rows, by all subsets of columns."""
     rows = len(kernel)
-    found = np.zeros((rows, rows))
+    largest = np.zeros((rows, rows))
     for chosen in product([0.0, 1.0], repeat=kernel.shape[1]):
         means = 1 + (kernel @ chosen) * (exp(a) - 1)
-        found = np.maximum(found, np.log(means)[:, None] - np.log(means)[None, :])
-    return found
+        largest = np.maximum(largest, np.log(means)[:, None] - np.log(means)[None, :])
+    return largest
 
 
 def tree_losses(

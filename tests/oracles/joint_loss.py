@@ -56,12 +56,14 @@ def tables(steps, history: Sequence[NoisySum], states: int):
         chance *= kernel[paths[before], paths[before + 1]]
     paths, chance = paths[:, chance > 0], chance[chance > 0]
     place, shape, kernels = np.zeros(paths.shape[1], dtype=int), [], []
-    for told in history:
-        sums = np.asarray(told.values, dtype=float)[paths[told.first - 1 : told.last]].sum(axis=0)
+    for noisy_sum in history:
+        sums = np.asarray(noisy_sum.values, dtype=float)[
+            paths[noisy_sum.first - 1 : noisy_sum.last]
+        ].sum(axis=0)
         support, inverse = np.unique(np.round(sums, 12), return_inverse=True)
         place = place * len(support) + inverse
         shape.append(len(support))
-        kernels.append(np.exp(-np.abs(support[:, None] - support[None, :]) / told.scale))
+        kernels.append(np.exp(-np.abs(support[:, None] - support[None, :]) / noisy_sum.scale))
     grid = int(np.prod(shape, dtype=int))
     joint = np.empty((length, states, states, grid))
     known = np.empty((length, states, states))
@@ -103,15 +105,15 @@ def any_start_losses(transition, history, length):
     joint, known = tables(kernels_of(matrix, None, [length]), history, states)
     worst = []
     for i in range(length):
-        found = 0.0
+        largest = 0.0
         if i == 0:  # the start is the secret itself
             logs = np.log(joint[0][np.arange(states), np.arange(states)])
-            found = float((logs.max(axis=0) - logs.min(axis=0)).max())
+            largest = float((logs.max(axis=0) - logs.min(axis=0)).max())
         else:
             for u, v in combinations(range(states), 2):
                 for x, y in combinations(range(states), 2):
-                    found = max(found, _two_starts(joint[i][[u, v]], known[i][[u, v]], x, y))
-        worst.append(found)
+                    largest = max(largest, _two_starts(joint[i][[u, v]], known[i][[u, v]], x, y))
+        worst.append(largest)
     return np.array(worst)
 
 

@@ -28,7 +28,16 @@ NOT_HERE = ("make ", "pip ", ".ci/run")
 """Commands that install, build or test everything: tried in CI, not here."""
 THEIRS = "~/"
 """A command with this in it reads data that only the reader has."""
-LONG = {"a-year-of-releases", "audit", "local-collection", "reproduce", "smart-meter"}
+LONG = {
+    "a-year-of-releases",
+    "audit",
+    "beliefs-from-data",
+    "local-collection",
+    "many-subjects",
+    "reproduce",
+    "smart-meter",
+    "wearable",
+}
 """Pages whose blocks take more than a few seconds."""
 LANGUAGES = {"python", "sh", "json", "py", "text"}
 

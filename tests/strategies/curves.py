@@ -75,10 +75,10 @@ PROFILES = {
 
 def starts_for(matrix, start, turn: int) -> list[np.ndarray | None]:
     """Two of: the given start, any start (None), the stationary one if unique."""
-    found: list[np.ndarray | None] = [np.array(start), None]
+    distributions: list[np.ndarray | None] = [np.array(start), None]
     with suppress(ValueError):
-        found.append(MarkovChain.steady(matrix).initial)
-    return [found[turn // 2 % len(found)]]
+        distributions.append(MarkovChain.steady(matrix).initial)
+    return [distributions[turn // 2 % len(distributions)]]
 
 
 def curve_of(matrix, distribution, length: int) -> InfluenceCurve:

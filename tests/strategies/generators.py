@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
 from hypothesis import strategies as st
 
 import pufferkit as pk
@@ -75,3 +76,12 @@ def positive_chains(most: int = 3) -> st.SearchStrategy[Chain]:
 
 
 epsilons = st.sampled_from([0.05, 0.3, 1.0, 2.5, 6.0, 20.0])
+
+
+def walk_with_drift(size, up):
+    """A random walk on a line: one step up with this probability, else one step down."""
+    walk = np.zeros((size, size))
+    for x in range(size):
+        walk[x, min(x + 1, size - 1)] += up
+        walk[x, max(x - 1, 0)] += 1 - up
+    return walk

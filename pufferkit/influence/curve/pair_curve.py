@@ -8,7 +8,7 @@ the output by at most cost(x, x'). Laplace noise of scale s on a sum of contribu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -115,6 +115,31 @@ class PairLoss:
     losses: Floats
 
 
+def stretches_of_both(
+    left: Sequence[Stretch], right: Sequence[Stretch], runs: Runs, marks: Iterable[int] = ()
+) -> Iterator[tuple[int, int, Floats, Floats]]:
+    """First and last entry of every stretch, the cost of an entry there, and both sides' steps.
+
+    ``right`` counts entries from the right end; a new stretch begins at each of ``marks`` too.
+    """
+    length = sum(count for count, _ in runs)
+    firsts = {stretch.first for stretch in left}
+    firsts |= {length + 1 - stretch.last for stretch in right}
+    firsts |= {mark for mark in marks if mark <= length}
+    done = 1
+    for count, _ in runs:
+        firsts.add(done)
+        done += count
+    ours, theirs = 0, len(right) - 1
+    for first, after in pairwise([*sorted(firsts), length + 1]):
+        while left[ours].last < first:
+            ours += 1
+        while right[theirs].first > length + 1 - first:
+            theirs -= 1
+        steps = left[ours].steps + right[theirs].steps
+        yield first, after - 1, _cost_at(runs, first), steps
+
+
 def pair_losses(
     left: Sequence[Stretch],
     right: Sequence[Stretch],
@@ -125,22 +150,12 @@ def pair_losses(
 
     Pairs of which one cannot occur lose nothing. ``right`` counts entries from the right end.
     """
-    length = sum(count for count, _ in runs)
-    marks = {stretch.first for stretch in left}
-    marks |= {length + 1 - stretch.last for stretch in right}
-    marks |= set(range(1, min(len(supports), length) + 1))
-    done = 1
-    for count, _ in runs:
-        marks.add(done)
-        done += count
-    ordered = [*sorted(marks), length + 1]
     rows = []
-    for first, after in pairwise(ordered):
-        ours = next(s for s in left if s.first <= first <= s.last)
-        theirs = next(s for s in right if s.first <= length + 1 - first <= s.last)
+    marks = range(1, len(supports) + 1)
+    for first, last, cost, steps in stretches_of_both(left, right, runs, marks):
         here = supports[min(first, len(supports)) - 1]
-        loss = (_cost_at(runs, first) + ours.steps + theirs.steps) * (1 + 8 * EPS)
-        rows.append((first, after - 1, np.where(here[:, None] & here[None, :], loss, 0.0)))
+        loss = (cost + steps) * (1 + 8 * EPS)
+        rows.append((first, last, np.where(here[:, None] & here[None, :], loss, 0.0)))
     return rows
 
 
@@ -212,24 +227,38 @@ class PairCurve:
         The loss was computed for what is returned, and is at most epsilon. ``None`` if none was
         found. Nothing above ``most`` is tried.
         """
-        good: tuple[float, PairLoss] | None = None
-        high, b = np.inf, min(start, most)
-        for _ in range(_MOST_TRIALS):
-            loss = self.loss([(self.length, b * metric)], epsilon)
-            if loss is not None and loss.value <= epsilon:
-                good = b, loss
-                if loss.value >= epsilon * (1 - _TOLERANCE) or b >= most:
-                    break
-            else:
-                high = b
-            low = 0.0 if good is None else good[0]
-            if loss is None:
-                guess = b / 3
-            else:
-                guess = b * epsilon * (1 - _TOLERANCE / 2) / loss.value if loss.value > 0 else 2 * b
-            if not low < guess < high:
-                guess = (low + high) / 2 if np.isfinite(high) else 2 * low
-            if high - low <= _TOLERANCE * low:
+
+        def loss_at(b: float) -> PairLoss | None:
+            return self.loss([(self.length, b * metric)], epsilon)
+
+        return solved(loss_at, epsilon, start, most)
+
+
+def solved(
+    loss_at: Callable[[float], PairLoss | None], epsilon: float, start: float, most: float
+) -> tuple[float, PairLoss] | None:
+    """The largest b found up to ``most`` whose loss is at most epsilon, and that loss.
+
+    ``loss_at`` may have no answer where b is too large. ``None`` if no b was found.
+    """
+    good: tuple[float, PairLoss] | None = None
+    high, b = np.inf, min(start, most)
+    for _ in range(_MOST_TRIALS):
+        loss = loss_at(b)
+        if loss is not None and loss.value <= epsilon:
+            good = b, loss
+            if loss.value >= epsilon * (1 - _TOLERANCE) or b >= most:
                 break
-            b = min(guess, most)
-        return good
+        else:
+            high = b
+        low = 0.0 if good is None else good[0]
+        if loss is None:
+            guess = b / 3
+        else:
+            guess = b * epsilon * (1 - _TOLERANCE / 2) / loss.value if loss.value > 0 else 2 * b
+        if not low < guess < high:
+            guess = (low + high) / 2 if np.isfinite(high) else 2 * low
+        if high - low <= _TOLERANCE * low:
+            break
+        b = min(guess, most)
+    return good

@@ -18,11 +18,11 @@ from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
 from pufferkit.influence.curve.pairs import PairSteps, Steps
 from pufferkit.influence.quilts.chains import (
-    SETTLED,
-    GivenStartInfluence,
+    CONVERGED,
     StationaryInfluence,
-    influence_of,
 )
+from pufferkit.influence.quilts.given_start import GivenStartInfluence
+from pufferkit.influence.quilts.hardest import influence_of
 
 EXPLICIT_WORK = 50_000
 """Entries are followed one by one while entries x states^2 stays below this."""
@@ -80,8 +80,8 @@ def _stationary(source: StationaryInfluence, error: float) -> tuple[PairSide | N
 def _given_start(
     source: GivenStartInfluence, length: int, error: float
 ) -> tuple[PairSide | None, list[Bools]]:
-    # From entry settled + 2 on, the entry before has the limiting distribution.
-    own = min(length, source.settled + 2)
+    # From entry burn_in + 2 on, the entry before has the limiting distribution.
+    own = min(length, source.burn_in + 2)
     known = not any(source.lost_at(n) for n in range(1, own + 1))
     short = own * len(source.chain) ** 2 <= EXPLICIT_WORK
     if not (known and short) or (source.cycle > 1 and length > own):
@@ -107,4 +107,4 @@ def _backward(transition: Floats, before: Floats, here: Bools, error: float) -> 
     joint = (before[:, None] * transition).T
     joint[~here] = joint[int(np.flatnonzero(here)[0])]
     kernel = joint / joint.sum(axis=1, keepdims=True)
-    return PairSteps([kernel], error + SETTLED)
+    return PairSteps([kernel], error + CONVERGED)

@@ -56,6 +56,7 @@ LARGEST = 600.0
 
 _MOST_ROUNDS = 60
 _SWEEPS = 4
+_MOST_SWEEPS = 256
 _DENSE = 24
 _MOST_PIVOTS = 20_000
 _PLAIN = 16
@@ -96,19 +97,30 @@ class PairSteps:
         The vertices; all of one shape, rows are distributions.
     error
         Bound on the error of the logarithm of a ratio of two entries, and so on that of a step.
+    often
+        Whether it will be asked so often that waiting for a compiler pays even for few states.
+    half
+        Whether only steps from rows of the first half to rows of the second are wanted.
     """
 
-    def __init__(self, kernels: Sequence[Floats], error: float = 0.0) -> None:
+    def __init__(
+        self,
+        kernels: Sequence[Floats],
+        error: float = 0.0,
+        *,
+        often: bool = False,
+        half: bool = False,
+    ) -> None:
         self.kernels = [np.ascontiguousarray(kernel, dtype=np.float64) for kernel in kernels]
         self.rows, self.states = self.kernels[0].shape
-        self.error = error
+        self.error, self._half = error, self.rows // 2 if half else 0
         self.arcs: list[Arcs] = []
         self._best: NDArray[np.intp] = np.zeros((self.rows, self.rows), dtype=np.intp)
         shape = (self.rows, self.rows)
         self._warm = [np.zeros((*shape, self.states)) for _ in self.kernels]
         self._trees = [np.zeros((*shape, 2 * self.states, 2), dtype=np.int64) for _ in self.kernels]
         self._known = [np.zeros(shape, dtype=np.bool_) for _ in self.kernels]
-        small = self.rows * self.states <= _PLAIN
+        small = self.rows * self.states * len(self.kernels) <= _PLAIN and not often
         self._programme = transport_programme if small else transport_programme.compiled()
 
     def __call__(self, limit: Floats) -> Floats:
@@ -121,7 +133,7 @@ class PairSteps:
             places = [np.empty(room, dtype=np.int64) for _ in range(3)]
             masses = [np.empty(room) for _ in range(2)]
             steps, written, _ = self._programme.all_steps(
-                kernel, limit, warm, trees, known, _MOST_PIVOTS, *places, *masses
+                kernel, limit, warm, trees, known, _MOST_PIVOTS, self._half, *places, *masses
             )
             self.arcs.append(Arcs(*(array[:written] for array in (*places, *masses))))
             values.append(steps)
@@ -179,7 +191,7 @@ def certificate(
     raised = cost + slack * outside
     point = raised if start is None else np.maximum(start, raised) * outside
     point = closure(point)
-    least, kept, by_newton = inf, point, False
+    least, kept, by_newton, sweeps = inf, point, False, _SWEEPS
     for _ in range(_MOST_ROUNDS):
         own = steps(point)
         image = closure((raised + own) * outside)
@@ -187,7 +199,9 @@ def certificate(
         if residual <= 0.9 * slack and bool(np.all((cost + own) * (1 + 4 * EPS) <= point)):
             return point
         if by_newton and not residual < least:
-            point, by_newton, least = _swept(steps, raised, kept), False, inf
+            # Not near enough yet: ever more plain sweeps before the next try.
+            point, by_newton, least = _swept(steps, raised, kept, sweeps), False, inf
+            sweeps = min(2 * sweeps, _MOST_SWEEPS)
         else:
             least, kept = residual, point
             if float(image.max()) > most and not by_newton:
@@ -198,15 +212,15 @@ def certificate(
             else:
                 point, by_newton = closure(np.maximum(guess, raised) * outside), True
         if float(point.max()) > min(4 * most, LARGEST):
-            point, by_newton = _swept(steps, raised, kept), False
+            point, by_newton = _swept(steps, raised, kept, _SWEEPS), False
             if float(point.max()) > most:
                 return None
     return None
 
 
-def _swept(steps: Steps, raised: Floats, point: Floats) -> Floats:
+def _swept(steps: Steps, raised: Floats, point: Floats, sweeps: int) -> Floats:
     outside = off_diagonal(len(point))
-    for _ in range(_SWEEPS):
+    for _ in range(sweeps):
         if float(point.max()) > LARGEST:
             break
         point = closure((raised + steps(point)) * outside)

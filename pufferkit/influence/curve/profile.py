@@ -20,9 +20,11 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, Member, as_chain_class
+from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.checks import Floats
 from pufferkit.data.queries import CLOSE
 from pufferkit.influence.curve import regions  # noqa: F401  (registers its sides)
+from pufferkit.influence.curve.kernel_curve import KernelCurve
 from pufferkit.influence.curve.pair_curve import PairCurve
 from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.starts import SHORT, class_sides, sides_of
@@ -100,7 +102,7 @@ class _MemberCurve:
         scalar = self.scalar([run.scalar for run in spent])
         if self.pairs is None:
             return scalar
-        pairwise = self.pairs.loss([(run.count, run.cost) for run in spent])
+        pairwise = self.pairs.loss(_runs(spent))
         if pairwise is None or pairwise.value >= scalar.value:
             return scalar
         return EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
@@ -137,10 +139,16 @@ class _MemberCurve:
         largest: Floats = np.max([pairs for _, _, pairs in rows], axis=0)
         return np.minimum(largest, scalar)
 
+    def record(self, spent: Spent, epsilon: float) -> dict[str, Any] | None:
+        """What shows the pairwise bound, where the scalar curve does not hide at ``epsilon``."""
+        if self.pairs is None or self.scalar([spent.scalar]).value <= epsilon:
+            return None
+        return self.pairs.record(spent.cost)
+
     def _pair_rows(self, spent: Sequence[Spent]) -> list[tuple[int, int, Floats]]:
         if self.pairs is None:
             return []
-        return self.pairs.losses([(run.count, run.cost) for run in spent]) or []
+        return self.pairs.losses(_runs(spent)) or []
 
     def _sweeps(self, runs: Sequence[Run]) -> tuple[Sweep, Sweep]:
         return Sweep(self.left, runs), Sweep(self.right, runs[::-1])
@@ -190,6 +198,52 @@ class _MemberCurve:
         return b, loss(b)
 
 
+@dataclass(frozen=True, eq=False)
+class _KernelMember:
+    """The curve of a part of a class that is given by its kernels."""
+
+    name: str
+    curve: KernelCurve
+    notes: tuple[str, ...] = ()
+
+    def loss(self, spent: Sequence[Spent]) -> EntryLoss:
+        whole = _everything([run.scalar for run in spent])
+        pairwise = self.curve.loss(_runs(spent))
+        if pairwise is None or pairwise.value > whole:
+            return EntryLoss(whole, 1, None, None)
+        return EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
+
+    def entry_losses(self, spent: Sequence[Spent]) -> Floats:
+        losses = np.full(self.curve.length, self.loss(spent).value)
+        return losses
+
+    def losses(self, spent: Sequence[Spent]) -> Floats:
+        whole = _everything([run.scalar for run in spent])
+        rows = self.curve.losses(_runs(spent))
+        if not rows:
+            return whole * off_diagonal(len(spent[0].cost))
+        largest: Floats = np.max([pairs for _, _, pairs in rows], axis=0)
+        return np.minimum(largest, whole)
+
+    def record(self, spent: Spent, epsilon: float) -> dict[str, Any] | None:
+        return self.curve.record(spent.cost)
+
+    def solve(
+        self, metric: Metric, epsilon: float, most: float, length: int
+    ) -> tuple[float, EntryLoss]:
+        """The largest b up to ``most`` found with a loss of at most epsilon, and that loss."""
+        b = min(most, epsilon / length * (1 - 1e-12))
+        better = self.curve.solve(metric.distance, epsilon, most)
+        if better is None or better[0] <= b:
+            return b, self.loss([Spent(length, b * metric.distance)])
+        b, pairwise = better
+        return b, EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
+
+
+def _runs(spent: Sequence[Spent]) -> list[tuple[int, Floats]]:
+    return [(run.count, run.cost) for run in spent]
+
+
 class InfluenceCurve:
     """Event-level epsilon b against Pufferfish epsilon, for a class of chains and one length.
 
@@ -227,7 +281,10 @@ class InfluenceCurve:
         return f"InfluenceCurve({self.beliefs.description}, length {self.length})"
 
     @cached_property
-    def _members(self) -> list[_MemberCurve]:
+    def _members(self) -> Sequence[_MemberCurve | _KernelMember]:
+        if isinstance(self.beliefs, KernelClass):
+            parts = self.beliefs.kernels()
+            return [_KernelMember(p.name, KernelCurve(p, self.length), p.notes) for p in parts]
         whole = class_sides(self.beliefs, self.length)
         if whole is not None:
             return [_MemberCurve(whole.name, whole.left, whole.right, notes=whole.notes)]
@@ -273,8 +330,9 @@ class InfluenceCurve:
         spent = Spent(self.length, _nonnegative(b) * self.metric.distance)
         record = {}
         for member in self._members:
-            if member.pairs is not None and member.scalar([spent.scalar]).value > epsilon:
-                record[member.name] = member.pairs.record(spent.cost)
+            shown = member.record(spent, epsilon)
+            if shown is not None:
+                record[member.name] = shown
         return record
 
     def entry_losses(self, b: Profile) -> dict[str, Floats]:

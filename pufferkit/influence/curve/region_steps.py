@@ -18,7 +18,14 @@ from math import expm1, inf
 import numpy as np
 
 from pufferkit.checks import Floats
-from pufferkit.influence.curve.steps import Step, contracted, log_mean, log_mean_low, undominated
+from pufferkit.influence.curve.steps import (
+    Step,
+    contracted,
+    log_mean,
+    log_mean_low,
+    pareto,
+    undominated,
+)
 from pufferkit.rounding import EPS
 
 _ROUND = 1e-12
@@ -65,7 +72,9 @@ class RelaxedStep(Step):
         self.diameter, self.size = diameter, len(lower)
         self._tables = [_affine(lower, upper, u, v) for u, v in _WEIGHTS]
         other = ~np.eye(self.size, dtype=bool)
-        self._best = [_outer(above[other], below[other]) for above, below in self._tables]
+        self._best = [
+            pareto(above[other].ravel(), below[other].ravel()) for above, below in self._tables
+        ]
         if self.size > _PAIRWISE:
             self._tables = []
 
@@ -110,28 +119,17 @@ def _affine(lower: Floats, upper: Floats, u: float, v: float) -> tuple[Floats, F
     return above, below
 
 
-def _outer(above: Floats, below: Floats) -> tuple[Floats, Floats]:
-    """Candidates for which no other has more above and no more below."""
-    above, below = above.ravel(), below.ravel()
-    order = np.lexsort((below, -above))
-    above, below = above[order], below[order]
-    least = np.minimum.accumulate(below)
-    keep = np.ones(len(below), dtype=bool)
-    keep[1:] = below[1:] < least[:-1]
-    return above[keep], below[keep]
-
-
 def _affine_logs(above: Floats, below: Floats, variation: float) -> Floats:
     """The log of (1 + c A) / (1 + c B) with c = e^a - 1; infinite where B is too small to tell."""
     if variation > _HUGE:
         # For A >= B > 0 the limit log A / B is an upper bound; nothing at all is a step of 0. With
         # B < 0 for the empty set, prefixes no longer decide.
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.log(above) - np.log(np.where(below > 0, below, 0.0))
+            logs = np.log(above) - np.log(np.where(below > 0, below, 0.0))
         unknown = np.where((above > 0) | (below < 0), inf, 0.0)
-        return np.where(below > 0, np.maximum(found, 0.0), unknown)
+        return np.where(below > 0, np.maximum(logs, 0.0), unknown)
     c = expm1(variation)
     denominator = 1 + c * below
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.log1p(c * above) - np.log(denominator)
-    return np.where(denominator > 0, found, inf)
+        logs = np.log1p(c * above) - np.log(denominator)
+    return np.where(denominator > 0, logs, inf)

@@ -12,6 +12,9 @@ and each maximum is found by giving every z its least share and the rest to the 
 few states all S are listed; for one step and x != x' that is the exact supremum of the step. For
 many states only entries of P^m are followed (`pufferkit.influence.curve.region_steps`).
 
+*To the left, a region of its own.* As to the right, with the kernels to the entry before: the block
+argument uses only that the series is Markov at the end of the block.
+
 *To the left, any start.* A pair of columns x, x' of P^m has projective diameter
 
     D_m(x, x') = max over rows u != w of  log P^m(u,x) / P^m(u,x') + log P^m(w,x') / P^m(w,x),
@@ -40,9 +43,13 @@ from pufferkit.influence.curve.region_steps import ListedStep, RelaxedStep
 from pufferkit.influence.curve.starts import ClassSides, class_sides
 from pufferkit.influence.curve.steps import DiameterStep, Step
 from pufferkit.influence.curve.sweep import Side
-from pufferkit.influence.progress import Progress
-from pufferkit.influence.quilts.chains import Reading, influence_between
-from pufferkit.influence.quilts.hardest import QuiltBound, hardest_corner, hardest_quilt
+from pufferkit.influence.quilts.hardest import (
+    QuiltBound,
+    QuiltSearch,
+    hardest_corner,
+    hardest_quilt,
+    influence_between,
+)
 from pufferkit.influence.quilts.search import Pair, Quilt, best_quilt, hardest_node
 from pufferkit.rounding import EPS
 
@@ -63,6 +70,7 @@ class RegionInfluence:
     """Bounds on the powers of all matrices of a region, computed one step after another."""
 
     def __init__(self, theta: RegionClass) -> None:
+        self.before = None if theta.before is None else RegionInfluence(theta.before)
         self.low, self.high = theta.low, theta.high
         self.size = len(theta.states)
         self.listed = self.size <= LISTED
@@ -102,7 +110,8 @@ class RegionInfluence:
         """Whether some power is known to forget where it started."""
         while not self._ended and self._contracts is None:
             self._extend()
-        return self._contracts is not None
+        own = self._contracts is not None
+        return own and (self.before is None or self.before.contracts)
 
     @property
     def _ended(self) -> bool:
@@ -159,8 +168,14 @@ class RegionInfluence:
         return RelaxedStep(lower, upper, worst)
 
     def left_step(self, m: int) -> Step:
-        """The step against the direction of time, over the region and all starts."""
+        """The step against the direction of time, over the region of that side or all starts."""
+        if self.before is not None:
+            return self.before.right_step(m)
         return DiameterStep(self.diameter(m))
+
+    def left_ratio(self, m: int) -> Floats:
+        """Bounds on the log-ratios of the distribution m entries before, given two values."""
+        return self.diameter(m) if self.before is None else self.before.ratio(m)
 
     def sides(self, length: int) -> tuple[Side, Side]:
         """Left and right side of the entries of a segment of ``length`` nodes."""
@@ -171,7 +186,7 @@ class RegionInfluence:
             ratio, blocks, m = (1.25 if self.listed else sqrt(2)), [], 1.0
             while m < min(length, self.most):
                 blocks.append(int(m))
-                if max(self.ratio(int(m)).max(), self.diameter(int(m)).max()) < _FORGOTTEN:
+                if max(self.ratio(int(m)).max(), self.left_ratio(int(m)).max()) < _FORGOTTEN:
                     break
                 m = max(int(m) + 1, m * ratio)
         return Side([(1, left)], blocks), Side([(1, right)], blocks)
@@ -213,22 +228,18 @@ def _(theta: RegionClass, length: int) -> ClassSides | None:
 
 
 @hardest_quilt.register
-def _(
-    theta: RegionClass,
-    length: int,
-    epsilon: float,
-    reading: Reading = "definition",
-    progress: Progress | None = None,
-) -> QuiltBound:
+def _(theta: RegionClass, search: QuiltSearch) -> QuiltBound:
     corners = theta.corners()
     if corners is not None:
-        return hardest_corner(theta, corners, length, epsilon, reading)
-    if reading == "formula":
+        return hardest_corner(theta, corners, search)
+    if search.reading == "formula":
         raise NotApplicable(
             "[Q] (5) as printed is for known matrices; over a region use influence='definition'"
         )
-    node, quilt = region_influence(theta).hardest(length, epsilon)
-    note = "influence bounded over the region, any start"
+    length, reading = search.length, search.reading
+    node, quilt = region_influence(theta).hardest(length, search.epsilon)
+    start = "any start" if theta.before is None else "both directions"
+    note = f"influence bounded over the region, {start}"
     return QuiltBound.of_chain("all chains of the region", node, length, quilt, reading, note)
 
 
@@ -237,7 +248,7 @@ def _(theta: RegionClass, node: int, left: int | None = None, right: int | None 
     source = region_influence(theta)
     pairs = np.zeros((source.size, source.size))
     if left is not None:
-        pairs = pairs + source.diameter(left)
+        pairs = pairs + source.left_ratio(left)
     if right is not None:
         pairs = pairs + source.ratio(right)
     return float(pairs.max())
@@ -252,14 +263,14 @@ class _RegionNode:
     def whole(self, a: int, b: int) -> tuple[float, Pair]:
         total = np.zeros((self.source.size, self.source.size))
         if a < self.left:
-            total = total + self.source.diameter(a)
+            total = total + self.source.left_ratio(a)
         if b < self.right:
             total = total + self.source.ratio(b)
         x, other = np.unravel_index(int(total.argmax()), total.shape)
         return float(total[x, other]), (int(x), int(other))
 
     def left_part(self, a: int, pair: Pair) -> float:
-        return float(self.source.diameter(a)[pair])
+        return float(self.source.left_ratio(a)[pair])
 
     def right_part(self, b: int, pair: Pair) -> float:
         return float(self.source.ratio(b)[pair])
@@ -268,8 +279,8 @@ class _RegionNode:
 def _subsets(size: int) -> Floats:
     """Every set of states but the empty and the whole one, as columns of 0 and 1."""
     masks = np.arange(1, max(2, 2**size - 1))
-    found: Floats = (masks[None, :] >> np.arange(size)[:, None] & 1).astype(float)
-    return found
+    subsets: Floats = (masks[None, :] >> np.arange(size)[:, None] & 1).astype(float)
+    return subsets
 
 
 def _allocated(low: Floats, high: Floats, values: Floats, *, largest: bool) -> Floats:
@@ -280,8 +291,8 @@ def _allocated(low: Floats, high: Floats, values: Floats, *, largest: bool) -> F
     before = np.cumsum(room, axis=1) - room
     rest = np.maximum(1 - low.sum(axis=1), 0.0)[:, None, None]
     extra = np.clip(rest - before, 0.0, room)
-    found: Floats = low @ values + np.einsum("xzc,zc->xc", extra, ranked)
-    return found
+    means: Floats = low @ values + np.einsum("xzc,zc->xc", extra, ranked)
+    return means
 
 
 def _diameters(lower: Floats, upper: Floats) -> Floats:
@@ -307,6 +318,6 @@ def _diameters(lower: Floats, upper: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
         apart = np.fmax(best + next_other, next_best + other)
         both = np.where(same, apart, best + other)
-    found: Floats = np.fmax(both, 0.0)  # a row where neither column is possible says nothing
-    np.fill_diagonal(found, 0.0)
-    return found
+    diameters: Floats = np.fmax(both, 0.0)  # a row where neither column is possible says nothing
+    np.fill_diagonal(diameters, 0.0)
+    return diameters

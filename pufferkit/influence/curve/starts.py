@@ -4,7 +4,7 @@ To the right the kernel is P^m, whatever the start. To the left it is P(X_{i-l} 
 which depends on the start:
 
 - stationary: the time-reversed matrix to the power l, at every node;
-- one given start: its own at every node until the distribution has settled. For long or large
+- one given start: its own at every node until the distribution has converged. For long or large
   chains only
   the first nodes are exact, and the rest is a reweighting of the stationary kernel by factors whose
   spread shrinks with time;
@@ -40,10 +40,10 @@ from pufferkit.influence.curve.sweep import Side, StepOf
 from pufferkit.influence.quilts.chains import (
     AnyStartInfluence,
     ChainInfluence,
-    GivenStartInfluence,
     StationaryInfluence,
-    influence_of,
 )
+from pufferkit.influence.quilts.given_start import GivenStartInfluence
+from pufferkit.influence.quilts.hardest import influence_of
 from pufferkit.influence.quilts.mixing import MixingInfluence
 from pufferkit.influence.quilts.powers import Kernel, row_log_ratios
 
@@ -154,7 +154,7 @@ def _given_start(source: GivenStartInfluence, length: int, short: bool) -> tuple
     def exact(node: int) -> StepOf:
         return _remembered(lambda m: _given_left(source, node, m))
 
-    limit = length + 1 if source.settled >= length else source.settled + 1
+    limit = length + 1 if source.burn_in >= length else source.burn_in + 1
     final = _remembered(lambda m: _given_left(source, limit + m, m)) if limit <= length else None
     blocks = _blocks(length, size, short, _rows_alike(source, pairs))
     if short:
@@ -168,7 +168,7 @@ def _given_start(source: GivenStartInfluence, length: int, short: bool) -> tuple
         )
     reach = max(blocks, default=1)
     own = int(
-        min(length, source.settled + reach, max(64, _WORK // (size**3 * max(1, len(blocks)))))
+        min(length, source.burn_in + reach, max(64, _WORK // (size**3 * max(1, len(blocks)))))
     )
     stretches = [(node, exact(node)) for node in range(1, own + 1)]
     if own < length:
@@ -179,12 +179,12 @@ def _given_start(source: GivenStartInfluence, length: int, short: bool) -> tuple
 def _reweighted(
     source: GivenStartInfluence, first: int, length: int, final: StepOf | None, reach: int
 ) -> list[tuple[int, StepOf]]:
-    """Stretches on which the left kernels are the settled ones up to a bounded reweighting."""
+    """Stretches on which the left kernels are the limiting ones up to a bounded reweighting."""
     if final is None or source.cycle > 1:
         return [(first, lambda _: None)]
     stretches: list[tuple[int, StepOf]] = []
     node = first
-    while node <= min(length, source.settled + reach):
+    while node <= min(length, source.burn_in + reach):
 
         def steps(m: int, node: int = node) -> Step | None:
             spread = source.spread_at(node - m) if m < node else inf
@@ -195,7 +195,7 @@ def _reweighted(
         # The next stretch starts where the spread has fallen by a good part.
         node += 1
         while (
-            node <= source.settled + reach and source.spread_at(max(1, node - reach)) > here * 0.8
+            node <= source.burn_in + reach and source.spread_at(max(1, node - reach)) > here * 0.8
         ):
             node += 1
     if node <= length:

@@ -82,14 +82,14 @@ class KernelStep(Step):
             return undominated(above[self.allowed], below[self.allowed])
         assert self._kernel is not None
         size, columns = self._kernel.values.shape
-        found: list[tuple[Floats, Floats]] = []
+        best: list[tuple[Floats, Floats]] = []
         stride = max(1, _CHUNK // (size * columns))
         for start in range(0, size, stride):
             rows = np.arange(start, min(size, start + stride))
             above, below = _prefixes(self._kernel, rows)
-            found.append(undominated(above[self.allowed[rows]], below[self.allowed[rows]]))
+            best.append(undominated(above[self.allowed[rows]], below[self.allowed[rows]]))
         return undominated(
-            np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
+            np.concatenate([a for a, _ in best]), np.concatenate([b for _, b in best])
         )
 
     def largest(self, variation: float) -> float:
@@ -124,8 +124,8 @@ class DiameterStep(Step):
             return self.diameters
         different, places = np.unique(self.diameters, return_inverse=True)
         steps = np.array([contracted(float(d), variation, 4) for d in different])
-        found: Floats = steps[places].reshape(self.diameters.shape)
-        return found
+        pairwise: Floats = steps[places].reshape(self.diameters.shape)
+        return pairwise
 
 
 class RatioStep(Step):
@@ -206,13 +206,17 @@ def undominated(above: Floats, below: Floats) -> tuple[Floats, Floats]:
     np.minimum.at(least, bins, below)
     beyond = np.minimum.accumulate(least[::-1])[::-1]
     keep = below < beyond[bins + 1]
-    above, below = above[keep], below[keep]
+    return pareto(above[keep], below[keep])
+
+
+def pareto(above: Floats, below: Floats) -> tuple[Floats, Floats]:
+    """Candidates for which no other has more above and no more below."""
     order = np.lexsort((below, -above))
     above, below = above[order], below[order]
     least = np.minimum.accumulate(below)
-    first = np.ones(len(below), dtype=bool)
-    first[1:] = below[1:] < least[:-1]
-    return above[first], below[first]
+    keep = np.ones(len(below), dtype=bool)
+    keep[1:] = below[1:] < least[:-1]
+    return above[keep], below[keep]
 
 
 def _largest_of(above: Floats, below: Floats, variation: float) -> Any:

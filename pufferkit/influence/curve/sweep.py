@@ -1,7 +1,7 @@
 """The influence curve: from privacy of single entries to Pufferfish privacy of a chain.
 
-A release is *b-entry-private* if changing one entry moves the log-likelihood of every output by at
-most b. Let b_t be what has been spent on entry t. With the steps of
+A release has *event-level epsilon* b if changing one entry moves the log-likelihood of every output
+by at most b. Let b_t be what has been spent on entry t. With the steps of
 `pufferkit.influence.curve.steps`,
 
     beta_i  = min over m >= 1 of  b_i + ... + b_{i+m-1} + step(P^m, beta_{i+m})
@@ -45,7 +45,7 @@ _NEAR = 1e-6
 
 @dataclass(frozen=True)
 class Run:
-    """``count`` entries in a row with entry privacy ``b`` each."""
+    """``count`` entries in a row with event-level epsilon ``b`` each."""
 
     count: int
     b: float
@@ -114,8 +114,8 @@ class Option:
         """The step for each pair of values, or one number for all."""
         if self.step is None:
             return 0.0
-        found = self.step.pairs(self.incoming)
-        return self.step.largest(self.incoming) if found is None else found
+        pairwise = self.step.pairs(self.incoming)
+        return self.step.largest(self.incoming) if pairwise is None else pairwise
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Sweep:
         return int(self.ends[-1])
 
     def b_at(self, node: int) -> float:
-        """Entry privacy of a node."""
+        """Event-level epsilon of a node."""
         return self.runs[self._run(node)].b
 
     def value_at(self, node: int) -> float:
@@ -172,21 +172,21 @@ class Sweep:
         """The cheapest ways to bound this side of a node, and of all nodes settled with it."""
         steps = self.side.steps_at(node)
         settled = self.settled_at(node)
-        found: list[tuple[float, Option]] = []
+        cheapest: list[tuple[float, Option]] = []
 
         def add(option: Option) -> None:
-            insort(found, (option.cost, option), key=lambda pair: pair[0])
-            del found[most:]
+            insort(cheapest, (option.cost, option), key=lambda pair: pair[0])
+            del cheapest[most:]
 
         add(Option(None, self._until(node if settled is None else settled.last), None, 0.0))
         for block in self.side.blocks if settled is None else settled.blocks:
             spent = self.spent(node, block) if settled is None else block * settled.b
-            if len(found) == most and spent >= found[-1][0]:
+            if len(cheapest) == most and spent >= cheapest[-1][0]:
                 break  # larger blocks cost more still
             if (settled is not None or block < node) and (step := steps(block)) is not None:
                 incoming = self.value_at(node - block) if settled is None else settled.value
                 add(Option(block, spent, step, incoming))
-        return found
+        return cheapest
 
     def _run(self, node: int) -> int:
         return bisect_right(self.ends, node - 1)
@@ -302,9 +302,9 @@ def largest_loss(left: Sweep, right: Sweep, most: int) -> EntryLoss:
     for quick, node in _quick_bounds(left, right):
         if quick <= worst.value:
             break
-        found = entry_loss(left, right, node, most)
-        if found.value > worst.value:
-            worst = found
+        loss = entry_loss(left, right, node, most)
+        if loss.value > worst.value:
+            worst = loss
     return worst
 
 

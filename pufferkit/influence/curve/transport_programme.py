@@ -315,7 +315,7 @@ def plan_value(p, q, cost, alpha, arc_y, arc_z, flow, plan):
 
 
 @jit
-def all_steps(kernel, limit, warm, trees, known, pivots, pairs, ys, zs, plans, flows):
+def all_steps(kernel, limit, warm, trees, known, pivots, half, pairs, ys, zs, plans, flows):
     """Steps of every ordered pair of rows of a kernel at the variation ``limit``.
 
     Parameters
@@ -328,6 +328,8 @@ def all_steps(kernel, limit, warm, trees, known, pivots, pairs, ys, zs, plans, f
         beta and the tree of every pair from the last time, and whether there is one; updated.
     pivots
         Most pivots of one programme.
+    half
+        Only from rows before this one to rows from it on; 0 for all pairs.
     pairs, ys, zs, plans, flows
         Arcs of all plans, one pair after another: number of the pair, source, target, mass of the
         plan, flow.
@@ -353,7 +355,7 @@ def all_steps(kernel, limit, warm, trees, known, pivots, pairs, ys, zs, plans, f
         for n in range(rows):
             p[n] = kernel[x, support[x, n]]
         for other in range(size):
-            if other == x:
+            if other == x or (half > 0 and (x >= half or other < half)):
                 continue
             same = True
             for y in range(columns):

@@ -19,15 +19,101 @@ from typing import Literal
 
 import numpy as np
 
+from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, Member
-from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.quilts.chains import SETTLED, Binding, Reading, influence_of
+from pufferkit.influence.quilts.chains import (
+    CONVERGED,
+    AnyStartInfluence,
+    Binding,
+    ChainInfluence,
+    Reading,
+    StationaryInfluence,
+)
+from pufferkit.influence.quilts.given_start import GivenStartInfluence
 from pufferkit.influence.quilts.powers import TINY, Powers
 from pufferkit.influence.quilts.search import NOTHING, Quilt
+
+
+def max_influence(
+    beliefs: object,
+    node: int,
+    left: int | None = None,
+    right: int | None = None,
+    *,
+    influence: Reading = "definition",
+) -> float:
+    """Max-influence of X_node on {X_{node-left}, X_{node+right}}, [Q] Definition 4.1.
+
+    Parameters
+    ----------
+    beliefs
+        A chain or a class of chains; the largest influence over the class is returned.
+    node
+        i, counted from 1.
+    left, right
+        Distances a and b of the endpoints; ``None`` for no endpoint on that side.
+    influence
+        ``"definition"``, or ``"formula"`` for [Q] (5) as printed.
+
+    Examples
+    --------
+    >>> chain = MarkovChain([0.8, 0.2], [[0.9, 0.1], [0.4, 0.6]])
+    >>> round(float(np.exp(max_influence(chain, 2, 1, 1))), 6)
+    36.0
+    """
+    check_reading(influence)
+    node = checks.whole("node", node, 1)
+    if left is not None and not 1 <= checks.whole("left", left, 1) < node:
+        raise ValueError(f"left: X_{node} has no node {left} to its left; it has {node - 1}")
+    if right is not None:
+        right = checks.whole("right", right, 1)
+    members = as_chain_class(beliefs).members()
+    values = [influence_of(m, influence, node).worst_pair(node, left, right)[0] for m in members]
+    return max(0.0, *values)
+
+
+@singledispatch
+def influence_between(
+    theta: ChainClass, node: int, left: int | None = None, right: int | None = None
+) -> float:
+    """Upper bound on the max-influence of X_node on its endpoints, over the class.
+
+    Classes without members have bounds of their own; ask through `pufferkit.influence.answers`.
+    """
+    return max_influence(theta, node, left, right)
+
+
+def check_reading(influence: str) -> None:
+    """Refuse a reading of max-influence that does not exist."""
+    if influence not in ("definition", "formula"):
+        raise ValueError(f"influence: must be 'definition' or 'formula', got {influence!r}")
+
+
+def influence_of(member: Member, reading: Reading, length: int | None = None) -> ChainInfluence:
+    """The influence of one member of a class, for segments of up to ``length`` nodes."""
+    if member.any_start:
+        return AnyStartInfluence(member.chain, reading)
+    if member.chain.is_stationary:
+        return StationaryInfluence(member.chain, reading)
+    return GivenStartInfluence(member.chain, reading, length or 1)
+
+
+@dataclass(frozen=True)
+class QuiltSearch:
+    """Which quilts are searched: of segments of up to ``length``, for Pufferfish ``epsilon``.
+
+    ``reading`` is how max-influence is read; ``progress`` is told how many nodes are done.
+    """
+
+    length: int
+    epsilon: float
+    reading: Reading = "definition"
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True)
@@ -80,14 +166,8 @@ class QuiltBound:
 
 
 @singledispatch
-def hardest_quilt(
-    theta: Beliefs,
-    length: int,
-    epsilon: float,
-    reading: Reading = "definition",
-    progress: Progress | None = None,
-) -> QuiltBound:
-    """The hardest node of a class and its best quilt, over segments of up to ``length``.
+def hardest_quilt(theta: Beliefs, search: QuiltSearch) -> QuiltBound:
+    """The hardest node of a class and its best quilt.
 
     [Q] Algorithms 2 and 3. ``NotApplicable`` where a class has no answer.
     """
@@ -95,27 +175,20 @@ def hardest_quilt(
 
 
 @hardest_quilt.register
-def _(
-    theta: ChainClass,
-    length: int,
-    epsilon: float,
-    reading: Reading = "definition",
-    progress: Progress | None = None,
-) -> QuiltBound:
-    return hardest_corner(theta, theta.members(), length, epsilon, reading)
+def _(theta: ChainClass, search: QuiltSearch) -> QuiltBound:
+    return hardest_corner(theta, theta.members(), search)
 
 
 @singledispatch
 def quilt_bound(theta: Beliefs, length: int, epsilon: float) -> QuiltBound:
     """The best bound by quilts that a class has: `hardest_quilt`, or one from mixing."""
-    return hardest_quilt(theta, length, epsilon)
+    return hardest_quilt(theta, QuiltSearch(length, epsilon))
 
 
-def hardest_corner(
-    theta: ChainClass, members: Sequence[Member], length: int, epsilon: float, reading: Reading
-) -> QuiltBound:
+def hardest_corner(theta: ChainClass, members: Sequence[Member], search: QuiltSearch) -> QuiltBound:
     """The hardest quilt of a class whose worst case is among these members."""
-    member, binding = hardest_member(members, length, epsilon, reading)
+    length, reading = search.length, search.reading
+    member, binding = hardest_member(members, length, search.epsilon, reading)
     notes = ["influence by [Q] (5) as printed"] if reading == "formula" else []
     notes += [theta.where_worst] if theta.where_worst is not None else []
     return QuiltBound.of_chain(member.name, binding.node, length, binding.quilt, reading, *notes)
@@ -139,13 +212,13 @@ def hardest_member(
         if bounds[candidate] <= binding.quilt.score:
             return worst, binding
         member, hint = members[candidate], binding.quilt if binding.node else None
-        found = influence_of(member, reading, length).hardest(
+        candidate_binding = influence_of(member, reading, length).hardest(
             length, epsilon, max(0.0, binding.quilt.score), hint
         )
         bounds[candidate] = -inf
-        if found.quilt.score > binding.quilt.score:
-            worst, binding = member, found
-        quilt = found.quilt
+        if candidate_binding.quilt.score > binding.quilt.score:
+            worst, binding = member, candidate_binding
+        quilt = candidate_binding.quilt
         if quilt.ends_left and quilt.ends_right and screened.sum() > 1:
             rest = np.flatnonzero(screened & (bounds > binding.quilt.score)).tolist()
             if rest:
@@ -186,6 +259,6 @@ def _scores(chains: Sequence[MarkovChain], quilt: Quilt, epsilon: float) -> Floa
                 worst, distributions[:, other] - distributions[:, x] + left + right, out=worst
             )
     powers = Powers(stack[0])
-    room = epsilon - worst - powers.rounding(a) - powers.rounding(b) - SETTLED
+    room = epsilon - worst - powers.rounding(a) - powers.rounding(b) - CONVERGED
     scores[whole] = np.where(room > 0, (a + b - 1) / np.maximum(room, 1e-300), inf)
     return scores

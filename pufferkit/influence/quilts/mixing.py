@@ -23,8 +23,7 @@ from typing import Literal
 from pufferkit.beliefs.base import Mixing
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.mixing_class import MixingClass
-from pufferkit.influence.quilts.chains import influence_between
-from pufferkit.influence.quilts.hardest import QuiltBound, quilt_bound
+from pufferkit.influence.quilts.hardest import QuiltBound, influence_between, quilt_bound
 from pufferkit.influence.quilts.search import Pair, Quilt, best_quilt, hardest_node
 
 _ONLY: Pair = (0, 1)

@@ -17,7 +17,6 @@ largest influence on a single node of X_Q, and most are never contracted.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf, prod
 from typing import Any, NamedTuple
@@ -25,16 +24,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.contraction import TINY, JointTable
 from pufferkit.beliefs.graph import Graph, bits
 from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass, as_network_class
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.quilts.chains import Reading
-from pufferkit.influence.quilts.hardest import QuiltBound, hardest_quilt
-from pufferkit.influence.quilts.separation import Quilt, quilts
+from pufferkit.influence.quilts.hardest import QuiltBound, QuiltSearch, hardest_quilt
+from pufferkit.influence.quilts.separation import quilts
 from pufferkit.rounding import EPS
 
 MOST_TABLE = 1 << 20
@@ -56,67 +53,6 @@ class Hardest(NamedTuple):
     influence: float
     score: float
     quilts: tuple[tuple[int, ...], ...] = ()
-
-
-@dataclass(frozen=True)
-class NetworkQuilt:
-    """A quilt of a node: X_Q, X_N (the node included) and X_R, [Q] Definition 4.2."""
-
-    nodes: tuple[Node, ...]
-    nearby: tuple[Node, ...]
-    remote: tuple[Node, ...]
-
-
-def separated(network: BayesianNetwork, node: Node, given: Iterable[Node] = ()) -> tuple[Node, ...]:
-    """Everything d-separated from ``node`` by ``given``, in topological order."""
-    return quilt_of(network, node, given).remote
-
-
-def quilt_of(network: BayesianNetwork, node: Node, given: Iterable[Node] = ()) -> NetworkQuilt:
-    """The quilt with X_Q = ``given``: X_R is all that X_Q separates from the node, X_N the rest."""
-    graph = network.graph
-    own, mask = _checked(graph, node, given)
-    return _named(graph, (mask, graph.connected(own, mask)[0]))
-
-
-def quilts_of(network: BayesianNetwork, node: Node) -> tuple[NetworkQuilt, ...]:
-    """The quilts that are looked at for a node; see `separation.quilts`."""
-    graph = network.graph
-    own, _ = _checked(graph, node, ())
-    return tuple(_named(graph, quilt) for quilt in quilts(graph, own))
-
-
-def network_influence(networks: Any, node: Node, others: Iterable[Node]) -> float:
-    """Max-influence of a node on a set of others, [Q] Definition 4.1; never below the true value.
-
-    Parameters
-    ----------
-    networks
-        A `BayesianNetwork`, or several with the same graph: the largest over the class counts.
-    node, others
-        X_i, and X_Q without it.
-
-    Raises
-    ------
-    NotApplicable
-        If the joint distribution of all these nodes needs too much memory.
-
-    Examples
-    --------
-    >>> step = {(0,): [0.9, 0.1], (1,): [0.4, 0.6]}
-    >>> chain = BayesianNetwork(
-    ...     parents={1: (), 2: (1,), 3: (2,)}, tables={1: {(): [0.8, 0.2]}, 2: step, 3: step}
-    ... )
-    >>> round(float(np.exp(network_influence(chain, 2, [1, 3]))), 6)
-    36.0
-    """
-    theta = as_network_class(networks)
-    graph = theta.networks[0].graph
-    _, mask = _checked(graph, node, others)
-    chosen = graph.names(mask)
-    if not chosen:
-        return 0.0
-    return max(influence_in(network.table((node, *chosen))) for network in theta.networks)
 
 
 def hardest_node(networks: Any, epsilon: float, progress: Progress | None = None) -> Hardest:
@@ -143,14 +79,14 @@ def hardest_node(networks: Any, epsilon: float, progress: Progress | None = None
     theta, epsilon = as_network_class(networks), checks.privacy(epsilon)
     graph = theta.networks[0].graph
     order = sorted(range(len(graph.nodes)), key=lambda j: -graph.connected(j, 0)[0].bit_count())
-    worst, score = _Solved(0, 0, 0.0, -inf, None), -inf
+    worst, score = _NodeQuilt(0, 0, 0.0, -inf, None), -inf
     chosen: dict[int, int] = {}
     for done, node in enumerate(order, 1):
-        found = _NodeSearch(theta, graph, node, epsilon).best(worst.score * (1 + _ALIKE))
+        solved = _NodeSearch(theta, graph, node, epsilon).best(worst.score * (1 + _ALIKE))
         # Nodes that are alike up to rounding are not solved again, but the largest score counts.
-        score, chosen[node] = max(score, found.score), found.quilt
-        if found.score > worst.score * (1 + _ALIKE):
-            worst = found
+        score, chosen[node] = max(score, solved.score), solved.quilt
+        if solved.score > worst.score * (1 + _ALIKE):
+            worst = solved
         if progress is not None:
             progress(done, len(order))
     if worst.refused is not None and worst.quilt == 0:
@@ -163,26 +99,11 @@ def hardest_node(networks: Any, epsilon: float, progress: Progress | None = None
 
 
 @hardest_quilt.register
-def _(
-    theta: NetworkClass,
-    length: int,
-    epsilon: float,
-    reading: Reading = "definition",
-    progress: Progress | None = None,
-) -> QuiltBound:
-    node, quilt, influence, score, quilts = hardest_node(theta, epsilon, progress)
+def _(theta: NetworkClass, search: QuiltSearch) -> QuiltBound:
+    node, quilt, influence, score, quilts = hardest_node(theta, search.epsilon, search.progress)
     return QuiltBound(
         theta.description, node, len(theta.nodes), quilt, influence, score, quilts=quilts
     )
-
-
-def best_quilt(networks: Any, node: Node, epsilon: float) -> Hardest:
-    """The best quilt of one node, whatever the others need."""
-    theta, epsilon = as_network_class(networks), checks.privacy(epsilon)
-    graph = theta.networks[0].graph
-    own, _ = _checked(graph, node, ())
-    found = _NodeSearch(theta, graph, own, epsilon).best(enough=0.0)
-    return Hardest(node, graph.names(found.quilt), found.influence, found.score)
 
 
 def influence_in(table: JointTable) -> float:
@@ -208,7 +129,7 @@ def influence_in(table: JointTable) -> float:
 
 
 @dataclass(frozen=True)
-class _Solved:
+class _NodeQuilt:
     node: int
     quilt: int
     influence: float
@@ -224,16 +145,16 @@ class _NodeSearch:
         self.refused: str | None = None
         self._single: dict[int, float] = {}
 
-    def best(self, enough: float) -> _Solved:
+    def best(self, enough: float) -> _NodeQuilt:
         """Exact, unless the score is at most ``enough``."""
-        found: tuple[int, float, float] = 0, 0.0, inf
+        best: tuple[int, float, float] = 0, 0.0, inf
         own = quilts(self.graph, self.node)
         # Bound, then the place in the list: ties go to the smallest quilt.
         heap = [(self._score(near, 0.0), place, False) for place, (_, near) in enumerate(own)]
         heapq.heapify(heap)
-        while heap and found[2] > enough:
+        while heap and best[2] > enough:
             bound, place, ready = heapq.heappop(heap)
-            if bound >= found[2] * (1 - _TIE):
+            if bound >= best[2] * (1 - _TIE):
                 break
             quilt, near = own[place]
             if not ready:
@@ -243,9 +164,9 @@ class _NodeSearch:
                 continue
             value = self._influence(quilt)
             score = self._score(near, value)
-            if score < found[2] * (1 - _TIE):
-                found = quilt, value, score
-        return _Solved(self.node, *found, self.refused)
+            if score < best[2] * (1 - _TIE):
+                best = quilt, value, score
+        return _NodeQuilt(self.node, *best, self.refused)
 
     def _score(self, near: int, influence: float) -> float:
         room = self.epsilon - influence
@@ -276,19 +197,3 @@ class _NodeSearch:
             if worst >= self.epsilon:
                 return inf
         return worst
-
-
-def _checked(graph: Graph, node: Node, others: Iterable[Node]) -> tuple[int, int]:
-    chosen = tuple(others)
-    for name in (node, *chosen):
-        if name not in graph.place:
-            raise ValueError(f"node: {name!r} is not in the network")
-    if node in chosen:
-        raise ValueError(f"others: {node!r} cannot be in its own quilt; leave it out")
-    return graph.place[node], graph.mask(chosen)
-
-
-def _named(graph: Graph, quilt: Quilt) -> NetworkQuilt:
-    given, near = quilt
-    rest = (1 << len(graph.nodes)) - 1 & ~given & ~near
-    return NetworkQuilt(graph.names(given), graph.names(near), graph.names(rest))

@@ -25,11 +25,11 @@ MOST_SETS = 1024
 
 _WIDTH = 3
 
-Quilt = tuple[int, int]
+QuiltMasks = tuple[int, int]
 """X_Q and X_N, as bits."""
 
 
-def quilts(graph: Graph, node: int) -> list[Quilt]:
+def quilts(graph: Graph, node: int) -> list[QuiltMasks]:
     """The quilts that are looked at for a node, always with Q = {}, smallest X_N first.
 
     All of them, without the redundant ones, if the node is connected to at most `EXHAUSTIVE` nodes,
@@ -45,26 +45,26 @@ def quilts(graph: Graph, node: int) -> list[Quilt]:
     """
     part = graph.component(node)
     if part.bit_count() <= EXHAUSTIVE:
-        found = all_quilts(graph, node, part)
+        masks = all_quilts(graph, node, part)
     else:
-        found = set(_family(graph, node, part))
-    return sorted(found, key=lambda quilt: (quilt[1].bit_count(), quilt[0].bit_count(), quilt))
+        masks = set(_family(graph, node, part))
+    return sorted(masks, key=lambda quilt: (quilt[1].bit_count(), quilt[0].bit_count(), quilt))
 
 
-def all_quilts(graph: Graph, node: int, part: int) -> set[Quilt]:
+def all_quilts(graph: Graph, node: int, part: int) -> set[QuiltMasks]:
     """Every quilt within a part of the network, without the redundant ones."""
     subsets = [0]
     for j in bits(part & ~(1 << node)):
         subsets += [mask | 1 << j for mask in subsets]
-    found = set()
+    masks = set()
     for mask in subsets:
         near, working = graph.connected(node, mask)
         if working == mask:
-            found.add((mask, near))
-    return found
+            masks.add((mask, near))
+    return masks
 
 
-def _family(graph: Graph, node: int, part: int) -> Iterator[Quilt]:
+def _family(graph: Graph, node: int, part: int) -> Iterator[QuiltMasks]:
     yield 0, graph.connected(node, 0)[0]
     for within in {part: None, graph.ancestors[node]: None}:
         # Without colliders of strangers, cuts in the moral graph say all there is to say.

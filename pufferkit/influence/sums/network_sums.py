@@ -20,13 +20,13 @@ from pufferkit.rounding import as_fraction
 
 MOST_WORK = 3 * 10**7
 
-Distribution = dict[int, Fraction]
+SumDistribution = dict[int, Fraction]
 _Factor = tuple[tuple[Hashable, ...], Any]
 
 
 def conditional_distributions(
     network: BayesianNetwork, weights: Mapping[Hashable, int]
-) -> Mapping[Hashable, dict[Hashable, Distribution]]:
+) -> Mapping[Hashable, dict[Hashable, SumDistribution]]:
     """{node: {value: distribution of the sum given that value}}, possible values only.
 
     ``weights`` maps values of nodes to whole numbers from 0 up; other values count 0.
@@ -45,8 +45,8 @@ def _distributions_given(
     order: list[Hashable],
     weights: Mapping[Hashable, int],
     node: Hashable,
-) -> dict[Hashable, Distribution]:
-    found: dict[Hashable, Distribution] = {}
+) -> dict[Hashable, SumDistribution]:
+    distributions: dict[Hashable, SumDistribution] = {}
     live = list(factors)
     for variable in [other for other in order if other != node]:
         used = [factor for factor in live if variable in factor[0]]
@@ -59,10 +59,10 @@ def _distributions_given(
         whole = sum(numbers)
         if whole:
             shift = weights.get(value, 0)
-            found[value] = {
+            distributions[value] = {
                 s + shift: Fraction(int(n), int(whole)) for s, n in enumerate(numbers) if n
             }
-    return found
+    return distributions
 
 
 def _whole_table(network: BayesianNetwork, node: Hashable) -> _Factor:

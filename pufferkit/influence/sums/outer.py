@@ -57,14 +57,14 @@ def outer_loss(chain: MarkovChain, contributions: Floats, scale: float, length: 
         tried, entries = np.vstack([below, -below]), {middle}
     best = 0.0
     for entry in entries:
-        found = losses(tried, entry)
-        signs, value = tried[found.argmax()], found.max()
+        values = losses(tried, entry)
+        signs, value = tried[values.argmax()], values.max()
         for _ in range(_ROUNDS if size > _ALL_SIGNS else 0):
             flipped = signs * (1 - 2 * np.eye(size))
-            found = losses(flipped, entry)
-            if found.max() <= value:
+            values = losses(flipped, entry)
+            if values.max() <= value:
                 break
-            signs, value = flipped[found.argmax()], found.max()
+            signs, value = flipped[values.argmax()], values.max()
         exponents = (contributions @ signs / scale)[None, :]
         sure = _losses(chain, exponents, entry, length, _CONVERGED, _MOST_STEPS)
         best = max(best, float(sure[0]))

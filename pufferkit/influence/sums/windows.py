@@ -42,10 +42,10 @@ from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.quilts.chains import (
     AnyStartInfluence,
-    GivenStartInfluence,
     StationaryInfluence,
-    influence_of,
 )
+from pufferkit.influence.quilts.given_start import GivenStartInfluence
+from pufferkit.influence.quilts.hardest import influence_of
 from pufferkit.rounding import EPS, last_passing
 
 TRUSTED = 1e-280
@@ -221,7 +221,7 @@ class SumWindows:
     def own(self) -> int:
         """Entries before all later ones have a distribution that came before."""
         source = self.source
-        return source.settled + source.cycle if isinstance(source, GivenStartInfluence) else 0
+        return source.burn_in + source.cycle if isinstance(source, GivenStartInfluence) else 0
 
     @property
     def enough(self) -> int:

@@ -1,12 +1,17 @@
-"""What a run over many subjects asks and how much noise that takes. Sees lengths, never counts."""
+"""What a run over many subjects asks, how much noise that takes, and the rows it releases.
+
+Calibrations see lengths, never counts. There is a row for each subject and window.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
@@ -35,9 +40,18 @@ FRESH_STARTS = (
 )
 _MOST_CALIBRATIONS = 64
 
+EVERYBODY = "(all subjects)"
+"""The account that keeps the values of releases over all subjects."""
+
+ON_CLUSTER = "(runs on a cluster)"
+"""The account that keeps where the values of a run on a cluster are."""
+
+CHUNK = 5000
+"""Rows that are charged, drawn and stored together."""
+
 
 @dataclass(frozen=True)
-class Run:
+class FleetRun:
     """What is asked, of whom and under which name. Equal runs are the same run."""
 
     what: str
@@ -58,7 +72,7 @@ class Run:
         mechanism: str,
         label: str,
         windows: Windows | None,
-    ) -> Run:
+    ) -> FleetRun:
         """A checked run."""
         if query not in QUERIES:
             raise ValueError(f"query: must be one of {', '.join(QUERIES)}, got {query!r}")
@@ -102,6 +116,10 @@ class Run:
         """Of the release over one window, the same for every subject."""
         return digest({"run": self.identity, "window": window})
 
+    def keys(self, windows: Iterable[int]) -> dict[int, str]:
+        """Of the releases over these windows."""
+        return {window: self.key(window) for window in set(windows)}
+
     def calibration(self, longest: int) -> Calibration:
         """The noise for a histogram over segments of at most this length.
 
@@ -139,8 +157,114 @@ def aligned(table: Table, beliefs: ChainClass) -> Counts:
             f"table: has states {strange} that the beliefs do not know; theirs are "
             f"{list(beliefs.states)}"
         )
-    found = np.zeros((len(table.pieces), len(beliefs.states)), dtype=np.int64)
+    counts = np.zeros((len(table.pieces), len(beliefs.states)), dtype=np.int64)
     for number, state in enumerate(table.states):
         if state in place:
-            found[:, place[state]] = table.pieces[:, number]
-    return found
+            counts[:, place[state]] = table.pieces[:, number]
+    return counts
+
+
+@dataclass(frozen=True, eq=False)
+class FleetRows:
+    """The rows to release: subject, window, counts, and the first and last entry, from 1."""
+
+    owner: Counts
+    window: Counts
+    counts: Counts
+    first: Counts
+    last: Counts
+
+    @classmethod
+    def of(cls, table: Table, pieces: Counts) -> FleetRows:
+        """The rows of a table whose pieces have these counts."""
+        new = np.ones(len(table.owner), dtype=bool)
+        new[1:] = (np.diff(table.owner) != 0) | (np.diff(table.window) != 0)
+        at = np.flatnonzero(new)
+        first, last = table.places
+        after = np.append(at[1:], len(table.owner))
+        return cls(
+            owner=table.owner[at],
+            window=table.window[at],
+            counts=np.add.reduceat(pieces, at, axis=0),
+            first=first[at],
+            last=last[after - 1],
+        )
+
+
+@dataclass(frozen=True)
+class PendingRelease:
+    """One release to pay for: entries ``first`` to ``last`` of a subject, counted from 1.
+
+    Places count entries that were not observed too, by the clock. ``begins`` is the time of entry 1
+    and ``step`` that from one entry to the next, so that the account notices if entries are counted
+    anew. ``entries`` of the places were observed. A row that arrives late, for a place that was not
+    observed when an earlier run was charged, may be part of a later run: the earlier one did not
+    use it, the account has it down as if it had, and the later one pays for it again.
+    """
+
+    account: str
+    lengths: tuple[int, ...]
+    window: int
+    first: int
+    last: int
+    calibration: Calibration
+    begins: int | float | None = None
+    entries: int | None = None
+    step: int | float | None = None
+    independent_after: str | None = None
+
+    @property
+    def used(self) -> list[int]:
+        """The places, and how many were observed if some were not."""
+        gaps = self.entries not in (None, self.last - self.first + 1)
+        return [self.first, self.last, *([self.entries or 0] if gaps else [])]
+
+
+def account_names(table: Table, prefix: str) -> list[str]:
+    """The account of each subject; names must identify them."""
+    names = [f"{prefix}{subject}" for subject in table.subjects]
+    for taken in (EVERYBODY, ON_CLUSTER):
+        if f"{prefix}{taken}" in names:
+            raise ValueError(f"subject: {taken!r} is the name of another account; rename it")
+    if len(set(names)) < len(names):
+        raise ValueError("subject: two of them print alike; give them different names")
+    return names
+
+
+def pending_releases(
+    table: Table,
+    asked: FleetRows,
+    rows: NDArray[np.int64],
+    used: Counts,
+    calibrations: dict[int, Calibration],
+    prefix: str,
+) -> list[PendingRelease]:
+    """What each row costs whom."""
+    entries = asked.counts.sum(axis=1)
+    lengths = {int(n): table.lengths_of(int(n)) for n in np.unique(asked.owner[rows])}
+    return [
+        PendingRelease(
+            f"{prefix}{table.subjects[owner]}",
+            lengths[owner],
+            int(asked.window[row]),
+            int(asked.first[row]),
+            int(asked.last[row]),
+            calibrations[int(used[owner])],
+            None if table.begins is None else table.begins[owner],
+            int(entries[row]),
+            table.step,
+            table.independent_after,
+        )
+        for row, owner in zip(rows.tolist(), asked.owner[rows].tolist(), strict=True)
+    ]
+
+
+def chunks_of(owner: Counts) -> list[NDArray[np.int64]]:
+    """Rows in parts that keep a subject together."""
+    starts = np.flatnonzero(np.append(True, np.diff(owner) != 0))
+    parts, begin = [], 0
+    for start in [*starts[1:].tolist(), len(owner)]:
+        if start - begin >= CHUNK or start == len(owner):
+            parts.append(np.arange(begin, start))
+            begin = start
+    return [part for part in parts if len(part)]

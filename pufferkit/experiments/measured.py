@@ -50,9 +50,9 @@ def need(data: Path | None, *patterns: str) -> Path:
     if not data.is_dir():
         raise ValueError(f"data: there is no file or folder {data}")
     for pattern in patterns:
-        found = sorted(path for path in data.rglob(pattern) if path.is_file())
-        if found:
-            return found[0]
+        files = sorted(path for path in data.rglob(pattern) if path.is_file())
+        if files:
+            return files[0]
     raise ValueError(f"data: {data} holds no {listed}")
 
 

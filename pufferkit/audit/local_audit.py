@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
+from pufferkit.audit.audited import LocalMechanism, checked_local, local_beliefs, name_of
 from pufferkit.audit.conditioned import Conditioned, conditioned, cumulative_rows
 from pufferkit.audit.exact_local import (
     MOST_ENTRIES,
@@ -20,9 +21,8 @@ from pufferkit.audit.exact_local import (
     worst_response,
 )
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
-from pufferkit.audit.mechanisms import LocalMechanism, checked_local, local_beliefs, name_of
-from pufferkit.audit.result import Audit, WorstCase
-from pufferkit.audit.scores import Choice, choose
+from pufferkit.audit.report import Audit, WorstCase
+from pufferkit.audit.scores import ScoreEvent, choose
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
@@ -57,7 +57,7 @@ def audit_response(
     at = (length - 1) // 2 if entry is None else checks.whole("entry", entry, 1) - 1
     if at >= length:
         raise ValueError(f"entry: {entry} is beyond the {length} entries of the series")
-    best: tuple[Choice, str, Known, _Secret, _Secret] | None = None
+    best: tuple[ScoreEvent, str, Known, _Secret, _Secret] | None = None
     chain_of = {name: chain for name, chain, _ in local_beliefs(mechanism, beliefs)}
     for name, chain in chain_of.items():
         for facts in _adversaries(mechanism, chain, length, at, known):
@@ -75,7 +75,9 @@ def audit_response(
                 if best is None or choice.expected > best[0].expected:
                     best = (choice, name, facts, one, other)
     if best is None:
-        raise NotApplicable(f"entry {at + 1} cannot take two values; there is no secret to tell")
+        raise NotApplicable(
+            f"entry {at + 1} cannot take two values, so there is no secret to distinguish"
+        )
     choice, name, facts, one, other = best
     first, second = (other, one) if choice.flipped else (one, other)
     own = _sampler(mechanism, chain_of[name])
@@ -109,9 +111,9 @@ def _exact(
     """The loss of the matrix over as many first entries as can be compared, a lower bound."""
     symbols = np.shape(mechanism.matrix)[1]
     most = min(MOST_ENTRIES, int(math.log(MOST_POINTS) / math.log(max(2, symbols))), length)
-    told = {entry: state for entry, state in (known or {}).items() if entry <= most}
+    knowledge = {entry: state for entry, state in (known or {}).items() if entry <= most}
     try:
-        worst = worst_response(mechanism, beliefs, most, told)
+        worst = worst_response(mechanism, beliefs, most, knowledge)
     except NotApplicable:
         return None
     return replace(worst, complete=worst.complete and most == length and known is not None)
@@ -197,13 +199,13 @@ def _sampler(mechanism: Any, chain: MarkovChain) -> Callable[[Symbols], Symbols 
 
 
 def _secrets(chain: MarkovChain, length: int, at: int, fixed: Mapping[int, int]) -> list[_Secret]:
-    found = []
+    secrets = []
     for code, label in enumerate(chain.states):
         try:
-            found.append(_Secret(label, conditioned(chain, length, {**fixed, at: code})))
+            secrets.append(_Secret(label, conditioned(chain, length, {**fixed, at: code})))
         except ValueError:
             continue  # a value that cannot happen is no secret
-    return found
+    return secrets
 
 
 def _score(one: _Secret, other: _Secret, matrix: Floats, symbols: Symbols) -> Floats:

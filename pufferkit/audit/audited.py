@@ -39,12 +39,14 @@ def belief_of(mechanism: Any, beliefs: Any) -> Any:
     """The beliefs given, or else those of the mechanism."""
     if beliefs is not None:
         return beliefs
-    found = getattr(mechanism, "beliefs", None)
-    found = getattr(mechanism, "chain", None) if found is None else found
-    if found is None:
+    belief = getattr(mechanism, "beliefs", None)
+    belief = getattr(mechanism, "chain", None) if belief is None else belief
+    if belief is None:
         name = name_of(mechanism)
-        raise ValueError(f"beliefs: {name} needs none and has none; say against whom to audit it")
-    return found
+        raise ValueError(
+            f"beliefs: {name} is calibrated without any; give those to audit it against"
+        )
+    return belief
 
 
 def name_of(mechanism: Any) -> str:
@@ -67,10 +69,10 @@ def checked_local(mechanism: Any) -> LocalMechanism:
 def local_beliefs(mechanism: Any, beliefs: Any) -> list[tuple[str, MarkovChain, bool]]:
     """The chains to audit a local mechanism against: name, chain, whether all are listed."""
     checked_local(mechanism)
-    found = []
+    distributions = []
     for own in as_beliefs(belief_of(mechanism, beliefs)).distributions():
         if not isinstance(own.distribution, MarkovChain):
             raise NotApplicable("local mechanisms are audited against Markov chains")
         emission_matrix(own.distribution, np.asarray(mechanism.matrix))
-        found.append((own.name, own.distribution, own.complete))
-    return found
+        distributions.append((own.name, own.distribution, own.complete))
+    return distributions

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.accounting.composition import Spending, compose, entry_profile
+from pufferkit.accounting.composition import Composition, Spending, compose, entry_profile
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.data.queries import count, histogram
-from pufferkit.experiments.result import Chart, Progress, Result, Rows, tracked
-from pufferkit.influence.quilts.chains import max_influence
+from pufferkit.experiments.result import Chart, Result, Rows, Settings
+from pufferkit.influence.quilts.hardest import max_influence
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.markov_quilt import markov_quilt_approx
 
@@ -54,14 +54,13 @@ WEEK = MarkovChain.steady(
 )
 
 
-def counterexample(
-    *, quick: bool = False, seed: int = 0, progress: Progress | None = None
-) -> Result:
+def counterexample(settings: Settings) -> Result:
     """[C] Theorem 3.4: the loss of one release and of two, at every output. Draws nothing."""
-    del seed
     p, q = 0.9, 0.01
     rows: Rows = []
-    for w in tracked(np.linspace(-1, 3, 41 if quick else 401).tolist(), progress, "outputs"):
+    for w in settings.tracked(
+        np.linspace(-1, 3, 41 if settings.quick else 401).tolist(), "outputs"
+    ):
         one = log(_ratio(w, p, q, 1))
         two = log(_ratio(w, p, q, 2))
         rows.append({"output": w, "one": one, "twice_one": 2 * one, "joint": two})
@@ -95,24 +94,25 @@ def _ratio(w: float, p: float, q: float, times: int) -> float:
     return above / (density(1) * q + density(0) * (1 - q))
 
 
-def distance(*, quick: bool = False, seed: int = 0, progress: Progress | None = None) -> Result:
+def distance(settings: Settings) -> Result:
     """Joint epsilon of two windows against the steps between them. Draws nothing."""
-    del seed
     chain, size = WEEK, 200
     first, second = (markov_quilt_approx(chain, count("walking", size), eps) for eps in (0.5, 1.0))
     ours = [influence_curve(chain, count("walking", size), eps) for eps in (0.5, 1.0)]
-    gaps = (1, 5, 200) if quick else (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 50, 100, 200, 300)
+    gaps = (
+        (1, 5, 200)
+        if settings.quick
+        else (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 50, 100, 200, 300)
+    )
     rows: Rows = []
-    for gap in tracked(gaps, progress, "distances"):
+    for gap in settings.tracked(gaps, "distances"):
         begin = size + gap
         windows = [(1, size), (begin, begin + size - 1)]
         history = [Spending.of(first, windows[0]), Spending.of(second, windows[1])]
         row: dict[str, Any] = {"gap": gap}
-        found = compose(history, chain, begin + size - 1)
-        epsilons = {c.rule: c.micro for c in found.considered}
-        for rule in ("parallel", "far_apart", "entry_profile"):
-            micro = epsilons[rule]
-            row[rule] = None if micro is None else micro / 1e6
+        composed = compose(history, chain, begin + size - 1)
+        epsilons = _by_rule(composed)
+        row |= {rule: epsilons[rule] for rule in ("parallel", "far_apart", "entry_profile")}
         spent = [Spending.of(noise, window) for noise, window in zip(ours, windows, strict=True)]
         row["curve_profile"] = entry_profile(spent, chain, begin + size - 1)
         row["printed"] = _printed_pairing(chain, size, begin, 0.5, 1.0)
@@ -137,6 +137,11 @@ def distance(*, quick: bool = False, seed: int = 0, progress: Progress | None = 
     return Result("composition-distance", title, rows, NOTE_DISTANCE, chart)
 
 
+def _by_rule(composed: Composition) -> dict[str, float | None]:
+    """Epsilon by each theorem that was considered; ``None`` where it does not apply."""
+    return {c.rule: None if c.micro is None else c.micro / 1e6 for c in composed.considered}
+
+
 def _printed_pairing(chain: MarkovChain, last: int, begin: int, a: float, b: float) -> float:
     """[C] Theorem 3.1 as stated: epsilon_A with e(X_T2 | X_T3), epsilon_B with e(X_T3 | X_T2)."""
     gap = begin - last
@@ -145,39 +150,35 @@ def _printed_pairing(chain: MarkovChain, last: int, begin: int, a: float, b: flo
     return max(min(a + b, a + on_first), min(a + b, b + on_second))
 
 
-def year(*, quick: bool = False, seed: int = 0, progress: Progress | None = None) -> Result:
+def year(settings: Settings) -> Result:
     """Joint epsilon of weekly histograms against the number of weeks. Draws nothing."""
-    del seed
-    size, epsilon = (200 if quick else 2016), 0.5
+    size, epsilon = (200 if settings.quick else 2016), 0.5
     query = histogram(WEEK.states, size)
     noises = {
         "influence_curve": influence_curve(WEEK, query, epsilon),
         "markov_quilt_approx": markov_quilt_approx(WEEK, query, epsilon),
     }
-    weeks = (1, 2, 6) if quick else (1, 2, 4, 8, 13, 26, 39, 52)
+    weeks = (1, 2, 6) if settings.quick else (1, 2, 4, 8, 13, 26, 39, 52)
     rows: Rows = []
-    for name, number in tracked([(m, n) for m in noises for n in weeks], progress, "histories"):
+    for name, number in settings.tracked([(m, n) for m in noises for n in weeks], "histories"):
         noise = noises[name]
         windows = [(size * n + 1, size * (n + 1)) for n in range(number)]
-        found = compose([Spending.of(noise, w) for w in windows], WEEK, size * number)
-        epsilons = {c.rule: c.micro for c in found.considered}
+        composed = compose([Spending.of(noise, w) for w in windows], WEEK, size * number)
+        epsilons = _by_rule(composed)
         row: dict[str, Any] = {"mechanism": name, "scale": noise.scale, "weeks": number}
         for rule in ("entry_profile", "parallel"):
             alone = epsilon if number == 1 else None
-            micro = epsilons[rule]
-            row[rule] = alone if micro is None else micro / 1e6
+            row[rule] = alone if epsilons[rule] is None else epsilons[rule]
         row |= {"far_apart": None, "adding": number * epsilon, "windows": "side by side"}
         rows.append(row)
     approx = noises["markov_quilt_approx"]
     apart = [Spending.of(approx, w) for w in ((1, size), (2 * size + 1, 3 * size))]
-    found = compose(apart, WEEK, 3 * size)
-    far = {c.rule: c.micro for c in found.considered}["far_apart"]
     rows.append(
         {
             "mechanism": "markov_quilt_approx",
             "scale": approx.scale,
             "weeks": 2,
-            "far_apart": None if far is None else far / 1e6,
+            "far_apart": _by_rule(compose(apart, WEEK, 3 * size))["far_apart"],
             "windows": "weeks 1 and 3",
         }
     )

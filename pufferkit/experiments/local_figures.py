@@ -8,7 +8,7 @@ from pufferkit.audit.limits import success_bound
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.experiments.attack_curve import THETAS, attack_curve
 from pufferkit.experiments.local_noise import noise_privacy_curves
-from pufferkit.experiments.result import Chart, Progress, Result, Rows, tracked
+from pufferkit.experiments.result import Chart, Result, Rows, Settings
 from pufferkit.local import (
     RandomizedResponse,
     cheapest_noise,
@@ -54,15 +54,16 @@ Added: `every`, the noise against adversaries who may know other entries, and `d
 little on a chain."""
 
 
-def figure_1(*, quick: bool = False, seed: int = 0, progress: Progress | None = None) -> Result:
+def figure_1(settings: Settings) -> Result:
     """Constraints on the two flip probabilities. Draws nothing."""
-    del seed
     chain = MarkovChain.steady([[0.8, 0.2], [0.35, 0.65]])
     rows: Rows = []
     work = [(e, a) for e in (0.5, 2.0) for a in ADVERSARIES]
-    for epsilon, adversary in tracked(work, progress, "constraints"):
+    for epsilon, adversary in settings.tracked(work, "constraints"):
         shared = {"epsilon": epsilon, "adversary": adversary}
-        for row in constraint_planes(chain, epsilon, adversary, points=11 if quick else 51):
+        for row in constraint_planes(
+            chain, epsilon, adversary, points=11 if settings.quick else 51
+        ):
             rows.append(
                 {
                     **shared,
@@ -100,12 +101,12 @@ def figure_1(*, quick: bool = False, seed: int = 0, progress: Progress | None = 
     return Result("local-figure-1", title, rows, NOTE_1, chart)
 
 
-def figure_2(*, quick: bool = False, seed: int = 0, progress: Progress | None = None) -> Result:
+def figure_2(settings: Settings) -> Result:
     """Attackers against DP noise and ours, over the correlation."""
-    thetas, trials = ((0.02, 0.2, 0.5), 500) if quick else (THETAS, 100_000)
+    thetas, trials = ((0.02, 0.2, 0.5), 500) if settings.quick else (THETAS, 100_000)
     rows: Rows = []
-    for n, theta in enumerate(tracked(thetas, progress, "correlations")):
-        rows += attack_curve(0.5, [theta], trials=trials, seed=seed + n)
+    for n, theta in enumerate(settings.tracked(thetas, "correlations")):
+        rows += attack_curve(0.5, [theta], trials=trials, seed=settings.seed + n)
     chart = Chart(
         "lines",
         "theta",
@@ -124,12 +125,11 @@ def figure_2(*, quick: bool = False, seed: int = 0, progress: Progress | None = 
     return Result("local-figure-2", "[B] Figure 2: DP broken by correlation", rows, NOTE_2, chart)
 
 
-def figure_3(*, quick: bool = False, seed: int = 0, progress: Progress | None = None) -> Result:
+def figure_3(settings: Settings) -> Result:
     """Least flip probability by each rule, over epsilon. Draws nothing."""
-    del seed
-    epsilons = (1.0, 3.0, 8.0) if quick else tuple(0.25 * n for n in range(1, 41))
+    epsilons = (1.0, 3.0, 8.0) if settings.quick else tuple(0.25 * n for n in range(1, 41))
     rows: Rows = []
-    for epsilon in tracked(epsilons, progress, "epsilons"):
+    for epsilon in settings.tracked(epsilons, "epsilons"):
         rows += noise_privacy_curves(0.35, [epsilon], 30)
     chart = Chart(
         "lines",
@@ -152,9 +152,9 @@ def figure_3(*, quick: bool = False, seed: int = 0, progress: Progress | None = 
 
 def binary_noise(chain: MarkovChain, epsilon: float, adversary: str) -> tuple[float, float]:
     """The cheapest pair of flip probabilities of a chain with two states."""
-    found = cheapest_noise(chain, epsilon, adversary)
-    assert isinstance(found, RandomizedResponse)
-    return found.rho_0, found.rho_1
+    noise = cheapest_noise(chain, epsilon, adversary)
+    assert isinstance(noise, RandomizedResponse)
+    return noise.rho_0, noise.rho_1
 
 
 def _within(rho: float) -> float | None:

@@ -1,4 +1,4 @@
-"""What an audit found."""
+"""The report of an audit."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Audit(Report):
     confidence
         Of that bound.
     attacker
-        What told the two secrets apart.
+        What distinguished the two secrets.
     event
         When the attacker says that it was the first of ``secrets``.
     trials, hits
@@ -135,7 +135,7 @@ class Audit(Report):
         newer = {"exact", "noise", "detectable"} if data["format"] == _OLDER else set()
         missing = set(cls.__dataclass_fields__) - set(data) - newer
         if missing:
-            raise ValueError(f"audit: lacks {', '.join(sorted(missing))}")
+            raise ValueError(f"audit: the record lacks the fields {', '.join(sorted(missing))}")
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         if fields.get("exact") is not None:
             worst = dict(fields["exact"])

@@ -28,8 +28,8 @@ from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, Answe
 from pufferkit.audit.exact import MOST_ENTRIES, worst_release
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
 from pufferkit.audit.noise_drawn import measured
-from pufferkit.audit.result import Audit, WorstCase
-from pufferkit.audit.scores import Choice, choose, log_density
+from pufferkit.audit.report import Audit, WorstCase
+from pufferkit.audit.scores import ScoreEvent, choose, log_density
 from pufferkit.beliefs.base import Distribution
 from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.checks import Floats
@@ -74,23 +74,23 @@ def audit_release(
     best: tuple[_Found, Distribution, AnswerModel, int] | None = None
     for own, model in models:
         for at in _entries(model, calibration, own, entry):
-            found = _best_pair(model, at, calibration, pilot, trials, 1 - error, rng)
-            if found is not None and (best is None or found.expected > best[0].expected):
-                best = (found, own, model, at)
+            pair = _best_pair(model, at, calibration, pilot, trials, 1 - error, rng)
+            if pair is not None and (best is None or pair.expected > best[0].expected):
+                best = (pair, own, model, at)
     if best is None:
-        raise NotApplicable("no entry can take two values, so there is no secret to tell")
-    found, own, model, at = best
-    choice = found.choice
+        raise NotApplicable("no entry can take two values, so there is no secret to distinguish")
+    pair, own, model, at = best
+    choice = pair.choice
 
     drawn: list[Floats] = []
 
-    def hit(secret: _Side) -> int:
+    def hit(secret: _SecretModel) -> int:
         answers = model.draw(at, secret.code, trials, rng)
         outputs = _released(calibration, answers)
         drawn.append(outputs - answers.points[answers.which])
-        return choice.hits(found.score(outputs))
+        return choice.hits(pair.score(outputs))
 
-    sides = (found.one, found.other)
+    sides = (pair.one, pair.other)
     first, second = sides[::-1] if choice.flipped else sides
     hits = hit(first), hit(second)
     query = calibration.query
@@ -114,8 +114,8 @@ def audit_release(
         guarantee=str(calibration.guarantee),
         proven=proven,
         confidence=confidence,
-        attacker=f"{found.words} of the released {calibration.query.name}",
-        event=found.event(first.label, second.label),
+        attacker=f"{pair.words} of the released {calibration.query.name}",
+        event=pair.event(first.label, second.label),
         trials=trials,
         hits=hits,
         belief=own.name,
@@ -148,7 +148,7 @@ def _exact(
         return None
 
 
-class _Side:
+class _SecretModel:
     """One secret, the attacker's distribution of the answer, and pilot outputs."""
 
     def __init__(
@@ -188,9 +188,9 @@ class _Found:
 
     words: str
     score: Callable[[Floats], Floats]
-    choice: Choice
-    one: _Side
-    other: _Side
+    choice: ScoreEvent
+    one: _SecretModel
+    other: _SecretModel
 
     @property
     def expected(self) -> float:
@@ -217,7 +217,7 @@ def _best_pair(
 ) -> _Found | None:
     scale = calibration.scale
     values = model.values(at)[:_MOST_VALUES]
-    sides = [_Side(model, at, secret, pilot, scale, rng) for secret in values]
+    sides = [_SecretModel(model, at, secret, pilot, scale, rng) for secret in values]
     best: _Found | None = None
     for one, other in combinations(sides, 2):
         for words, score in _scores(one, other, scale):
@@ -228,7 +228,7 @@ def _best_pair(
 
 
 def _scores(
-    one: _Side, other: _Side, scale: float
+    one: _SecretModel, other: _SecretModel, scale: float
 ) -> Iterator[tuple[str, Callable[[Floats], Floats]]]:
     """The likelihood ratio; where it is only simulated, also a straight cut through the outputs.
 

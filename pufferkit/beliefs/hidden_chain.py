@@ -1,0 +1,44 @@
+"""Series whose entries are a function of a Markov chain that nobody sees.
+
+Hidden regimes, chains of longer memory and chains whose kernels change with the clock are all of
+this form: regimes with their levels, the last entries together, the hour with the level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.beliefs.markov_chain import MarkovChain
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenChain:
+    """One distribution of a series: entry t shows ``states[shown[W_t]]``, W a Markov chain.
+
+    Attributes
+    ----------
+    chain
+        The chain W that is not seen.
+    shown
+        For each state of W, the place of the value that is seen.
+    states
+        The values that are seen.
+    """
+
+    chain: MarkovChain
+    shown: tuple[int, ...]
+    states: tuple[Hashable, ...]
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def sample(
+        self, length: int, seed: int | np.random.Generator | None = None
+    ) -> NDArray[np.intp]:
+        """One path, as indices into ``states``. For simulation, never for noise."""
+        path: NDArray[np.intp] = np.asarray(self.shown)[self.chain.sample(length, seed)]
+        return path

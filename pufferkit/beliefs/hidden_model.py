@@ -1,0 +1,192 @@
+"""Stationary models with hidden regimes, as arrays: what follows from A and the emissions.
+
+Regimes Z_t move by ``transition`` (A, h x h). Entries X_t in {0, ..., k-1} are
+
+independent
+    given the regimes: X_t has distribution E(Z_t, .); ``emission`` is E, h x k.
+a chain
+    within a regime: X_{t+1} has distribution P_z(X_t, .), z = Z_{t+1}; ``emission`` is h x k x k.
+
+Both are functions of a chain W_t = (Z_t, X_t), whose matrix is
+
+    K((z, x), (z', x')) = A(z, z') E(z', x')    or    A(z, z') P_{z'}(x, x').
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pufferkit import checks
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.step_kernels import StepKernels, posterior_of
+from pufferkit.checks import Floats
+
+Within = Literal["independent", "chain"]
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenModel(checks.Frozen):
+    """A stationary model with hidden regimes.
+
+    Attributes
+    ----------
+    transition
+        The matrix A of the regimes.
+    emission
+        Distributions of the entries: h x k (independent) or h x k x k (a chain within).
+    log_likelihood
+        If fitted: of the data it was fitted on, with a stationary start, in nats.
+    rounds
+        If fitted: what each round reached, log-likelihood with a free start plus the log-density of
+        the parameters. It never falls.
+
+    Examples
+    --------
+    >>> model = HiddenModel([[0.9, 0.1], [0.3, 0.7]], [[0.8, 0.2], [0.4, 0.6]])
+    >>> model.regime_distribution.round(3).tolist()
+    [0.75, 0.25]
+    >>> model.posterior.round(3).tolist()
+    [[0.857, 0.143], [0.5, 0.5]]
+    """
+
+    transition: Floats
+    emission: Floats
+    log_likelihood: float = -inf
+    rounds: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        transition = checks.stochastic_matrix("transition", self.transition)
+        object.__setattr__(self, "transition", transition)
+        object.__setattr__(self, "emission", checked_emission(self.emission, len(transition)))
+
+    @property
+    def within(self) -> Within:
+        """Whether entries within a regime are ``"independent"`` or a ``"chain"``."""
+        return "chain" if self.emission.ndim == 3 else "independent"
+
+    @property
+    def regimes(self) -> int:
+        """Number h of regimes."""
+        return len(self.transition)
+
+    @property
+    def levels(self) -> int:
+        """Number k of levels an entry can have."""
+        return int(self.emission.shape[-1])
+
+    @cached_property
+    def regime_distribution(self) -> Floats:
+        """Stationary distribution mu of the regimes, mu A = mu."""
+        return MarkovChain.steady(self.transition).stationary
+
+    @cached_property
+    def kernel(self) -> Floats:
+        """The matrix K of W = (Z, X), hk x hk; state (z, x) has index z k + x."""
+        size = self.regimes * self.levels
+        rows = np.broadcast_to(_by_level(self.emission), (self.regimes,) + (self.levels,) * 2)
+        kernel: Floats = np.einsum("zw,wxy->zxwy", self.transition, rows).reshape(size, size)
+        return checks.frozen(kernel)
+
+    @cached_property
+    def joint(self) -> Floats:
+        """Stationary distribution of (Z, X), h x k."""
+        if self.within == "independent":
+            return checks.frozen(self.regime_distribution[:, None] * self.emission)
+        flat = MarkovChain.steady(self.kernel).stationary
+        return checks.frozen(np.array(flat).reshape(self.regimes, self.levels))
+
+    @cached_property
+    def posterior(self) -> Floats:
+        """Pi(x, z) = P(Z_t = z | X_t = x) in the stationary distribution, k x h."""
+        return posterior_of(self.joint)
+
+    @cached_property
+    def shown(self) -> Floats:
+        """Distribution of the entry in each state of the curve.
+
+        These states are the regimes if entries are independent within them, h x k; otherwise the
+        pairs (z, x), which show their level, hk x k.
+        """
+        if self.within == "independent":
+            return self.emission
+        return checks.frozen(np.tile(np.eye(self.levels), (self.regimes, 1)))
+
+    @cached_property
+    def steps(self) -> StepKernels:
+        """The stationary model as a curve reads it; the backward kernel is the time reversal."""
+        if self.within == "independent":
+            return StepKernels.after(self.regime_distribution, self.transition, self.shown)
+        return StepKernels.after(self.joint.ravel(), self.kernel, self.shown)
+
+    def sample(
+        self, length: int, seed: int | np.random.Generator | None = None
+    ) -> NDArray[np.intp]:
+        """Entries of one stationary path; see `sample`."""
+        return sample(self.transition, self.emission, length, seed)
+
+
+def checked_emission(emission: ArrayLike, regimes: int) -> Floats:
+    """Distributions of entries for this many regimes, h x k or h x k x k, read-only."""
+    array = checks.numbers("emission", emission)
+    square = array.ndim == 3 and array.shape[1] == array.shape[2]
+    if not (array.ndim == 2 or square) or array.size == 0 or len(array) != regimes:
+        raise ValueError(
+            f"emission: must be {regimes} rows of probabilities, or {regimes} square matrices, one "
+            f"for each regime; got shape {array.shape}"
+        )
+    rows = [
+        checks.probability_vector("emission", row) for row in array.reshape(-1, array.shape[-1])
+    ]
+    return checks.frozen(np.array(rows).reshape(array.shape))
+
+
+def _by_level(emission: Floats) -> Floats:
+    return emission if emission.ndim == 3 else emission[:, None, :]
+
+
+def sample(
+    transition: ArrayLike,
+    emission: ArrayLike,
+    length: int,
+    seed: int | np.random.Generator | None = None,
+) -> NDArray[np.intp]:
+    """Entries X_1, ..., X_T of one stationary path. For simulation, never for noise.
+
+    Parameters
+    ----------
+    transition, emission
+        As in `HiddenModel`.
+    length
+        T, the number of entries.
+    seed
+        The same seed gives the same path.
+    """
+    model = HiddenModel(np.array(transition), np.array(emission))
+    steps = checks.whole("length", length, 1)
+    moves, shows = np.random.default_rng(seed).random((2, steps)).tolist()
+    rows = [_running(row) for row in model.transition]
+    tables = [[_running(row) for row in block] for block in _by_level(model.emission)]
+    start = int(bisect_right(_running(model.joint.ravel()), moves[0]))
+    z, x = divmod(start, model.levels)
+    chained = model.within == "chain"
+    path = np.empty(steps, dtype=np.intp)
+    path[0] = x
+    for t in range(1, steps):
+        z = bisect_right(rows[z], moves[t])
+        x = bisect_right(tables[z][x if chained else 0], shows[t])
+        path[t] = x
+    return path
+
+
+def _running(probabilities: Floats) -> list[float]:
+    """Running sums, without the last: a draw above them all means the last possible value."""
+    last = int(np.flatnonzero(probabilities)[-1])
+    sums: list[float] = np.cumsum(probabilities)[:last].tolist()
+    return sums

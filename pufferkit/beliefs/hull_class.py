@@ -1,0 +1,127 @@
+"""Every chain, changing over time as it likes, between given ones."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import plural
+from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.kernel_class import KernelClass, Kernels
+from pufferkit.beliefs.markov_chain import RAREST, MarkovChain
+from pufferkit.beliefs.provenance import Provenance
+from pufferkit.checks import Floats
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HullClass(KernelClass):
+    """See `ChainClass.hull`.
+
+    Attributes
+    ----------
+    chains
+        The vertices.
+    inflate
+        Weight of anything else in a row, at every time anew.
+    backward
+        Vertices of the kernels to the entry before, where they were counted; by default the time
+        reversals of the chains.
+    """
+
+    kind = "hull"
+
+    chains: tuple[MarkovChain, ...]
+    inflate: float = 0.0
+    backward: tuple[Floats, ...] | None = None
+    states: tuple[Hashable, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.chains:
+            raise ValueError("chains: a hull needs at least one chain, got none")
+        for n, chain in enumerate(self.chains, 1):
+            if not isinstance(chain, MarkovChain):
+                raise ValueError(f"chains: must be MarkovChain objects, got {type(chain).__name__}")
+            if chain.states != self.chains[0].states:
+                raise ValueError(
+                    f"chains: all must have the same states in the same order; got "
+                    f"{self.chains[0].states} and {chain.states}"
+                )
+            reversible = chain.is_irreducible and chain.pi_min >= RAREST
+            if self.backward is None and not reversible:
+                raise ValueError(
+                    f"chains: chain {n} never returns to some states (or too rarely for a float), "
+                    "so it cannot be read backwards in time; smooth its counts, or merge or drop "
+                    "those states"
+                )
+        weight = checks.real("inflate", self.inflate)
+        if not 0 <= weight < 1:
+            raise ValueError(f"inflate: must be at least 0 and below 1, got {weight:g}")
+        object.__setattr__(self, "inflate", weight)
+        if self.backward is not None:
+            counted = tuple(checks.stochastic_matrix("backward", b) for b in self.backward)
+            if not counted or {len(b) for b in counted} != {len(self.chains[0])}:
+                raise ValueError("backward: needs matrices over the states of the chains")
+            object.__setattr__(self, "backward", counted)
+        object.__setattr__(self, "states", self.chains[0].states)
+
+    @property
+    def description(self) -> str:
+        count = len(self.chains)
+        noun = "1 chain" if count == 1 else f"{count} chains"
+        inflated = f", rows inflated by {self.inflate:.3g}" if self.inflate else ""
+        private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
+        return f"hull of {noun}, {plural(len(self.states))}, any schedule{inflated}{private}"
+
+    @property
+    def promise(self) -> str:
+        return (
+            "promised to whoever knows which mixture of the given chains is in force at each time, "
+            "whatever the schedule; someone unsure of the schedule may learn more"
+        )
+
+    @property
+    def sources(self) -> tuple[Provenance, ...]:
+        fitted = [chain.fitted_on for chain in self.chains if chain.fitted_on is not None]
+        return tuple(dict.fromkeys(fitted))
+
+    def kernels(self) -> tuple[Kernels, ...]:
+        forward = tuple(chain.transition for chain in self.chains)
+        backward = self.backward or tuple(
+            MarkovChain.steady(chain.transition).reversal.transition for chain in self.chains
+        )
+        possible = np.ones(len(self.states), dtype=bool)
+        return (
+            Kernels(
+                "all chains of the hull",
+                (forward,),
+                (backward,),
+                (possible,),
+                contamination=self.inflate,
+            ),
+        )
+
+    def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
+        count = len(self.chains)
+        return [
+            (f"vertex {n} of {count}", MarkovChain.steady(chain.transition, self.states))
+            for n, chain in enumerate(self.chains, 1)
+            if len(chain.closed_classes) == 1
+        ]
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> HullClass:
+        chains = tuple(MarkovChain.from_dict(chain) for chain in data["chains"])
+        counted = data.get("backward")
+        return cls(chains, data.get("inflate", 0.0), None if counted is None else tuple(counted))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": "hull",
+            "chains": [chain.to_dict() for chain in self.chains],
+            "inflate": self.inflate,
+            "backward": None if self.backward is None else [b.tolist() for b in self.backward],
+        }

@@ -1,0 +1,109 @@
+"""Chains of order m from counts: the next entry depends on the last m entries.
+
+With N the counts of tuples of neighbours within segments, all observed, tables are shrunk towards
+those of one step of memory less,
+
+    P_m(y | x_1..x_m) = (N(x_1..x_m, y) + kappa P_{m-1}(y | x_2..x_m)) / (N(x_1..x_m, .) + kappa),
+
+down to P_0(y) = (N(y) + 1/2) / (n + k/2). So every tuple has a distribution of what follows, every
+move is possible, and a tuple that never occurred predicts what its newer part predicts.
+
+On m-tuples the chain has one step of memory: (x_1..x_m) moves to (x_2..x_m, y). Tuples are numbered
+with the oldest entry in front, sum_j x_j k^(m-j); the newest entry is the number modulo k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pufferkit import checks
+from pufferkit.beliefs.baum_welch import checked_levels
+from pufferkit.beliefs.step_kernels import shares
+from pufferkit.checks import Floats
+
+SHRINKAGE = 5.0
+"""Pseudo-entries by which each row is drawn to that of one step of memory less."""
+
+MOST_TUPLES = 2000
+"""More tuples than this are refused: neither their distribution nor a curve would be quick."""
+
+
+def tuple_counts(segments: Iterable[ArrayLike], levels: int, width: int) -> Floats:
+    """How often each tuple of ``width`` neighbours occurs; an array with ``width`` axes.
+
+    Tuples lie within a segment and have no entry that was not observed.
+
+    Examples
+    --------
+    >>> tuple_counts([[0, 1, 1, -1, 1, 0]], 2, 2).tolist()
+    [[0.0, 1.0], [1.0, 1.0]]
+    """
+    size = checks.whole("levels", levels, 1)
+    counts = np.zeros(size**width)
+    for segment in segments:
+        codes = checked_levels(segment, size)
+        if len(codes) < width:
+            continue
+        shown = np.lib.stride_tricks.sliding_window_view(codes, width)
+        shown = shown[(shown >= 0).all(axis=1)]
+        numbers = shown @ (size ** np.arange(width - 1, -1, -1))
+        counts += np.bincount(numbers, minlength=len(counts))
+    return counts.reshape((size,) * width)
+
+
+def order_table(
+    segments: Iterable[ArrayLike],
+    levels: int,
+    order: int,
+    *,
+    shrinkage: float = SHRINKAGE,
+) -> Floats:
+    """P_m(y | x_1..x_m) of the formula above, an array with order + 1 axes, y last.
+
+    Parameters
+    ----------
+    segments
+        Rows of levels 0, ..., levels - 1, each a stretch without a break; -1 is an entry that was
+        not observed.
+    levels, order
+        k and m; k^m may be at most 2,000.
+    shrinkage
+        kappa, in entries.
+    """
+    size, steps = checks.whole("levels", levels, 1), checks.whole("order", order, 1)
+    weight = checks.positive("shrinkage", shrinkage)
+    if size**steps > MOST_TUPLES:
+        raise ValueError(
+            f"order: {size} levels with {steps} steps of memory make {size**steps:,} tuples, and "
+            f"at most {MOST_TUPLES:,} work; use a lower order, or merge levels"
+        )
+    pieces = [checked_levels(segment, size) for segment in segments]
+    table = shares(tuple_counts(pieces, size, 1) + 0.5)
+    for width in range(2, steps + 2):
+        table = shares(tuple_counts(pieces, size, width) + weight * table)
+    return checks.frozen(table)
+
+
+def tuple_kernel(table: Floats) -> Floats:
+    """The matrix K of the chain on m-tuples: (x_1..x_m) to (x_2..x_m, y) with P_m(y | x_1..x_m)."""
+    size = table.shape[-1]
+    count = table.size // size
+    kernel = np.zeros((count, count))
+    rows = np.arange(count)[:, None]
+    kernel[rows, rows * size % count + np.arange(size)] = table.reshape(count, size)
+    return checks.frozen(kernel)
+
+
+def order_nats(table: Floats, segments: Iterable[ArrayLike]) -> float:
+    """Mean of -log P_m(x_t | the m entries before), over entries with all of these observed."""
+    counts = tuple_counts(segments, table.shape[-1], table.ndim)
+    if not counts.any():
+        raise ValueError(
+            f"segments: no {table.ndim} observed entries in a row, so there is nothing to predict"
+        )
+    with np.errstate(divide="ignore"):
+        logs = np.where(counts > 0, np.log(table), 0.0)
+    return -float((counts * logs).sum() / counts.sum())

@@ -1,0 +1,142 @@
+"""Chains with a memory of several entries."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import plural
+from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.kernel_class import KernelClass, Kernels
+from pufferkit.beliefs.longer_memory import tuple_kernel
+from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
+from pufferkit.beliefs.provenance import Provenance
+from pufferkit.beliefs.step_kernels import posterior_of
+from pufferkit.checks import Floats
+
+MOST_TUPLES = 400
+"""Most runs of last entries that the curve is computed for."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OrderClass(KernelClass):
+    """See `ChainClass.order`.
+
+    Attributes
+    ----------
+    table
+        Distribution of the next entry given the last ones, the oldest first: an axis for each.
+    fitted_on
+        Where the table comes from.
+    """
+
+    kind = "order"
+
+    table: Floats
+    states: tuple[Hashable, ...]
+    fitted_on: Provenance | None
+
+    def __init__(
+        self,
+        table: ArrayLike,
+        states: Iterable[Hashable] | None = None,
+        fitted_on: Provenance | None = None,
+    ) -> None:
+        array = checks.numbers("table", table)
+        size = array.shape[-1] if array.ndim else 0
+        if array.ndim < 2 or set(array.shape) != {size}:
+            raise ValueError(
+                "table: must have an axis for each of the last entries and one for the next, all "
+                f"of the same length; got shape {array.shape}"
+            )
+        if size ** (array.ndim - 1) > MOST_TUPLES:
+            raise ValueError(
+                f"table: {size} states and a memory of {array.ndim - 1} make "
+                f"{size ** (array.ndim - 1):,} runs of last entries, more than {MOST_TUPLES}; "
+                "merge states or shorten the memory"
+            )
+        rows = [checks.probability_vector("table", row) for row in array.reshape(-1, size)]
+        object.__setattr__(self, "table", checks.frozen(np.array(rows).reshape(array.shape)))
+        object.__setattr__(self, "states", state_labels(states, size))
+        object.__setattr__(self, "fitted_on", fitted_on)
+        self.hidden_chain  # noqa: B018  (refuses tables without a single steady state)
+
+    @property
+    def memory(self) -> int:
+        """How many entries the next one depends on."""
+        return self.table.ndim - 1
+
+    @cached_property
+    def hidden_chain(self) -> HiddenChain:
+        """The chain of the last entries together; an entry shows the newest of them."""
+        size, memory = len(self.states), self.memory
+        runs = list(product(range(size), repeat=memory))
+        matrix = tuple_kernel(self.table)
+        try:
+            steady = MarkovChain.steady(matrix).stationary
+        except ValueError as error:
+            raise ValueError(f"table: there is no single steady state ({error})") from None
+        kept = np.flatnonzero(steady > 0)
+        if steady[kept].min() < RAREST:
+            raise ValueError("table: some runs are too rare for a float; smooth it, merge states")
+        chain = MarkovChain.steady(matrix[np.ix_(kept, kept)], [runs[n] for n in kept])
+        return HiddenChain(chain, tuple(runs[n][-1] for n in kept), self.states)
+
+    @property
+    def description(self) -> str:
+        private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
+        return (
+            f"1 chain, {plural(len(self.states))}, memory of {self.memory} entries, stationary "
+            f"start{private}"
+        )
+
+    @property
+    def promise(self) -> str:
+        return f"promised to whoever knows the chain, with its memory of {self.memory} entries"
+
+    @property
+    def sources(self) -> tuple[Provenance, ...]:
+        return () if self.fitted_on is None else (self.fitted_on,)
+
+    def kernels(self) -> tuple[Kernels, ...]:
+        return (function_of_chain("the chain", self.hidden_chain),)
+
+    def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
+        return [("the chain", self.hidden_chain)]
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> OrderClass:
+        return cls(data["table"], data.get("states"), Provenance.from_dict(data.get("fitted_on")))
+
+    def to_dict(self) -> dict[str, Any]:
+        plain: dict[str, Any] = {
+            "kind": "order",
+            "states": list(self.states),
+            "table": self.table.tolist(),
+        }
+        if self.fitted_on is not None:
+            plain["fitted_on"] = self.fitted_on.to_dict()
+        return plain
+
+
+def function_of_chain(name: str, hidden: HiddenChain) -> Kernels:
+    """The kernels of a stationary chain whose entries are a function of its states."""
+    chain, size = hidden.chain, len(hidden.states)
+    shown = np.asarray(hidden.shown)
+    emission = np.zeros((len(chain), size))
+    emission[np.arange(len(chain)), shown] = 1.0
+    return Kernels(
+        name,
+        ((chain.transition,),),
+        ((chain.reversal.transition,),),
+        (np.asarray(emission.any(axis=0)),),
+        emission=(emission,),
+        posterior=((posterior_of(chain.stationary[:, None] * emission),),),
+    )

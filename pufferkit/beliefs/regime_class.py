@@ -1,0 +1,393 @@
+"""Entries emitted by hidden regimes: asleep, at rest, busy; away, at home.
+
+Regimes Z_t move by a transition matrix, an entry X_t is drawn from the row of its regime in the
+emission matrix, and nobody sees the regimes. Someone unsure of the regime learns it from one entry,
+and from the regime he learns the hour around it: that is what single chains forget and what this
+class pays for. Within a regime entries are independent, or a chain of their own (*switching*: an
+emission with a matrix for each regime, X_t drawn from row X_{t-1} of the matrix of Z_t).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import plural
+from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.hidden_model import HiddenModel
+from pufferkit.beliefs.kernel_class import KernelClass, Kernels, Secret
+from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
+from pufferkit.beliefs.order_class import function_of_chain
+from pufferkit.beliefs.provenance import Provenance
+from pufferkit.beliefs.regime_estimation import known_slow, mean_stays
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+
+MANY_LEVELS = 10
+"""With more states than this, rows of the emission are not taken at their word by default."""
+
+CONTAMINATION = 0.1
+"""The weight of anything else in a row of the emission, by default, for many states."""
+
+MOST_HIDDEN = 400
+"""Most hidden states that the curve is computed for."""
+
+Together = Literal["finite", "hull"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RegimeClass(KernelClass):
+    """Series whose entries are emitted by hidden regimes.
+
+    Parameters
+    ----------
+    transition
+        Matrix of the regimes, h by h. The regimes start stationary.
+    emission
+        Row z is the distribution of an entry in regime z: h by k. Or for each regime a matrix, h by
+        k by k: then entries are a chain within a regime.
+    states
+        Labels of the k values of an entry.
+    emissions
+        How far the rows of ``emission`` are known: at every time each of them may be this weight of
+        anything, and P(regime | entry) may be anything. By default 0, or 0.1 with more than 10
+        states.
+    secret
+        What is hidden: the ``"entry"``, or the ``"regime"`` behind it.
+    slow
+        Regimes whose mean stay is above this many entries are taken as known to the adversary:
+        those who are unsure whether somebody is away for days learn it from any entry, at any
+        price.
+    transients
+        Whether the regimes are out of equilibrium just after the return from a slow regime and just
+        before it, as they are for those who know these moments.
+
+    Examples
+    --------
+    >>> from pufferkit import RegimeClass, influence_curve, histogram
+    >>> theta = RegimeClass([[0.95, 0.05], [0.1, 0.9]], [[0.8, 0.2], [0.3, 0.7]])
+    >>> theta.description
+    '2 hidden regimes, 2 states, independent within a regime'
+    """
+
+    kind = "regimes"
+
+    models: tuple[HiddenModel, ...]
+    states: tuple[Hashable, ...]
+    together: Together
+    emissions: float
+    secret: Secret
+    slow: float | None
+    transients: bool
+    fitted_on: Provenance | None
+
+    def __init__(
+        self,
+        transition: ArrayLike,
+        emission: ArrayLike,
+        states: Iterable[Hashable] | None = None,
+        *,
+        emissions: float | None = None,
+        secret: Secret = "entry",
+        slow: float | None = None,
+        transients: bool = False,
+        fitted_on: Provenance | None = None,
+    ) -> None:
+        model = _checked(transition, emission)
+        self._set(
+            (model,),
+            state_labels(states, model.emission.shape[-1]),
+            "finite",
+            emissions,
+            secret,
+            slow,
+            transients,
+            fitted_on,
+        )
+
+    def _set(
+        self,
+        models: tuple[HiddenModel, ...],
+        states: tuple[Hashable, ...],
+        together: Together,
+        emissions: float | None,
+        secret: Secret,
+        slow: float | None,
+        transients: bool,
+        fitted_on: Provenance | None,
+    ) -> None:
+        if emissions is None:
+            many = len(states) > MANY_LEVELS and models[0].within != "chain"
+            emissions = CONTAMINATION if many else 0.0
+        weight = checks.real("emissions", emissions)
+        if not 0 <= weight < 1:
+            raise ValueError(f"emissions: must be at least 0 and below 1, got {weight:g}")
+        if weight and (models[0].within == "chain"):
+            raise ValueError(
+                "emissions: a chain within the regimes is taken as known; leave emissions out"
+            )
+        if secret not in ("entry", "regime"):
+            raise ValueError(f"secret: must be 'entry' or 'regime', got {secret!r:.60}")
+        stay = None if slow is None else checks.positive("slow", slow)
+        if stay is not None and (models[0].within == "chain"):
+            raise ValueError("slow: is for regimes with independent entries; leave slow out")
+        for name, value in (
+            ("models", models),
+            ("states", states),
+            ("together", together),
+            ("emissions", weight),
+            ("secret", secret),
+            ("slow", stay),
+            ("transients", checks.flag("transients", transients)),
+            ("fitted_on", fitted_on),
+        ):
+            object.__setattr__(self, name, value)
+        if len(self._slow) == len(models[0].transition):
+            raise ValueError("slow: every regime lasts longer than this; raise it or leave it out")
+
+    @classmethod
+    def of(cls, *members: RegimeClass) -> RegimeClass:  # type: ignore[override]
+        """A finite class: each of these models for a whole series."""
+        return cls._several(members, "finite")
+
+    @classmethod
+    def hull_of(cls, *members: RegimeClass) -> RegimeClass:
+        """Models that change over time as they like between these, the same regimes in each.
+
+        At every time the forward kernel of the regimes is a mixture of the given ones, the backward
+        kernel of their reversals, the emission and P(regime | entry) likewise.
+        """
+        return cls._several(members, "hull")
+
+    @classmethod
+    def _several(cls, members: tuple[RegimeClass, ...], together: Together) -> RegimeClass:
+        if not members:
+            raise ValueError("members: a class needs at least one model, got none")
+        for member in members:
+            if not isinstance(member, RegimeClass):
+                raise ValueError(f"members: must be RegimeClass objects, got {type(member)}")
+        first = members[0]
+        for name in ("states", "emissions", "secret", "slow", "transients"):
+            values = [getattr(member, name) for member in members]
+            if any(value != values[0] for value in values):
+                raise ValueError(f"members: all must have the same {name}, got {values}")
+        if any(len(member.models) > 1 and member.together != together for member in members):
+            raise ValueError("members: a hull of a finite class is none of both; name the models")
+        models = tuple(model for member in members for model in member.models)
+        shapes = {model.emission.shape for model in models}
+        if together == "hull" and len(shapes) > 1:
+            raise ValueError(
+                f"members: a hull needs the same regimes in each, got shapes {sorted(shapes)}"
+            )
+        several = object.__new__(cls)
+        source = next((m.fitted_on for m in members if m.fitted_on is not None), None)
+        several._set(
+            models,
+            first.states,
+            together,
+            first.emissions,
+            first.secret,
+            first.slow,
+            first.transients,
+            source,
+        )
+        return several
+
+    def replace(self, **changes: Any) -> RegimeClass:
+        """The same models with another ``emissions``, ``secret``, ``slow`` or ``transients``."""
+        known = {"emissions", "secret", "slow", "transients", "together", "fitted_on"}
+        if not set(changes) <= known:
+            raise ValueError(f"changes: can be {', '.join(sorted(known))}, got {sorted(changes)}")
+        given = {name: changes.get(name, getattr(self, name)) for name in known}
+        other = object.__new__(type(self))
+        other._set(self.models, self.states, **given)
+        return other
+
+    @property
+    def switching(self) -> bool:
+        """Whether entries are a chain within a regime."""
+        return self.models[0].within == "chain"
+
+    @property
+    def regimes(self) -> int:
+        """How many hidden regimes the first model has."""
+        return len(self.models[0].transition)
+
+    @property
+    def _slow(self) -> tuple[int, ...]:
+        """The regimes that are taken as known: those of the first model that last long."""
+        if self.slow is None:
+            return ()
+        lasting = mean_stays(self.models[0].transition) > self.slow
+        return tuple(int(z) for z in np.flatnonzero(lasting))
+
+    @property
+    def description(self) -> str:
+        within = "a chain" if self.switching else "independent"
+        words = [f"{self.regimes} hidden regimes", plural(len(self.states))]
+        words.append(f"{within} within a regime")
+        if len(self.models) > 1:
+            words.append(f"{'hull' if self.together == 'hull' else 'each'} of {len(self.models)}")
+        if self.emissions:
+            words.append(f"emissions known up to {self.emissions:g}")
+        if self._slow:
+            words.append(f"{len(self._slow)} slow regimes known")
+        if self.secret == "regime":
+            words.append("the regime is the secret")
+        return ", ".join(words) + (", FITTED TO PRIVATE DATA" if self.is_private else "")
+
+    @property
+    def promise(self) -> str:
+        what = "the regime behind each entry" if self.secret == "regime" else "each entry"
+        known = (
+            f", though {len(self._slow)} regimes that last longer than {self.slow:g} entries are "
+            "taken as known, and the others as in equilibrium given them"
+            if self._slow
+            else ""
+        )
+        return f"{what} is hidden also from those who are unsure of the regime{known}"
+
+    @property
+    def sources(self) -> tuple[Provenance, ...]:
+        return () if self.fitted_on is None else (self.fitted_on,)
+
+    def kernels(self) -> tuple[Kernels, ...]:
+        parts = [self._part(n, model) for n, model in enumerate(self.models, 1)]
+        if self.together == "finite" or len(parts) == 1:
+            return tuple(parts)
+        if self.switching:
+            labels = {_with_levels(model, self.states).chain.states for model in self.models}
+            if len(labels) > 1:
+                raise NotApplicable("models with different zeros have no common hidden states")
+        first = parts[0]
+        return (
+            Kernels(
+                "all models of the hull",
+                (tuple(kernel for part in parts for kernel in part.forward[0]),),
+                (tuple(kernel for part in parts for kernel in part.backward[0]),),
+                (np.logical_or.reduce([part.possible[0] for part in parts]),),
+                emission=_distinct([e for part in parts for e in part.emission or ()]),
+                posterior=(
+                    ()
+                    if not first.posterior
+                    else (tuple(p for part in parts for p in part.posterior[0]),)
+                ),
+                contamination=self.emissions,
+                secret=self.secret,
+            ),
+        )
+
+    def _part(self, number: int, model: HiddenModel) -> Kernels:
+        name = f"model {number} of {len(self.models)}"
+        if model.within == "chain":
+            if self.secret == "regime":
+                raise NotApplicable("the regime as a secret needs independent entries within it")
+            return function_of_chain(name, _with_levels(model, self.states))
+        forward, backward, posteriors = [], [], []
+        shown = model
+        if self._slow:
+            # All models drop the slow regimes of the first one.
+            rest = known_slow(model, self.slow or 0.0, slow=self._slow)
+            shown = rest.model
+            if self.transients:
+                forward = [step.forward for step in rest.before_departure]
+                backward = [step.backward for step in rest.after_return]
+                both = (*rest.after_return, *rest.before_departure)
+                posteriors = [step.posterior for step in both]
+        steps = shown.steps
+        return Kernels(
+            name,
+            ((steps.forward, *forward),),
+            ((steps.backward, *backward),),
+            (np.asarray((model.emission > 0).any(axis=0) | (self.emissions > 0)),),
+            emission=(shown.emission,),
+            posterior=() if self.emissions else ((steps.posterior, *posteriors),),
+            contamination=self.emissions,
+            secret=self.secret,
+        )
+
+    def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
+        count = len(self.models)
+        return [
+            (f"model {n} of {count}", _with_levels(model, self.states))
+            for n, model in enumerate(self.models, 1)
+        ]
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> RegimeClass:
+        models = tuple(_checked(m["transition"], m["emission"]) for m in data["models"])
+        if not models:
+            raise ValueError("model: regimes need at least one model")
+        if len({model.emission.shape[-1] for model in models}) > 1:
+            raise ValueError("model: all models of a class need the same states")
+        if data["together"] not in ("finite", "hull"):
+            raise ValueError(f"model: together is finite or hull, not {data['together']!r:.40}")
+        theta = object.__new__(cls)
+        theta._set(
+            models,
+            state_labels(data.get("states"), models[0].emission.shape[-1]),
+            data["together"],
+            data["emissions"],
+            data["secret"],
+            data["slow"],
+            data["transients"],
+            Provenance.from_dict(data.get("fitted_on")),
+        )
+        return theta
+
+    def to_dict(self) -> dict[str, Any]:
+        plain: dict[str, Any] = {
+            "kind": "regimes",
+            "states": list(self.states),
+            "models": [
+                {"transition": m.transition.tolist(), "emission": m.emission.tolist()}
+                for m in self.models
+            ],
+            "together": self.together,
+            "emissions": self.emissions,
+            "secret": self.secret,
+            "slow": self.slow,
+            "transients": self.transients,
+        }
+        if self.fitted_on is not None:
+            plain["fitted_on"] = self.fitted_on.to_dict()
+        return plain
+
+
+def _checked(transition: ArrayLike, emission: ArrayLike) -> HiddenModel:
+    model = HiddenModel(np.array(transition), np.array(emission))
+    if model.within == "chain" and model.regimes * model.levels > MOST_HIDDEN:
+        raise ValueError(
+            f"emission: {model.regimes} regimes and {model.levels} states make more than "
+            f"{MOST_HIDDEN} hidden states; merge states, or take entries as independent within a "
+            "regime"
+        )
+    chain = MarkovChain.steady(model.transition)
+    if not chain.is_irreducible or chain.pi_min < RAREST:
+        raise ValueError(
+            "transition: some regimes are never (or too rarely for a float) returned to, so they "
+            "have no stationary distribution to speak of; drop them"
+        )
+    return model
+
+
+def _with_levels(model: HiddenModel, states: tuple[Hashable, ...]) -> HiddenChain:
+    """Regimes with their levels as one chain, without the pairs that never occur."""
+    kept = np.flatnonzero(model.joint.ravel() > 0)
+    labels = [divmod(int(n), model.levels) for n in kept]
+    matrix = model.kernel[np.ix_(kept, kept)]
+    chain = MarkovChain.steady(matrix / matrix.sum(axis=1, keepdims=True), labels)
+    return HiddenChain(chain, tuple(x for _, x in labels), states)
+
+
+def _distinct(emissions: list[Floats]) -> tuple[Floats, ...]:
+    kept: list[Floats] = []
+    for emission in emissions:
+        if not any(np.array_equal(emission, other) for other in kept):
+            kept.append(emission)
+    return tuple(kept)

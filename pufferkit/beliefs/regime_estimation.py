@@ -1,0 +1,334 @@
+"""What a class of hidden regimes is made of, estimated: people, parts of the day, slow regimes.
+
+`pufferkit.beliefs.baum_welch` fits one model to everybody. Here are the kernels of the others that
+an adversary may have in mind, and how far the fit could be off:
+
+`people_models`
+    each person's own moves between regimes, with everybody's emissions.
+`counted_kernels`
+    kernels counted for each person or each part of the day.
+`known_slow`
+    what remains to be hidden when regimes that last for days are known.
+`refits`
+    the fit repeated on data simulated from it.
+
+The *states of the curve* are the regimes if entries are independent within a regime, and pairs
+(regime, level), with index z k + x, if they are a chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pufferkit import checks
+from pufferkit.beliefs.baum_welch import (
+    SHRINKAGE,
+    SMOOTHING,
+    Symbols,
+    expectation,
+    refine,
+)
+from pufferkit.beliefs.hidden_model import HiddenModel
+from pufferkit.beliefs.step_kernels import StepKernels, posterior_of, shares
+from pufferkit.checks import Floats
+from pufferkit.data.series import UNOBSERVED
+
+People = Sequence[Sequence[ArrayLike]]
+"""For each person the segments of levels; -1 is an entry that was not observed."""
+
+TOWARDS_POOLED = 20.0
+"""Pseudo-moves by which each row of a person or a part of the day is drawn to everybody's."""
+
+_ROUNDS = 200
+
+
+def people_models(
+    model: HiddenModel,
+    people: People,
+    *,
+    shrinkage: float = TOWARDS_POOLED,
+    iterations: int = 50,
+    tolerance: float = 1e-6,
+) -> tuple[HiddenModel, ...]:
+    """For each person the model with his own moves between regimes and everybody's emissions.
+
+    The moves A_j of person j maximise his log-likelihood plus kappa sum A log A_j, A those of
+    ``model``: each round takes
+
+        A_j(w, z) = (C_j(w, z) + kappa A(w, z)) / (sum_z' C_j(w, z') + kappa),
+
+    C_j the expected moves in his data under the present A_j, until a round gains less than
+    ``tolerance`` nats an entry. The start is stationary in the first round and free later, as in
+    `pufferkit.beliefs.baum_welch.fit`.
+
+    Parameters
+    ----------
+    model
+        The fit to everybody.
+    people
+        For each person the segments of levels.
+    shrinkage
+        kappa, in moves out of each regime.
+    iterations, tolerance
+        When to stop; one round is the cheap version.
+    """
+    weight = checks.positive("shrinkage", shrinkage)
+    most = checks.whole("iterations", iterations, 1)
+    least = checks.positive("tolerance", tolerance)
+    return tuple(
+        HiddenModel(_own_moves(model, segments, weight, most, least), model.emission)
+        for segments in people
+    )
+
+
+def _own_moves(
+    model: HiddenModel,
+    segments: Sequence[ArrayLike],
+    weight: float,
+    iterations: int,
+    tolerance: float,
+) -> Floats:
+    data = Symbols.of(segments, model.levels, model.within)
+    prior = weight * model.transition
+    transition, initial = np.array(model.transition), np.array(model.regime_distribution)
+    reached = -np.inf
+    for _ in range(iterations):
+        expected = expectation(initial, transition, model.emission, data, rounds=_ROUNDS)
+        value = expected.log_likelihood + float((prior * _log(transition)).sum())
+        if value - reached < tolerance * len(data.codes):
+            break
+        reached = value
+        transition = shares(expected.moves.sum(axis=0) + prior)
+        initial = expected.firsts / expected.firsts.sum()
+    return transition
+
+
+def expected_moves(model: HiddenModel, people: People, parts: People | None = None) -> Floats:
+    """Expected moves between regimes, given the entries: people x parts x h x h.
+
+    Parameters
+    ----------
+    model
+        The model under which they are expected.
+    people
+        For each person the segments of levels.
+    parts
+        The part of the day (0, 1, ...) of every entry, in the same shape; a move counts in the part
+        of the entry it leaves. One part if left out.
+    """
+    slots: Sequence[Sequence[ArrayLike] | None] = parts or [None] * len(people)
+    pieces = [
+        expectation(
+            model.regime_distribution,
+            model.transition,
+            model.emission,
+            Symbols.of(segments, model.levels, model.within, slot),
+            rounds=_ROUNDS,
+        ).moves
+        for segments, slot in zip(people, slots, strict=True)
+    ]
+    table = np.zeros((len(pieces), max(map(len, pieces)), model.regimes, model.regimes))
+    for j, piece in enumerate(pieces):
+        table[j, : len(piece)] = piece
+    return table
+
+
+def counted_kernels(
+    model: HiddenModel, moves: ArrayLike, *, shrinkage: float = TOWARDS_POOLED
+) -> tuple[StepKernels, ...]:
+    """Kernels in both directions from expected moves, one for each h x h table that is not empty.
+
+    For tables of `expected_moves` by person, by part of the day, or both: forward rows are the
+    shares of C(w, .) + kappa A(w, .), backward rows those of C(., z) + kappa A*(z, .), A* the time
+    reversal of ``model``; the distribution of the regimes is the share of C(., z) + kappa mu(z).
+    Backward kernels are counted because a part of the day is not stationary: its reversal is not
+    that of a stationary chain. Entries must be independent within a regime.
+    """
+    if model.within == "chain":
+        raise ValueError(
+            "model: counted kernels need entries that are independent within a regime; "
+            "use people_models, or fit with within='independent'"
+        )
+    weight = checks.positive("shrinkage", shrinkage)
+    tables = checks.numbers("moves", moves).reshape(-1, model.regimes, model.regimes)
+    kernels = []
+    for counts in tables[tables.sum(axis=(1, 2)) > 0]:
+        after = shares(counts.sum(axis=0) + weight * model.regime_distribution)
+        kernels.append(
+            StepKernels(
+                shares(counts + weight * model.transition),
+                shares(counts.T + weight * model.steps.backward),
+                after,
+                posterior_of(after[:, None] * model.shown),
+            )
+        )
+    return tuple(kernels)
+
+
+def mean_stays(transition: ArrayLike) -> Floats:
+    """1 / (1 - A_zz): how many steps a regime lasts on average; infinite if it is never left."""
+    stay = np.diag(checks.stochastic_matrix("transition", transition))
+    with np.errstate(divide="ignore"):
+        stays: Floats = 1 / (1 - stay)
+    return stays
+
+
+@dataclass(frozen=True, eq=False)
+class KnownSlow(checks.Frozen):
+    """What remains to be hidden when the slow regimes, and when they hold, are known.
+
+    Attributes
+    ----------
+    slow
+        Which regimes are slow.
+    model
+        The stationary model of the others: A restricted to them, rows rescaled.
+    after_return
+        The first steps after a return from each slow regime, not yet in equilibrium: their backward
+        kernels and posteriors are further vertices. The first is the moment itself; it has a
+        posterior of its own, and the kernels of ``model``.
+    before_departure
+        The last steps before each slow regime, the last one first: their forward kernels and
+        posteriors are further vertices for those who know when the slow regime begins.
+    left
+        Largest total variation distance from equilibrium at the end of these lists.
+    """
+
+    slow: NDArray[np.bool_]
+    model: HiddenModel
+    after_return: tuple[StepKernels, ...]
+    before_departure: tuple[StepKernels, ...]
+    left: float
+
+
+def known_slow(
+    model: HiddenModel,
+    day: float,
+    *,
+    steps: int = 6,
+    near: float = 0.05,
+    slow: Sequence[int] | None = None,
+) -> KnownSlow:
+    """The model with regimes of mean stay above ``day`` steps taken as known.
+
+    Given when the slow regimes hold, the others are taken to move by B, A restricted to them with
+    rows rescaled to sum to one. After a return from slow regime s they start from m_0 = A(s, .)
+    restricted; m_{j+1} = m_j B, and backward(w', w) = m_j(w) B(w, w') / m_{j+1}(w'). Before a
+    departure to s, v_0 = A(., s), v_{j+1} = B v_j, and forward(w, w') = B(w, w') v_j(w') /
+    v_{j+1}(w), the chain B given that it departs then. Without these vertices the class is that of
+    adversaries whose kernels are B and its reversal.
+
+    Parameters
+    ----------
+    model
+        The fit with all regimes.
+    day
+        Regimes that last longer on average, in steps, are slow; for example the steps in a day.
+    steps, near
+        Transients are listed until they are within ``near`` of equilibrium in total variation, at
+        most ``steps`` for each slow regime.
+    slow
+        Which regimes are slow, where that is known already.
+    """
+    lasting = mean_stays(model.transition) > checks.positive("day", day)
+    if slow is not None:
+        lasting = np.isin(np.arange(model.regimes), slow)
+    if lasting.all():
+        raise ValueError(
+            f"day: all {model.regimes} regimes last longer than {day:g} steps on average, so none "
+            "remains to be hidden; give a longer time"
+        )
+    most, close = checks.whole("steps", steps, 1), checks.positive("near", near)
+    fast = ~lasting
+    inside, leaves = model.transition[np.ix_(fast, fast)], model.transition[fast]
+    if not inside.any(axis=1).all():
+        raise ValueError(
+            "model: a regime that is left at once leads to slow ones only, so nothing says where "
+            "it leads while these are known; use smoothing above 0, or fewer regimes"
+        )
+    rest = HiddenModel(shares(inside), model.emission[fast])
+    ahead = rest.steps
+    returns: list[StepKernels] = []
+    departures: list[StepKernels] = []
+    left = 0.0
+    for s in np.flatnonzero(lasting):
+        arrival = model.transition[s, fast]
+        exits = np.repeat(leaves[:, s], len(ahead.distribution) // rest.regimes)
+        if model.within == "chain":
+            # The level at the end of the slow regime is taken from its stationary distribution.
+            arrival = (arrival[:, None] * (shares(model.joint[s]) @ rest.emission)).ravel()
+        for start, step, steps_of in (
+            (arrival, ahead, returns),
+            (ahead.distribution * exits, _reversed(ahead), departures),
+        ):
+            if start.any():
+                transients = _transients(shares(start), step, rest.shown, most, close)
+                distance = np.abs(transients[-1].distribution - ahead.distribution).sum() / 2
+                left = max(left, float(distance))
+                steps_of.extend(transients)
+    return KnownSlow(lasting, rest, tuple(returns), tuple(map(_reversed, departures)), left)
+
+
+def _reversed(step: StepKernels) -> StepKernels:
+    """The same step read from the other side; the distribution is then that of its earlier end."""
+    return replace(step, forward=step.backward, backward=step.forward)
+
+
+def _transients(
+    start: Floats, stationary: StepKernels, shown: Floats, most: int, near: float
+) -> list[StepKernels]:
+    """The moment of the start and the steps after it, until near equilibrium."""
+    posterior = posterior_of(start[:, None] * shown)
+    steps = [replace(stationary, distribution=start, posterior=posterior)]
+    for _ in range(most):
+        steps.append(StepKernels.after(steps[-1].distribution, stationary.forward, shown))
+        if np.abs(steps[-1].distribution - stationary.distribution).sum() / 2 < near:
+            break
+    return steps
+
+
+def refits(
+    model: HiddenModel,
+    segments: Iterable[ArrayLike],
+    *,
+    count: int = 20,
+    seed: int = 0,
+    smoothing: float = SMOOTHING,
+    shrinkage: float = SHRINKAGE,
+    iterations: int = 25,
+) -> tuple[HiddenModel, ...]:
+    """The model refitted to ``count`` data sets simulated from it: a parametric bootstrap.
+
+    Every data set has segments of the same lengths, with the same entries not observed; every refit
+    starts from ``model``, so regimes keep their meaning and order. What varies between the refits
+    is what the size of the data leaves open, if the model is right and its optimum the true one.
+    """
+    pieces = [np.array(segment) for segment in segments]
+    source = checks.whole("seed", seed, 0)
+    models = []
+    for number in range(checks.whole("count", count, 1)):
+        rng = np.random.default_rng([source, number])
+        simulated = [
+            np.where(piece < 0, UNOBSERVED, model.sample(len(piece), rng))
+            for piece in pieces
+            if len(piece)
+        ]
+        models.append(
+            refine(
+                model,
+                simulated,
+                smoothing=smoothing,
+                shrinkage=shrinkage,
+                iterations=iterations,
+            )
+        )
+    return tuple(models)
+
+
+def _log(values: Floats) -> Floats:
+    """Logarithms, with log 0 = 0: only probabilities that stay 0 are 0."""
+    return np.log(np.where(values > 0, values, 1.0))

@@ -1,0 +1,164 @@
+"""One known chain whose kernel depends on the clock: hour of the day, day of the week."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import plural
+from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.kernel_class import KernelClass, Kernels, reversed_kernel
+from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
+from pufferkit.beliefs.provenance import Provenance
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+
+_MOST_HIDDEN = 2_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SeasonalClass(KernelClass):
+    """See `ChainClass.seasonal`.
+
+    Attributes
+    ----------
+    matrices
+        Matrix of the move from an entry at each slot of the clock to the next entry.
+    start
+        Slot of the first entry of a series, counted from 0; ``None`` if it can be any.
+    fitted_on
+        Where the matrices come from.
+    """
+
+    kind = "seasonal"
+
+    matrices: tuple[Floats, ...]
+    states: tuple[Hashable, ...]
+    start: int | None
+    fitted_on: Provenance | None
+
+    def __init__(
+        self,
+        kernels: Iterable[ArrayLike],
+        states: Iterable[Hashable] | None = None,
+        start: int | None = None,
+        fitted_on: Provenance | None = None,
+    ) -> None:
+        matrices = tuple(checks.stochastic_matrix(f"kernel {n}", k) for n, k in enumerate(kernels))
+        if not matrices:
+            raise ValueError("kernels: needs a matrix for each slot of the clock, got none")
+        sizes = {len(matrix) for matrix in matrices}
+        if len(sizes) > 1:
+            raise ValueError(
+                f"kernels: all must have the same states; got matrices of sizes {sorted(sizes)}"
+            )
+        slot = None if start is None else checks.whole("start", start, 0)
+        if slot is not None and slot >= len(matrices):
+            raise ValueError(f"start: the clock has slots 0 to {len(matrices) - 1}, got {slot}")
+        object.__setattr__(self, "matrices", matrices)
+        object.__setattr__(self, "states", state_labels(states, sizes.pop()))
+        object.__setattr__(self, "start", slot)
+        object.__setattr__(self, "fitted_on", fitted_on)
+        if any(((marginal > 0) & (marginal < RAREST)).any() for marginal in self.marginals):
+            raise ValueError("kernels: some states are too rare for a float; drop or merge them")
+
+    @cached_property
+    def marginals(self) -> tuple[Floats, ...]:
+        """Distribution of an entry at each slot, in the periodic steady state."""
+        whole = self.matrices[0]
+        for matrix in self.matrices[1:]:
+            whole = whole @ matrix
+        try:
+            here = MarkovChain.steady(whole / whole.sum(axis=1, keepdims=True)).stationary
+        except ValueError as error:
+            raise ValueError(
+                f"kernels: over one period there is no single steady state ({error})"
+            ) from None
+        marginals = [here]
+        for matrix in self.matrices[:-1]:
+            here = here @ matrix
+            marginals.append(here / here.sum())
+        return tuple(marginals)
+
+    @property
+    def description(self) -> str:
+        first = "any first slot" if self.start is None else f"first entry at slot {self.start}"
+        private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
+        return (
+            f"1 chain, {plural(len(self.states))}, {len(self.matrices)} slots of the clock, "
+            f"{first}{private}"
+        )
+
+    @property
+    def promise(self) -> str:
+        return (
+            "promised to whoever knows the schedule: the chain of each slot of the clock, and the "
+            "clock; someone unsure of the schedule may learn more"
+        )
+
+    @property
+    def sources(self) -> tuple[Provenance, ...]:
+        return () if self.fitted_on is None else (self.fitted_on,)
+
+    def kernels(self) -> tuple[Kernels, ...]:
+        count, marginals = len(self.matrices), self.marginals
+        backward = tuple(
+            (reversed_kernel(self.matrices[slot - 1], marginals[slot - 1], marginals[slot]),)
+            for slot in range(count)
+        )
+        return (
+            Kernels(
+                "the chain of the clock",
+                tuple((matrix,) for matrix in self.matrices),
+                backward,
+                tuple(marginal > 0 for marginal in marginals),
+                start=self.start,
+            ),
+        )
+
+    def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
+        count, size = len(self.matrices), len(self.states)
+        if count * size > _MOST_HIDDEN:
+            raise NotApplicable(
+                f"beliefs: {count} slots and {size} states are too many to draw data from"
+            )
+        matrix = np.zeros((count * size, count * size))
+        for slot, own in enumerate(self.matrices):
+            after = (slot + 1) % count
+            matrix[slot * size : (slot + 1) * size, after * size : (after + 1) * size] = own
+        labels = [(slot, x) for slot in range(count) for x in range(size)]
+        shown = tuple(x for _, x in labels)
+        slots = range(count) if self.start is None else (self.start,)
+        drawn: list[tuple[str, MarkovChain | HiddenChain]] = []
+        for slot in slots:
+            initial = np.zeros(count * size)
+            initial[slot * size : (slot + 1) * size] = self.marginals[slot]
+            chain = MarkovChain(initial, matrix, labels)
+            drawn.append((f"first entry at slot {slot}", HiddenChain(chain, shown, self.states)))
+        return drawn
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> SeasonalClass:
+        return cls(
+            data["kernels"],
+            data.get("states"),
+            data.get("start"),
+            Provenance.from_dict(data.get("fitted_on")),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        plain: dict[str, Any] = {
+            "kind": "seasonal",
+            "states": list(self.states),
+            "kernels": [matrix.tolist() for matrix in self.matrices],
+            "start": self.start,
+        }
+        if self.fitted_on is not None:
+            plain["fitted_on"] = self.fitted_on.to_dict()
+        return plain

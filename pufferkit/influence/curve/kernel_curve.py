@@ -1,0 +1,334 @@
+"""The pairwise curve of classes that are given by their kernels: hulls, regimes, clocks, memory.
+
+The theorem is that of `pufferkit.influence.curve.pairs` on the hidden states. What is left is how
+entries and hidden states are connected.
+
+*Emissions.* Given its hidden state w an entry is drawn from E(w, .), independently of the rest, and
+replacing an entry x by x' costs c(x, x'). Then the theorem holds on the hidden states with
+
+    cost(w, w') = step(E(w, .), E(w', .); c),
+
+and the loss of the entry is c(x, x') + max over l of step(Pi^l(x, .), Pi^l(x', .); M). Proof: given
+W_{t+1} the likelihood varies by at most c in X_t, whatever W_{t+1} is, so exchanging E(w, .) for
+E(w', .) costs at most the step, and what remains is the mean of a function of W_{t+1} alone under
+K(w, .), as before. Given (W_i, X_i) the rest of the series depends on W_i only: exchange x for x'
+at the price of c(x, x'); the mean that is left is a function of W_i whose logarithm varies by M_i.
+QED Where entries are a function of the hidden state, the step is c itself.
+
+*Emissions known up to eta*, and any distribution of the hidden state given the entry: the steps of
+`pufferkit.influence.curve.contaminated` in place of those of E, and c(x, x') + max M at the end,
+because no two means of a function differ by more than it varies.
+
+*The hidden state as the secret*: exchanging it exchanges its entry too, cost + M.
+
+*A clock.* With a kernel for each slot, the variation at an entry is a function of its slot. Where
+cost + step(K_s; C_{s+1}) <= C_s for all slots s, round and round, C_s bounds the variation at every
+entry of slot s, whatever the length of the series and its first slot. For several runs of
+different costs the largest cost of each pair is taken for all entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pufferkit.beliefs.kernel_class import Kernels
+from pufferkit.checks import Floats
+from pufferkit.influence.curve.contaminated import ContaminatedSteps
+from pufferkit.influence.curve.pair_curve import (
+    PairLoss,
+    Runs,
+    Stretch,
+    solved,
+    stretches_of_both,
+    swept,
+)
+from pufferkit.influence.curve.pair_sides import PairSide
+from pufferkit.influence.curve.pairs import (
+    LARGEST,
+    SLACK,
+    PairSteps,
+    Steps,
+    closure,
+    off_diagonal,
+)
+from pufferkit.rounding import EPS
+
+_MOST_PERIODS = 400
+_EXPLICIT_STEPS = 400
+_FEW_SLOTS = 12
+_FEW_STATES = 3
+_FIRST_TRIAL = 20.0
+_FAR = 40.0
+
+Row = tuple[int, int, Floats]
+"""First and last entry of a stretch, and the loss of every pair of secrets there."""
+
+
+class KernelCurve:
+    """The curve of one part of a class, for series of one length."""
+
+    def __init__(self, kernels: Kernels, length: int) -> None:
+        self.kernels, self.length = kernels, length
+        error = kernels.rounding
+        self._right = [self._steps(vertices, 0.0) for vertices in kernels.forward]
+        self._left = [self._steps(vertices, error) for vertices in kernels.backward]
+        self._posterior = [PairSteps(vertices, error) for vertices in kernels.posterior]
+        self._last: dict[str, tuple[float, list[Floats]]] = {}
+
+    def _steps(self, vertices: Sequence[Floats], error: float) -> Steps:
+        if self.kernels.emission is None and self.kernels.contamination:
+            return ContaminatedSteps(vertices, self.kernels.contamination, error)
+        often = self.kernels.period > _FEW_SLOTS or self.kernels.hidden > _FEW_STATES
+        return PairSteps(vertices, error, often=often)
+
+    @cached_property
+    def _emission(self) -> Steps | None:
+        kernels = self.kernels
+        if kernels.emission is None:
+            return None
+        if kernels.contamination:
+            return ContaminatedSteps(kernels.emission, kernels.contamination)
+        return PairSteps(kernels.emission)
+
+    def hidden_cost(self, cost: Floats) -> Floats:
+        """What replacing a hidden state costs, from what replacing an entry costs."""
+        if self._emission is None:
+            return cost
+        kernels = self.kernels
+        if kernels.contamination and _constant(cost):
+            assert kernels.emission is not None
+            own = [
+                contaminated_discrete(e, kernels.contamination, float(cost.max()))
+                for e in kernels.emission
+            ]
+            largest: Floats = np.max(own, axis=0)
+            return largest
+        return self._emission(closure(cost))
+
+    def _secret_loss(self, cost: Floats, hidden: Floats, steps: Floats, slot: int) -> Floats:
+        """The loss of every pair of secrets, from what both sides add to the hidden states."""
+        kernels = self.kernels
+        if kernels.secret == "regime" or kernels.emission is None:
+            loss = hidden + steps
+        elif not self._posterior:
+            loss = cost + float(steps.max()) * off_diagonal(len(cost))
+        else:
+            loss = cost + self._posterior[slot](closure(steps))
+        loss = loss * (1 + 8 * EPS)
+        if kernels.secret == "regime":
+            return loss
+        here = kernels.possible[slot]
+        return np.where(here[:, None] & here[None, :], loss, 0.0)
+
+    def losses(self, runs: Runs, most: float = LARGEST) -> list[Row] | None:
+        """The loss of every pair of secrets at every stretch of entries; ``None`` if no bound.
+
+        Stretches that lose no more than another one, pair by pair, may be left out.
+        """
+        hidden = [(count, self.hidden_cost(cost)) for count, cost in runs]
+        if self.kernels.period > 1:
+            return self._by_clock(runs, hidden, most)
+        left = swept(PairSide([], self._left[0]), hidden, most)
+        if left is None:
+            return None
+        right = swept(PairSide([], self._right[0]), hidden[::-1], most)
+        if right is None:
+            return None
+        costs = list(stretches_of_both([_whole(self.length)], [_whole(self.length)], runs))
+        stretches = [
+            (first, last, next(c for a, z, c, _ in costs if a <= first <= z), own, steps)
+            for first, last, own, steps in stretches_of_both(left, right, hidden)
+        ]
+        return self._undominated(stretches)
+
+    def _undominated(self, stretches: list[tuple[int, int, Floats, Floats, Floats]]) -> list[Row]:
+        """Losses of all stretches but those whose costs and steps are below those of another."""
+        rows: list[Row] = []
+        seen: list[tuple[Floats, Floats]] = []
+        for first, last, cost, hidden, steps in sorted(stretches, key=lambda s: -s[4].max()):
+            if any(np.all(cost <= c) and np.all(steps <= s) for c, s in seen):
+                continue
+            seen.append((cost, steps))
+            rows.append((first, last, self._secret_loss(cost, hidden, steps, 0)))
+        return rows
+
+    def _by_clock(self, runs: Runs, hidden: Runs, most: float) -> list[Row] | None:
+        kernels = self.kernels
+        phases = range(kernels.period) if kernels.start is None else (kernels.start,)
+        if self._short:
+            return [row for phase in phases for row in self._followed(runs, hidden, phase, most)]
+        cost = np.max([c for _, c in runs], axis=0)
+        own = np.max([c for _, c in hidden], axis=0)
+        tables = self._round_the_clock(own, most)
+        if tables is None:
+            return None
+        return [
+            (1, self.length, self._secret_loss(cost, own, left + right, slot))
+            for slot, (left, right) in enumerate(zip(*tables, strict=True))
+        ]
+
+    def _followed(self, runs: Runs, hidden: Runs, phase: int, most: float) -> list[Row]:
+        """Every entry in turn, the first one at slot ``phase``."""
+        costs = [cost for count, cost in runs for _ in range(count)]
+        own = [cost for count, cost in hidden for _ in range(count)]
+        period, outside = self.kernels.period, off_diagonal(len(own[0]))
+        left, right = [np.zeros_like(own[0])], [np.zeros_like(own[0])]
+        variation = closure(own[0])
+        for n in range(1, self.length):
+            left.append(_cut(self._left[(phase + n) % period], variation))
+            variation = closure((own[n] + left[-1]) * outside)
+        variation = closure(own[-1])
+        for n in range(self.length - 2, -1, -1):
+            right.append(_cut(self._right[(phase + n) % period], variation))
+            variation = closure((own[n] + right[-1]) * outside)
+        rows = []
+        for n, steps in enumerate(reversed(right)):
+            slot = (phase + n) % period
+            rows.append((n + 1, n + 1, self._secret_loss(costs[n], own[n], left[n] + steps, slot)))
+        return rows
+
+    def _round_the_clock(self, cost: Floats, most: float) -> list[list[Floats]] | None:
+        """What the left and the right side add at every slot, for series of any length."""
+        tables = []
+        for side in ("left", "right"):
+            circle = self._circle(side, cost, most)
+            if circle is None:
+                return None
+            tables.append(circle[0])
+        return tables
+
+    def _circle(
+        self, side: str, cost: Floats, most: float
+    ) -> tuple[list[Floats], list[Floats]] | None:
+        """What a side adds at every slot, and the limits C from which it follows.
+
+        Slots are gone through against the direction in which the side runs, so that each step is
+        taken at the limit of this round, but for the slot at which the round begins: that one uses
+        the limit of the round before. Limits are for a cost raised by a slack; if no limit has
+        changed by more than half of it, C less half the slack is a bound at all slots.
+        """
+        period, outside = self.kernels.period, off_diagonal(len(cost))
+        steps, ahead = (self._left, -1) if side == "left" else (self._right, 1)
+        order = range(period) if side == "left" else range(period - 1, -1, -1)
+        slack = SLACK * float(cost.max()) or SLACK
+        raised = cost + slack * outside
+        scale = float(cost.max()) / self._last[side][0] if side in self._last else 0.0
+        limits = [closure(raised) for _ in range(period)]
+        if scale:
+            limits = [np.maximum(scale * warm, raised) for warm in self._last[side][1]]
+            limits = [closure(limit * outside) for limit in limits]
+        tables = [raised] * period
+        for _ in range(_MOST_PERIODS):
+            moved = 0.0
+            for slot in order:
+                tables[slot] = steps[slot](limits[(slot + ahead) % period])
+                image = closure((raised + tables[slot]) * outside * (1 + 4 * EPS))
+                moved = max(moved, float(np.abs(image - limits[slot]).max()))
+                limits[slot] = image
+                if float(image.max()) > min(most, LARGEST):
+                    return None
+            if moved <= 0.5 * slack:
+                self._last[side] = float(cost.max()), limits
+                return tables, [limit - 0.5 * slack * outside for limit in limits]
+        return None
+
+    def record(self, cost: Floats) -> dict[str, Any] | None:
+        """What a check needs: the limits, to the left and the right; ``None`` without a bound."""
+        hidden = self.hidden_cost(cost)
+        if self.kernels.period > 1:
+            return self._clock_record(hidden)
+        record: dict[str, Any] = {}
+        for name, steps in (("left", self._left[0]), ("right", self._right[0])):
+            stretches = swept(PairSide([], steps), [(self.length, hidden)], LARGEST)
+            if stretches is None:
+                return None
+            record[name] = None
+            for stretch in stretches:
+                if stretch.last > stretch.first and stretch.limit is not None:
+                    record[name] = {"from": stretch.first, "limit": stretch.limit.tolist()}
+        return record
+
+    def _clock_record(self, hidden: Floats) -> dict[str, Any] | None:
+        """The limit at the slot that follows the round's last: one round from there shows all."""
+        if self._short:
+            return {"left": None, "right": None}
+        record: dict[str, Any] = {}
+        for side, slot in (("left", self.kernels.period - 1), ("right", 0)):
+            circle = self._circle(side, hidden, LARGEST)
+            if circle is None:
+                return None
+            record[side] = {"slot": slot, "limit": circle[1][slot].tolist()}
+        return record
+
+    @property
+    def _short(self) -> bool:
+        """Whether series with a clock are followed entry by entry."""
+        phases = 1 if self.kernels.start is not None else self.kernels.period
+        return phases * self.length <= _EXPLICIT_STEPS
+
+    def loss(self, runs: Runs, most: float = LARGEST) -> PairLoss | None:
+        """The largest loss, where it is, and the losses of all pairs there."""
+        rows = self.losses(runs, most)
+        if not rows:
+            return None
+        first, last, losses = max(rows, key=lambda row: float(row[2].max()))
+        one, other = divmod(int(losses.argmax()), len(losses))
+        return PairLoss(float(losses.max()), (first + last) // 2, (one, other), losses)
+
+    def solve(self, metric: Floats, epsilon: float, most: float) -> tuple[float, PairLoss] | None:
+        """The largest b found such that the cost ``b metric`` at every entry loses at most epsilon.
+
+        The loss was computed for what is returned. ``None`` if no b was found.
+        """
+        # Hidden states may be told apart better than what they show.
+        most_hidden = epsilon if self.kernels.emission is None else _FAR + 4 * epsilon
+
+        def loss_at(b: float) -> PairLoss | None:
+            return self.loss([(self.length, b * metric)], most_hidden)
+
+        return solved(loss_at, epsilon, epsilon / _FIRST_TRIAL, most)
+
+
+def contaminated_discrete(emission: Floats, eta: float, cost: float) -> Floats:
+    """The steps of contaminated rows where all states are equally far apart, in closed form.
+
+    With r = e^cost - 1 the step from row z to row y is the largest over sets S of
+    log (1 + r ((1 - eta) E_z(S) + eta)) / (1 + r (1 - eta) E_y(S)), reached on states sorted by the
+    ratio of the two rows.
+    """
+    r = float(np.expm1(cost))
+    size = len(emission)
+    steps = np.zeros((size, size))
+    for z in range(size):
+        for y in range(size):
+            if z == y:
+                continue
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratio = np.where(emission[y] > 0, emission[z] / emission[y], np.inf)
+            order = np.argsort(-np.where(emission[z] > 0, ratio, -1.0), kind="stable")
+            above = np.concatenate([[0.0], emission[z][order].cumsum()])
+            below = np.concatenate([[0.0], emission[y][order].cumsum()])
+            logs = np.log1p(r * ((1 - eta) * above + eta)) - np.log1p(r * (1 - eta) * below)
+            steps[z, y] = float(logs.max()) + 8 * emission.shape[1] * EPS * (1 + cost)
+    return steps
+
+
+def _cut(steps: Steps, variation: Floats) -> Floats:
+    """Steps, with variations that floats cannot exponentiate cut off: they are of no use."""
+    if float(variation.max()) > LARGEST:
+        return np.where(off_diagonal(len(variation)) > 0, np.inf, 0.0)
+    return steps(variation)
+
+
+def _constant(cost: Floats) -> bool:
+    apart = cost[off_diagonal(len(cost)) > 0]
+    return bool(apart.size) and bool(np.all(apart == apart[0]))
+
+
+def _whole(length: int) -> Stretch:
+    nothing = np.zeros((1, 1))
+    return Stretch(1, length, nothing, None)

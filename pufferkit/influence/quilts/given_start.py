@@ -1,0 +1,232 @@
+"""Max-influence on a chain with a fixed initial distribution, where every node has its own.
+
+Nodes are solved one by one, the one with the largest bound first; its quilt is then offered to all
+others, and most are never solved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.structure import Bools, boolean_product
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.quilts.chains import CONVERGED, Binding, ChainInfluence, Reading
+from pufferkit.influence.quilts.powers import TINY
+from pufferkit.influence.quilts.search import NOTHING, Quilt
+
+MOST_ENTRIES = 2 * 10**8
+"""Largest table of distributions, in entries, before a segment counts as too long to table."""
+
+MOST_GIGABYTES = 8.0
+"""Searches over nodes that need more memory are refused before they start."""
+
+_BYTES_A_NODE = 64
+_CHUNK = 1 << 22
+
+
+class GivenStartInfluence(ChainInfluence):
+    """A chain with a fixed initial distribution: the prior moves with i until it has converged.
+
+    The distribution of X_i is tabled for i = 1 ... ``burn_in``; from there on it is its limit (one
+    distribution for each remainder modulo the period), because its distance to the limit never
+    grows again. A chain that does not converge within the segment is tabled whole.
+    """
+
+    def __init__(self, chain: MarkovChain, reading: Reading, length: int) -> None:
+        super().__init__(chain, reading)
+        if length * len(chain) > MOST_ENTRIES and not self._converges():
+            raise NotApplicable(
+                f"the distribution of X_i does not converge, and a table of {length:,} nodes by "
+                f"{len(chain)} states needs about {length * len(chain) * 18 / 1e9:.0f} GB; "
+                "use ChainClass.any_start, or influence_curve"
+            )
+        distributions, possible = chain.initial[None, :], (chain.initial > 0)[None, :]
+        self.cycle = chain.period if self._converges() else length
+        repeats = self.cycle if self._converges() else 1
+        limits = np.array([chain.limit_distribution(n) for n in range(1, repeats + 1)])
+        self.burn_in = self._first_converged(distributions, possible, limits, 0)
+        while self.burn_in == len(distributions) < length:
+            kernel = self.powers[len(distributions)]
+            known = len(distributions)
+            distributions = np.vstack([distributions, distributions @ kernel.values])
+            possible = np.vstack([possible, boolean_product(possible, kernel.possible)])
+            self.burn_in = self._first_converged(distributions, possible, limits, known)
+        self.burn_in = min(self.burn_in, length)
+        tail = np.arange(self.burn_in, min(length, self.burn_in + repeats)) % repeats
+        distributions = np.vstack([distributions[: self.burn_in], limits[tail]])
+        possible = np.vstack([possible[: self.burn_in], limits[tail] > 0])
+        self.patterns, self.which = np.unique(possible, axis=0, return_inverse=True)
+        # Possible but underflowed probabilities have no known ratio: their prior is infinite.
+        self.lost = possible & (distributions < TINY)
+        self.logs = np.log(np.maximum(distributions, TINY))
+
+    def _converges(self) -> bool:
+        """Whether no mass starts in transient states and the long-run cycle is short."""
+        inside = sum(self.chain.initial[c.members].sum() for c in self.chain.closed_classes)
+        return bool(inside > 1 - 1e-9) and self.chain.period <= 1000
+
+    def _first_converged(
+        self, distributions: Floats, possible: Bools, limits: Floats, known: int
+    ) -> int:
+        """How many distributions come before the first one that is as good as its limit."""
+        if not self._converges():
+            return len(distributions)
+        later = np.arange(known, len(distributions))
+        limit = limits[later % self.cycle]
+        same = (possible[known:] == (limit > 0)).all(axis=1) & (
+            (distributions[known:] > TINY) == possible[known:]
+        ).all(axis=1)
+        ratio = np.log(np.maximum(distributions[known:], TINY)) - np.log(np.maximum(limit, TINY))
+        on = possible[known:]
+        spread = np.where(on, ratio, -inf).max(axis=1) - np.where(on, ratio, inf).min(axis=1)
+        hits = np.flatnonzero(same & (spread <= CONVERGED))
+        return known + int(hits[0]) if hits.size else len(distributions)
+
+    def row(self, node: int) -> int:
+        """Where the distribution of X_node stands in the table."""
+        if node <= self.burn_in:
+            return node - 1
+        return self.burn_in + (node - 1 - self.burn_in) % self.cycle
+
+    def rows(self, nodes: NDArray[np.intp]) -> NDArray[np.intp]:
+        """``row`` for many nodes."""
+        folded = self.burn_in + (nodes - 1 - self.burn_in) % self.cycle
+        return np.where(nodes <= self.burn_in, nodes - 1, folded)
+
+    def support(self, node: int) -> Bools:
+        pattern: Bools = self.patterns[self.which[self.row(node)]]
+        return pattern
+
+    def distribution(self, node: int) -> Floats:
+        """The distribution of X_node; entries lost to underflow are not to be relied on."""
+        distribution: Floats = np.where(self.support(node), np.exp(self.logs[self.row(node)]), 0.0)
+        return distribution
+
+    def lost_at(self, node: int) -> bool:
+        """Whether some possible value of X_node has a probability too small for a float."""
+        return bool(self.lost[self.row(node)].any())
+
+    def spread_at(self, node: int) -> float:
+        """Spread of the log-ratio of X_node's distribution to its limit; it never grows."""
+        if node > self.burn_in:
+            return CONVERGED
+        return self.chain.limit_distance(self.distribution(node), node)
+
+    def prior(self, node: int) -> tuple[Floats, float]:
+        row = self.row(node)
+        logs = self.logs[row]
+        prior = logs[None, :] - logs[:, None]
+        if self.lost[row].any():
+            prior[self.lost[row][None, :] | self.lost[row][:, None]] = inf
+            np.fill_diagonal(prior, 0.0)
+        return prior, self._error
+
+    @property
+    def _error(self) -> float:
+        return CONVERGED + self.powers.rounding(self.burn_in)
+
+    def hardest(
+        self, length: int, epsilon: float, enough: float = 0.0, hint: Quilt | None = None
+    ) -> Binding:
+        """Solve the node with the largest bound, offer its quilt to all others, repeat.
+
+        Every node keeps an upper bound on its least score. A node whose bound is at most the
+        largest exact score found so far cannot matter.
+        """
+        gigabytes = _BYTES_A_NODE * length / 1e9
+        if gigabytes > MOST_GIGABYTES:
+            raise NotApplicable(
+                f"quilts of {length:,} nodes that differ by their start need about "
+                f"{gigabytes:,.0f} GB of memory; shorten the series, split it into segments, or "
+                "use a stationary start or any start"
+            )
+        # Entries that are sure at the start have nothing to hide and end every quilt.
+        sure = next((n for n in range(1, length + 1) if self.support(n).sum() > 1), length + 1) - 1
+        bounds = np.full(length, max(1, length - sure) / epsilon)
+        bounds[:sure] = 1 / epsilon
+        # Bounds carry the rounding slack, so differences below it do not count.
+        tie = 1 + 1e-12 + 8 * self._error / epsilon
+        solve = self.solve(length, epsilon)
+        node, worst, candidate = 0, NOTHING, (length + 1) // 2
+        while True:
+            quilt = solve(candidate, max(enough, worst.score), hint)
+            hint = quilt
+            if quilt.score > worst.score:
+                node, worst = candidate, quilt
+            bounds[candidate - 1] = min(bounds[candidate - 1], quilt.score)
+            self._offer(quilt, bounds, epsilon)
+            candidate = int(bounds.argmax()) + 1
+            if bounds[candidate - 1] <= max(enough, worst.score) * tie:
+                # The largest bound covers every node, so it is what is reported.
+                score = max(worst.score, float(bounds[candidate - 1]))
+                return Binding(node, replace(worst, score=score))
+
+    def _offer(self, quilt: Quilt, bounds: Floats, epsilon: float) -> None:
+        """Lower ``bounds`` by what the endpoints of this quilt give at every other node."""
+        length = len(bounds)
+        nodes = np.arange(1, length + 1)
+        a = quilt.keep_left if quilt.ends_left else None
+        b = quilt.keep_right if quilt.ends_right else None
+        for left, right in {(a, b), (a, None), (None, b)} - {(None, None)}:
+            first = 1 if left is None else left + 1
+            last = length if right is None else length - right
+            if first > last:
+                continue
+            inside = nodes[first - 1 : last]
+            kept = (inside if left is None else left) + (
+                length - inside + 1 if right is None else right
+            )
+            room = epsilon - self._at_nodes(inside, left, right)
+            with np.errstate(divide="ignore"):
+                scores = np.where(room > 0, (kept - 1) / np.maximum(room, 1e-300), inf)
+            np.minimum(bounds[first - 1 : last], scores, out=bounds[first - 1 : last])
+
+    def _at_nodes(self, nodes: NDArray[np.intp], left: int | None, right: int | None) -> Floats:
+        """Upper bounds on the influence at consecutive ``nodes``, for endpoints that all have."""
+        far = self.burn_in + (left or 0) + self.cycle
+        near = nodes[nodes <= far + self.cycle]
+        rows = self.rows(near)
+        sources = self.which[self.rows(near - left)] if left is not None else np.zeros_like(rows)
+        values = np.empty(len(near))
+        slack = 0.0 if right is None else self.powers.rounding(right)
+        if left is not None:
+            slack += self._error + self.powers.rounding(left)
+        for source, target in set(zip(sources.tolist(), self.which[rows].tolist(), strict=True)):
+            here = np.flatnonzero((sources == source) & (self.which[rows] == target))
+            states = np.flatnonzero(self.patterns[target])
+            pairs = np.ix_(states, states)
+            total = np.zeros((len(states), len(states)))
+            if right is not None:
+                total = total + self.right(right)[pairs]
+            if left is None:
+                values[here] = total.max()
+                continue
+            total = total + self.left(left, self.patterns[source])[pairs]
+            values[here] = self._with_priors(rows[here], states, total)
+        values = np.where(values > 0, values + slack, slack)
+        # Beyond the table everything repeats with the period.
+        beyond = len(nodes) - len(near)
+        if beyond:
+            values = np.concatenate([values, np.resize(values[-self.cycle :], beyond)])
+        return values
+
+    def _with_priors(
+        self, rows: NDArray[np.intp], states: NDArray[np.intp], total: Floats
+    ) -> Floats:
+        """Largest ``total + prior`` over pairs of states, for many distributions at once."""
+        values = np.full(len(rows), -inf)
+        stride = max(1, _CHUNK // max(1, len(states)))
+        for start in range(0, len(rows), stride):
+            part = rows[start : start + stride]
+            logs = np.ascontiguousarray(self.logs[np.ix_(part, states)])
+            here = values[start : start + stride]
+            for x in range(len(states)):
+                np.maximum(here, (logs + total[x]).max(axis=1) - logs[:, x], out=here)
+            here[self.lost[np.ix_(part, states)].any(axis=1)] = inf
+        return values

@@ -1,0 +1,203 @@
+"""The pairwise curve of hulls, clocks and hidden regimes for `verify`, by another solver.
+
+As in `pufferkit.verification.pair_steps`, on the hidden states: replacing one of them costs
+
+    D(w, w') = step(E(w, .), E(w', .); c),
+
+with c what replacing an entry costs and E what hidden states show. An entry loses c(x, x') plus the
+step between P(hidden | x) and P(hidden | x') at what both sides add. Where a part eta of a row may
+be anything, the largest and the smallest value of a function stand beside it as states of their
+own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from pufferkit.beliefs.kernel_class import Kernels
+from pufferkit.verification.pair_steps import plan_value, plans, steps
+from pufferkit.verification.pair_tables import Floats, Work
+
+Step = Callable[[Floats], Floats]
+
+
+def loss_of_kernels(
+    part: Kernels, length: int, cost: Floats, recorded: Mapping[str, Any], work: Work
+) -> float:
+    """Largest loss of a pair of secrets; infinite if a recorded limit does not hold.
+
+    Parameters
+    ----------
+    part
+        The kernels of a class, or of a part of it.
+    length
+        Of the segment.
+    cost
+        What replacing an entry costs, for each pair of states.
+    recorded
+        Limits to the ``left`` and the ``right``; ``None`` for a side that is followed entry by
+        entry.
+    """
+    hidden = cost
+    if part.emission is not None:
+        hidden = _steps(part.emission, part.contamination, work)(_closed(cost))
+    mixed = part.contamination if part.emission is None else 0.0
+    left = [_steps(vertices, mixed, work) for vertices in part.backward]
+    right = [_steps(vertices, mixed, work) for vertices in part.forward]
+    if part.period == 1:
+        ours = _side(left[0], length, hidden, recorded.get("left"))
+        theirs = _side(right[0], length, hidden, recorded.get("right"))
+        if ours is None or theirs is None:
+            return inf
+        nodes = {*range(1, min(length, len(ours) + 1) + 1)}
+        nodes |= {*range(max(1, length - len(theirs)), length + 1)}
+        sums = [
+            (0, ours[min(n, len(ours)) - 1] + theirs[min(length + 1 - n, len(theirs)) - 1])
+            for n in nodes
+        ]
+    elif recorded.get("right") is None:
+        sums = _followed(part, left, right, length, hidden)
+    else:
+        before = _round(left, hidden, -1, recorded["left"])
+        after = _round(right, hidden, 1, recorded["right"])
+        if before is None or after is None:
+            return inf
+        sums = [(slot, before[slot] + after[slot]) for slot in range(part.period)]
+    return max(_secret(part, cost, hidden, slot, both, work) for slot, both in _largest(sums))
+
+
+def _largest(sums: Sequence[tuple[int, Floats]]) -> list[tuple[int, Floats]]:
+    """Without those that are below another of the same slot, pair by pair."""
+    kept: list[tuple[int, Floats]] = []
+    for slot, both in sorted(sums, key=lambda s: -float(s[1].max())):
+        if not any(slot == other and np.all(both <= larger) for other, larger in kept):
+            kept.append((slot, both))
+    return kept
+
+
+def _secret(
+    part: Kernels, cost: Floats, hidden: Floats, slot: int, both: Floats, work: Work
+) -> float:
+    if not np.isfinite(both).all():
+        return inf
+    if part.secret == "regime":
+        return float((hidden + both).max())
+    if part.emission is None:
+        loss = cost + both
+    elif not part.posterior:
+        loss = cost + float(both.max()) * (1 - np.eye(len(cost)))
+    else:
+        loss = cost + _steps(part.posterior[slot], 0.0, work)(_closed(both))
+    here = part.possible[slot]
+    return float(np.where(here[:, None] & here[None, :], loss, 0.0).max())
+
+
+def _closed(variation: Floats) -> Floats:
+    """Shortest paths: functions that vary by no more vary by no more than these."""
+    closed = variation.copy()
+    np.fill_diagonal(closed, 0.0)
+    for middle in range(len(closed)):
+        closed = np.minimum(closed, closed[:, middle, None] + closed[None, middle, :])
+    return closed
+
+
+def _steps(vertices: Sequence[Floats], eta: float, work: Work) -> Step:
+    """The largest step over the vertices."""
+
+    def exact(limit: Floats) -> Floats:
+        return np.asarray(np.max([steps(kernel, limit, work) for kernel in vertices], axis=0))
+
+    def mixed(limit: Floats) -> Floats:
+        return np.asarray(np.max([_mixed(kernel, eta, limit, work) for kernel in vertices], axis=0))
+
+    return mixed if eta else exact
+
+
+def _mixed(kernel: Floats, eta: float, limit: Floats, work: Work) -> Floats:
+    """Steps between rows of which a part eta is anything: on top above, at the bottom below."""
+    size, states = kernel.shape
+    larger = np.zeros((states + 2, states + 2))
+    larger[:states, :states] = limit
+    larger[states, :states] = limit.max(axis=0)
+    larger[:states, states + 1] = limit.max(axis=1)
+    larger[states, states + 1] = limit.max()
+    top = np.hstack([(1 - eta) * kernel, np.tile([eta, 0.0], (size, 1))])
+    bottom = np.hstack([(1 - eta) * kernel, np.tile([0.0, eta], (size, 1))])
+    pairs = [(x, y) for x in range(size) for y in range(size) if x != y]
+    table = np.zeros((size, size))
+    for start in range(0, len(pairs), 40):
+        part = pairs[start : start + 40]
+        rows = [(top[x], bottom[y]) for x, y in part]
+        for (x, y), plan in zip(part, plans(rows, larger, work), strict=True):
+            table[x, y] = plan_value(plan, top[x], bottom[y], larger)
+    return table
+
+
+def _limit(recorded: Mapping[str, Any], size: int, name: str) -> tuple[int, Floats]:
+    place, limit = recorded[name], np.array(recorded["limit"], dtype=float)
+    if isinstance(place, bool) or not isinstance(place, int):
+        raise TypeError(f"a limit holds from a place on, not from {place!r}")
+    if limit.shape != (size, size) or not np.isfinite(limit).all() or limit.min() < 0:
+        raise TypeError("a limit must have a number for each pair of hidden states")
+    np.fill_diagonal(limit, 0.0)
+    return place, limit
+
+
+def _side(
+    step: Step, length: int, cost: Floats, recorded: Mapping[str, Any] | None
+) -> list[Floats] | None:
+    """What a side adds to its entries 1, 2, ..., counted from its end; the last one repeats."""
+    tables = [np.zeros_like(cost)]
+    start, limit = length + 1, cost
+    if recorded is not None:
+        start, limit = _limit(recorded, len(cost), "from")
+    variation = _closed(cost)
+    for _ in range(2, min(length + 1, start)):
+        tables.append(step(variation))
+        variation = _closed(cost + tables[-1])
+    if start > length:
+        return tables
+    if start < 2 or not np.all(variation <= limit):
+        return None
+    tables.append(step(limit))
+    return tables if np.all(_closed(cost + tables[-1]) <= limit) else None
+
+
+def _round(
+    own: Sequence[Step], cost: Floats, ahead: int, recorded: Mapping[str, Any]
+) -> list[Floats] | None:
+    """What a side adds at every slot, by one round of the clock that ends where it began."""
+    period = len(own)
+    begin, limit = _limit(recorded, len(cost), "slot")
+    if not 0 <= begin < period:
+        raise TypeError(f"the clock has slots 0 to {period - 1}, not {begin}")
+    tables = [np.zeros_like(cost)] * period
+    slot, variation = begin, limit
+    for _ in range(period):
+        slot = (slot - ahead) % period
+        tables[slot] = own[slot](variation)
+        variation = _closed(cost + tables[slot])
+    return tables if np.all(variation <= limit) else None
+
+
+def _followed(
+    part: Kernels, left: Sequence[Step], right: Sequence[Step], length: int, cost: Floats
+) -> list[tuple[int, Floats]]:
+    """Every entry of every first slot."""
+    period, sums = part.period, []
+    for phase in range(period) if part.start is None else (part.start,):
+        before, after = [np.zeros_like(cost)], [np.zeros_like(cost)]
+        variation = _closed(cost)
+        for n in range(1, length):
+            before.append(left[(phase + n) % period](variation))
+            variation = _closed(cost + before[-1])
+        variation = _closed(cost)
+        for n in range(length - 2, -1, -1):
+            after.append(right[(phase + n) % period](variation))
+            variation = _closed(cost + after[-1])
+        sums += [((phase + n) % period, before[n] + after[-1 - n]) for n in range(length)]
+    return sums

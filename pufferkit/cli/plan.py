@@ -93,5 +93,4 @@ def plan(
         terminal.show_plan(found)
         for line in usefulness.in_words(found, wanted, ways):
             terminal.say(line)
-    for path in written:
-        terminal.note(f"written: {path}")
+    terminal.written(written)

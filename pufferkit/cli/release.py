@@ -44,7 +44,8 @@ def release(
         typer.Option("--entry", metavar="COL", help="For networks: column that names the entry."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write JSON here, not to stdout.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write JSON here, not to stdout; - is stdout."),
     ] = None,
     plot: inputs.Plot = None,
     show_exact: Annotated[
@@ -67,11 +68,11 @@ def release(
     With --window the file is read as a table, in any order of rows, and --out is a CSV or Parquet
     file. For many subjects, see release-each.
     """
+    out = None if str(out) == "-" else out
     if reading.window is not None:
         for option, value in {
             "--segment": segment,
             "--entry": entry,
-            "--plot": plot,
             "--state-value": question.state_value,
             "--values": question.values,
             "--show-exact": show_exact or None,
@@ -79,7 +80,18 @@ def release(
             if value is not None:
                 raise ValueError(f"{option}: does not go with --window")
         release_table(
-            [file], None, time, question.query, noise, reading, form, book, account, out, anyway
+            [file],
+            None,
+            time,
+            question.query,
+            noise,
+            reading,
+            form,
+            book,
+            account,
+            out,
+            anyway,
+            plot,
         )
         return
     book.check(account, needs_account=True)
@@ -127,5 +139,4 @@ def release(
         written[plot] = plots.picture(plots.release_figure(answer, exact), plot)
     outputs.write_all(written)
     terminal.say(record.rstrip() if out is None else str(answer))
-    for path in written:
-        terminal.say(f"written: {path}", err=True)
+    terminal.written(written)

@@ -57,6 +57,7 @@ def release_each(
 
     For one series, see release.
     """
+    out = None if str(out) == "-" else out
     if subject is None and len(inputs.files_of(files)) == 1:
         raise ValueError(
             "--subject: name the column that says whose row it is; for one subject, see release"
@@ -76,6 +77,7 @@ def release_table(
     account: str | None,
     out: Path | None,
     anyway: bool,
+    plot: Path | None = None,
 ) -> None:
     """One histogram for each subject and window; without a column of subjects, for the only one."""
     from pufferkit.frames import read_table, write_columns  # noqa: PLC0415
@@ -97,7 +99,7 @@ def release_table(
     if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"--out: {out} must end in .csv or .parquet")
     record = None if out is None else out.with_suffix(".json")
-    outputs.check_outputs([out, record], [*named, noise.model])
+    outputs.check_outputs([out, record], [*named, noise.model], plot)
     beliefs = inputs.chains(noise.model)
     source = named[0] if len(named) == 1 else named
     data: Any = read_table(
@@ -138,10 +140,16 @@ def release_table(
     content = write_columns(out or Path("stdout.csv"), releases.columns())
     for note in releases.notes:
         terminal.say(f"note: {note}", err=True)
+    pictures = {}
+    if plot is not None:
+        from pufferkit import plots  # noqa: PLC0415
+
+        pictures[plot] = plots.picture(plots.figure_of(releases), plot)
     if out is None or record is None:
+        outputs.write_all(pictures)
         terminal.give(content.decode())
         return
-    outputs.write_all({out: content, record: releases.to_json().encode() + b"\n"})
+    outputs.write_all({out: content, record: releases.to_json().encode() + b"\n", **pictures})
     terminal.say(f"{releases.guarantee}: epsilon {releases.epsilon:g} for all rows of a subject")
     terminal.say(f"written: {out}, and {record} for pufferkit verify", err=True)
 

@@ -61,7 +61,7 @@ def refuse_drowned(
     calibration: Calibration, beliefs: Beliefs, anyway: bool, rows: str = ""
 ) -> None:
     """If noise drowns the answer: an error that says what would do; ``anyway``, a warning."""
-    from pufferkit.mechanisms.targets import worth_having  # noqa: PLC0415
+    from pufferkit.mechanisms.targets import least_noise, worth_having  # noqa: PLC0415
 
     useful = pk.Usefulness.of(calibration)
     if not useful.drowned:
@@ -70,8 +70,12 @@ def refuse_drowned(
         terminal.warn(f"{useful.warning}{rows}")
         return
     query, epsilon = calibration.query, calibration.epsilon
-    found = pk.remedies(beliefs, query, epsilon, worth_having())
-    would = "; ".join(way.text for way in found) or "nothing that was tried would do"
+    least = least_noise(beliefs, query, epsilon)
+    if worth_having().is_met(least):
+        would = f"{least.mechanism} in place of {calibration.mechanism}"
+    else:
+        found = pk.remedies(beliefs, query, epsilon, worth_having())
+        would = "; ".join(way.text for way in found) or "nothing that was tried"
     raise ValueError(
         f"{useful.warning}{rows}; nothing was released. What would do: {would}. To release it all "
         "the same, say --anyway"

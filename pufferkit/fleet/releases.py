@@ -127,10 +127,7 @@ class Releases(Shown, Frozen, JsonRecord):
 
     def table_rows(self) -> list[dict[str, Any]]:
         """The rows of `columns`, one by one."""
-        columns = self.columns()
-        return [
-            dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
-        ]
+        return list(self.rows())
 
     def columns(self) -> dict[str, list[Any]]:
         """The rows by column, for a table: subject, window, entries, scale, then the states.
@@ -173,7 +170,12 @@ class Releases(Shown, Frozen, JsonRecord):
             "labels": list(self.labels),
             "beliefs": None if beliefs is None else beliefs.to_dict(),
             "calibrations": [
-                {"length": own.query.longest, "scale": own.scale, "evidence": asdict(own.evidence)}
+                {
+                    "length": own.query.longest,
+                    "scale": own.scale,
+                    "evidence": asdict(own.evidence),
+                    "workings": own.workings,
+                }
                 for own in used
             ],
             "windows": None if self.cut is None else self.cut.to_dict(),

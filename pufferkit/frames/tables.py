@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from pufferkit.frames.spark import ClusterTable
+
+_LOG = logging.getLogger(__name__)
 
 BATCH = 1_000_000
 """Rows of a lazy table that are held in memory at once."""
@@ -138,6 +141,7 @@ def read_table(
         independent_after = max_gap
     rules = _rules(found.of_time, independent_after, every, window, origin, cut, timezone)
     rules = replace(rules, read_as=found.notes)
+    _LOG.info("%s: read as %s", found.name, "; ".join(found.notes) or "it stands")
     known = _known(states, cut)
     if found.spark:
         from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 from pufferkit import checks
@@ -23,6 +25,8 @@ from pufferkit.mechanisms.release import Guarantee
 from pufferkit.mechanisms.usefulness import Usefulness, questioned
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
 from pufferkit.shown import Shown
+
+_LOG = logging.getLogger(__name__)
 
 Mechanism = Callable[..., Calibration]
 Progress = Callable[[str, int, int], None]
@@ -187,16 +191,28 @@ def calibrate(
     """The noise of one mechanism, by its name."""
     if mechanism not in MECHANISMS:
         raise ValueError(f"mechanism: {mechanism!r} is unknown; known are {', '.join(MECHANISMS)}")
-    if progress is not None and mechanism in _REPORTING:
-        own = partial(progress, mechanism)
-        return MECHANISMS[mechanism](beliefs, query, epsilon, progress=own)
-    return MECHANISMS[mechanism](beliefs, query, epsilon)
+    started = perf_counter()
+    try:
+        if progress is not None and mechanism in _REPORTING:
+            own = partial(progress, mechanism)
+            return MECHANISMS[mechanism](beliefs, query, epsilon, progress=own)
+        return MECHANISMS[mechanism](beliefs, query, epsilon)
+    finally:
+        _LOG.info("%s: %.2f s", mechanism, perf_counter() - started)
 
 
-def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None = None) -> Plan:
+def plan(
+    beliefs: Any,
+    query: Query,
+    epsilon: float,
+    progress: Progress | None = None,
+    *,
+    most_work: float = LONG_WORK,
+) -> Plan:
     """What every mechanism would cost, without touching data or budget.
 
     ``progress`` is called during long ones with the mechanism, entries done, entries in all.
+    Mechanisms that take more than ``most_work`` multiplications are left out.
 
     Examples
     --------
@@ -210,13 +226,13 @@ def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None =
     check_states(theta, query)
     entries = []
     for name in MECHANISMS:
-        if name == "wasserstein" and estimated_work(theta, query) > LONG_WORK:
-            why = "it would take minutes here; ask for it by name"
+        if name == "wasserstein" and estimated_work(theta, query) > most_work:
+            why = "it would take long here; ask for it by name"
             entries.append(PlanRow(name, None, why))
             continue
         try:
             if name == "exact_sum":
-                found = exact_sum(theta, query, epsilon, most_work=LONG_WORK)
+                found = exact_sum(theta, query, epsilon, most_work=most_work)
             else:
                 found = calibrate(name, theta, query, epsilon, progress)
         except NotApplicable as reason:

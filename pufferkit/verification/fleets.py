@@ -17,6 +17,7 @@ from pufferkit.mechanisms.release import Evidence, Guarantee, Release, check_for
 from pufferkit.verification.questions import near, nearest_histogram
 
 _KINDS = ("histogram", "relative frequencies")
+_COMMON: tuple[str, ...]
 _COMMON = ("mechanism", "epsilon", "guarantee", "kind", "labels", "beliefs", "presentation")
 _COMMON += ("calibrations",)
 _MOST_NAMED = 5

@@ -35,6 +35,7 @@ LONG = {
     "beliefs-from-data",
     "local-collection",
     "many-subjects",
+    "raw-files",
     "reproduce",
     "smart-meter",
     "wearable",

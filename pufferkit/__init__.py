@@ -15,6 +15,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pufferkit import audit as audit
+    from pufferkit import experiments as experiments
+    from pufferkit import frames as frames
+    from pufferkit import local as local
+    from pufferkit import plots as plots
     from pufferkit.accounting.composition import Spending as Spending
     from pufferkit.accounting.composition import compose as compose
     from pufferkit.accounting.ledger import Ledger as Ledger
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from pufferkit.data.queries import mean as mean
     from pufferkit.data.queries import relative_frequencies as relative_frequencies
     from pufferkit.data.queries import total as total
+    from pufferkit.data.queries import transition_counts as transition_counts
     from pufferkit.data.series import Series as Series
     from pufferkit.data.table import Table as Table
     from pufferkit.errors import LedgerError as LedgerError
@@ -62,11 +68,16 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.influence_curve import influence_curve as influence_curve
     from pufferkit.mechanisms.markov_quilt import markov_quilt as markov_quilt
     from pufferkit.mechanisms.markov_quilt import markov_quilt_approx as markov_quilt_approx
+    from pufferkit.mechanisms.odds import posterior as posterior
     from pufferkit.mechanisms.plan import Plan as Plan
     from pufferkit.mechanisms.plan import plan as plan
     from pufferkit.mechanisms.release import Evidence as Evidence
     from pufferkit.mechanisms.release import Guarantee as Guarantee
     from pufferkit.mechanisms.release import Release as Release
+    from pufferkit.mechanisms.targets import Target as Target
+    from pufferkit.mechanisms.targets import epsilon_for as epsilon_for
+    from pufferkit.mechanisms.targets import remedies as remedies
+    from pufferkit.mechanisms.usefulness import Usefulness as Usefulness
     from pufferkit.mechanisms.wasserstein import wasserstein as wasserstein
     from pufferkit.verification.verify import Verdict as Verdict
     from pufferkit.verification.verify import verify as verify
@@ -97,11 +108,22 @@ _HOMES = {
     "mechanisms.explain": ["PairTable", "explain"],
     "mechanisms.influence_curve": ["entry_epsilon", "influence_curve"],
     "mechanisms.markov_quilt": ["markov_quilt", "markov_quilt_approx"],
+    "mechanisms.odds": ["posterior"],
     "mechanisms.plan": ["Plan", "plan"],
+    "mechanisms.targets": ["Target", "epsilon_for", "remedies"],
+    "mechanisms.usefulness": ["Usefulness"],
     "fitting.private_transitions": ["private_transitions"],
     "mechanisms.wasserstein": ["wasserstein"],
     "mechanisms.release": ["Evidence", "Guarantee", "Release"],
-    "data.queries": ["Query", "count", "histogram", "mean", "relative_frequencies", "total"],
+    "data.queries": [
+        "Query",
+        "count",
+        "histogram",
+        "mean",
+        "relative_frequencies",
+        "total",
+        "transition_counts",
+    ],
     "data.series": ["Series"],
     "data.bins": ["Bins"],
     "data.table": ["Table"],
@@ -113,7 +135,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0604
 
 
-_ROOMS = ("audit", "experiments", "local", "plots")
+_ROOMS = ("audit", "experiments", "frames", "local", "plots")
 
 
 def __getattr__(name: str) -> Any:
@@ -127,4 +149,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return [*__all__, *_ROOMS]

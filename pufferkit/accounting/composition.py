@@ -52,6 +52,7 @@ from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
 from pufferkit.mechanisms.release import Guarantee
 from pufferkit.rounding import EPS
+from pufferkit.shown import Shown
 
 __all__ = [
     "ANY_START",
@@ -220,8 +221,8 @@ class Considered:
     why: str
 
 
-@dataclass(frozen=True)
-class Composition:
+@dataclass(frozen=True, repr=False)
+class Composition(Shown):
     """The joint guarantee by the tightest rule, and what the others said."""
 
     micro: int

@@ -42,12 +42,13 @@ from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, in_order
 from pufferkit.mechanisms.plan import OPTIONS, Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
 from pufferkit.records import digest
+from pufferkit.shown import Shown
 
 BEST = "best"
 
 
-@dataclass(frozen=True)
-class SessionPlan:
+@dataclass(frozen=True, repr=False)
+class SessionPlan(Shown):
     """A plan, with what the best mechanism would take from the budget."""
 
     plan: Plan
@@ -67,7 +68,7 @@ class SessionPlan:
         )
 
 
-class Session:
+class Session(Shown):
     """Releases about one series, kept within a budget.
 
     Parameters
@@ -133,11 +134,15 @@ class Session:
         self._recognised, self._meant = SeriesData(self.data), data_meant
         self.ledger.check_terms({name: (self._terms, self._recognised)}, data_meant=data_meant)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return (
             f"Session({self.name!r}, {len(self.data)} entries, {self.beliefs.description}, "
             f"{show(self._account.remaining)} of {show(self._budget)} remain)"
         )
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """One for each charge, for a frame or a notebook."""
+        return self.history
 
     @property
     def remaining(self) -> float:

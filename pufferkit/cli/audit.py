@@ -93,7 +93,7 @@ def audit(
     else:
         terminal.say(str(found))
     if plot is not None:
-        terminal.say(f"written: {plot}", err=True)
+        terminal.written([plot])
     if not found.passed:
         raise typer.Exit(FAILED)
 

@@ -75,6 +75,7 @@ Length = Annotated[
 Data = Annotated[
     Path | None, typer.Option("--data", metavar="FILE", help="Take the lengths from this file.")
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Plot = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Draw to a .png, .svg or .pdf file.")
 ]

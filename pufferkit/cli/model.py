@@ -27,6 +27,7 @@ app = typer.Typer(help="Show, check and fit beliefs.", rich_markup_mode=None)
 
 _SHOWN = 4
 _PLAIN_LENGTH = 1000
+_SOON = 1e7
 _MOST_STATES = 1000
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Beliefs: a JSON file.")]
@@ -56,9 +57,13 @@ def root(context: typer.Context) -> None:
 def show(
     model: ModelFile,
     every: Annotated[bool, typer.Option("--all", help="Show every chain of a class.")] = False,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Print chains with stationary distribution and speed of mixing, or networks."""
     beliefs = inputs.read_model(model)
+    if as_json:
+        terminal.as_json({"description": beliefs.description, **beliefs.to_dict()})
+        return
     if beliefs.entries is not None:
         for line in _entries(beliefs):
             terminal.say(line)
@@ -109,6 +114,7 @@ def check(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the tests here as JSON.")
     ] = None,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Say whether beliefs are valid, which mechanisms apply, and whether data fit them.
 
@@ -122,8 +128,7 @@ def check(
     if beliefs.entries is not None:
         if data is not None:
             raise ValueError("--data: tests of a model against data are for chains")
-        terminal.say(f"valid: {beliefs.description}")
-        _mechanisms(beliefs, beliefs.states[0], inputs.lengths_of(beliefs))
+        _answer(beliefs, inputs.lengths_of(beliefs), None, as_json=as_json)
         return
     series = None
     if data is not None:
@@ -137,18 +142,18 @@ def check(
             form=form,
         )
     report = None if series is None else pk.check_model(series, beliefs, level=level)
-    terminal.say(f"valid: {beliefs.description}")
     lengths = [_PLAIN_LENGTH] if series is None else series.lengths
-    _mechanisms(beliefs, beliefs.states[0], lengths)
+    _answer(beliefs, lengths, report, as_json=as_json)
     if series is not None:
-        count = f"{len(series.lengths)} segment{'s' if len(series.lengths) > 1 else ''}"
-        terminal.say(f"data: {len(series):,} entries in {count}, all in states of the model")
-        terminal.say(str(report))
+        if not as_json:
+            count = f"{len(series.lengths)} segment{'s' if len(series.lengths) > 1 else ''}"
+            terminal.say(f"data: {len(series):,} entries in {count}, all in states of the model")
+            terminal.say(str(report))
         _warn_if_impossible(beliefs, series)
         terminal.warn("the tests are facts about the data, without noise; keep them to yourself")
     if report is not None and out is not None:
         outputs.write_all({out: (report.to_json() + "\n").encode()})
-        terminal.say(f"written: {out}", err=True)
+        terminal.written([out])
 
 
 @app.command()
@@ -215,6 +220,7 @@ def fit(
     from pufferkit.frames import states_from_text  # noqa: PLC0415
 
     named = inputs.files_of(files)
+    out = None if str(out) == "-" else out
     outputs.check_outputs([out], named)
     declared = None if states is None else states_from_text(states.split(","))
     series: Series | Table
@@ -263,7 +269,7 @@ def fit(
         terminal.give(text)
     else:
         outputs.write_all({out: text.encode()})
-        terminal.say(f"written: {out}", err=True)
+        terminal.written([out])
 
 
 def counted_table(
@@ -295,17 +301,39 @@ def counted_table(
     return cast("Table", table)
 
 
-def _mechanisms(beliefs: Beliefs, state: Hashable, lengths: Sequence[int]) -> None:
-    """Which mechanisms apply to a count."""
+def _mechanisms(beliefs: Beliefs, lengths: Sequence[int]) -> dict[str, str]:
+    """Which mechanisms apply to a count, in words; none is tried that would take long."""
     with terminal.progress() as progress:
-        plan = pk.plan(beliefs, pk.count(state, lengths), 1.0, progress)
-    terminal.say(f"mechanisms, over {sum(lengths):,} entries:")
-    wide = max(len(row["mechanism"]) for row in plan.rows)
+        question = pk.count(beliefs.states[0], lengths)
+        plan = pk.plan(beliefs, question, 1.0, progress, most_work=_SOON)
+    words = {}
     for row in plan.rows:
-        verdict = "applies" if row["applicable"] else f"does not apply: {row['why']}"
-        if row["applicable"] and not row["pufferfish"]:
+        verdict = "applies"
+        if not row["applicable"]:
+            late = "ask for it by name" in row["why"]
+            verdict = "applies, and takes long" if late else f"does not apply: {row['why']}"
+        elif not row["pufferfish"]:
             verdict = "applies, but does not hide entries that others predict"
-        terminal.say(f"  {row['mechanism']:<{wide}}  {verdict}")
+        words[row["mechanism"]] = verdict
+    return words
+
+
+def _answer(beliefs: Beliefs, lengths: Sequence[int], report: Any, *, as_json: bool) -> None:
+    """What a model is and what applies to it; as JSON also what data say about it."""
+    words = _mechanisms(beliefs, lengths)
+    if as_json:
+        record = {"valid": beliefs.description, "lengths": list(lengths), "mechanisms": words}
+        terminal.as_json({**record, "report": None if report is None else report.to_dict()})
+        return
+    terminal.say(f"valid: {beliefs.description}")
+    _tell_mechanisms(words, lengths)
+
+
+def _tell_mechanisms(words: Mapping[str, str], lengths: Sequence[int]) -> None:
+    terminal.say(f"mechanisms, over {sum(lengths):,} entries:")
+    wide = max(len(name) for name in words)
+    for name, verdict in words.items():
+        terminal.say(f"  {name:<{wide}}  {verdict}")
 
 
 def _entries(beliefs: Beliefs) -> Iterator[str]:

@@ -58,7 +58,9 @@ def sanitize(
     from pufferkit.local import cheapest_noise, estimate  # noqa: PLC0415
 
     outputs.check_outputs([out, record], [file, model])
-    check_table(out)
+    alone = str(out) == "-"
+    target = Path("stdout.csv") if alone else out
+    check_table(target)
     chain = _one_chain(model)
     if form.every is not None or form.repeated_hour is RepeatedHour.KEEP_FIRST:
         raise ValueError("--every and --repeated-hour keep-first: drop rows; every row is answered")
@@ -77,7 +79,7 @@ def sanitize(
     written = {
         out: answer_table(
             file,
-            out,
+            target,
             state,
             kept,
             [a for a in answered.labels if a is not None],
@@ -91,12 +93,13 @@ def sanitize(
             "estimates": None if found is None else found.to_dict(),
         }
         written[record] = (json.dumps(data, indent=2) + "\n").encode()
+    if alone:
+        terminal.give(written.pop(out).decode())
     outputs.write_all(written)
-    terminal.say(str(mechanism))
+    terminal.say(str(mechanism), err=alone)
     if found is not None:
-        terminal.say(str(found))
-    for path in written:
-        terminal.say(f"written: {path}", err=True)
+        terminal.say(str(found), err=alone)
+    terminal.written(written)
 
 
 def _one_chain(path: Path) -> MarkovChain:

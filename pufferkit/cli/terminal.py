@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -105,9 +105,47 @@ def help_if_alone(context: typer.Context) -> None:
         raise typer.Exit
 
 
+_SPEECH = {"quiet": False}
+
+
+def speak(*, quiet: bool, verbose: bool) -> None:
+    """How much is said on stderr: for one run of a command."""
+    import logging  # noqa: PLC0415
+
+    _SPEECH["quiet"] = quiet
+    log = logging.getLogger("pufferkit")
+    for handler in list(log.handlers):
+        log.removeHandler(handler)
+    log.setLevel(logging.INFO if verbose else logging.WARNING)
+    if verbose:
+        lines = logging.StreamHandler(sys.stderr)
+        lines.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+        log.addHandler(lines)
+
+
 def note(message: str) -> None:
     """One line on stderr about what was done, which --quiet leaves out."""
-    say(f"note: {' '.join(message.split())}", err=True)
+    if not _SPEECH["quiet"]:
+        say(f"note: {' '.join(message.split())}", err=True)
+
+
+def written(paths: Iterable[object]) -> None:
+    """Name the files that were written, on stderr; --quiet leaves it out."""
+    for path in paths:
+        if not _SPEECH["quiet"] and str(path) != "-":
+            say(f"written: {path}", err=True)
+
+
+def as_json(record: Any) -> None:
+    """Plain data on stdout."""
+    import json  # noqa: PLC0415
+
+    say(json.dumps(record, indent=2, default=str))
+
+
+def _silent() -> bool:
+    """Whether signs of life have nowhere to go, or are not wanted."""
+    return _SPEECH["quiet"] or not sys.stderr.isatty()
 
 
 def warn(message: str) -> None:
@@ -118,7 +156,7 @@ def warn(message: str) -> None:
 @contextmanager
 def progress() -> Iterator[ProgressOf | None]:
     """A bar for each long mechanism on stderr; nothing where there is no terminal."""
-    if not sys.stderr.isatty():
+    if _silent():
         yield None
         return
     from rich.console import Console  # noqa: PLC0415
@@ -138,7 +176,7 @@ def progress() -> Iterator[ProgressOf | None]:
 @contextmanager
 def working(message: str) -> Iterator[None]:
     """A sign of life on stderr while something takes long; nothing where there is no terminal."""
-    if not sys.stderr.isatty():
+    if _silent():
         yield
         return
     from rich.console import Console  # noqa: PLC0415
@@ -150,7 +188,7 @@ def working(message: str) -> Iterator[None]:
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """A progress bar on stderr, as a function of done and all; none where there is no terminal."""
-    if not sys.stderr.isatty():
+    if _silent():
         yield None
         return
     from rich.console import Console  # noqa: PLC0415

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
+from pufferkit.shown import Shown
 
 UNOBSERVED = -1
 """Code of an entry that was not observed; its label is ``None``."""
@@ -36,8 +37,8 @@ def declared_independent(after: str | None) -> tuple[str, ...]:
     return () if after is None else (f"pieces more than {after} apart were declared independent",)
 
 
-@dataclass(frozen=True, eq=False)
-class Series(checks.Frozen):
+@dataclass(frozen=True, eq=False, repr=False)
+class Series(Shown, checks.Frozen):
     """Coded entries of one subject.
 
     Attributes
@@ -135,6 +136,19 @@ class Series(checks.Frozen):
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    def __str__(self) -> str:
+        states = _few([str(state) for state in self.states])
+        parts = [f"{len(self):,} entries", f"states {states}"]
+        if len(self.lengths) > 1:
+            parts.insert(1, f"{len(self.lengths)} segments")
+        if self.missing:
+            parts.append(f"{self.missing:,} not observed")
+        if self.independent_after is not None:
+            parts.append(f"declared independent after {self.independent_after}")
+        if self.read_as:
+            parts.append(f"read as: {'; '.join(self.read_as)}")
+        return f"Series({', '.join(parts)})"
 
     @property
     def segments(self) -> tuple[NDArray[np.intp], ...]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.data.series import Series, declared_independent
+from pufferkit.shown import Shown
 
 Counts = NDArray[np.int64]
 
@@ -48,8 +49,8 @@ class Windows:
         return plain if self.timezone is None else {**plain, "timezone": self.timezone}
 
 
-@dataclass(frozen=True, eq=False)
-class Table(checks.Frozen):
+@dataclass(frozen=True, eq=False, repr=False)
+class Table(Shown, checks.Frozen):
     """Aggregates of many subjects: what their releases need, and nothing more.
 
     Attributes
@@ -126,8 +127,20 @@ class Table(checks.Frozen):
         for name in ("owner", "segment", "window", "pieces", "transitions"):
             getattr(self, name).setflags(write=False)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return f"Table({self.report()})"
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """How often each state was observed, a row for each subject and window."""
+        rows = []
+        for owner, window, counts in zip(
+            self.owner.tolist(), self.window.tolist(), self.pieces.tolist(), strict=True
+        ):
+            row: dict[str, Any] = {"subject": self.subjects[owner]}
+            if self.windows is not None:
+                row["window"] = window
+            rows.append(row | {str(s): n for s, n in zip(self.states, counts, strict=True)})
+        return rows
 
     @cached_property
     def sizes(self) -> Counts:

@@ -48,7 +48,7 @@ _SMOOTHING = 0.5
 _COUNTS = "counts alone cannot tell; give the series, or a million rows of the table"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelReport(Report):
     """What data say about beliefs, without noise: keep it to yourself if they are private.
 
@@ -76,6 +76,10 @@ class ModelReport(Report):
     checks: tuple[Check, ...]
     epsilon: float
     noise: dict[str, float | None]
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """One for each check."""
+        return [asdict(check) for check in self.checks]
 
     @property
     def passed(self) -> bool:

@@ -22,6 +22,7 @@ from pufferkit.mechanisms.intervals import half_width, project_to_simplex
 from pufferkit.mechanisms.release import FORMAT, Guarantee, Presentation
 from pufferkit.noise import Family
 from pufferkit.records import JsonRecord
+from pufferkit.shown import Shown
 
 
 def note_of(private: bool, independent_after: str | None) -> str | None:
@@ -30,8 +31,8 @@ def note_of(private: bool, independent_after: str | None) -> str | None:
     return "; ".join([*notes, *declared_independent(independent_after)]) or None
 
 
-@dataclass(frozen=True, eq=False)
-class Releases(Frozen, JsonRecord):
+@dataclass(frozen=True, eq=False, repr=False)
+class Releases(Shown, Frozen, JsonRecord):
     """One row for each release.
 
     Attributes
@@ -89,7 +90,7 @@ class Releases(Frozen, JsonRecord):
     def __len__(self) -> int:
         return len(self.value)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         low, high = (f"{scale:.4g}" for scale in (self.scale.min(), self.scale.max()))
         return (
             f"Releases({len(self):,} x {self.query}, {self.mechanism}, epsilon {self.epsilon:g}, "
@@ -126,6 +127,10 @@ class Releases(Frozen, JsonRecord):
         zone = UTC if self.cut.timezone is None else ZoneInfo(self.cut.timezone)
         epoch = datetime(1970, 1, 1)
         return [(epoch + timedelta(microseconds=int(tick))).replace(tzinfo=zone) for tick in ticks]
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """The rows of `columns`, one by one."""
+        return list(self.rows())
 
     def columns(self) -> dict[str, list[Any]]:
         """The rows by column, for a table: subject, window, entries, scale, then the states.
@@ -168,7 +173,12 @@ class Releases(Frozen, JsonRecord):
             "labels": list(self.labels),
             "beliefs": None if beliefs is None else beliefs.to_dict(),
             "calibrations": [
-                {"length": own.query.longest, "scale": own.scale, "evidence": asdict(own.evidence)}
+                {
+                    "length": own.query.longest,
+                    "scale": own.scale,
+                    "evidence": asdict(own.evidence),
+                    "workings": own.workings,
+                }
                 for own in used
             ],
             "windows": None if self.cut is None else self.cut.to_dict(),

@@ -13,7 +13,7 @@ from pufferkit.frames.files import (
 )
 from pufferkit.frames.moments import Clock
 from pufferkit.frames.raw import TextFormat, first_cell
-from pufferkit.frames.tables import read_table, write_columns
+from pufferkit.frames.tables import frame_of, read_table, write_columns
 
 __all__ = [
     "Clock",
@@ -21,6 +21,7 @@ __all__ = [
     "answer_table",
     "check_table",
     "first_cell",
+    "frame_of",
     "read_record",
     "read_series",
     "read_table",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from pufferkit.frames.spark import ClusterTable
+
+_LOG = logging.getLogger(__name__)
 
 BATCH = 1_000_000
 """Rows of a lazy table that are held in memory at once."""
@@ -137,6 +141,7 @@ def read_table(
         independent_after = max_gap
     rules = _rules(found.of_time, independent_after, every, window, origin, cut, timezone)
     rules = replace(rules, read_as=found.notes)
+    _LOG.info("%s: read as %s", found.name, "; ".join(found.notes) or "it stands")
     known = _known(states, cut)
     if found.spark:
         from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
@@ -153,6 +158,26 @@ def read_table(
     else:
         frame = found.eager
     return _from_batches(iter([frame]), found, rules, known)
+
+
+def frame_of(rows: Sequence[Mapping[str, Any]], backend: str = "polars") -> Any:
+    """Rows as a frame of polars, pandas or pyarrow."""
+    import narwhals as nw  # noqa: PLC0415
+
+    if backend not in ("polars", "pandas", "pyarrow"):
+        raise ValueError(f"backend: must be polars, pandas or pyarrow, got {backend!r}")
+    engine: Any = backend
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: [_plain_cell(row.get(name)) for row in rows] for name in names}
+    try:
+        return nw.from_dict(columns, backend=engine).to_native()
+    except ImportError:
+        raise ImportError(f"backend: {backend} is not installed; pip install {backend}") from None
+
+
+def _plain_cell(cell: Any) -> Any:
+    """Cells that frames know; others as text."""
+    return cell if cell is None or isinstance(cell, (str, int, float, datetime)) else str(cell)
 
 
 def write_columns(path: Path | str, columns: Mapping[str, Any]) -> bytes:

@@ -22,6 +22,7 @@ from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.intervals import expected_size, half_width
 from pufferkit.mechanisms.release import Evidence, Guarantee, Release, Variant
+from pufferkit.shown import Shown
 
 GAPS = (
     "the distribution of a sum over the observed entries alone is not computed, and more entries "
@@ -36,8 +37,8 @@ OF_SUMS = frozenset({"wasserstein", "exact_sum"})
 """Mechanisms that follow the distribution of the answer: their noise is for these lengths alone."""
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, repr=False)
+class Calibration(Shown):
     """The noise one mechanism adds to one query.
 
     Attributes
@@ -86,6 +87,13 @@ class Calibration:
         declared = declared_independent(self.query.independent_after)
         evidence = _over_gaps(self.evidence, self.query.missing)
         object.__setattr__(self, "evidence", evidence.noting(*notes, *declared))
+
+    def __str__(self) -> str:
+        words = f"{self.mechanism} for {self.query.name}: scale {self.scale:.6g}"
+        return (
+            f"{words}, epsilon {self.epsilon:g}; 95% within {self.half_width():.4g}\n"
+            f"  {self.guarantee}\n  binds: {self.evidence}"
+        )
 
     @property
     def variant(self) -> Variant | None:

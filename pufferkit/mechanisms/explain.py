@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import singledispatch
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +18,13 @@ from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import metric_of
+from pufferkit.mechanisms.odds import one_in, posterior
 from pufferkit.mechanisms.release import Guarantee
+from pufferkit.shown import Shown
 
 
-@dataclass(frozen=True, eq=False)
-class PairTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class PairTable(Shown):
     """Losses of pairs of values: how far a release moves the odds of one against the other.
 
     Attributes
@@ -42,6 +45,30 @@ class PairTable:
     epsilon: float
     query: str
 
+    @property
+    def factors(self) -> Floats:
+        """The most by which the odds of the first value against the second are multiplied."""
+        return np.exp(np.minimum(self.losses, 700.0))
+
+    def posterior(self, prior: float, state: Hashable | None = None) -> float:
+        """The most that somebody with this prior may think after the release.
+
+        Of one value, by its own losses; if left out, of the value that is hidden worst.
+        """
+        if state is not None and state not in self.states:
+            raise ValueError(f"state: {state!r} is not one of {list(self.states)}")
+        rows = self.losses if state is None else self.losses[[self.states.index(state)]]
+        return posterior(prior, float(rows.max()))
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """One for each ordered pair of values."""
+        return [
+            {"value": one, "against": other, "loss": float(loss), "odds_times": float(factor)}
+            for one, losses, factors in zip(self.states, self.losses, self.factors, strict=True)
+            for other, loss, factor in zip(self.states, losses, factors, strict=True)
+            if one != other
+        ]
+
     def __str__(self) -> str:
         names = [printable(str(state)) for state in self.states]
         wide = max(6, *(len(name) for name in names))
@@ -50,6 +77,9 @@ class PairTable:
         for name, row in zip(names, self.losses, strict=True):
             cells = "".join(f"  {loss:>{wide}.3f}" for loss in row)
             lines.append(f"{name:<{wide}}{cells}")
+        lines.append("whoever thought 1 in 10 that an entry has this value may now think at most")
+        for name, state in zip(names, self.states, strict=True):
+            lines.append(f"{name:<{wide}}  {one_in(self.posterior(0.1, state))}")
         return "\n".join(lines)
 
 
@@ -75,6 +105,10 @@ def explain(calibration: Calibration) -> PairTable:
     0        0.000   0.507   1.000
     1        0.493   0.000   0.493
     2        1.000   0.507   0.000
+    whoever thought 1 in 10 that an entry has this value may now think at most
+    0       1 in 4.3
+    1       1 in 6.5
+    2       1 in 4.3
     """
     if calibration.beliefs is None:
         raise NotApplicable(f"{calibration.mechanism} asks no beliefs, so there is no curve")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -21,8 +23,13 @@ from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, check_states
 from pufferkit.mechanisms.exact_sum import exact_sum
 from pufferkit.mechanisms.influence_curve import added_by_state, influence_curve, metric_of
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
+from pufferkit.mechanisms.odds import in_odds
 from pufferkit.mechanisms.release import Guarantee, in_words
+from pufferkit.mechanisms.usefulness import Usefulness, questioned
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
+from pufferkit.shown import Shown
+
+_LOG = logging.getLogger(__name__)
 
 Mechanism = Callable[..., Calibration]
 Progress = Callable[[str, int, int], None]
@@ -49,6 +56,9 @@ OPTIONS = frozenset({"influence_curve_per_bin"})
 
 MOST_BINS = 6
 """Bins beyond which a plan leaves a scale for each bin out."""
+
+QUICK = tuple(name for name in MECHANISMS if name not in OF_SUMS | OPTIONS)
+"""Mechanisms that take no distribution of a sum, and so answer soon."""
 
 LONG_WORK = 2e9
 """Multiplications beyond which a plan leaves the Wasserstein Mechanism or `exact_sum` out."""
@@ -104,8 +114,8 @@ class PlanRow:
         }
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Shown):
     """All mechanisms for one query: least noise first, then those that do not apply."""
 
     query: Query
@@ -118,6 +128,10 @@ class Plan:
         """The table as plain data, sorted as printed."""
         return [row.to_dict() for row in self.entries]
 
+    def table_rows(self) -> list[dict[str, Any]]:
+        """The rows, for a frame or a notebook."""
+        return self.rows
+
     @property
     def best(self) -> Calibration:
         """The Pufferfish mechanism with the least noise, of those with one scale for all bins."""
@@ -126,6 +140,11 @@ class Plan:
             for row in self.entries
             if row.pufferfish and row.calibration and row.mechanism not in OPTIONS
         )
+
+    @property
+    def useful(self) -> Usefulness:
+        """How large the least noise is beside the answer."""
+        return Usefulness.of(self.best)
 
     def __getitem__(self, mechanism: str) -> Calibration:
         """The calibration of one mechanism; an error that says why, if it does not apply."""
@@ -172,7 +191,9 @@ class Plan:
             )
             lines.append("  ".join(cells).rstrip())
         rule = "-" * min(100, max(len(line) for line in lines))
-        return "\n".join([head, "", lines[0], rule, *lines[1:]])
+        words = [str(self.useful), *in_odds(self.epsilon), questioned(self.epsilon)]
+        below = [word for word in words if word is not None]
+        return "\n".join([head, "", lines[0], rule, *lines[1:], "", *below])
 
 
 def percent(share: float | None) -> str:
@@ -186,16 +207,28 @@ def calibrate(
     """The noise of one mechanism, by its name."""
     if mechanism not in MECHANISMS:
         raise ValueError(f"mechanism: {mechanism!r} is unknown; known are {', '.join(MECHANISMS)}")
-    if progress is not None and mechanism in _REPORTING:
-        own = partial(progress, mechanism)
-        return MECHANISMS[mechanism](beliefs, query, epsilon, progress=own)
-    return MECHANISMS[mechanism](beliefs, query, epsilon)
+    started = perf_counter()
+    try:
+        if progress is not None and mechanism in _REPORTING:
+            own = partial(progress, mechanism)
+            return MECHANISMS[mechanism](beliefs, query, epsilon, progress=own)
+        return MECHANISMS[mechanism](beliefs, query, epsilon)
+    finally:
+        _LOG.info("%s: %.2f s", mechanism, perf_counter() - started)
 
 
-def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None = None) -> Plan:
+def plan(
+    beliefs: Any,
+    query: Query,
+    epsilon: float,
+    progress: Progress | None = None,
+    *,
+    most_work: float = LONG_WORK,
+) -> Plan:
     """What every mechanism would cost, without touching data or budget.
 
     ``progress`` is called during long ones with the mechanism, entries done, entries in all.
+    Mechanisms that take more than ``most_work`` multiplications are left out.
 
     Examples
     --------
@@ -209,8 +242,8 @@ def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None =
     check_states(theta, query)
     entries = []
     for name in MECHANISMS:
-        if name == "wasserstein" and estimated_work(theta, query) > LONG_WORK:
-            why = "it would take minutes here; ask for it by name"
+        if name == "wasserstein" and estimated_work(theta, query) > most_work:
+            why = "it would take long here; ask for it by name"
             entries.append(PlanRow(name, None, why))
             continue
         if name in OPTIONS and query.size > MOST_BINS:
@@ -219,7 +252,7 @@ def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None =
             continue
         try:
             if name == "exact_sum":
-                found = exact_sum(theta, query, epsilon, most_work=LONG_WORK)
+                found = exact_sum(theta, query, epsilon, most_work=most_work)
             else:
                 found = calibrate(name, theta, query, epsilon, progress)
         except NotApplicable as reason:

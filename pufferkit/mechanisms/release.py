@@ -195,7 +195,7 @@ _EVIDENCE: dict[str, tuple[str, Callable[[Any], bool]]] = {
 """What each field of the evidence must be in a file, in words and as a test."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Release(Report):
     """A noisy answer that may leave the process.
 
@@ -287,6 +287,15 @@ class Release(Report):
             (min(low, value), max(high, value))
             for value, (low, high) in zip(self.value, cut, strict=True)
         )
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """One for each coordinate: label, value and its interval at 95%."""
+        return [
+            {"label": label, "value": float(value), "low_95": float(low), "high_95": float(high)}
+            for label, value, (low, high) in zip(
+                self.labels, self.value, self.interval(), strict=True
+            )
+        ]
 
     def as_histogram(self) -> Release:
         """The nearest proper histogram: no negative bins, summing to the known total.

@@ -6,10 +6,13 @@ from pufferkit.plots.choices import days_figure, influence_figure
 from pufferkit.plots.figures import (
     attack_figure,
     audit_figure,
+    error_figure,
     pair_figure,
     plan_figure,
     release_figure,
+    simulation_figure,
 )
+from pufferkit.plots.shown import figure_of
 
 __all__ = [
     "FORMATS",
@@ -17,11 +20,14 @@ __all__ = [
     "audit_figure",
     "check_picture",
     "days_figure",
+    "error_figure",
     "experiment_figure",
+    "figure_of",
     "influence_figure",
     "pair_figure",
     "panels",
     "picture",
     "plan_figure",
     "release_figure",
+    "simulation_figure",
 ]

@@ -19,7 +19,9 @@ from pufferkit.noise import Family
 from pufferkit.verification.questions import is_multiple, near, nearest_histogram
 
 _KINDS = ("histogram", "relative frequencies")
+_COMMON: tuple[str, ...]
 _COMMON = ("mechanism", "epsilon", "guarantee", "kind", "labels", "beliefs", "presentation")
+_COMMON += ("calibrations",)
 _MOST_NAMED = 5
 
 
@@ -53,6 +55,11 @@ class Fleet:
         """The noise of a row, for a query that one entry moves by 2."""
         scale, entries = self.columns["scale"][row], self.columns["entries"][row]
         return float(scale) * float(entries) / self.total(row)
+
+    def workings(self, length: int) -> Mapping[str, Any] | None:
+        """What a check of the noise for segments of this length needs besides."""
+        own = next(own for own in self.common["calibrations"] if own["length"] == length)
+        return own.get("workings") if isinstance(own.get("workings"), Mapping) else None
 
     def problems(self) -> Iterator[str]:
         """What is wrong with rows beside their noise."""
@@ -106,6 +113,7 @@ class Fleet:
                     released_at="",
                     version="",
                     kind="histogram",
+                    workings=self.workings(length),
                 ),
             )
 
@@ -113,7 +121,7 @@ class Fleet:
 def read_fleet(data: Mapping[str, Any]) -> Fleet:
     """The record that ``Releases.to_dict`` wrote; ``ValueError`` if it is none."""
     check_format("releases", data)
-    missing = [name for name in (*_COMMON, "calibrations") if name not in data]
+    missing = [name for name in _COMMON if name not in data]
     if missing:
         raise ValueError(f"releases: the record lacks the fields {', '.join(missing)}")
     if data["kind"] not in _KINDS:

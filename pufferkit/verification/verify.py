@@ -23,6 +23,7 @@ from typing import Any
 
 from pufferkit.beliefs.protocol import beliefs_from_dict
 from pufferkit.mechanisms.release import Guarantee, Release
+from pufferkit.shown import Shown
 from pufferkit.verification.fleets import compare_table, read_fleet
 from pufferkit.verification.needed import (
     TOLERANCE,
@@ -61,8 +62,8 @@ THEOREMS: dict[str, tuple[Guarantee, tuple[str, ...], tuple[str | None, ...]]] =
 """Of each mechanism: what it may promise, which bounds decide its scale, in which readings."""
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(Shown):
     """What the recomputation found.
 
     Attributes

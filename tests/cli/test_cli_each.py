@@ -107,8 +107,8 @@ def test_refusals_without_each_or_time(table: Path):
     start = ("release", *EACH[1:-2])
     assert "release-each --subject" in refusal(*start, "--window", "7d")
     assert "--every 1m" in refusal(*start[:8], "--window", "7d")
-    windowed = ("--window", "7d", "--plot", "x.png")
-    assert "--plot: does not go with --window" in refusal(*start, *windowed)
+    windowed = ("--window", "7d", "--show-exact", "--plot", "x.png")
+    assert "--show-exact: does not go with --window" in refusal(*start, *windowed)
 
 
 def test_the_former_option_names_the_command(table: Path):

@@ -120,3 +120,14 @@ def test_columns_of_the_wrong_type(column, wrong):
 
 def test_the_object_itself():
     assert pk.verify(CASES["each"]()).ok
+
+
+def test_tables_decided_by_pairs_of_values_are_checked_too():
+    chain = pk.MarkovChain.steady([[0.9, 0.08, 0.02], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])
+    rows = pl.DataFrame({"t": range(60), "x": chain.sample(60, seed=1)})
+    table = pk.read_table(rows, time="t", state="x", states=[0, 1, 2], window=20)
+    releases = pk.release_each(table, chain, 1)
+    (noise,) = releases.calibrations.values()
+    assert noise.evidence.bound == "pairs"
+    assert pk.verify(releases).ok
+    assert pk.verify(json.loads(releases.to_json())).ok

@@ -18,7 +18,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.answers import quilt_bound
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric
+from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import Calibration, check_states
@@ -140,7 +140,9 @@ def contributions_of(
     each coordinate, what is added to it counts in units of its scale. ``None`` if the query is no
     sum over the entries of a chain, and if all states are equally far apart.
     """
-    if query.weights is None or beliefs is None or beliefs.entries is not None:
+    if query.weights is None or beliefs is None:
+        return None
+    if query.size > 1 and beliefs.entries is not None:
         return None
     if scales is None and query.kind in ("histogram", "relative frequencies"):
         return None
@@ -229,9 +231,12 @@ def _(
     metric: Metric | Floats | None = None,
     progress: Progress | None = None,
 ) -> Solved:
-    b, tree = TreeCurve(beliefs).solve(epsilon)
+    curve = TreeCurve(beliefs, as_metric(metric, len(beliefs.states)).distance)
+    b, tree = curve.solve(epsilon)
     name = f"network {tree.network + 1} of {len(beliefs.networks)}"
-    return b, Evidence(name, tree.node, len(beliefs.nodes), bound="curve"), None
+    bound: Bound = "pairs" if tree.pairwise else "curve"
+    workings = {"pairs": curve.pair_record(b)} if tree.pairwise else None
+    return b, Evidence(name, tree.node, len(beliefs.nodes), bound=bound), workings
 
 
 @entry_privacy_for.register

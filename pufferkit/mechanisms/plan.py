@@ -14,7 +14,7 @@ from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.answers import record_loss
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.influence.curve.profile import InfluenceCurve, as_metric
 from pufferkit.influence.sums.outer import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, check_states
@@ -250,9 +250,10 @@ def _together(found: Calibration) -> float | None:
     theta = found.beliefs
     if found.mechanism not in OF_SUMS or theta is None or found.query.weights is None:
         return None
+    metric = as_metric(metric_of(theta, found.query), len(theta.states))
     if theta.entries is not None:
-        return record_loss(theta, 2 * found.entry_privacy)
-    curve = InfluenceCurve(theta, found.query.longest, metric_of(theta, found.query))
+        return record_loss(theta, 2 * found.entry_privacy * metric.distance)
+    curve = InfluenceCurve(theta, found.query.longest, metric)
     return curve.epsilon(2 * found.entry_privacy)
 
 

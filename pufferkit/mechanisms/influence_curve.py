@@ -138,11 +138,9 @@ def contributions_of(
 
     Scaled so that the two states that are furthest apart are at L1 distance 1. With a scale for
     each coordinate, what is added to it counts in units of its scale. ``None`` if the query is no
-    sum over the entries of a chain, and if all states are equally far apart.
+    sum over entries, and if all states are equally far apart.
     """
     if query.weights is None or beliefs is None:
-        return None
-    if query.size > 1 and beliefs.entries is not None:
         return None
     if scales is None and query.kind in ("histogram", "relative frequencies"):
         return None

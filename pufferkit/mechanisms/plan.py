@@ -250,10 +250,10 @@ def _together(found: Calibration) -> float | None:
     theta = found.beliefs
     if found.mechanism not in OF_SUMS or theta is None or found.query.weights is None:
         return None
-    metric = as_metric(metric_of(theta, found.query), len(theta.states))
     if theta.entries is not None:
-        return record_loss(theta, 2 * found.entry_privacy * metric.distance)
-    curve = InfluenceCurve(theta, found.query.longest, metric)
+        apart = as_metric(metric_of(theta, found.query), len(theta.states)).distance
+        return record_loss(theta, 2 * found.entry_privacy * apart)
+    curve = InfluenceCurve(theta, found.query.longest, metric_of(theta, found.query))
     return curve.epsilon(2 * found.entry_privacy)
 
 

@@ -236,9 +236,7 @@ class PairCurve:
 
     def _swept(self, which: int, runs: Runs, most: float) -> list[Stretch] | None:
         """What the left (0) or right (1) side adds, from what is known of other profiles."""
-        if self._sides is None:
-            return None
-        side = self._sides[0] if which == 0 else self._sides[1]
+        side = self._side(which)
         if len(runs) > 1:
             return swept(side, runs, most)
         key = which, runs[0][1].tobytes()
@@ -250,6 +248,10 @@ class PairCurve:
                 del self._known[next(iter(self._known))]
             self._known[key] = stretches
         return self._known[key]
+
+    def _side(self, which: int) -> PairSide:
+        assert self._sides is not None
+        return self._sides[0] if which == 0 else self._sides[1]
 
     def _near(self, which: int, cost: Floats, most: float) -> Floats | None:
         """The limit of the profile known last, grown as it grew before; within ``most``.
@@ -294,8 +296,7 @@ class PairCurve:
             for stretch in settled:
                 limit = [] if stretch.limit is None else stretch.limit.tolist()
                 record[name] = {"from": stretch.first, "limit": limit}
-            side = self._sides[0] if which == 0 else self._sides[1]
-            record["plans"][name] = packed(_bases(side, stretches))
+            record["plans"][name] = packed(_bases(self._side(which), stretches))
         return record
 
     def loss(self, runs: Runs, most: float = LARGEST) -> PairLoss | None:

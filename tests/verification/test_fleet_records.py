@@ -56,7 +56,7 @@ def test_rows_are_whole_counts_with_whole_noise(record):
     raw[0][0] += 0.3 / record["rows"]["entries"][0]
     value = None if record["presentation"] == "as drawn" else record["rows"]["value"]
     verdict = pk.verify({**record, "rows": {**record["rows"], "raw": raw, "value": value}})
-    assert any("discrete noise leaves multiples" in problem for problem in verdict.problems)
+    assert any("discrete noise leaves whole multiples" in problem for problem in verdict.problems)
     with pytest.raises(ValueError, match="noise must be one of"):
         pk.verify({**record, "noise": "none"})
 

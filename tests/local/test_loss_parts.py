@@ -7,7 +7,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.local import bayesian_loss, diameter_bounds, loss, one_sided, tanh_bound
-from pufferkit.local.bayesian_loss import Pair, _fixed, own_pair, padded, tanh_pair
+from pufferkit.local.bayesian_loss import LossPair, _fixed, own_pair, padded, tanh_pair
 from pufferkit.local.diameter_bounds import (
     entry_bound,
     largest_entry_privacy,
@@ -200,14 +200,14 @@ def test_values_that_can_occur():
 def test_padding_is_by_the_steps_that_are_still_felt():
     chain = binary(0.2, 0.3)
     kept = tanh(projective_diameter(chain.transition) / 4)
-    one, two = padded(chain, Pair(1.0, inf), 10**6)
+    one, two = padded(chain, LossPair(1.0, inf), 10**6)
     assert one == pytest.approx(1 + 16 * EPS * 2 * (1 + 1 / (1 - kept)), rel=1e-15)
     assert one > 1
     assert two == inf
-    few, _ = padded(chain, Pair(1.0, 1.0), 1)
+    few, _ = padded(chain, LossPair(1.0, 1.0), 1)
     assert few == 1 + 16 * EPS * 2 * 2
     stuck = pk.MarkovChain([0.5, 0.5], [[1.0, 0.0], [0.0, 1.0]])
-    assert padded(stuck, Pair(3.0, 0.0), 7) == (3 + 16 * EPS * 4 * 8, 16 * EPS * 8)
+    assert padded(stuck, LossPair(3.0, 0.0), 7) == (3 + 16 * EPS * 4 * 8, 16 * EPS * 8)
 
 
 def test_each_way_says_what_it_is(monkeypatch):

@@ -22,7 +22,7 @@ echo
 echo "Release the histogram with the least noise that hides every entry."
 
 run release examples/week.csv --model examples/activity_model.json --epsilon 1 \
-    --state activity --time time --proper --out out/release.json --plot out/release.png
+    --state activity --time time --out out/release.json --plot out/release.png
 
 echo
 echo "Done. The data are generated (examples/make_week.py). Look at"

@@ -15,6 +15,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pufferkit import audit as audit
+    from pufferkit import experiments as experiments
+    from pufferkit import frames as frames
+    from pufferkit import local as local
+    from pufferkit import plots as plots
     from pufferkit.accounting.composition import Spending as Spending
     from pufferkit.accounting.composition import compose as compose
     from pufferkit.accounting.ledger import Ledger as Ledger
@@ -24,25 +29,29 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.finite_joint import FiniteJoint as FiniteJoint
     from pufferkit.beliefs.markov_chain import MarkovChain as MarkovChain
     from pufferkit.beliefs.regime_class import RegimeClass as RegimeClass
+    from pufferkit.data.bins import Bins as Bins
     from pufferkit.data.queries import Query as Query
     from pufferkit.data.queries import count as count
     from pufferkit.data.queries import histogram as histogram
     from pufferkit.data.queries import mean as mean
     from pufferkit.data.queries import relative_frequencies as relative_frequencies
     from pufferkit.data.queries import total as total
+    from pufferkit.data.queries import transition_counts as transition_counts
     from pufferkit.data.series import Series as Series
-    from pufferkit.data.table import Bins as Bins
     from pufferkit.data.table import Table as Table
     from pufferkit.errors import LedgerError as LedgerError
     from pufferkit.errors import NotApplicable as NotApplicable
     from pufferkit.errors import NoTheorem as NoTheorem
     from pufferkit.errors import OverBudget as OverBudget
     from pufferkit.fitting.check_model import check_model as check_model
+    from pufferkit.fitting.choosing import choose_beliefs as choose_beliefs
     from pufferkit.fitting.closeness import closeness as closeness
+    from pufferkit.fitting.measured_influence import measured_influence as measured_influence
     from pufferkit.fitting.private_transitions import private_transitions as private_transitions
     from pufferkit.fleet import Releases as Releases
     from pufferkit.fleet import release_all as release_all
     from pufferkit.fleet import release_each as release_each
+    from pufferkit.frames import TextFormat as TextFormat
     from pufferkit.frames import read_series as read_series
     from pufferkit.frames import read_table as read_table
     from pufferkit.influence.curve.profile import InfluenceCurve as InfluenceCurve
@@ -59,11 +68,16 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.influence_curve import influence_curve as influence_curve
     from pufferkit.mechanisms.markov_quilt import markov_quilt as markov_quilt
     from pufferkit.mechanisms.markov_quilt import markov_quilt_approx as markov_quilt_approx
+    from pufferkit.mechanisms.odds import posterior as posterior
     from pufferkit.mechanisms.plan import Plan as Plan
     from pufferkit.mechanisms.plan import plan as plan
     from pufferkit.mechanisms.release import Evidence as Evidence
     from pufferkit.mechanisms.release import Guarantee as Guarantee
     from pufferkit.mechanisms.release import Release as Release
+    from pufferkit.mechanisms.targets import Target as Target
+    from pufferkit.mechanisms.targets import epsilon_for as epsilon_for
+    from pufferkit.mechanisms.targets import remedies as remedies
+    from pufferkit.mechanisms.usefulness import Usefulness as Usefulness
     from pufferkit.mechanisms.wasserstein import wasserstein as wasserstein
     from pufferkit.verification.verify import Verdict as Verdict
     from pufferkit.verification.verify import verify as verify
@@ -82,23 +96,37 @@ _HOMES = {
     "beliefs.regime_class": ["RegimeClass"],
     "errors": ["LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
     "fleet": ["Releases", "release_all", "release_each"],
-    "frames": ["read_series", "read_table"],
+    "frames": ["TextFormat", "read_series", "read_table"],
     "influence.quilts.hardest": ["max_influence"],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],
     "fitting.check_model": ["check_model"],
+    "fitting.choosing": ["choose_beliefs"],
+    "fitting.measured_influence": ["measured_influence"],
     "influence.curve.profile": ["InfluenceCurve"],
     "mechanisms.exact_sum": ["exact_sum"],
     "mechanisms.explain": ["PairTable", "explain"],
     "mechanisms.influence_curve": ["entry_epsilon", "influence_curve"],
     "mechanisms.markov_quilt": ["markov_quilt", "markov_quilt_approx"],
+    "mechanisms.odds": ["posterior"],
     "mechanisms.plan": ["Plan", "plan"],
+    "mechanisms.targets": ["Target", "epsilon_for", "remedies"],
+    "mechanisms.usefulness": ["Usefulness"],
     "fitting.private_transitions": ["private_transitions"],
     "mechanisms.wasserstein": ["wasserstein"],
     "mechanisms.release": ["Evidence", "Guarantee", "Release"],
-    "data.queries": ["Query", "count", "histogram", "mean", "relative_frequencies", "total"],
+    "data.queries": [
+        "Query",
+        "count",
+        "histogram",
+        "mean",
+        "relative_frequencies",
+        "total",
+        "transition_counts",
+    ],
     "data.series": ["Series"],
-    "data.table": ["Bins", "Table"],
+    "data.bins": ["Bins"],
+    "data.table": ["Table"],
     "influence.sums.transport": ["w_infinity"],
     "verification.verify": ["Verdict", "verify"],
 }
@@ -107,7 +135,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0604
 
 
-_ROOMS = ("audit", "experiments", "local", "plots")
+_ROOMS = ("audit", "experiments", "frames", "local", "plots")
 
 
 def __getattr__(name: str) -> Any:
@@ -121,4 +149,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return [*__all__, *_ROOMS]

@@ -1,13 +1,24 @@
 """The only door through which randomness enters a release.
 
-Noise is drawn by OpenDP, which samples the Laplace distribution on a grid of multiples of 2^k with
-exact integer arithmetic, from the randomness of the operating system. A floating-point Laplace
-sampler leaks: some outputs are possible under one data set only (Mironov 2012).
+Noise is drawn by OpenDP with exact integer arithmetic, from the randomness of the operating system.
+A floating-point Laplace sampler leaks: some outputs are possible under one data set only (Mironov
+2012). There are two families.
 
-The grid is paid for. Rounding each of n coordinates to a multiple of 2^k can move two answers apart
-by n 2^k, so an L-Lipschitz query becomes (L + n 2^k)-Lipschitz, and the scale is raised in that
-proportion. With n 2^k at most L / 2^30 that is one part in 10^9. Very long series need a coarser
-grid, because an answer must stay a whole number of steps that a float can hold.
+*Discrete Laplace noise*, for answers that are whole multiples of a unit u, as counts are (u = 1)
+and shares of T entries (u = 1/T). The noise is a whole multiple too, with
+
+    P(Z = n u)  =  (1 - a) / (1 + a) a^|n|,    a = e^{-u / scale}.
+
+Replacing an answer by another at L1 distance d moves the log-likelihood of every output by at most
+d / scale, as |w - c'| <= |w - c| + |c - c'| in each coordinate: the guarantee of Laplace noise of
+the same scale, pair by pair of states too. Nothing is rounded, so nothing is paid for rounding, and
+the noise is smaller: its mean size is u / sinh(u / scale), below the scale.
+
+*Laplace noise*, for all other answers, on a grid of multiples of 2^k. The grid is paid for.
+Rounding each of n coordinates to a multiple of 2^k can move two answers apart by n 2^k, so an
+L-Lipschitz query becomes (L + n 2^k)-Lipschitz, and the scale is raised in that proportion. With n
+2^k at most L / 2^30 that is one part in 10^9. Very long series need a coarser grid, because an
+answer must stay a whole number of steps that a float can hold.
 
 Randomised response compares 64 random bits of the operating system with a whole number, so its
 probabilities are exact multiples of 2^-64. A float of at least 2^-11 is such a multiple already; a
@@ -26,17 +37,25 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.checks import Floats
-from pufferkit.rounding import round_up
+from pufferkit.rounding import at_least, round_up
+
+Family = Literal["laplace", "discrete laplace"]
+"""Laplace noise on a fine grid, or discrete Laplace noise on the multiples of the answer's unit."""
+
+MOST_UNITS = 2.0**50
+"""Answers of more units than this are no longer whole floats with their noise."""
+
+LARGEST_SCALE = 2.0**40
+"""In units. Beyond it discrete noise is Laplace noise to twelve digits."""
 
 GRID_SHARE = 2.0**-30
 """Most of the Lipschitz constant that the grid may cost."""
@@ -48,14 +67,6 @@ _MOST = sys.float_info.max
 _MOST_DIGITS = 52
 _AT_ONCE = 20_000
 _CHUNK = 1 << 18
-
-
-@dataclass(frozen=True)
-class Noisy:
-    """Noisy numbers, and the scale of the noise that was actually added."""
-
-    values: tuple[float, ...]
-    scale: float
 
 
 def grid_exponent(lipschitz: float, size: int, largest: float | None = None) -> int:
@@ -81,14 +92,22 @@ def paid_scale(scale: float, lipschitz: float, size: int, largest: float | None 
 
 
 def laplace(
-    exact: Sequence[Fraction], scale: float, lipschitz: float, largest: float | None = None
-) -> Noisy:
-    """Add Laplace noise of at least ``scale`` to every number.
+    answers: Sequence[Sequence[Fraction]],
+    which: Sequence[int],
+    scale: float,
+    lipschitz: float,
+    largest: float | None = None,
+) -> list[float]:
+    """Laplace noise of the scale `paid_scale` on every number of many releases.
+
+    Release n is of ``answers[which[n]]``, and each has draws of its own; only the call is shared,
+    because a call is slow and a draw is not.
 
     Parameters
     ----------
-    exact
-        The exact answers; each is rounded to the grid without further error.
+    answers, which
+        The exact answers, each of which is rounded to the grid without further error; and which of
+        them each release is of.
     scale
         What the theorem asks for a query of this Lipschitz constant.
     lipschitz
@@ -96,99 +115,6 @@ def laplace(
     largest
         Public bound on the size of a number, if there is one.
     """
-    values, paid = _drawn([exact], [0], scale, lipschitz, largest)
-    return Noisy(tuple(values), paid)
-
-
-def laplace_many(
-    answers: Sequence[Sequence[Fraction]],
-    which: Sequence[int],
-    scale: float,
-    lipschitz: float,
-    largest: float | None = None,
-) -> list[float]:
-    """The noisy numbers of many releases at once, release after release; for simulation.
-
-    Release n is of ``answers[which[n]]``. Grid, scale and sampler are those of `laplace`, and each
-    release has draws of its own; only the call is shared, because a call is slow and a draw is not.
-    """
-    values, _ = _drawn(answers, which, scale, lipschitz, largest)
-    return values
-
-
-def laplace_rows(
-    rows: NDArray[np.int64], scales: Floats, lipschitz: float, largest: float
-) -> tuple[Floats, Floats]:
-    """Laplace noise on many answers at once: a row for each, with at least the scale of its own.
-
-    The rows must be about different entries, so that changing one entry moves one row alone. Then
-    the grid is paid for by the coordinates of one row, as if the rows were drawn one by one; every
-    number gets its own draw either way.
-
-    Parameters
-    ----------
-    rows
-        Whole numbers: counts.
-    scales
-        What the theorem asks for each row.
-    lipschitz, largest
-        As for `laplace`, of one row; here the bound on the size of a number is needed.
-
-    Returns
-    -------
-    tuple
-        The noisy rows, and the scale of the noise that was added to each.
-    """
-    if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "iu":
-        raise ValueError("rows: must be a table of whole numbers")
-    if scales.shape != (len(rows),):
-        raise ValueError(f"scales: must be one for each of {len(rows)} rows, got {scales.shape}")
-    if int(np.abs(rows).max()) > largest:
-        raise ValueError(f"rows: hold {int(np.abs(rows).max())}, above the bound {largest:g}")
-    k = grid_exponent(lipschitz, rows.shape[1], largest)
-    exact = rows.astype(np.float64)
-    if k > 0:
-        exact = np.rint(exact / 2.0**k) * 2.0**k
-    noisy, paid = np.empty_like(exact), np.empty(len(rows))
-    for scale in np.unique(scales).tolist():
-        some = np.flatnonzero(scales == scale)
-        paid[some] = paid_scale(scale, lipschitz, rows.shape[1], largest)
-        noisy[some] = _drawn_rows(exact[some], scale, float(paid[some[0]]), lipschitz, k)
-    return noisy, paid
-
-
-def as_shares(values: Floats, scales: Floats, entries: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Noisy counts and their scales over the number of entries of each row, which is public.
-
-    It is post-processing and costs nothing. Scales are rounded up.
-    """
-    shares = np.array([round_up(s / n) for s, n in zip(scales, entries, strict=True)])
-    return values / entries[:, None], shares
-
-
-def _drawn_rows(exact: Floats, scale: float, paid: float, lipschitz: float, k: int) -> Floats:
-    """Rows on the grid with noise of one scale, drawn in parts."""
-    _, cost = _measurement(exact.shape[1], paid, k, lipschitz)
-    if cost > round_up(lipschitz / scale):
-        raise RuntimeError(
-            f"noise: the sampler charges {cost!r} for {lipschitz / scale!r}; nothing was released"
-        )
-    flat = exact.ravel()
-    noisy = np.empty_like(flat)
-    for start in range(0, flat.size, _AT_ONCE):
-        part = flat[start : start + _AT_ONCE]
-        measurement, _ = _measurement(part.size, paid, k, lipschitz)
-        noisy[start : start + part.size] = _asked(measurement, part.tolist())
-    return noisy.reshape(exact.shape)
-
-
-def _drawn(
-    answers: Sequence[Sequence[Fraction]],
-    which: Sequence[int],
-    scale: float,
-    lipschitz: float,
-    largest: float | None,
-) -> tuple[list[float], float]:
     size = len(answers[0])
     if size == 0:
         raise ValueError("exact: has no numbers to add noise to")
@@ -204,7 +130,107 @@ def _drawn(
         measurement, _ = _measurement(size * len(which), paid, k, lipschitz)
     flat = [value for n in which for value in snapped[n]]
     # A draw beyond the largest float is given as that float: post-processing, which costs nothing.
-    return [min(max(float(value), -_MOST), _MOST) for value in _asked(measurement, flat)], paid
+    return [min(max(float(value), -_MOST), _MOST) for value in _asked(measurement, flat)]
+
+
+def is_discrete(unit: Fraction | None, scale: float, largest: float | None = None) -> bool:
+    """Whether answers that are multiples of ``unit`` get discrete Laplace noise of this scale.
+
+    Decided by public numbers alone. Not if the unit is so small that the answer, or the noise,
+    would not be a whole number of units that a float can hold.
+    """
+    if unit is None or Fraction(checks.positive("scale", scale)) > unit * Fraction(LARGEST_SCALE):
+        return False
+    return largest is None or Fraction(largest) <= unit * Fraction(MOST_UNITS)
+
+
+def discrete_laplace(
+    answers: Sequence[Sequence[Fraction]],
+    which: Sequence[int],
+    scales: Sequence[float],
+    unit: Fraction,
+) -> list[float]:
+    """Discrete Laplace noise on releases of answers that are whole multiples of ``unit``.
+
+    Release n is of ``answers[which[n]]``; every number gets a draw of its own. What is returned are
+    whole numbers where the unit is one, release after release.
+
+    Parameters
+    ----------
+    answers, which
+        The exact answers, and which of them each release is of.
+    scales
+        What the theorem asks for each coordinate. It is drawn with that scale; if the unit is not 1
+        with the next float number of units, rounded up.
+    unit
+        See `is_discrete`.
+    """
+    size = len(scales)
+    if not size or any(len(answer) != size for answer in answers):
+        raise ValueError("exact: has no numbers to add noise to")
+    whole = [[_units(value, unit) for value in answer] for answer in answers]
+    wanted = [at_least(Fraction(checks.positive("scale", scale)) / unit) for scale in scales]
+    steps = np.array([whole[n] for n in which], dtype=np.int64)
+    noisy = discrete_laplace_rows(steps, np.broadcast_to(np.array(wanted), steps.shape))
+    found = [unit * number for number in noisy.ravel().tolist()]
+    return [int(number) if unit.denominator == 1 else float(number) for number in found]
+
+
+def discrete_laplace_rows(rows: NDArray[np.int64], scales: Floats) -> NDArray[np.int64]:
+    """Discrete Laplace noise on a table of whole numbers, each with the scale given for it.
+
+    Parameters
+    ----------
+    rows
+        Whole numbers: counts. A row may be one release of many; every number gets its own draw.
+    scales
+        One for each number, or a column with one for each row.
+    """
+    if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "iu":
+        raise ValueError("rows: must be a table of whole numbers")
+    if scales.shape not in (rows.shape, (len(rows), 1)):
+        raise ValueError(
+            f"scales: must be one for each number or row of {rows.shape}, got {scales.shape}"
+        )
+    each = np.broadcast_to(scales, rows.shape)
+    noisy = np.empty(rows.shape, dtype=np.int64)
+    for scale in np.unique(each).tolist():
+        chosen = np.nonzero(each == scale)
+        noisy[chosen] = _drawn_whole(rows[chosen], checks.positive("scale", scale))
+    return noisy
+
+
+def _drawn_whole(values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
+    """Whole numbers with noise of one scale, drawn in parts."""
+    noisy = np.empty(len(values), dtype=np.int64)
+    for start in range(0, len(values), _AT_ONCE):
+        part = values[start : start + _AT_ONCE]
+        measurement, cost = _whole_measurement(len(part), scale)
+        if cost > round_up(1 / scale):
+            raise RuntimeError(
+                f"noise: the sampler charges {cost!r} for {1 / scale!r}; nothing was released"
+            )
+        noisy[start : start + len(part)] = _asked(measurement, part.tolist())
+    return noisy
+
+
+def _units(value: Fraction, unit: Fraction) -> int:
+    """How many units; the message of a refusal must not tell the answer."""
+    number = value / unit
+    if number.denominator != 1:
+        raise ValueError(f"answer: is not a whole multiple of {unit}, as its query says")
+    if abs(number) > MOST_UNITS:
+        raise ValueError(f"answer: is too large to be counted in units of {unit}")
+    return int(number)
+
+
+def as_shares(values: Floats, scales: Floats, entries: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Noisy counts and their scales over the number of entries of each row, which is public.
+
+    It is post-processing and costs nothing. Scales are rounded up.
+    """
+    shares = np.array([round_up(s / n) for s, n in zip(scales, entries, strict=True)])
+    return values / entries[:, None], shares
 
 
 def _snapped(value: Fraction, k: int, scale: float) -> float:
@@ -290,7 +316,7 @@ def _is_forked() -> bool:
     return _home != [os.getpid()]
 
 
-def _asked(measurement: Any, values: list[float]) -> list[float]:
+def _asked(measurement: Any, values: list[Any]) -> list[Any]:
     """Noisy values, drawn with a generator that no other process shares.
 
     A generator of OpenDP belongs to a thread. OpenSSL's, which version 0.16 uses, starts anew after
@@ -316,3 +342,11 @@ def _measurement(size: int, scale: float, k: int, lipschitz: float) -> tuple[Any
     domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size)
     measurement = dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale, k=k)
     return measurement, float(measurement.map(lipschitz))
+
+
+def _whole_measurement(size: int, scale: float) -> tuple[Any, float]:
+    """The sampler on whole numbers, and what it charges for a distance of 1."""
+    dp = _opendp()
+    domain = dp.vector_domain(dp.atom_domain(T="i64"), size=size)
+    measurement = dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale)
+    return measurement, float(measurement.map(1.0))

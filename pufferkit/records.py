@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pufferkit import checks
+from pufferkit.shown import Shown
 
 
 def canonical(data: Any) -> str:
@@ -47,7 +48,7 @@ class JsonRecord:
         return made
 
 
-class Report(JsonRecord):
+class Report(Shown, JsonRecord):
     """A record that people read too: JSON on many lines."""
 
     def to_json(self, indent: int | None = 2) -> str:

@@ -62,15 +62,18 @@ def sanitised(data):
 
 
 def released():
-    calibration = influence_curve(CHAIN, count(1, 20), 1)
+    calibration = influence_curve(CHAIN, count(1, 20), 1e-6)
     return lambda: calibration.release([0, 1] * 10).value
 
 
+WIDE = np.full((1, 1), 1e9)
 DOORS = {
-    "laplace": lambda: lambda: noise.laplace([Fraction(0)] * 3, 1.0, 1.0).values,
-    "laplace_many": lambda: lambda: noise.laplace_many([[Fraction(0)]], [0] * 3, 1.0, 1.0),
-    "laplace_rows": lambda: (
-        lambda: noise.laplace_rows(np.zeros((2, 2), int), np.ones(2), 1.0, 9.0)[0].ravel().tolist()
+    "laplace": lambda: lambda: noise.laplace([[Fraction(0)]], [0] * 3, 1.0, 1.0),
+    "discrete_laplace": lambda: (
+        lambda: noise.discrete_laplace([[Fraction(0)]], [0] * 3, [1e9], Fraction(1))
+    ),
+    "discrete_laplace_rows": lambda: (
+        lambda: noise.discrete_laplace_rows(np.zeros((1, 4), int), WIDE).ravel().tolist()
     ),
     "release": released,
     "responses": lambda: lambda: noise.responses(np.zeros(ENTRIES, int), HALF).tolist(),
@@ -118,10 +121,12 @@ def test_a_sampler_that_knows_nothing_of_forks_is_asked_on_a_thread_of_its_own(m
     def careless(values):
         if not hasattr(state, "generator"):
             state.generator = np.random.default_rng(int.from_bytes(os.urandom(8), "little"))
-        return (np.array(values) + state.generator.laplace(size=len(values))).tolist()
+        wide = state.generator.laplace(scale=1e9, size=len(values))
+        return (np.array(values) + np.rint(wide)).astype(int).tolist()
 
-    monkeypatch.setattr(noise, "_measurement", lambda *_: (careless, 0.0))
-    for name in ("laplace", "laplace_many", "laplace_rows"):
+    for sampler in ("_measurement", "_whole_measurement"):
+        monkeypatch.setattr(noise, sampler, lambda *_: (careless, 0.0))
+    for name in ("laplace", "discrete_laplace", "discrete_laplace_rows"):
         door = DOORS[name]()
         door()
         draws = after_a_fork(door)
@@ -151,7 +156,7 @@ def test_a_copied_stream_draws_no_word_twice(name):
 
 
 def test_a_copied_or_pickled_calibration_draws_anew():
-    calibration = influence_curve(CHAIN, count(1, 20), 1)
+    calibration = influence_curve(CHAIN, count(1, 20), 1e-6)
     copies = [
         calibration,
         copy.copy(calibration),

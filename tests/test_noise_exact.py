@@ -71,15 +71,13 @@ def test_the_largest_number_of_steps_has_52_digits():
 
 
 def test_one_release_asks_the_sampler_once(sampler):
-    noisy = noise.laplace([Fraction(1), Fraction(2)], 3.0, 1.0, 8.0)
-    assert noisy.values == (1.0, 2.0)
-    assert noisy.scale == noise.paid_scale(3.0, 1.0, 2, 8.0)
-    assert sampler == [(2, noisy.scale, -31, 1.0)]
+    assert noise.laplace([[Fraction(1), Fraction(2)]], [0], 3.0, 1.0, 8.0) == [1.0, 2.0]
+    assert sampler == [(2, noise.paid_scale(3.0, 1.0, 2, 8.0), -31, 1.0)]
 
 
 def test_many_releases_are_one_long_vector_in_their_order(sampler):
     answers = [[Fraction(1), Fraction(2)], [Fraction(3), Fraction(4)]]
-    assert noise.laplace_many(answers, [1, 0, 1], 3.0, 1.0, 2.0**30) == [3, 4, 1, 2, 3, 4]
+    assert noise.laplace(answers, [1, 0, 1], 3.0, 1.0, 2.0**30) == [3, 4, 1, 2, 3, 4]
     paid = noise.paid_scale(3.0, 1.0, 2, 2.0**30)
     assert sampler == [(2, paid, -21, 1.0), (6, paid, -21, 1.0)]
 
@@ -87,20 +85,21 @@ def test_many_releases_are_one_long_vector_in_their_order(sampler):
 def test_a_draw_beyond_the_largest_float_is_that_float(monkeypatch):
     most = sys.float_info.max
     monkeypatch.setattr(noise, "_measurement", lambda *_: (lambda _: [inf, -inf, 1.0], 0.0))
-    assert noise.laplace([Fraction(0)] * 3, 1.0, 1.0).values == (most, -most, 1.0)
+    assert noise.laplace([[Fraction(0)] * 3], [0], 1.0, 1.0) == [most, -most, 1.0]
 
 
-@pytest.mark.parametrize("rows", [False, True])
-def test_a_sampler_that_charges_too_much_releases_nothing(monkeypatch, rows):
+@pytest.mark.parametrize("discrete", [False, True])
+def test_a_sampler_that_charges_too_much_releases_nothing(monkeypatch, discrete):
     """The most it may charge is what was asked for, to a few units in the last place."""
 
     def release():
-        if rows:
-            return noise.laplace_rows(np.array([[1]]), np.array([4.0]), 2.0, 2.0)[0].tolist()
-        return [list(noise.laplace([Fraction(1)], 4.0, 2.0).values)]
+        if discrete:
+            return noise.discrete_laplace_rows(np.array([[1]]), np.array([[2.0]])).tolist()
+        return [noise.laplace([[Fraction(1)]], [0], 4.0, 2.0)]
 
     charged = []
-    monkeypatch.setattr(noise, "_measurement", lambda *_: (list, charged[-1]))
+    for door in ("_measurement", "_whole_measurement"):
+        monkeypatch.setattr(noise, door, lambda *_: (list, charged[-1]))
     charged.append(round_up(0.5))
     assert release() == [[1.0]]
     charged.append(round_up(0.5, 5))
@@ -108,32 +107,69 @@ def test_a_sampler_that_charges_too_much_releases_nothing(monkeypatch, rows):
         release()
 
 
-def test_rows_have_scales_of_their_own(sampler, monkeypatch):
-    monkeypatch.setattr(noise, "_AT_ONCE", 3)
+@pytest.fixture
+def whole_sampler(monkeypatch):
+    """The same for whole numbers."""
+    asked = []
+
+    def measurement(size, scale):
+        asked.append((size, scale))
+        return list, 1 / scale
+
+    monkeypatch.setattr(noise, "_whole_measurement", measurement)
+    return asked
+
+
+def test_rows_have_scales_of_their_own(whole_sampler, monkeypatch):
+    monkeypatch.setattr(noise, "_AT_ONCE", 4)
     rows = np.array([[1, 2], [3, 4], [5, 6], [-7, 8]])
-    noisy, paid = noise.laplace_rows(rows, np.array([2.0, 1.0, 2.0, 2.0]), 2.0, 8.0)
+    noisy = noise.discrete_laplace_rows(rows, np.array([2.0, 1.0, 2.0, 2.0])[:, None])
     assert noisy.tolist() == rows.tolist()
-    assert noisy.dtype == np.float64
-    two, one = noise.paid_scale(2.0, 2.0, 2, 8.0), noise.paid_scale(1.0, 2.0, 2, 8.0)
-    assert paid.tolist() == [two, one, two, two]
-    # Charged by one row, drawn in parts; the smaller scale first.
-    assert sampler == [
-        (2, one, -30, 2.0),
-        (2, one, -30, 2.0),
-        (2, two, -30, 2.0),
-        (3, two, -30, 2.0),
-        (3, two, -30, 2.0),
-    ]
+    assert noisy.dtype == np.int64
+    assert whole_sampler == [(2, 1.0), (4, 2.0), (2, 2.0)]
+    whole_sampler.clear()
+    each = noise.discrete_laplace_rows(rows[:2], np.array([[2.0, 1.0], [1.0, 3.0]]))
+    assert each.tolist() == rows[:2].tolist()
+    assert whole_sampler == [(2, 1.0), (1, 2.0), (1, 3.0)]
 
 
-def test_rows_on_a_grid_coarser_than_one(sampler):
-    rows = np.array([[1500], [1537], [2560], [3584]])
-    noisy, _ = noise.laplace_rows(rows, np.full(4, 2.0**40), 2.0**40, 4000.0)
-    assert noise.grid_exponent(2.0**40, 1, 4000.0) == 10
-    assert noisy.ravel().tolist() == [1024.0, 2048.0, 2048.0, 4096.0]
-    fine, _ = noise.laplace_rows(rows, np.full(4, 2.0**31), 2.0**31, 4000.0)
-    assert noise.grid_exponent(2.0**31, 1, 4000.0) == 1
-    assert fine.ravel().tolist() == [1500.0, 1536.0, 2560.0, 3584.0]
+def test_discrete_noise_is_drawn_in_units_and_never_with_less_scale(whole_sampler):
+    third = Fraction(1, 3)
+    answers = [[third, 2 * third], [Fraction(7), Fraction(0)]]
+    assert noise.discrete_laplace(answers, [1, 0], [0.1, 0.5], third) == [7, 0, 1 / 3, 2 / 3]
+    assert [size for size, _ in whole_sampler] == [2, 2]
+    for (_, drawn), wanted in zip(whole_sampler, (0.1, 0.5), strict=True):
+        assert 0 <= Fraction(drawn) - 3 * Fraction(wanted) < Fraction(2) ** -50
+    whole = noise.discrete_laplace([[Fraction(6)]], [0], [5.0], Fraction(2))
+    assert whole == [6]
+    assert isinstance(whole[0], int)
+    assert whole_sampler[-1] == (1, 2.5)
+
+
+def test_answers_off_the_lattice_are_refused_and_not_told():
+    for answer in (Fraction(123456789, 2), Fraction(2**60 * 123456789)):
+        with pytest.raises(ValueError, match=r"^answer: ") as refusal:
+            noise.discrete_laplace([[answer]], [0], [1.0], Fraction(1))
+        assert "123456" not in str(refusal.value)
+    with pytest.raises(ValueError, match="no numbers"):
+        noise.discrete_laplace([[]], [0], [], Fraction(1))
+
+
+@pytest.mark.parametrize(
+    ("unit", "scale", "largest", "discrete"),
+    [
+        (None, 1.0, 1.0, False),
+        (Fraction(1), 2.0**40, 1.0, True),
+        (Fraction(1), 2.0**40 * 1.01, 1.0, False),
+        (Fraction(1), 1.0, 2.0**50, True),
+        (Fraction(1), 1.0, 2.0**50 * 1.01, False),
+        (Fraction(1), 1.0, None, True),
+        (Fraction(1, 10**15), 1.0, 1.0, False),
+        (Fraction(1, 10**9), 1.0, 1e5, True),
+    ],
+)
+def test_which_answers_get_discrete_noise(unit, scale, largest, discrete):
+    assert noise.is_discrete(unit, scale, largest) is discrete
 
 
 @pytest.mark.parametrize(
@@ -142,19 +178,18 @@ def test_rows_on_a_grid_coarser_than_one(sampler):
         (np.array([1, 2]), np.ones(2), "^rows: must be a table"),
         (np.empty((0, 2), dtype=int), np.ones(0), "^rows: must be a table"),
         (np.array([[1.0]]), np.ones(1), "^rows: must be a table"),
-        (np.array([[1], [2]]), np.ones(1), "^scales: must be one for each of 2 rows"),
-        (np.array([[1], [2]]), np.ones((2, 1)), "^scales: "),
-        (np.array([[1], [-5]]), np.ones(2), "^rows: hold 5, above the bound 4"),
+        (np.array([[1], [2]]), np.ones(1), "^scales: must be one for each number"),
+        (np.array([[1, 1], [2, 2]]), np.ones(2), "^scales: "),
     ],
 )
 def test_what_rows_refuse(rows, scales, problem):
     with pytest.raises(ValueError, match=problem):
-        noise.laplace_rows(rows, scales, 1.0, 4.0)
+        noise.discrete_laplace_rows(rows, scales)
 
 
-def test_unsigned_rows_up_to_the_bound_are_taken(sampler):
+def test_unsigned_rows_are_taken(whole_sampler):
     rows = np.array([[4], [0]], dtype=np.uint8)
-    assert noise.laplace_rows(rows, np.ones(2), 1.0, 4.0)[0].tolist() == [[4.0], [0.0]]
+    assert noise.discrete_laplace_rows(rows, np.ones((2, 1))).tolist() == [[4], [0]]
 
 
 def test_the_sampler_is_laplace_on_the_grid_and_charges_for_it():

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -44,13 +44,15 @@ from pufferkit.accounting.windows import (
 )
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.checks import Floats
+from pufferkit.data.series import Pattern, observed_places, runs_of
 from pufferkit.errors import NoTheorem
 from pufferkit.influence.answers import record_loss
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric, Spent
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
-from pufferkit.mechanisms.influence_curve import contributions_of
+from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
 from pufferkit.mechanisms.release import Guarantee
 from pufferkit.rounding import EPS
+from pufferkit.shown import Shown
 
 __all__ = [
     "ANY_START",
@@ -76,6 +78,10 @@ __all__ = [
 ENTRYWISE = QUILTS | OF_SUMS | {"influence_curve", "gk16", "group_dp", "entry_dp"}
 """Mechanisms that give a per-entry bound, whatever else they promise. Those of sums do so for
 sums alone: the Lipschitz constant of another query is no part of their theorem."""
+_NEAR = 1e-9
+_MOST_RUNS = 200
+"""Releases with more runs than this are taken to have used all of their windows."""
+
 ANY_START = frozenset({"group_dp", "entry_dp"})
 """Mechanisms that ask no beliefs, so that it does not matter where a window starts."""
 
@@ -97,8 +103,12 @@ class Spending:
     quilt_sets
         Name of the family of quilts that was searched, for networks.
     contributions
-        For sums: every state of the chain and what it adds, from 0 to 1. States that add about the
-        same are hardly told apart by the release. ``None``: all states are equally far apart.
+        For sums: every state of the chain and what it adds, from 0 to 1, or a row of such numbers.
+        States that add about the same are hardly told apart by the release. ``None``: all states
+        are equally far apart.
+    gaps
+        Lengths of the runs of entries in the window, by turns observed and not, from an observed
+        one on; entries that were not observed spend nothing. ``None``: every entry counts.
     """
 
     mechanism: str
@@ -107,7 +117,8 @@ class Spending:
     entry_privacy: float | None = None
     quilt: tuple[int, ...] | None = None
     quilt_sets: str | None = None
-    contributions: tuple[tuple[Hashable, float], ...] | None = None
+    contributions: tuple[tuple[Hashable, Contribution], ...] | None = None
+    gaps: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         # A float: rules that count in whole micro-epsilon are told by their type.
@@ -117,12 +128,20 @@ class Spending:
             raise ValueError(f"window: needs 1 <= first <= last, got {first} to {last}")
         if self.entry_privacy is not None:
             checks.positive("entry_privacy", self.entry_privacy)
+        if self.gaps is not None and sum(self.gaps) != last - first + 1:
+            raise ValueError(
+                f"gaps: are {sum(self.gaps)} entries long, the window {first} to {last} is not"
+            )
         if self.contributions is not None:
-            values = [checks.real("contributions", value) for _, value in self.contributions]
-            if not (values and min(values) == 0 and max(values) == 1):
+            rows = [
+                np.atleast_1d(checks.numbers("contributions", v)) for _, v in self.contributions
+            ]
+            apart = [float(np.abs(one - other).sum()) for one, other in combinations(rows, 2)]
+            least = np.min(rows, axis=0) if rows else np.ones(1)
+            if least.any() or not abs(max(apart, default=0.0) - 1) < _NEAR:
                 raise ValueError(
-                    "contributions: one for each state, the least 0 and the largest 1, got "
-                    f"{self.contributions}"
+                    "contributions: one for each state, the least 0 and the largest 1 (of rows, "
+                    f"two at L1 distance 1), got {self.contributions}"
                 )
 
     @classmethod
@@ -147,8 +166,17 @@ class Spending:
                 f"window: {window[0]} to {window[1]} has {window[1] - window[0] + 1} entries, but "
                 f"the noise was calibrated for {made_for}"
             )
+        gaps = None if calibration.query.pattern is None else joined(calibration.query.pattern)
+        if window is not None and gaps is not None and sum(gaps) != window[1] - window[0] + 1:
+            if "pattern" in (calibration.workings or {}):
+                raise ValueError(
+                    f"window: {window[0]} to {window[1]} is shorter than the {sum(gaps)} entries "
+                    "whose gaps the noise was made for; make the query with the series of the "
+                    "window"
+                )
+            gaps = None
         theta = calibration.beliefs
-        added = contributions_of(theta, calibration.query)
+        added = contributions_of(theta, calibration.query, calibration.scales)
         return cls(
             calibration.mechanism,
             calibration.epsilon,
@@ -158,7 +186,18 @@ class Spending:
             contributions=None
             if added is None or theta is None
             else tuple(zip(theta.states, added, strict=True)),
+            gaps=gaps,
         )
+
+    @property
+    def used(self) -> list[tuple[int, int]]:
+        """First and last entries of the runs that spend something."""
+        runs, place = [], self.window[0]
+        for n, count in enumerate(self.gaps or (self.window[1] - place + 1,)):
+            if n % 2 == 0 and count:
+                runs.append((place, place + count - 1))
+            place += count
+        return runs
 
     def cost(self, states: Sequence[Hashable]) -> Floats:
         """By how much replacing a state by another moves the log-likelihood of the output."""
@@ -182,8 +221,8 @@ class Considered:
     why: str
 
 
-@dataclass(frozen=True)
-class Composition:
+@dataclass(frozen=True, repr=False)
+class Composition(Shown):
     """The joint guarantee by the tightest rule, and what the others said."""
 
     micro: int
@@ -313,16 +352,18 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     joint distributions, where all entries are used. *Releases*: any with a per-entry bound.
 
     Entry privacies add up where windows overlap and do not where they are disjoint, so the joint
-    release is b_t-entry-private at entry t, with b_t = 0 at entries that no release used; pair by
-    pair of states, each release has its own distances, and b_t d_t is the sum of theirs. The
-    theorem of the influence curve gives the loss of every entry of each segment under that profile.
+    release is b_t-entry-private at entry t, with b_t = 0 at entries that no release used or that
+    were not observed; pair by pair of states, each release has its own distances, and b_t d_t is
+    the sum of theirs. The theorem of the influence curve gives the loss of every entry of each
+    segment under that profile.
     """
     unknown = sorted({s.mechanism for s in history if s.entry_privacy is None})
     if unknown:
         raise NoTheorem(f"{', '.join(unknown)} gives no per-entry bound")
     theta, sizes = as_beliefs(beliefs), checks.segment_lengths(lengths)
     if theta.entries is not None:
-        return record_loss(theta, sum(s.entry_privacy or 0.0 for s in history))
+        together = sum(spending.cost(theta.states) for spending in history)
+        return record_loss(theta, np.asarray(together) * (1 + len(history) * EPS))
     worst, start = 0.0, 0
     seen: set[tuple[tuple[int, bytes], ...]] = set()
     for size in sizes:
@@ -362,10 +403,11 @@ def quilt_sum(history: Sequence[Spending]) -> int:
         sum_k n_* b_k + e_*  <=  sum over k != * of n_k b_k + n_* b_* + e_*  <=  sum_k epsilon_k.
 
     A shorter segment of the window has the same quilts, cut at its end. Entries that were not used
-    are seen through the nearest one that was, as for `single`.
+    are seen through the nearest one that was, as for `single`. With gaps n counts observed entries,
+    the same in all releases.
     """
     all_by(history, QUILTS, "Markov quilt releases")
-    if len({s.window for s in history}) > 1:
+    if len({(s.window, s.gaps) for s in history}) > 1:
         raise NoTheorem("[C] 3.7 needs releases over the same entries")
     return sum(spent_micro(s.epsilon) for s in history)
 
@@ -379,7 +421,7 @@ def quilt_max(history: Sequence[Spending]) -> int:
     epsilon.
     """
     all_by(history, {"markov_quilt"}, "markov_quilt releases")
-    if len({s.window for s in history}) > 1:
+    if len({(s.window, s.gaps) for s in history}) > 1:
         raise NoTheorem("[Q] 4.4 needs releases over the same entries")
     if len({s.quilt_sets for s in history}) > 1:
         raise NoTheorem("[Q] 4.4 needs the same quilt sets in all releases")
@@ -422,21 +464,31 @@ def _runs(
     history: Sequence[Spending], states: Sequence[Hashable], first: int, last: int
 ) -> list[Spent]:
     """Summed cost of the pairs of states at entries ``first`` ... ``last``, as runs."""
+    used = [_few(spending) for spending in history]
     marks = {first, last + 1}
-    for spending in history:
-        for mark in (spending.window[0], spending.window[1] + 1):
-            if first < mark <= last:
-                marks.add(mark)
+    for begin, end in (run for own in used for run in own):
+        marks |= {mark for mark in (begin, end + 1) if first < mark <= last}
     costs = [spending.cost(states) for spending in history]
     runs = []
     for start, after in pairwise(sorted(marks)):
         total = np.zeros((len(states), len(states)))
-        for spending, cost in zip(history, costs, strict=True):
-            if spending.window[0] <= start <= spending.window[1]:
+        for own, cost in zip(used, costs, strict=True):
+            if any(begin <= start <= end for begin, end in own):
                 total = total + cost
         # Every addition is rounded once.
         runs.append(Spent(after - start, total * (1 + len(history) * EPS)))
     return runs
+
+
+def _few(spending: Spending) -> list[tuple[int, int]]:
+    """What a release used; all of its window if that is many runs, which is never less."""
+    return spending.used if len(spending.used) <= _MOST_RUNS else [spending.window]
+
+
+def joined(pattern: Pattern) -> tuple[int, ...]:
+    """The runs of segments, one after another, as those of one stretch of entries."""
+    places = np.concatenate([observed_places(runs) for runs in pattern])
+    return runs_of(places)
 
 
 @lru_cache(maxsize=32)

@@ -61,9 +61,10 @@ from pufferkit.accounting.transactions import (
 )
 from pufferkit.errors import OverBudget
 from pufferkit.records import canonical
+from pufferkit.shown import Shown
 
 
-class Ledger:
+class Ledger(Shown):
     """An account book in a SQLite file or a PostgreSQL database.
 
     It is made by its first entry. Opening one that does not exist writes nothing; a file that
@@ -119,8 +120,22 @@ class Ledger:
             self.close()
             raise
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return f"Ledger({self._access.place.name!r})"
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """One for each account: budget, total and what remains."""
+        return [
+            {
+                "account": account.account,
+                "rule": account.rule,
+                "budget": in_epsilon(account.budget),
+                "total": in_epsilon(account.total),
+                "remaining": in_epsilon(account.remaining),
+                "entries": account.entries,
+            }
+            for account in self.accounts()
+        ]
 
     def __enter__(self) -> Ledger:
         return self

@@ -27,6 +27,7 @@ from pufferkit.accounting.composition import (
     Spending,
     check_start,
     compose,
+    joined,
 )
 from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
@@ -38,15 +39,16 @@ from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import NoTheorem
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, in_order
-from pufferkit.mechanisms.plan import Plan, calibrate, plan
+from pufferkit.mechanisms.plan import OPTIONS, Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
 from pufferkit.records import digest
+from pufferkit.shown import Shown
 
 BEST = "best"
 
 
-@dataclass(frozen=True)
-class SessionPlan:
+@dataclass(frozen=True, repr=False)
+class SessionPlan(Shown):
     """A plan, with what the best mechanism would take from the budget."""
 
     plan: Plan
@@ -66,14 +68,14 @@ class SessionPlan:
         )
 
 
-class Session:
+class Session(Shown):
     """Releases about one series, kept within a budget.
 
     Parameters
     ----------
     data
-        A `Series`, a sequence of states, or a sequence of segments of states; for networks and
-        joint distributions also a record {name: value}.
+        A `Series`, the `Table` of one subject, a sequence of states, or a sequence of segments of
+        states; for networks and joint distributions also a record {name: value}.
     beliefs
         A `MarkovChain` or a `ChainClass` for the whole series, networks or joint distributions.
     budget
@@ -132,11 +134,15 @@ class Session:
         self._recognised, self._meant = SeriesData(self.data), data_meant
         self.ledger.check_terms({name: (self._terms, self._recognised)}, data_meant=data_meant)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return (
             f"Session({self.name!r}, {len(self.data)} entries, {self.beliefs.description}, "
             f"{show(self._account.remaining)} of {show(self._budget)} remain)"
         )
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """One for each charge, for a frame or a notebook."""
+        return self.history
 
     @property
     def remaining(self) -> float:
@@ -171,6 +177,7 @@ class Session:
         self, query: Query, epsilon: float, *, window: tuple[int, int] | None = None
     ) -> SessionPlan:
         """Every mechanism side by side, and what the best would take from the budget."""
+        self._check_query(query)
         bounds = self._window(window)
         check_start(bounds, self.beliefs, self.data.lengths)
         table = plan(self.beliefs, query, epsilon)
@@ -218,6 +225,7 @@ class Session:
             If no theorem covers this release together with the earlier ones.
         """
         checks.privacy(epsilon)
+        self._check_query(query)
         bounds = self._window(window)
         if mechanism not in ANY_START:
             check_start(bounds, self.beliefs, self.data.lengths)
@@ -228,6 +236,15 @@ class Session:
             return Release.from_dict(stored.body)
         name, calibration = self._calibrate(query, epsilon, mechanism)
         return self._paid(calibration, calibration.checked(part), bounds, key, name)
+
+    @staticmethod
+    def _check_query(query: Any) -> None:
+        """A name, a state or a number in place of a query gets the sentence that helps."""
+        if not isinstance(query, Query):
+            raise ValueError(
+                f"query: expected a Query, got {query!r:.60}; make it over the data of the session,"
+                " like histogram(session.data.states, session.data)"
+            )
 
     def _paid(
         self,
@@ -272,8 +289,14 @@ class Session:
     def _joint(
         self, charges: list[Entry], calibration: Calibration, window: tuple[int, int]
     ) -> Composition:
-        history = [*self._spendings(charges), _rounded(Spending.of(calibration, window))]
+        history = [*self._spendings(charges), _rounded(self._spending(calibration, window))]
         return compose(history, self.beliefs, self.data.lengths)
+
+    def _spending(self, calibration: Calibration, window: tuple[int, int]) -> Spending:
+        """With the gaps of the data, whether or not the query was made with them."""
+        pattern = self._part(window).pattern
+        gaps = None if pattern is None else joined(pattern)
+        return replace(Spending.of(calibration, window), gaps=gaps)
 
     def _what_fits(
         self, charges: list[Entry], refused: Calibration, window: tuple[int, int], name: str
@@ -318,7 +341,8 @@ class Session:
         for entry in charges:
             body = entry.body
             pico, quilt = body["entry_privacy_pico"], body["quilt"]
-            added = body.get("contributions")  # charges of earlier versions have none
+            # Charges of earlier versions have neither.
+            added, gaps = body.get("contributions"), body.get("gaps")
             found.append(
                 Spending(
                     body["mechanism"],
@@ -328,7 +352,8 @@ class Session:
                     None if quilt is None else tuple(quilt),
                     contributions=None
                     if added is None
-                    else tuple(zip(self.beliefs.states, added, strict=True)),
+                    else tuple(zip(self.beliefs.states, map(_row, added), strict=True)),
+                    gaps=None if gaps is None else tuple(gaps),
                 )
             )
         return found
@@ -336,7 +361,7 @@ class Session:
     def _body(
         self, calibration: Calibration, window: tuple[int, int], joint: Composition
     ) -> dict[str, Any]:
-        spending = Spending.of(calibration, window)
+        spending = self._spending(calibration, window)
         b, added = spending.entry_privacy, spending.contributions
         return {
             "query": calibration.query.name,
@@ -348,6 +373,7 @@ class Session:
             "entry_privacy_pico": None if b is None else spent_pico(b),
             "quilt": None if spending.quilt is None else list(spending.quilt),
             "contributions": None if added is None else [value for _, value in added],
+            "gaps": None if spending.gaps is None else list(spending.gaps),
             "rule": joint.rule,
         }
 
@@ -396,8 +422,13 @@ def _best_row(table: Plan) -> tuple[str, Calibration]:
     return next(
         (row.mechanism, row.calibration)
         for row in table.entries
-        if row.pufferfish and row.calibration is not None and row.mechanism not in OF_SUMS
+        if row.pufferfish and row.calibration is not None and row.mechanism not in OF_SUMS | OPTIONS
     )
+
+
+def _row(added: Any) -> Any:
+    """What a state adds, as it is after JSON: a number, or a row of them."""
+    return tuple(added) if isinstance(added, list) else added
 
 
 def _three_digits(epsilon: float) -> float:

@@ -145,6 +145,8 @@ def far_apart(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence
     if len(history) != 2:
         raise NoTheorem("[C] 3.3 is about two releases")
     all_by(history, {"markov_quilt_approx"}, "markov_quilt_approx releases")
+    if any(s.gaps is not None for s in history):
+        raise NoTheorem("[C] 3.3 lends quilts to other entries, and some were not observed")
     both = _disjoint(history, sizes)
     shift_invariant(theta)
     gap = both[1].window[0] - both[0].window[1]

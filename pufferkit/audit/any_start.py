@@ -1,4 +1,4 @@
-"""The exact loss over every start that is split between two states.
+"""The exact loss over every start.
 
 For one output w and two values a, a' of entry i the odds o of the start (one state against another)
 enter as
@@ -8,7 +8,15 @@ enter as
 with m_x = P(X_i = a | X_1 = x), n_x the same times the density of w given both, and primes for a'.
 The derivative of log f vanishes at the roots of a quadratic (the cubic terms cancel), so f is
 largest there or at a sure start. Outputs are those of `pufferkit.audit.exact`: for every start the
-ratio is largest at a centre. Of two states these are all starts.
+ratio is largest at a centre.
+
+No start needs more than two states. With weights v_x of the start, f is
+
+    (sum n_x v_x) (sum m'_x v_x) / ((sum m_x v_x) (sum n'_x v_x)),
+
+the same for all multiples of v. With the first and the last of these sums fixed, the rest is a
+ratio of linear functions, which is largest at a vertex, and a vertex under two equations has at
+most two weights above 0.
 """
 
 from __future__ import annotations

@@ -13,24 +13,33 @@ all outputs is reached on the grid of the coordinates' centres. Nothing is integ
 and on the line the grid is just the set of possible answers.
 
 **Many states.** Where the whole grid is too large, two coordinates of the answer are looked at at a
-time. Leaving out the others is post-processing, so the loss found is a lower bound.
+time, and leaving out the others is post-processing; and all coordinates at outputs beyond every
+answer (`pufferkit.audit.outer`). The loss found is then a lower bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import combinations, permutations
 from math import inf, log, prod
 from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, ListedModel, answer_model
+from pufferkit.audit.answer_models import (
+    AnswerDistribution,
+    AnswerModel,
+    ListedModel,
+    ShownModel,
+    answer_model,
+)
 from pufferkit.audit.any_start import largest_ratios
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.audited import LocalMechanism, belief_of
 from pufferkit.audit.exact_local import check_steps, worst_response
+from pufferkit.audit.outer import outer_cases
 from pufferkit.audit.report import WorstCase
 from pufferkit.audit.scores import log_density
 from pufferkit.audit.sums import distribution_of_answers
@@ -69,8 +78,7 @@ def exact_loss(
 ) -> float:
     """The epsilon a release really has, for at most twenty entries; see `worst_case`.
 
-    Where a class leaves the start open and has more than two states or a range of matrices, the
-    largest over the distributions that are tried.
+    Where a class has a range of matrices, the largest over those that are tried.
 
     Examples
     --------
@@ -119,7 +127,24 @@ def worst_case(
         )
     theta = as_beliefs(belief_of(mechanism, beliefs))
     check_states(theta, mechanism.query)
-    return worst_release(theta, mechanism.query, mechanism.scale)
+    return worst_release(theta, _in_one_scale(mechanism), mechanism.scale)
+
+
+def _in_one_scale(mechanism: Calibration) -> Query:
+    """The query with its coordinates stretched, so that one scale for all loses the same."""
+    query, weights = mechanism.query, mechanism.query.weights
+    if mechanism.scales is None or weights is None:
+        return query
+    stretch = [Fraction(mechanism.scale) / Fraction(scale) for scale in mechanism.scales]
+    stretched = {
+        state: tuple(w * more for w, more in zip(row, stretch, strict=True))
+        for state, row in weights.items()
+    }
+    constant = query.lipschitz * float(max(stretch)) * 2
+    return Query(
+        query.name, query.evaluate, constant, query.lengths, labels=query.labels,
+        states=query.states, weights=stretched,
+    )  # fmt: skip
 
 
 def worst_release(
@@ -132,11 +157,20 @@ def worst_release(
     opened = theta.open_members() if len(query.lengths) == 1 else ()
     for member in opened:
         best = _worse(best, _over_starts(member, query, scale, only))
-        complete = complete and theta.lists_matrices and len(member.chain) == 2
+        complete = complete and theta.lists_matrices
     for own in distributions if not opened else ():
         check_floats(own.distribution, sum(query.lengths))
         best = _worse(best, _given(own, query, scale, only))
         complete = complete and own.complete
+    if best is not None and not best.complete:
+        known = [
+            Member(d.name, d.distribution, any_start=False)
+            for d in distributions
+            if isinstance(d.distribution, MarkovChain)
+        ]
+        for member in opened or known:
+            for case in outer_cases(member, query, scale):
+                best = _worse(best, case)
     if best is None or not np.isfinite(best.loss):
         raise NotApplicable("no entry can take two values, so there is no secret to distinguish")
     return replace(best, complete=complete and best.complete)
@@ -217,10 +251,13 @@ def _distribution(
     columns: tuple[int, ...],
 ) -> AnswerDistribution:
     """The answer given a secret: listed, or by its sums."""
-    if isinstance(model, ListedModel):
+    sums = None
+    if isinstance(model, (ListedModel, ShownModel)):
         whole = model.distribution(entry, code)
-        return AnswerDistribution(whole.points[:, list(columns)], whole.weights)
-    sums = distribution_of_answers(distribution, query, entry, code, columns)
+        if whole is not None:
+            return AnswerDistribution(whole.points[:, list(columns)], whole.weights)
+    else:
+        sums = distribution_of_answers(distribution, query, entry, code, columns)
     if sums is None:
         raise NotApplicable(
             f"{len(distribution)} states and {sum(query.lengths)} entries make too many data "
@@ -258,7 +295,7 @@ def _output(axes: list[Floats], place: int) -> tuple[float, ...]:
 def _over_starts(
     member: Member, query: Query, scale: float, only: Sequence[int] | None
 ) -> WorstCase | None:
-    """Every start of a matrix between two states; see `pufferkit.audit.any_start`."""
+    """Every start of a matrix; see `pufferkit.audit.any_start`."""
     chain, states = member.chain, member.chain.states
     size, length = len(chain), sum(query.lengths)
     sure = [MarkovChain(np.eye(size)[x], chain.transition, states) for x in range(size)]

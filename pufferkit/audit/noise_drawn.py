@@ -2,29 +2,37 @@
 
 Three tests share the error that is allowed:
 
-- *Scale.* The sum of |x| over n Laplace draws of scale s is s times a Gamma(n) variable, so
-  sum / (a quantile of Gamma(n)) bounds s from above and below.
+- *Scale.* The sum of |x| over n draws, which is all that they tell of the scale s. For Laplace
+  noise it is s times a Gamma(n) variable, so sum / (a quantile of Gamma(n)) bounds s from above and
+  below. For discrete noise in units, a = e^{-1/s}, the number K of draws other than 0 is binomial
+  (n, 2a / (1 + a)), and given K the sum less K is negative binomial (K, 1 - a); the bounds are the
+  scales at which the sum seen is at its quantiles.
 - *Shape.* The distribution function of the draws is within sqrt(log(2 / error) / (2 n)) of the true
   one everywhere (Dvoretzky, Kiefer and Wolfowitz, with the constant of Massart).
-- *Independence.* Two draws have the same sign half of the time, up to the bound of Hoeffding: the
+- *Independence.* Two draws have the same sign half of the time (of discrete noise, as often as 0
+  is none of them makes it), up to the bound of Hoeffding: the
   coordinates of one release, and the same coordinate of one release and the next.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations
 from math import log, sqrt
 
 import numpy as np
-from scipy.special import gammaincinv
+from scipy.special import betainc, gammaincinv, gammaln, xlogy
 
 from pufferkit.checks import Floats
+from pufferkit.mechanisms.calibration import Calibration
 
 POWER = 0.95
 """How surely what is called detectable is found."""
 
 _GRID = 1e-6
+_WHOLE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -54,35 +62,112 @@ class NoiseDrawn:
     detectable: float
 
 
-def measured(noise: Floats, claimed: float, error: float) -> NoiseDrawn:
+def rehearsed(calibration: Calibration, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    """Noise like that of releases, to be repeated: quick, not safe, and never for a release."""
+    if calibration.unit is None:
+        return rng.laplace(scale=calibration.scale, size=shape)
+    step = float(calibration.unit)
+    one, other = rng.geometric(-np.expm1(-step / calibration.scale), (2, *shape))
+    noise: Floats = (one - other) * step
+    return noise
+
+
+def measured(
+    noise: Floats, claimed: float, error: float, unit: Fraction | None = None
+) -> NoiseDrawn:
     """Test the noise of releases, one row each, against Laplace noise of the claimed scale.
 
-    Noise that is as claimed is found at fault with probability at most ``error``.
+    Noise that is as claimed is found at fault with probability at most ``error``. With a ``unit``
+    it is discrete noise.
     """
     size = noise.size
     share = error / 4
-    total = float(np.abs(noise).sum())
-    low, high = float(gammaincinv(size, share)), float(gammaincinv(size, 1 - share))
-    least, most = total / high, total / low
     problems = []
+    if unit is None:
+        total = float(np.abs(noise).sum())
+        low, high = float(gammaincinv(size, share)), float(gammaincinv(size, 1 - share))
+        least, most, detectable = total / high, total / low, low / gammaincinv(size, POWER)
+    else:
+        step = float(unit)
+        units = np.rint(noise / step)
+        if np.abs(noise / step - units).max() > _WHOLE:
+            problems.append(f"it is not in whole multiples of {unit}")
+        sums = _WholeSums(size)
+        least, most = (step * s for s in sums.bounds(int(np.abs(units).sum()), share))
+        detectable = sums.detectable(claimed / step, share)
+        noise = units * step
     if most < claimed * (1 - _GRID):
         problems.append(f"its scale is at most {most:.6g}, not {claimed:.6g}")
     elif least > claimed * (1 + _GRID):
         problems.append(f"its scale is at least {least:.6g}, not {claimed:.6g}")
-    ordered = np.sort(noise.ravel()) / claimed
-    upper = 0.5 * np.exp(-np.abs(ordered))
-    true = np.where(ordered < 0, upper, 1 - upper)
-    steps = np.arange(size + 1) / size
-    gap = float(max((steps[1:] - true).max(), (true - steps[:-1]).max()))
+    values, counts = np.unique(noise, return_counts=True)
+    seen = np.cumsum(counts) / size
+    # Of discrete noise less than a unit above: half a unit, to be clear of rounding.
+    half = 0.0 if unit is None else float(unit) / 2
+    heavier = 1.0 if unit is None else 1 / np.cosh(half / claimed)
+    at = _distribution((values + half) / claimed, heavier)
+    before = _distribution((values - half) / claimed, heavier)
+    gap = float(max(np.abs(seen - at).max(), np.abs(seen - counts / size - before).max()))
     if gap > sqrt(log(2 / share) / (2 * size)) + _GRID:
         problems.append(f"it is not Laplace noise of this scale (distance {gap:.3g})")
-    if _agreement(noise, share):
+    positive = float(0.5 if unit is None else 1 / (1 + np.exp(float(unit) / claimed)))
+    if _agreement(noise, share, positive**2 + (1 - positive) ** 2):
         problems.append("its draws are not independent")
-    detectable = low / float(gammaincinv(size, POWER))
-    return NoiseDrawn(claimed, least, most, size, "; ".join(problems), detectable)
+    return NoiseDrawn(claimed, least, most, size, "; ".join(problems), float(detectable))
 
 
-def _agreement(noise: Floats, error: float) -> bool:
+def _distribution(at: Floats, heavier: float) -> Floats:
+    """P(Z <= at) of Laplace noise of scale 1; of discrete noise halfway between its values.
+
+    There it is half a power of e^{-u} as for Laplace noise, 1 / cosh(u / 2) times as much.
+    """
+    upper = 0.5 * heavier * np.exp(-np.abs(at))
+    return np.where(at < 0, upper, 1 - upper)
+
+
+@dataclass(frozen=True)
+class _WholeSums:
+    """The sum of |x| over ``draws`` draws of discrete noise in units; scales are in units too."""
+
+    draws: int
+
+    def at_most(self, total: int, scale: float) -> float:
+        """P(sum <= total)."""
+        n, a = self.draws, float(np.exp(-1 / scale))
+        other = 2 * a / (1 + a)
+        mean, reach = n * other, 12 * sqrt(n * other * (1 - other)) + 40
+        k = np.arange(max(0, int(mean - reach)), min(n, int(mean + reach), total) + 1)
+        logs = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+        weights = np.exp(logs + xlogy(k, other) + xlogy(n - k, (1 - a) / (1 + a)))
+        given = betainc(np.maximum(k, 1), total - k + 1, -np.expm1(-1 / scale))
+        return float(min(1.0, (weights * np.where(k > 0, given, 1.0)).sum()))
+
+    def bounds(self, total: int, share: float) -> tuple[float, float]:
+        """Scales below and above which so small or so large a sum has at most this probability."""
+        least = _crossing(lambda s: 1 - self.at_most(total - 1, s) <= share) if total else 0.0
+        return least, _crossing(lambda s: self.at_most(total, s) > share)
+
+    def detectable(self, claimed: float, share: float) -> float:
+        """The largest share of the claimed scale that is found too small with `POWER`."""
+        low, high = -1, int(self.draws * (claimed + 1) * 2)
+        while high - low > 1:  # the largest sum that counts as too small
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.at_most(middle, claimed) <= share else (low, middle)
+        if low < 0:
+            return 0.0
+        return min(1.0, _crossing(lambda s: self.at_most(low, s) >= POWER) / claimed)
+
+
+def _crossing(holds: Callable[[float], bool]) -> float:
+    """The scale up to which something holds, by bisection of its logarithm."""
+    low, high = -12.0, 30.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(float(np.exp(middle))) else (low, middle)
+    return float(np.exp(low))
+
+
+def _agreement(noise: Floats, error: float, expected: float) -> bool:
     """Whether signs agree more or less often than those of independent draws do."""
     signs = noise > 0
     pairs = [(signs[:, i], signs[:, j]) for i, j in combinations(range(signs.shape[1]), 2)]
@@ -91,6 +176,6 @@ def _agreement(noise: Floats, error: float) -> bool:
     for one, other in pairs:
         count = min(len(one), len(other))
         share = float(np.mean(one[:count] == other[:count]))
-        if abs(share - 0.5) > sqrt(log(2 * len(pairs) / error) / (2 * count)):
+        if abs(share - expected) > sqrt(log(2 * len(pairs) / error) / (2 * count)):
             return True
     return False

@@ -23,11 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit import noise
 from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, Answers, answer_model
 from pufferkit.audit.exact import MOST_ENTRIES, worst_release
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
-from pufferkit.audit.noise_drawn import measured
+from pufferkit.audit.noise_drawn import measured, rehearsed
 from pufferkit.audit.report import Audit, WorstCase
 from pufferkit.audit.scores import ScoreEvent, choose, log_density
 from pufferkit.beliefs.base import Distribution
@@ -54,6 +53,10 @@ def audit_release(
     rng: np.random.Generator,
 ) -> Audit:
     """See `pufferkit.audit.audit`."""
+    if calibration.scales is not None:
+        raise NotApplicable(
+            "an audit is for one scale for all bins; exact_loss computes the loss of small releases"
+        )
     distributions = as_beliefs(beliefs).distributions()
     notes = []
     if len(distributions) > MOST_BELIEFS:
@@ -93,11 +96,8 @@ def audit_release(
     sides = (pair.one, pair.other)
     first, second = sides[::-1] if choice.flipped else sides
     hits = hit(first), hit(second)
-    query = calibration.query
-    claimed = noise.paid_scale(
-        calibration.scale, calibration.sensitivity, query.size, query.largest
-    )
-    checked = measured(np.vstack(drawn), claimed, error)
+    claimed = calibration.drawn_scale
+    checked = measured(np.vstack(drawn), claimed, error, calibration.unit)
     proven = proven_epsilon(*hits, trials, 1 - error)
     exact = _exact(beliefs, calibration, calibration.scale, None)
     weakest = detectable_epsilon(hits[0], trials, 1 - error, calibration.epsilon)
@@ -157,20 +157,20 @@ class _SecretModel:
         at: int,
         secret: tuple[int, Hashable],
         pilot: int,
-        scale: float,
-        rng: Any,
+        calibration: Calibration,
+        rng: np.random.Generator,
     ) -> None:
         self.code, self.label = secret
         answers = model.draw(at, self.code, 2 * pilot, rng)
         distribution = model.distribution(at, self.code)
         self.exact = distribution is not None
         self.distribution = distribution if distribution is not None else _empirical(answers, pilot)
-        rehearsed = answers.points[answers.which[:pilot]]
-        self.mean = rehearsed.mean(axis=0)
-        self.spread = np.cov(rehearsed, rowvar=False).reshape(len(self.mean), -1)
+        own = answers.points[answers.which[:pilot]]
+        self.mean = own.mean(axis=0)
+        self.spread = np.cov(own, rowvar=False).reshape(len(self.mean), -1)
         points = answers.points[answers.which[pilot:]]
         # Only a rehearsal: this noise is quick, not safe, and nothing of it is released.
-        self.outputs = points + rng.laplace(scale=scale, size=points.shape)
+        self.outputs = points + rehearsed(calibration, points.shape, rng)
 
 
 def _empirical(answers: Answers, pilot: int) -> AnswerDistribution:
@@ -217,7 +217,7 @@ def _best_pair(
 ) -> _Found | None:
     scale = calibration.scale
     values = model.values(at)[:_MOST_VALUES]
-    sides = [_SecretModel(model, at, secret, pilot, scale, rng) for secret in values]
+    sides = [_SecretModel(model, at, secret, pilot, calibration, rng) for secret in values]
     best: _Found | None = None
     for one, other in combinations(sides, 2):
         for words, score in _scores(one, other, scale):
@@ -253,15 +253,8 @@ def _scores(
 
 def _released(calibration: Calibration, answers: Answers) -> Floats:
     """Releases of these answers, as `Calibration.release` makes them, many in one call."""
-    query = calibration.query
-    noisy = noise.laplace_many(
-        answers.distinct,
-        answers.which.tolist(),
-        calibration.scale,
-        calibration.sensitivity,
-        query.largest,
-    )
-    return np.array(noisy).reshape(-1, query.size)
+    noisy = calibration.noisy(answers.distinct, answers.which.tolist())
+    return np.array(noisy, dtype=float).reshape(-1, calibration.query.size)
 
 
 def _entries(

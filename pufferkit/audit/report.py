@@ -44,7 +44,7 @@ class WorstCase:
     complete: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit(Report):
     """A promise, and what the best attack found against it.
 
@@ -94,6 +94,17 @@ class Audit(Report):
     exact: WorstCase | None = None
     noise: NoiseDrawn | None = None
     detectable: float = inf
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """What was promised, computed, proven and would have been found."""
+        rows = [{"what": "promised", "epsilon": self.promise}]
+        if self.exact is not None:
+            known = "exact loss" if self.exact.complete else "loss at least"
+            rows.append({"what": known, "epsilon": self.exact.loss})
+        rows.append({"what": "proven by attack", "epsilon": self.proven})
+        if self.detectable < inf:
+            rows.append({"what": "would be found", "epsilon": self.detectable})
+        return rows
 
     @property
     def passed(self) -> bool:

@@ -11,6 +11,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pufferkit.beliefs.markov_chain import MarkovChain
@@ -138,6 +139,9 @@ class Beliefs(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.description})"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
 
 def listed_records(data: Mapping[str, Any], kind: str, what: str) -> list[Mapping[str, Any]]:

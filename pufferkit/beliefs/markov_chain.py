@@ -26,6 +26,7 @@ from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.structure import ClosedClass, closed_classes, common_period
 from pufferkit.checks import Floats
 from pufferkit.records import JsonRecord
+from pufferkit.shown import Shown
 
 STATIONARY_TOLERANCE = 1e-12
 """A start counts as stationary if its log-ratio to that distribution varies by no more."""
@@ -37,8 +38,8 @@ RAREST = 1e-280
 _LARGE = 1e150
 
 
-@dataclass(frozen=True, eq=False)
-class MarkovChain(checks.Frozen, JsonRecord):
+@dataclass(frozen=True, eq=False, repr=False)
+class MarkovChain(Shown, checks.Frozen, JsonRecord):
     """A chain over ``states``, started from ``initial``.
 
     Parameters
@@ -156,7 +157,17 @@ class MarkovChain(checks.Frozen, JsonRecord):
     def __len__(self) -> int:
         return len(self.states)
 
-    def __repr__(self) -> str:
+    def table_rows(self) -> list[dict[str, Any]]:
+        """The transition matrix, a row for each state."""
+        return [
+            {
+                "after": str(state),
+                **{str(s): float(p) for s, p in zip(self.states, row, strict=True)},
+            }
+            for state, row in zip(self.states, self.transition, strict=True)
+        ]
+
+    def __str__(self) -> str:
         start = "stationary start" if self.is_stationary else "fixed initial distribution"
         return f"MarkovChain({len(self)} states, {start})"
 

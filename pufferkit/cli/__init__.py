@@ -13,6 +13,7 @@ import typer
 import pufferkit
 from pufferkit.cli import (
     audit,
+    beliefs,
     ledger,
     model,
     plan,
@@ -20,6 +21,7 @@ from pufferkit.cli import (
     release_each,
     reproduce,
     sanitize,
+    terminal,
     verify,
 )
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
@@ -28,7 +30,7 @@ app = typer.Typer(
     cls=OneLineErrors,
     name="pufferkit",
     help="Pufferfish privacy for correlated data: how much noise is needed, added safely.",
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
 app.command("plan")(plan.plan)
@@ -36,6 +38,7 @@ app.command("release")(release.release)
 app.command("release-each")(release_each.release_each)
 app.command("sanitize")(sanitize.sanitize)
 app.command("fit")(model.fit)
+app.command("beliefs")(beliefs.beliefs)
 app.command("check")(model.check)
 app.command("verify")(verify.verify)
 app.command("audit")(audit.audit)
@@ -56,8 +59,17 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print and exit.")
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No notes and no progress; warnings stay.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log on stderr what is done and how long.")
+    ] = False,
 ) -> None:
     """Pufferfish privacy for correlated data: how much noise is needed, added safely."""
+    if quiet and verbose:
+        raise ValueError("--quiet and --verbose: give one of them")
+    terminal.speak(quiet=quiet, verbose=verbose)
     help_if_alone(context)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import outputs, terminal
+from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
 from pufferkit.errors import printable
 
@@ -41,11 +41,15 @@ def show(
     account: Annotated[
         str | None, typer.Option("--account", metavar="NAME", help="Its entries, not all accounts.")
     ] = None,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Print the accounts, or the entries of one."""
     from pufferkit.accounting.amounts import show as amount  # noqa: PLC0415
 
     with _opened(ledger) as book:
+        if as_json:
+            terminal.as_json(_rows(book, account))
+            return
         if account is None:
             rows: list[tuple[str, ...]] = [("account", "budget", "spent", "remaining", "entries")]
             rows += [
@@ -72,6 +76,27 @@ def show(
     for row in rows:
         cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
         terminal.say("  ".join(cells).rstrip())
+
+
+def _rows(book: pk.Ledger, account: str | None) -> list[dict[str, Any]]:
+    """Accounts, or the entries of one, as plain data."""
+    from pufferkit.accounting.amounts import in_epsilon  # noqa: PLC0415
+
+    if account is None:
+        return book.table_rows()
+    book.account(account)
+    return [
+        {
+            "entry": entry.seq,
+            "kind": entry.kind,
+            "epsilon": in_epsilon(entry.epsilon),
+            "total": in_epsilon(entry.total),
+            "made_at": entry.made_at,
+            "made_by": entry.made_by,
+            "what": _what(entry.body),
+        }
+        for entry in book.entries(account)
+    ]
 
 
 @app.command()

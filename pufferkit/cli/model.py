@@ -13,7 +13,8 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
-from pufferkit.cli.options import Cuts, MaxGap
+from pufferkit.cli.form import Form, duration, time_of
+from pufferkit.cli.options import MaxGap, with_options
 from pufferkit.errors import printable
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ app = typer.Typer(help="Show, check and fit beliefs.", rich_markup_mode=None)
 
 _SHOWN = 4
 _PLAIN_LENGTH = 1000
+_SOON = 1e7
 _MOST_STATES = 1000
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Beliefs: a JSON file.")]
@@ -55,9 +57,13 @@ def root(context: typer.Context) -> None:
 def show(
     model: ModelFile,
     every: Annotated[bool, typer.Option("--all", help="Show every chain of a class.")] = False,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Print chains with stationary distribution and speed of mixing, or networks."""
     beliefs = inputs.read_model(model)
+    if as_json:
+        terminal.as_json({"description": beliefs.description, **beliefs.to_dict()})
+        return
     if beliefs.entries is not None:
         for line in _entries(beliefs):
             terminal.say(line)
@@ -88,8 +94,10 @@ def show(
 
 
 @app.command()
+@with_options
 def check(
     model: ModelFile,
+    form: Form,
     data: Annotated[
         Path | None, typer.Option("--data", metavar="FILE", help="Do these data fit?")
     ] = None,
@@ -106,6 +114,7 @@ def check(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the tests here as JSON.")
     ] = None,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Say whether beliefs are valid, which mechanisms apply, and whether data fit them.
 
@@ -119,33 +128,45 @@ def check(
     if beliefs.entries is not None:
         if data is not None:
             raise ValueError("--data: tests of a model against data are for chains")
-        terminal.say(f"valid: {beliefs.description}")
-        _mechanisms(beliefs, beliefs.states[0], inputs.lengths_of(beliefs))
+        _answer(beliefs, inputs.lengths_of(beliefs), None, as_json=as_json)
         return
     series = None
     if data is not None:
         series = inputs.read_data(
-            data, state, time, segment, beliefs.states, independent_after=independent_after
+            data,
+            state,
+            time,
+            segment,
+            beliefs.states,
+            independent_after=independent_after,
+            form=form,
         )
     report = None if series is None else pk.check_model(series, beliefs, level=level)
-    terminal.say(f"valid: {beliefs.description}")
     lengths = [_PLAIN_LENGTH] if series is None else series.lengths
-    _mechanisms(beliefs, beliefs.states[0], lengths)
+    _answer(beliefs, lengths, report, as_json=as_json)
     if series is not None:
-        count = f"{len(series.lengths)} segment{'s' if len(series.lengths) > 1 else ''}"
-        terminal.say(f"data: {len(series):,} entries in {count}, all in states of the model")
-        terminal.say(str(report))
+        if not as_json:
+            count = f"{len(series.lengths)} segment{'s' if len(series.lengths) > 1 else ''}"
+            terminal.say(f"data: {len(series):,} entries in {count}, all in states of the model")
+            terminal.say(str(report))
         _warn_if_impossible(beliefs, series)
         terminal.warn("the tests are facts about the data, without noise; keep them to yourself")
     if report is not None and out is not None:
         outputs.write_all({out: (report.to_json() + "\n").encode()})
-        terminal.say(f"written: {out}", err=True)
+        terminal.written([out])
 
 
 @app.command()
+@with_options
 def fit(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Public data: CSV or Parquet.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Public data: text or Parquet. Several: a subject in each."
+        ),
+    ],
     state: inputs.State,
+    form: Form,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
     states: Annotated[
@@ -174,7 +195,6 @@ def fit(
         Order.ONE
     ),
     independent_after: inputs.IndependentAfter = None,
-    cuts: Cuts = None,
     max_gap: MaxGap = None,
     private: Annotated[
         bool,
@@ -191,26 +211,38 @@ def fit(
 
     The model remembers what it was counted from, and a release of the same series is refused.
 
-    A move is counted between rows that both have a state and are one step apart. With --cuts the
-    rows may be in any order, and --segment names whose row it is; give release the same --cuts.
+    A move is counted between rows that both have a state and are one step apart. With --cuts and
+    --time the rows may be in any order, and --segment names whose row it is. The states are named
+    by the levels, so that release cuts the same way without being told.
     """
     from pufferkit.beliefs.estimation import fit as fitted  # noqa: PLC0415
     from pufferkit.beliefs.estimation import order_two, rarely_left  # noqa: PLC0415
     from pufferkit.frames import states_from_text  # noqa: PLC0415
 
-    outputs.check_outputs([out], [file])
+    named = inputs.files_of(files)
+    out = None if str(out) == "-" else out
+    outputs.check_outputs([out], named)
     declared = None if states is None else states_from_text(states.split(","))
     series: Series | Table
-    if cuts is None and max_gap is None:
+    plain = order is Order.ONE and start is Start.STATIONARY
+    timed = time is not None or form.every is not None
+    if len(named) > 1 or (plain and timed and (form.cuts_numbers or max_gap is not None)):
+        if not plain:
+            raise ValueError("--order and --start: of several files only 1 and stationary")
+        after = max_gap or independent_after
+        series = counted_table(named, state, time, segment, declared, after, form)
+    else:
         found_series = inputs.read_data(
-            file, state, time, segment, declared, independent_after=independent_after
+            named[0],
+            state,
+            time,
+            segment,
+            declared,
+            independent_after=max_gap or independent_after,
+            form=form,
         )
         series = _few_states(state, found_series, states)
-    elif order is not Order.ONE or start is not Start.STATIONARY:
-        raise ValueError("--cuts: only with --order 1 and a stationary start")
-    else:
-        after = max_gap or independent_after
-        series = _counted(file, state, time, segment, declared, after, cuts)
+    file = ", ".join(str(name) for name in files)
     if around is not None and (
         smoothing != 0 or start is not Start.STATIONARY or order is not Order.ONE
     ):
@@ -237,49 +269,71 @@ def fit(
         terminal.give(text)
     else:
         outputs.write_all({out: text.encode()})
-        terminal.say(f"written: {out}", err=True)
+        terminal.written([out])
 
 
-def _counted(
-    file: Path,
+def counted_table(
+    files: Sequence[Path],
     state: str,
     time: str | None,
     subject: str | None,
     states: Sequence[Hashable] | None,
     independent_after: str | None,
-    cuts: str | None,
+    form: Form,
 ) -> Table:
-    """The table in a file, its bins named in words unless names are given."""
+    """The table in one or several files, its bins named in words unless names are given."""
     from pufferkit.frames import read_table  # noqa: PLC0415
 
-    if time is None:
-        given = "--independent-after" if cuts is None else "--cuts"
-        raise ValueError(f"--time: with {given}, name the column that holds the times")
-    points = inputs.cut_points(cuts)
-    bins = None if points is None else pk.Bins(points)
+    source = files[0] if len(files) == 1 else list(files)
     table: Any = read_table(
-        file,
+        source,
         subject=subject,
-        time=time,
+        time=time_of(time),
         state=state,
-        states=bins.names if states is None and bins is not None else states,
-        bins=bins,
-        independent_after=inputs.duration(independent_after),
+        states=states,
+        bins=form.bins(source, state, None),
+        independent_after=duration(independent_after),
+        every=duration(form.every),
+        start=form.begins,
+        text=form.text,
+        **form.clock,
     )
     return cast("Table", table)
 
 
-def _mechanisms(beliefs: Beliefs, state: Hashable, lengths: Sequence[int]) -> None:
-    """Which mechanisms apply to a count."""
+def _mechanisms(beliefs: Beliefs, lengths: Sequence[int]) -> dict[str, str]:
+    """Which mechanisms apply to a count, in words; none is tried that would take long."""
     with terminal.progress() as progress:
-        plan = pk.plan(beliefs, pk.count(state, lengths), 1.0, progress)
-    terminal.say(f"mechanisms, over {sum(lengths):,} entries:")
-    wide = max(len(row["mechanism"]) for row in plan.rows)
+        question = pk.count(beliefs.states[0], lengths)
+        plan = pk.plan(beliefs, question, 1.0, progress, most_work=_SOON)
+    words = {}
     for row in plan.rows:
-        verdict = "applies" if row["applicable"] else f"does not apply: {row['why']}"
-        if row["applicable"] and not row["pufferfish"]:
+        verdict = "applies"
+        if not row["applicable"]:
+            late = "ask for it by name" in row["why"]
+            verdict = "applies, and takes long" if late else f"does not apply: {row['why']}"
+        elif not row["pufferfish"]:
             verdict = "applies, but does not hide entries that others predict"
-        terminal.say(f"  {row['mechanism']:<{wide}}  {verdict}")
+        words[row["mechanism"]] = verdict
+    return words
+
+
+def _answer(beliefs: Beliefs, lengths: Sequence[int], report: Any, *, as_json: bool) -> None:
+    """What a model is and what applies to it; as JSON also what data say about it."""
+    words = _mechanisms(beliefs, lengths)
+    if as_json:
+        record = {"valid": beliefs.description, "lengths": list(lengths), "mechanisms": words}
+        terminal.as_json({**record, "report": None if report is None else report.to_dict()})
+        return
+    terminal.say(f"valid: {beliefs.description}")
+    _tell_mechanisms(words, lengths)
+
+
+def _tell_mechanisms(words: Mapping[str, str], lengths: Sequence[int]) -> None:
+    terminal.say(f"mechanisms, over {sum(lengths):,} entries:")
+    wide = max(len(name) for name in words)
+    for name, verdict in words.items():
+        terminal.say(f"  {name:<{wide}}  {verdict}")
 
 
 def _entries(beliefs: Beliefs) -> Iterator[str]:

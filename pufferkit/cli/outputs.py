@@ -17,7 +17,7 @@ def check_outputs(
     """Every target and the picture can be written and is none of the inputs, or an error."""
     taken = {path.resolve() for path in inputs if path is not None}
     for target in (*targets, picture):
-        if target is None:
+        if target is None or str(target) == "-":
             continue
         real = target.resolve()
         if real in taken:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli import inputs, outputs, terminal, usefulness
+from pufferkit.cli.form import Form
 from pufferkit.cli.options import with_options
-
-if TYPE_CHECKING:
-    from pufferkit import Series
-
-NO_SIZE = "give the size of the series: either --length N or --data FILE --state COL"
 
 
 @with_options
@@ -23,38 +19,56 @@ def plan(
     model: inputs.Model,
     epsilon: inputs.Epsilon,
     question: inputs.Question,
-    length: inputs.Length = None,
-    data: inputs.Data = None,
-    state: inputs.MaybeState = None,
-    time: inputs.Time = None,
-    segment: inputs.Segment = None,
-    independent_after: inputs.IndependentAfter = None,
+    form: Form,
+    size: inputs.Size,
     as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON.")] = False,
     plot: inputs.Plot = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            metavar="0.05|5%",
+            help="Half-width at 95% that would do, also as part of an average answer.",
+        ),
+    ] = None,
+    error_plot: Annotated[
+        Path | None,
+        typer.Option("--error-plot", metavar="FILE", help="Draw error against epsilon."),
+    ] = None,
+    simulate: Annotated[
+        Path | None,
+        typer.Option(
+            "--simulate", metavar="FILE", help="Draw releases of data that the model makes up."
+        ),
+    ] = None,
 ) -> None:
-    """Compare mechanisms for a query; spends nothing."""
-    if length and data is not None:
-        raise ValueError(NO_SIZE)
-    outputs.check_outputs([], [model, data], plot)
+    """Compare mechanisms for a query, and the noise with the answer; spends nothing.
+
+    With --target: the epsilon, the number of entries or the coarser question that it takes.
+    """
+    pictures = [picture for picture in (error_plot, simulate) if picture is not None]
+    outputs.check_outputs(pictures, [model, size.data], plot)
+    for picture in pictures:
+        outputs.check_outputs([], [], picture)
+    wanted = None if target is None else pk.Target.of_text(target)
     beliefs = inputs.read_model(model)
     states = beliefs.states
-    lengths: Sequence[int] | Series = length or inputs.lengths_of(beliefs)
-    if data is not None:
-        lengths = inputs.read_data(
-            data, state, time, segment, states, independent_after=independent_after
-        )
-    elif independent_after is not None:
-        raise ValueError("--independent-after: is about gaps in a file; name it with --data")
-    if not lengths:
-        raise ValueError(NO_SIZE)
+    lengths = size.of(beliefs, form)
     query = question.over(states, lengths)
     with terminal.progress() as progress:
         found = pk.plan(beliefs, query, epsilon, progress)
+    written = {}
+    if error_plot is not None:
+        written[error_plot] = usefulness.error_picture(beliefs, found, wanted, error_plot)
+    if simulate is not None:
+        written[simulate] = usefulness.simulation_picture(beliefs, found, simulate)
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
 
         title = str(found).partition("\n")[0].replace("; ", "\n")
-        outputs.write_all({plot: plots.picture(plots.plan_figure(found.rows, title), plot)})
+        written[plot] = plots.picture(plots.plan_figure(found.rows, title), plot)
+    outputs.write_all(written)
+    ways = usefulness.ways(beliefs, found, wanted)
     if as_json:
         record = {
             "query": query.name,
@@ -62,7 +76,21 @@ def plan(
             "epsilon": found.epsilon,
             "beliefs": found.beliefs,
             "rows": found.rows,
+            "useful": found.useful.to_dict(),
+            "target": None if wanted is None else wanted.half_width(query),
+            "remedies": [
+                {
+                    "text": way.text,
+                    "epsilon": way.calibration.epsilon,
+                    "lengths": way.calibration.query.lengths,
+                    "half_width": way.calibration.half_width(),
+                }
+                for way in ways
+            ],
         }
         terminal.say(json.dumps(record, indent=2))
     else:
         terminal.show_plan(found)
+        for line in usefulness.in_words(found, wanted, ways):
+            terminal.say(line)
+    terminal.written(written)

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli import inputs, outputs, terminal, usefulness
+from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, Noise, Reading, calibrated, with_options
 from pufferkit.cli.release_each import release_table
+from pufferkit.cli.usefulness import Anyway
 
 
 def _moved(subject: str | None) -> None:
@@ -23,10 +25,13 @@ def _moved(subject: str | None) -> None:
 
 @with_options
 def release(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The series: CSV or Parquet.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The series: text or Parquet; - is stdin.")
+    ],
     noise: Noise,
     question: inputs.Question,
     reading: Reading,
+    form: Form,
     book: Book,
     account: Annotated[
         str | None,
@@ -39,12 +44,14 @@ def release(
         typer.Option("--entry", metavar="COL", help="For networks: column that names the entry."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write JSON here, not to stdout.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write JSON here, not to stdout; - is stdout."),
     ] = None,
     plot: inputs.Plot = None,
     show_exact: Annotated[
         bool, typer.Option("--show-exact", help="Draw the exact answer too. Not for sharing.")
     ] = False,
+    anyway: Anyway = False,
     each: Annotated[
         str | None, typer.Option("--each", hidden=True, is_eager=True, callback=_moved)
     ] = None,
@@ -58,25 +65,34 @@ def release(
     A row without a state is an entry that was not observed; with --time, so are the rows that a
     clock would have had. The series goes on behind them, unless --independent-after declares it.
 
-    With --window, --every or --cuts the file is read as a table, in any order of rows, and --out is
-    a CSV or Parquet file. For many subjects, see release-each.
+    With --window the file is read as a table, in any order of rows, and --out is a CSV or Parquet
+    file. For many subjects, see release-each.
     """
-    if reading.table_option is not None:
+    out = None if str(out) == "-" else out
+    if reading.window is not None:
         for option, value in {
             "--segment": segment,
             "--entry": entry,
-            "--plot": plot,
             "--state-value": question.state_value,
             "--values": question.values,
             "--show-exact": show_exact or None,
         }.items():
             if value is not None:
-                raise ValueError(f"{option}: does not go with {reading.table_option}")
-        if time is None:
-            raise ValueError(
-                f"--time: with {reading.table_option}, name the column that holds the times"
-            )
-        release_table(file, None, time, question.query, noise, reading, book, account, out)
+                raise ValueError(f"{option}: does not go with --window")
+        release_table(
+            [file],
+            None,
+            time,
+            question.query,
+            noise,
+            reading,
+            form,
+            book,
+            account,
+            out,
+            anyway,
+            plot,
+        )
         return
     book.check(account, needs_account=True)
     mechanism = noise.known_mechanism
@@ -86,7 +102,7 @@ def release(
     beliefs = inputs.read_model(noise.model)
     states = beliefs.states
     series = inputs.read_data(
-        file, reading.state, time, segment, states, entry, beliefs, reading.independent_after
+        file, reading.state, time, segment, states, entry, beliefs, reading.after, form
     )
     query = question.over(states, series)
     if noise.proper and query.total is None:
@@ -96,6 +112,12 @@ def release(
     if show_exact:
         terminal.warn(f"{plot} shows the exact answer, which has no privacy; do not share it")
 
+    usefulness.question(noise.epsilon)
+    # With a ledger the session calibrates for itself, if this was not released before.
+    made = calibrated if book.ledger is None else usefulness.soon
+    calibration = made(mechanism, beliefs, query, noise.epsilon)
+    calibration.checked(series)
+    usefulness.refuse_drowned(calibration, beliefs, anyway)
     with book.opened() as ledger:
         if ledger is not None and book.budget is not None and account is not None:
             session = pk.Session(
@@ -106,8 +128,8 @@ def release(
             )
             terminal.say(f"{account}: {session.remaining:g} of {book.budget:g} remain", err=True)
         else:
-            answer = calibrated(mechanism, beliefs, query, noise.epsilon).release(series)
-    answer = answer.as_histogram() if noise.proper else answer
+            answer = calibration.release(series)
+    answer = answer.as_drawn() if noise.as_drawn else answer
     record = answer.to_json() + "\n"
     written = {} if out is None else {out: record.encode()}
     if plot is not None:
@@ -117,5 +139,4 @@ def release(
         written[plot] = plots.picture(plots.release_figure(answer, exact), plot)
     outputs.write_all(written)
     terminal.say(record.rstrip() if out is None else str(answer))
-    for path in written:
-        terminal.say(f"written: {path}", err=True)
+    terminal.written(written)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,24 +10,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli import inputs, outputs, terminal, usefulness
+from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Book, Noise, Reading, with_options
+from pufferkit.cli.usefulness import Anyway
 
 if TYPE_CHECKING:
-    from pufferkit import Releases
+    from pufferkit import Releases, Table
 
 
 @with_options
 def release_each(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The table: CSV or Parquet.")],
-    noise: Noise,
-    subject: Annotated[
-        str,
-        typer.Option("--subject", metavar="COL", help="Column that says whose row it is."),
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="The table: text or Parquet. Several: a subject in each."
+        ),
     ],
-    time: Annotated[str, typer.Option("--time", metavar="COL", help="Column with times.")],
+    noise: Noise,
     reading: Reading,
+    form: Form,
     book: Book,
+    subject: Annotated[
+        str | None,
+        typer.Option("--subject", metavar="COL", help="Column that says whose row it is."),
+    ] = None,
+    time: inputs.Time = None,
     query: inputs.QueryOption = inputs.QueryName.HISTOGRAM,
     account: Annotated[
         str | None,
@@ -38,6 +47,7 @@ def release_each(
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write here: .csv or .parquet. Default: stdout"),
     ] = None,
+    anyway: Anyway = False,
 ) -> None:
     """Answer one query with noise for each subject of a table.
 
@@ -47,48 +57,70 @@ def release_each(
 
     For one series, see release.
     """
-    release_table(file, subject, time, query, noise, reading, book, account, out)
+    out = None if str(out) == "-" else out
+    if subject is None and len(inputs.files_of(files)) == 1:
+        raise ValueError(
+            "--subject: name the column that says whose row it is; for one subject, see release"
+        )
+    release_table(files, subject, time, query, noise, reading, form, book, account, out, anyway)
 
 
 def release_table(
-    file: Path,
+    files: Sequence[Path],
     subject: str | None,
-    time: str,
+    time: str | None,
     query: inputs.QueryName,
     noise: Noise,
     reading: Reading,
+    form: Form,
     book: Book,
     account: str | None,
     out: Path | None,
+    anyway: bool,
+    plot: Path | None = None,
 ) -> None:
     """One histogram for each subject and window; without a column of subjects, for the only one."""
     from pufferkit.frames import read_table, write_columns  # noqa: PLC0415
 
     if query not in (inputs.QueryName.HISTOGRAM, inputs.QueryName.FREQUENCIES):
         raise ValueError("--query: of a table it is histogram or frequencies")
-    book.check(account, needs_account=subject is None)
+    every, start = duration(form.every), form.begins
+    if time is None and every is None:
+        raise ValueError(
+            "--time: name the column that holds the times; for rows without, say how far apart "
+            "they are with --every 1m"
+        )
+    named = inputs.files_of(files)
+    alone = subject is None and len(named) == 1
+    book.check(account, needs_account=alone)
     mechanism = noise.known_mechanism
     if mechanism == "entry_dp":
         raise ValueError("--mechanism: entry_dp does not hide entries that others predict")
     if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"--out: {out} must end in .csv or .parquet")
     record = None if out is None else out.with_suffix(".json")
-    outputs.check_outputs([out, record], [file, noise.model])
+    outputs.check_outputs([out, record], [*named, noise.model], plot)
     beliefs = inputs.chains(noise.model)
+    source = named[0] if len(named) == 1 else named
     data: Any = read_table(
-        file,
+        source,
         subject=subject,
-        time=time,
+        time=time_of(time),
         state=reading.state,
         states=beliefs.states,
-        bins=inputs.cut_points(reading.cuts),
-        independent_after=inputs.duration(reading.after),
-        every=inputs.duration(reading.every),
-        window=inputs.duration(reading.window),
+        bins=form.bins(source, reading.state, beliefs.states),
+        independent_after=duration(reading.after),
+        every=every,
+        start=start,
+        window=duration(reading.window),
+        text=form.text,
+        **form.clock,
     )
     prefix = account or ""
-    if subject is None and account is not None:
+    if alone and account is not None:
         data, prefix = replace(data, subjects=(account,)), ""
+    usefulness.question(noise.epsilon)
+    _refuse_drowned(data, beliefs, mechanism, noise.epsilon, anyway)
     with book.opened() as ledger, terminal.bar("releasing") as progress:
         releases: Releases = pk.release_each(
             data,
@@ -104,13 +136,39 @@ def release_table(
             progress=progress,
         )
     terminal.say(data.report(), err=True)
-    releases = releases.as_histogram() if noise.proper else releases
+    releases = releases.as_drawn() if noise.as_drawn else releases
     content = write_columns(out or Path("stdout.csv"), releases.columns())
     for note in releases.notes:
         terminal.say(f"note: {note}", err=True)
+    pictures = {}
+    if plot is not None:
+        from pufferkit import plots  # noqa: PLC0415
+
+        pictures[plot] = plots.picture(plots.figure_of(releases), plot)
     if out is None or record is None:
+        outputs.write_all(pictures)
         terminal.give(content.decode())
         return
-    outputs.write_all({out: content, record: releases.to_json().encode() + b"\n"})
+    outputs.write_all({out: content, record: releases.to_json().encode() + b"\n", **pictures})
     terminal.say(f"{releases.guarantee}: epsilon {releases.epsilon:g} for all rows of a subject")
     terminal.say(f"written: {out}, and {record} for pufferkit verify", err=True)
+
+
+def _refuse_drowned(
+    data: Table, beliefs: Any, mechanism: str | None, epsilon: float, anyway: bool
+) -> None:
+    """Refuse rows whose noise drowns them: judged by the one in the middle."""
+    from pufferkit.mechanisms.plan import calibrate  # noqa: PLC0415
+
+    sizes = sorted(data.sizes.tolist())
+    middle = sizes[len(sizes) // 2]
+    longest = int(data.longest.max())
+    # The noise is that of the longest segment, the answer that of a row of middle size.
+    query = pk.relative_frequencies(data.states, longest)
+    whole = calibrate(mechanism or "influence_curve", beliefs, query, epsilon)
+    row = replace(
+        whole,
+        scale=whole.scale * longest / middle,
+        query=pk.relative_frequencies(data.states, middle),
+    )
+    usefulness.refuse_drowned(row, beliefs, anyway, f" (a row of {middle:,} entries)")

@@ -52,8 +52,7 @@ def reproduce(
     out.mkdir(parents=True, exist_ok=True)
     outputs.write_all(contents)
     terminal.say(str(found))
-    for path in contents:
-        terminal.say(f"written: {path}", err=True)
+    terminal.written(contents)
 
 
 def _check_folder(out: Path) -> None:

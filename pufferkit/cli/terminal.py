@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +105,49 @@ def help_if_alone(context: typer.Context) -> None:
         raise typer.Exit
 
 
+_SPEECH = {"quiet": False}
+
+
+def speak(*, quiet: bool, verbose: bool) -> None:
+    """How much is said on stderr: for one run of a command."""
+    import logging  # noqa: PLC0415
+
+    _SPEECH["quiet"] = quiet
+    log = logging.getLogger("pufferkit")
+    for handler in list(log.handlers):
+        log.removeHandler(handler)
+    log.setLevel(logging.INFO if verbose else logging.WARNING)
+    if verbose:
+        lines = logging.StreamHandler(sys.stderr)
+        lines.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+        log.addHandler(lines)
+
+
+def note(message: str) -> None:
+    """One line on stderr about what was done, which --quiet leaves out."""
+    if not _SPEECH["quiet"]:
+        say(f"note: {' '.join(message.split())}", err=True)
+
+
+def written(paths: Iterable[object]) -> None:
+    """Name the files that were written, on stderr; --quiet leaves it out."""
+    for path in paths:
+        if not _SPEECH["quiet"] and str(path) != "-":
+            say(f"written: {path}", err=True)
+
+
+def as_json(record: Any) -> None:
+    """Plain data on stdout."""
+    import json  # noqa: PLC0415
+
+    say(json.dumps(record, indent=2, default=str))
+
+
+def _silent() -> bool:
+    """Whether signs of life have nowhere to go, or are not wanted."""
+    return _SPEECH["quiet"] or not sys.stderr.isatty()
+
+
 def warn(message: str) -> None:
     """One line on stderr."""
     say(f"warning: {' '.join(message.split())}", err=True)
@@ -113,7 +156,7 @@ def warn(message: str) -> None:
 @contextmanager
 def progress() -> Iterator[ProgressOf | None]:
     """A bar for each long mechanism on stderr; nothing where there is no terminal."""
-    if not sys.stderr.isatty():
+    if _silent():
         yield None
         return
     from rich.console import Console  # noqa: PLC0415
@@ -133,7 +176,7 @@ def progress() -> Iterator[ProgressOf | None]:
 @contextmanager
 def working(message: str) -> Iterator[None]:
     """A sign of life on stderr while something takes long; nothing where there is no terminal."""
-    if not sys.stderr.isatty():
+    if _silent():
         yield
         return
     from rich.console import Console  # noqa: PLC0415
@@ -145,7 +188,7 @@ def working(message: str) -> Iterator[None]:
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """A progress bar on stderr, as a function of done and all; none where there is no terminal."""
-    if not sys.stderr.isatty():
+    if _silent():
         yield None
         return
     from rich.console import Console  # noqa: PLC0415
@@ -177,17 +220,20 @@ def plan_table(plan: Plan) -> Group:
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
+    from pufferkit.mechanisms.plan import percent  # noqa: PLC0415
+
     title = Text(printable(str(plan).partition("\n")[0]), style="bold")
     numbers = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("mechanism", "noise scale", "expected L1 error", "hides entries"):
-        right = heading in ("noise scale", "expected L1 error")
+    for heading in ("mechanism", "noise scale", "expected L1 error", "hides entries", "tight"):
+        right = heading in ("noise scale", "expected L1 error", "tight")
         numbers.add_column(heading, justify="right" if right else "left", overflow="fold")
     reasons = Table.grid(padding=(0, 2, 0, 0))
     for row in plan.rows:
-        cells = ["-", "-", "does not apply"]
+        cells = ["-", "-", "does not apply", "-"]
         if row["applicable"]:
             hides = "yes" if row["pufferfish"] else "NO"
             cells = [f"{row['scale']:.6g}", f"{row['expected_l1_error']:.6g}", hides]
+            cells.append(percent(row["tightness"]))
         style = "" if row["pufferfish"] else "yellow" if row["applicable"] else "dim"
         numbers.add_row(*(Text(cell) for cell in [row["mechanism"], *cells]), style=style)
         reasons.add_row(Text(row["mechanism"]), Text(printable(row["why"])), style=style)

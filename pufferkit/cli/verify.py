@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import terminal
+from pufferkit.cli import inputs, terminal
 
 
 def verify(
@@ -18,6 +19,7 @@ def verify(
             metavar="RELEASE", help="A release as JSON, or a table that release-each wrote."
         ),
     ],
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Recompute, from the recorded beliefs, that the reported scale is enough.
 
@@ -27,6 +29,9 @@ def verify(
     Exit code 0: it is. 1: it is not, or it could not be checked.
     """
     verdict = pk.verify(file)
-    terminal.say(str(verdict))
+    if as_json:
+        terminal.as_json(asdict(verdict))
+    else:
+        terminal.say(str(verdict))
     if not verdict.ok:
         raise typer.Exit(1)

@@ -4,15 +4,18 @@ A query is L-Lipschitz if changing one entry moves the answer by at most L in L1
 Definition 2.5). The queries below are sums over entries, so L is exact: the largest L1 distance
 between the contributions of two states. An entry that was not observed contributes nothing, so a
 query with gaps is a query over all entries of the span, gaps included, with the same constant:
-every mechanism that hides Lipschitz queries over the span hides it.
+every mechanism that hides Lipschitz queries over the span hides it. A query made with the `Series`
+knows which entries those are, and mechanisms may then ask less noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise
+from functools import cached_property
+from itertools import combinations
+from math import gcd, lcm
 from typing import Any, Literal
 
 import numpy as np
@@ -20,12 +23,14 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.checks import Floats
-from pufferkit.data.series import UNOBSERVED, Series
+from pufferkit.data.series import UNOBSERVED, Pattern, Series, in_memory
+from pufferkit.data.table import Table
 from pufferkit.rounding import as_fraction, round_up
 
 Weights = Mapping[Hashable, tuple[Fraction, ...]]
-Lengths = int | Iterable[int] | Series
-"""Length of a series, lengths of its segments, or the series itself, with its gaps."""
+Lengths = int | Iterable[int] | Series | Table
+"""Length of a series, lengths of its segments; or the `Series` itself, or the `Table` of one
+subject, with its gaps."""
 
 Kind = Literal[
     "count", "histogram", "relative frequencies", "total", "mean", "transition counts", "own"
@@ -51,8 +56,8 @@ class Query:
         Largest L1 change of the answer when one entry changes. You vouch for it.
     lengths
         Length of the series, or the lengths of its independent segments, entries that were not
-        observed included; or the `Series` itself, of which only lengths and gaps are taken. These
-        are public.
+        observed included; or the `Series` itself, of which only lengths and gaps are taken (as
+        ``pattern``). These are public.
     observed
         How many entries of each segment were observed, if the answer depends on it; taken from a
         `Series`. ``None``: whatever the data have.
@@ -67,6 +72,10 @@ class Query:
         contribute nothing.
     kind
         What it is; set by `count` and the others below, ``"own"`` for yours.
+    unit
+        Every coordinate of every answer is a whole multiple of it: 1 for counts, 1/T for shares of
+        T entries. Such answers get discrete noise. It follows from ``weights``; for other queries
+        you vouch for it, and answers that are none are refused. ``None``: any number.
     """
 
     name: str
@@ -80,6 +89,8 @@ class Query:
     kind: Kind = "own"
     observed: tuple[int, ...] | None = None
     independent_after: str | None = None
+    unit: Fraction | None = None
+    pattern: Pattern | None = field(default=None, repr=False)
 
     def __init__(
         self,
@@ -94,17 +105,19 @@ class Query:
         weights: Weights | None = None,
         kind: Kind = "own",
         observed: Iterable[int] | None = None,
+        unit: Fraction | float | None = None,
     ) -> None:
-        declared = None
-        if isinstance(lengths, Series):
-            declared, observed = lengths.independent_after, lengths.observed_lengths
-            lengths = lengths.lengths
+        declared, pattern, sizes = None, None, in_memory(lengths)
+        if isinstance(sizes, Series):
+            declared, observed = sizes.independent_after, sizes.observed_lengths
+            pattern = sizes.pattern
+            sizes = sizes.lengths
         known = None if states is None else checks.distinct_states(states)
         for field_name, value in {
             "name": str(name),
             "evaluate": evaluate,
             "lipschitz": checks.positive("lipschitz", lipschitz),
-            "lengths": checks.segment_lengths(lengths),
+            "lengths": checks.segment_lengths(sizes),
             "labels": tuple(str(label) for label in labels),
             "states": known,
             "total": total,
@@ -112,10 +125,14 @@ class Query:
             "kind": kind,
             "observed": None if observed is None else tuple(observed),
             "independent_after": declared,
+            "unit": _unit_of(unit, weights),
+            "pattern": pattern,
         }.items():
             object.__setattr__(self, field_name, value)
         if not callable(evaluate):
             raise ValueError(f"evaluate: must be a function of the data, got {evaluate!r}")
+        if weights is not None:
+            self._check_weights(weights)
 
     @property
     def size(self) -> int:
@@ -136,23 +153,46 @@ class Query:
     def largest(self) -> float | None:
         """Public bound on the size of a coordinate of the answer; ``None`` if there is none."""
         if self.weights is None:
-            return None
+            return self.total if self.kind == "transition counts" else None
         return sum(self.lengths) * float(max(abs(w) for row in self.weights.values() for w in row))
 
-    @property
+    @cached_property
     def closest(self) -> float:
         """How far an entry moves a sum at least, if it moves it at all; L for other queries.
 
-        Where that is less than `CLOSE` times L, that.
+        In L1 norm. Where that is less than `CLOSE` times L, that.
         """
-        if self.weights is None or self.size != 1:
+        if self.weights is None or self.kind in ("histogram", "relative frequencies"):
             return self.lipschitz
-        ordered = sorted({Fraction(0), *(row[0] for row in self.weights.values())})
-        least = min((high - low for low, high in pairwise(ordered)), default=Fraction(0))
+        apart = [distance for distance in _distances(self._rows) if distance]
+        least = min(apart, default=Fraction(0))
         rounded = float(least)
         if Fraction(rounded) > least:
             rounded = float(np.nextafter(rounded, 0))
         return min(self.lipschitz, max(rounded, CLOSE * self.lipschitz))
+
+    @property
+    def _rows(self) -> list[tuple[Fraction, ...]]:
+        """Every different contribution of a state; nothing, for states that are not listed."""
+        weights = self.weights or {}
+        rows = set(weights.values())
+        if self.states is None or set(self.states) - set(weights):
+            rows.add((Fraction(0),) * self.size)
+        return list(rows)
+
+    def _check_weights(self, weights: Weights) -> None:
+        if any(len(row) != self.size for row in weights.values()):
+            raise ValueError(
+                f"weights: need {self.size} numbers for each state, one for each label"
+            )
+        if self.kind != "own":
+            return
+        furthest = max(_distances(self._rows), default=Fraction(0))
+        if furthest > Fraction(self.lipschitz):
+            raise ValueError(
+                f"lipschitz: an entry moves the answer by up to {float(furthest):g} by these "
+                f"weights, more than {self.lipschitz:g}; give that"
+            )
 
     def exact(self, series: Series) -> list[Fraction]:
         """The exact answer, free of rounding for sums over entries. Never leaves the process."""
@@ -163,6 +203,10 @@ class Query:
                 entries = np.fromiter(labels, dtype=object, count=len(labels))
             answer = np.atleast_1d(checks.numbers("answer", self.evaluate(entries)))
             found = [Fraction(float(value)) for value in answer.ravel()]
+            if self.unit is not None and any((v / self.unit).denominator > 1 for v in found):
+                raise ValueError(
+                    f"evaluate: gave a number that is no whole multiple of {self.unit}"
+                )
         else:
             found = [Fraction(0)] * self.size
             for state, count in zip(series.states, series.counts.tolist(), strict=True):
@@ -181,7 +225,7 @@ def count(state: Hashable, lengths: Lengths) -> Query:
     return _additive("count", {state: (Fraction(1),)}, lengths, labels=[str(state)], open_=True)
 
 
-def histogram(states: Iterable[Hashable], lengths: Lengths) -> Query:
+def histogram(states: Iterable[Hashable], lengths: Lengths | None = None) -> Query:
     """How many entries are in each state; 2-Lipschitz (one bin loses, another gains).
 
     Entries that were not observed are in no bin; give the `Series` as ``lengths`` if there are any.
@@ -192,7 +236,7 @@ def histogram(states: Iterable[Hashable], lengths: Lengths) -> Query:
     return _additive("histogram", unit, lengths, labels, total=whole, observed=observed)
 
 
-def relative_frequencies(states: Iterable[Hashable], lengths: Lengths) -> Query:
+def relative_frequencies(states: Iterable[Hashable], lengths: Lengths | None = None) -> Query:
     """The share of entries in each state; 2/T-Lipschitz with T entries in all.
 
     T counts the entries that were observed; give the `Series` as ``lengths`` if some were not.
@@ -228,11 +272,11 @@ def transition_counts(states: Iterable[Hashable], lengths: Lengths) -> Query:
     changing it takes away two counts and adds two: 4-Lipschitz, or 2-Lipschitz if no segment has
     more than two entries.
     """
-    labels = _several(states)
-    if isinstance(lengths, Series):
-        sizes, moves = lengths.lengths, int(lengths.transitions.sum())
+    labels, over = _several(states), in_memory(lengths)
+    if isinstance(over, Series):
+        sizes, moves = over.lengths, int(over.transitions.sum())
     else:
-        sizes = lengths = checks.segment_lengths(lengths)
+        sizes = over = checks.segment_lengths(over)
         moves = sum(sizes) - len(sizes)
     if max(sizes) < 2:
         raise ValueError("lengths: segments of one entry have no transitions")
@@ -240,12 +284,13 @@ def transition_counts(states: Iterable[Hashable], lengths: Lengths) -> Query:
         "transition counts",
         _TransitionCounts(labels, sizes),
         4 if max(sizes) > 2 else 2,
-        lengths,
+        over,
         labels=[f"{before} to {after}" for before in labels for after in labels],
         states=labels,
         total=float(moves),
         observed=sizes,
         kind="transition counts",
+        unit=1,
     )
 
 
@@ -278,14 +323,48 @@ class _TransitionCounts:
         return Series(codes, self.states, self.lengths).transitions.ravel().astype(float)
 
 
-def _observed(lengths: Lengths) -> tuple[int, ...]:
+def _unit_of(unit: Fraction | float | None, weights: Weights | None) -> Fraction | None:
+    """The largest unit of all weights, or the one that was given."""
+    if weights is None:
+        if unit is not None and as_fraction("unit", unit) <= 0:
+            raise ValueError(f"unit: must be above 0, got {unit}")
+        return None if unit is None else as_fraction("unit", unit)
+    if unit is not None:
+        raise ValueError("unit: follows from the weights; leave it out")
+    numbers = [weight for row in weights.values() for weight in row if weight]
+    if not numbers:
+        return None
+    return Fraction(
+        gcd(*(number.numerator for number in numbers)),
+        lcm(*(number.denominator for number in numbers)),
+    )
+
+
+def _distances(rows: Sequence[tuple[Fraction, ...]]) -> Iterator[Fraction]:
+    """L1 distances between contributions."""
+    for one, other in combinations(rows, 2):
+        yield sum((abs(a - b) for a, b in zip(one, other, strict=True)), Fraction(0))
+
+
+def _observed(lengths: Lengths | None) -> tuple[int, ...]:
     """How many entries of each segment a query over these lengths speaks of."""
-    if isinstance(lengths, Series):
-        return lengths.observed_lengths
-    return checks.segment_lengths(lengths)
+    over = in_memory(lengths)
+    if over is None:
+        raise ValueError(
+            "lengths: say how many entries there are, or give the series itself, like "
+            "histogram(['rest', 'walk'], series)"
+        )
+    if isinstance(over, Series):
+        return over.observed_lengths
+    return checks.segment_lengths(over)
 
 
 def _several(states: Iterable[Hashable]) -> tuple[Hashable, ...]:
+    if hasattr(states, "columns") or isinstance(states, Series) or hasattr(states, "subjects"):
+        raise ValueError(
+            f"states: is a {type(states).__name__}; name the states first and give the data as "
+            "lengths, like histogram(['rest', 'walk'], read_series(...))"
+        )
     labels = checks.distinct_states(states)
     if len(labels) < 2:
         raise ValueError(
@@ -317,7 +396,7 @@ def _scaled(values: Mapping[Hashable, float] | Sequence[float], share: Fraction)
 def _additive(
     name: Kind,
     weights: Weights,
-    lengths: Lengths,
+    lengths: Lengths | None,
     labels: Iterable[Hashable],
     total: float | None = None,
     open_: bool = False,
@@ -344,7 +423,7 @@ def _additive(
         name,
         _WeightedCounts(weights),
         constant,
-        lengths,
+        () if lengths is None else lengths,
         labels=[str(label) for label in labels],
         states=None if open_ else tuple(weights),
         total=total,

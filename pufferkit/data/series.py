@@ -20,9 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
+from pufferkit.shown import Shown
 
 UNOBSERVED = -1
 """Code of an entry that was not observed; its label is ``None``."""
+
+Pattern = tuple[tuple[int, ...], ...]
+"""For each segment the lengths of its runs of entries, by turns observed and not observed; the
+first is of observed entries and may be 0."""
 
 _NOTHING = ("NAType", "NaTType")
 
@@ -32,8 +37,8 @@ def declared_independent(after: str | None) -> tuple[str, ...]:
     return () if after is None else (f"pieces more than {after} apart were declared independent",)
 
 
-@dataclass(frozen=True, eq=False)
-class Series(checks.Frozen):
+@dataclass(frozen=True, eq=False, repr=False)
+class Series(Shown, checks.Frozen):
     """Coded entries of one subject.
 
     Attributes
@@ -48,12 +53,15 @@ class Series(checks.Frozen):
     independent_after
         The time after which pieces were declared independent, in words; ``None`` if segments were
         not made that way.
+    read_as
+        What was sniffed or assumed about the file that it is from, in words.
     """
 
     codes: NDArray[np.intp]
     states: tuple[Hashable, ...]
     lengths: tuple[int, ...]
     independent_after: str | None = None
+    read_as: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         codes = np.array(self.codes)
@@ -88,7 +96,7 @@ class Series(checks.Frozen):
         data
             A sequence of labels (one segment), or a sequence of such sequences (one each, declared
             independent). ``None`` or NaN is an entry that was not observed. A `Series` keeps its
-            segments.
+            segments. A `Table` of one subject is its series.
         states
             All states that can occur. If left out, those that do occur, sorted; note that which
             states occur is itself a fact about the data.
@@ -99,6 +107,7 @@ class Series(checks.Frozen):
         >>> gap.lengths, gap.observed_lengths, gap.transitions.tolist()
         ((6,), (4,), [[0, 1], [0, 1]])
         """
+        data = in_memory(data)
         declared = data.independent_after if isinstance(data, Series) else None
         segments = _segments(data.as_segments() if isinstance(data, Series) else data)
         flat = [label for segment in segments for label in segment]
@@ -122,10 +131,24 @@ class Series(checks.Frozen):
         codes = np.fromiter((index[label] for label in flat), dtype=np.intp, count=len(flat))
         if not labels:
             raise ValueError("series: no entry was observed; there is nothing to release")
-        return cls(codes, labels, tuple(len(segment) for segment in segments), declared)
+        read_as = data.read_as if isinstance(data, Series) else ()
+        return cls(codes, labels, tuple(len(segment) for segment in segments), declared, read_as)
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    def __str__(self) -> str:
+        states = _few([str(state) for state in self.states])
+        parts = [f"{len(self):,} entries", f"states {states}"]
+        if len(self.lengths) > 1:
+            parts.insert(1, f"{len(self.lengths)} segments")
+        if self.missing:
+            parts.append(f"{self.missing:,} not observed")
+        if self.independent_after is not None:
+            parts.append(f"declared independent after {self.independent_after}")
+        if self.read_as:
+            parts.append(f"read as: {'; '.join(self.read_as)}")
+        return f"Series({', '.join(parts)})"
 
     @property
     def segments(self) -> tuple[NDArray[np.intp], ...]:
@@ -147,6 +170,11 @@ class Series(checks.Frozen):
     def observed_lengths(self) -> tuple[int, ...]:
         """How many entries of each segment were observed."""
         return tuple(int(np.sum(segment >= 0)) for segment in self.segments)
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """Which entries were observed, as runs; ``None`` if all were."""
+        return tuple(runs_of(segment >= 0) for segment in self.segments) if self.missing else None
 
     @property
     def stretches(self) -> tuple[NDArray[np.intp], ...]:
@@ -196,6 +224,23 @@ class Series(checks.Frozen):
         """The entries as labels, segments one after another; ``None`` where not observed."""
         names = (*self.states, None)
         return [names[code] for code in self.codes]
+
+
+def in_memory(data: Any) -> Any:
+    """The series of a table of one subject; other data as they are."""
+    return data.series() if hasattr(type(data), "all_series") else data
+
+
+def runs_of(observed: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Lengths of the runs, by turns observed and not, the first of them observed."""
+    edges = [0, *(np.flatnonzero(np.diff(observed)) + 1).tolist(), observed.size]
+    sizes = tuple(after - start for start, after in pairwise(edges))
+    return sizes if observed[0] else (0, *sizes)
+
+
+def observed_places(runs: Sequence[int]) -> NDArray[np.bool_]:
+    """Which entries of a segment were observed, from its runs."""
+    return np.repeat([n % 2 == 0 for n in range(len(runs))], runs)
 
 
 def _segments(data: Any) -> list[list[Hashable]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pufferkit.audit.noise_drawn import rehearsed
 from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
@@ -228,7 +229,7 @@ def figure_4_lower(settings: Settings) -> Result:
         for name in MECHANISMS:
             calibration = attempt(name, group.chain, query, 1.0)
             if calibration is not None:
-                noise = rng.laplace(scale=calibration.scale, size=query.size)
+                noise = rehearsed(calibration, (query.size,), rng)
                 shares[name] = group.exact + noise, calibration.half_width()
         for name, (values, width) in shares.items():
             for state, share in zip(group.chain.states, values, strict=True):

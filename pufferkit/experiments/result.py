@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from pufferkit.audit.noise_drawn import rehearsed
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.frames.harmless import harmless
@@ -157,7 +158,7 @@ def simulated_error(calibration: Calibration, trials: int, rng: np.random.Genera
 
     Seeded noise, to be repeated; for measuring errors only, never for a release.
     """
-    draws = rng.laplace(scale=calibration.scale, size=(trials, calibration.query.size))
+    draws = rehearsed(calibration, (trials, calibration.query.size), rng)
     return float(np.abs(draws).sum(axis=1).mean())
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,8 @@ from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.baselines import group_dp
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import entry_privacy_for, influence_curve
-from pufferkit.mechanisms.release import Release, half_width
+from pufferkit.mechanisms.intervals import half_width
+from pufferkit.mechanisms.release import Release
 from pufferkit.rounding import round_up
 
 _GRID = 1 + 1e-6  # noise lies on a grid, whose tails are heavier by less than this
@@ -67,7 +69,7 @@ class PrivateTransitions:
     def counts(self) -> Floats:
         """The noisy counts as a table; they may be negative."""
         size = len(self.region.states)
-        return np.array(self.release.raw).reshape(size, size)
+        return np.array(self.release.raw, dtype=float).reshape(size, size)
 
     def calibrate(self, query: Query, epsilon: float) -> Calibration:
         """Noise for a further query, so that counts and answer *together* cost ``epsilon``.
@@ -157,9 +159,13 @@ def private_transitions(
     release = calibration.release(data)
     size = len(data.states)
     region = region_of_noisy(
-        np.array(release.raw).reshape(size, size), release.scale, sure, data.states, query.total
+        np.array(release.raw, dtype=float).reshape(size, size),
+        release.scale,
+        sure,
+        data.states,
+        query.total,
+        release.unit,
     )
-    # Of the scale that was asked for: what the release added to it has paid for the grid.
     return PrivateTransitions(release, region, round_up(calibration.entry_privacy))
 
 
@@ -169,12 +175,13 @@ def region_of_noisy(
     confidence: float,
     states: Iterable[Hashable] | None = None,
     total: float | None = None,
+    unit: Fraction | None = None,
 ) -> RegionClass:
-    """The region around counts with independent Laplace noise of this scale."""
+    """The region around counts with independent noise of this scale: discrete, with a unit."""
     size = len(counts)
     fails = 1 - checks.confidence(confidence)
-    width = half_width(scale, 1 - fails / 4, size * size) * _GRID
-    others = laplace_sum(size - 1, scale, fails / 4 / (size * size)) * _GRID
+    width = half_width(scale, 1 - fails / 4, size * size, unit) * _GRID
+    others = laplace_sum(size - 1, scale, fails / 4 / (size * size), unit) * _GRID
     low, high = noisy_bounds(counts, width, others, fails / 2 / cells(size))
     for x in range(size):
         if low[x].sum() > 1 or high[x].sum() < 1:  # the noise was larger than it should be
@@ -183,12 +190,14 @@ def region_of_noisy(
     return RegionClass(low, high, states, confidence, NOISY, counted)
 
 
-def laplace_sum(count: int, scale: float, alpha: float) -> float:
-    """A t that the sum of ``count`` Laplace draws exceeds in size with probability alpha at most.
+def laplace_sum(count: int, scale: float, alpha: float, unit: Fraction | None = None) -> float:
+    """A t that the sum of ``count`` draws exceeds in size with probability alpha at most.
 
-    The least over a grid of the Chernoff bounds, and of the union bound.
+    The least over a grid of the Chernoff bounds, and of the union bound. Chernoff's holds for
+    discrete noise too: with u the unit and b = u / scale, E e^{tZ} = 1 / (1 - sinh^2(tu/2) /
+    sinh^2(b/2)) is at most 1 / (1 - (tu/b)^2), that of Laplace noise, as sinh(x) / x grows.
     """
-    best = count * half_width(scale, 1 - alpha, count)
+    best = count * half_width(scale, 1 - alpha, count, unit)
     for n in range(1, 200):
         share = n / 200
         t = (math.log(2 / alpha) - count * math.log1p(-share * share)) * scale / share

@@ -30,7 +30,6 @@ from pufferkit.data.table import Counts, Table
 from pufferkit.fleet.accounts import Accounts
 from pufferkit.fleet.releases import note_of
 from pufferkit.fleet.run import (
-    LIPSCHITZ,
     ON_CLUSTER,
     FleetRows,
     FleetRun,
@@ -107,7 +106,7 @@ class _ClusterDraw:
     def write(self, path: str, numbers: Counts, scales: Floats) -> None:
         """Draw and write; errors in words."""
         run = self.run
-        noise = RowNoise(LIPSCHITZ, float(self.sizes.totals.max()), run.query == "frequencies")
+        noise = RowNoise(shares=run.query == "frequencies")
         note = note_of(run.beliefs.is_private, self.sizes.independent_after)
         rows = self.rows(numbers)
         try:

@@ -21,7 +21,6 @@ from pufferkit.fleet.recognised import recognised
 from pufferkit.fleet.releases import Releases
 from pufferkit.fleet.run import (
     EVERYBODY,
-    LIPSCHITZ,
     FleetRows,
     FleetRun,
     PendingRelease,
@@ -232,7 +231,7 @@ def _recorded(
 
 def _noisy_sums(sums: Counts, calibration: Calibration) -> tuple[Floats, Floats]:
     wanted = np.full(len(sums), calibration.scale)
-    return noise.laplace_rows(sums, wanted, LIPSCHITZ, float(sums.sum()))
+    return noise.discrete_laplace_rows(sums, wanted[:, None]).astype(np.float64), wanted
 
 
 def _drawn(
@@ -248,11 +247,10 @@ def _drawn(
     Stored ones are given as they are, new ones are paid for.
     """
     wanted = np.array([calibrations[int(n)].scale for n in lengths])
-    largest = float((asked.last - asked.first + 1).max())
 
     def draw(which: Counts, least: Floats) -> tuple[Floats, Floats]:
-        counts = asked.counts[rows[which]]
-        return noise.laplace_rows(counts, np.maximum(wanted[which], least), LIPSCHITZ, largest)
+        counts, scales = asked.counts[rows[which]], np.maximum(wanted[which], least)
+        return noise.discrete_laplace_rows(counts, scales[:, None]).astype(np.float64), scales
 
     if accounts is None:
         return *draw(np.arange(len(rows)), wanted), 0.0
@@ -273,11 +271,13 @@ def _releases(
     calibrations: dict[int, Calibration],
 ) -> Releases:
     entries = counts.sum(axis=1)
+    # Values that an earlier version drew and an account kept are not whole.
+    family: noise.Family = "laplace" if np.any(values % 1) else "discrete laplace"
     if run.query == "frequencies":
         values, scales = noise.as_shares(values, scales, entries)
     for array in (values, scales, entries):
         array.setflags(write=False)
-    return Releases(
+    drawn = Releases(
         subjects=subjects,
         windows=windows if run.windows is not None else None,
         value=values,
@@ -291,7 +291,9 @@ def _releases(
         guarantee=next(iter(calibrations.values())).guarantee,
         cut=run.windows,
         calibrations=calibrations,
+        noise=family,
     )
+    return drawn.as_histogram()
 
 
 @contextmanager

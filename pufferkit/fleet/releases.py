@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +18,11 @@ from pufferkit.checks import Floats, Frozen
 from pufferkit.data.series import declared_independent
 from pufferkit.data.table import Windows
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.release import (
-    FORMAT,
-    Guarantee,
-    Presentation,
-    half_width,
-    project_to_simplex,
-)
+from pufferkit.mechanisms.intervals import half_width, project_to_simplex
+from pufferkit.mechanisms.release import FORMAT, Guarantee, Presentation
+from pufferkit.noise import Family
 from pufferkit.records import JsonRecord
+from pufferkit.shown import Shown
 
 
 def note_of(private: bool, independent_after: str | None) -> str | None:
@@ -32,8 +31,8 @@ def note_of(private: bool, independent_after: str | None) -> str | None:
     return "; ".join([*notes, *declared_independent(independent_after)]) or None
 
 
-@dataclass(frozen=True, eq=False)
-class Releases(Frozen, JsonRecord):
+@dataclass(frozen=True, eq=False, repr=False)
+class Releases(Shown, Frozen, JsonRecord):
     """One row for each release.
 
     Attributes
@@ -43,9 +42,10 @@ class Releases(Frozen, JsonRecord):
     windows
         Number of the window of each row; ``None`` if there are none.
     value
-        Noisy answers, a column for each state. ``raw`` keeps them as they were drawn.
-    scale
-        Scale of the Laplace noise on every number of a row; at least what the theorem asks.
+        Noisy answers, a column for each state; the nearest proper histograms, if ``presentation``
+        says so. ``raw`` keeps them as they were drawn.
+    scale, noise
+        Scale and family of the noise on every number of a row; at least what the theorem asks.
     entries
         Number of observed entries behind a row. Public.
     labels
@@ -85,11 +85,12 @@ class Releases(Frozen, JsonRecord):
     calibrations: Mapping[int, Calibration] = field(default_factory=dict)
     presentation: Presentation = "as drawn"
     independent_after: str | None = None
+    noise: Family = "laplace"
 
     def __len__(self) -> int:
         return len(self.value)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         low, high = (f"{scale:.4g}" for scale in (self.scale.min(), self.scale.max()))
         return (
             f"Releases({len(self):,} x {self.query}, {self.mechanism}, epsilon {self.epsilon:g}, "
@@ -99,28 +100,37 @@ class Releases(Frozen, JsonRecord):
         )
 
     def half_width(self, level: float = 0.95) -> Floats:
-        """Half the width of the confidence interval of each number of a row."""
-        return np.array([half_width(float(scale), level) for scale in self.scale])
+        """Half the width of the confidence interval around each number of a row of ``raw``."""
+        discrete, shares = self.noise == "discrete laplace", self.query == "frequencies"
+        units = [Fraction(1, int(n) if shares else 1) if discrete else None for n in self.entries]
+        each = zip(self.scale.tolist(), units, strict=True)
+        return np.array([half_width(scale, level, unit=unit) for scale, unit in each])
 
     def as_histogram(self) -> Releases:
         """The nearest proper histograms: no negative bins, summing to the known total."""
         totals = np.ones(len(self)) if self.query == "frequencies" else self.entries
-        nearest = [
-            project_to_simplex(row, float(total))
-            for row, total in zip(self.raw, totals, strict=True)
-        ]
-        return replace(self, value=np.array(nearest), presentation="nearest histogram")
+        nearest = project_to_simplex(self.raw, totals.astype(np.float64))
+        return replace(self, value=nearest, presentation="nearest histogram")
+
+    def as_drawn(self) -> Releases:
+        """The same with ``raw`` as the value: unbiased, so right for sums over many rows."""
+        return replace(self, value=self.raw, presentation="as drawn")
 
     @property
     def starts(self) -> list[Any]:
-        """When each row's window starts: a time in UTC, or a number like the times."""
+        """When each row's window starts: in UTC or the zone of the windows, or a number."""
         if self.cut is None or self.windows is None:
             return []
         ticks = self.windows * self.cut.width + self.cut.origin
         if not self.cut.of_time:
             return [int(tick) for tick in ticks]
-        epoch = datetime(1970, 1, 1, tzinfo=UTC)
-        return [epoch + timedelta(microseconds=int(tick)) for tick in ticks]
+        zone = UTC if self.cut.timezone is None else ZoneInfo(self.cut.timezone)
+        epoch = datetime(1970, 1, 1)
+        return [(epoch + timedelta(microseconds=int(tick))).replace(tzinfo=zone) for tick in ticks]
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """The rows of `columns`, one by one."""
+        return list(self.rows())
 
     def columns(self) -> dict[str, list[Any]]:
         """The rows by column, for a table: subject, window, entries, scale, then the states.
@@ -163,11 +173,17 @@ class Releases(Frozen, JsonRecord):
             "labels": list(self.labels),
             "beliefs": None if beliefs is None else beliefs.to_dict(),
             "calibrations": [
-                {"length": own.query.longest, "scale": own.scale, "evidence": asdict(own.evidence)}
+                {
+                    "length": own.query.longest,
+                    "scale": own.scale,
+                    "evidence": asdict(own.evidence),
+                    "workings": own.workings,
+                }
                 for own in used
             ],
             "windows": None if self.cut is None else self.cut.to_dict(),
             "presentation": self.presentation,
+            "noise": self.noise,
             "notes": list(self.notes),
             "released_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": pufferkit.__version__,

@@ -31,8 +31,6 @@ MECHANISM_NAMES = (
     "gk16",
     "group_dp",
 )
-LIPSCHITZ = 2.0
-"""Of a histogram of counts: one bin loses, another gains."""
 
 FRESH_STARTS = (
     "every segment is taken to start so, also behind a declared break; "

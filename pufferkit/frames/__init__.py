@@ -11,11 +11,17 @@ from pufferkit.frames.files import (
     read_series,
     states_from_text,
 )
-from pufferkit.frames.tables import read_table, write_columns
+from pufferkit.frames.moments import Clock
+from pufferkit.frames.raw import TextFormat, first_cell
+from pufferkit.frames.tables import frame_of, read_table, write_columns
 
 __all__ = [
+    "Clock",
+    "TextFormat",
     "answer_table",
     "check_table",
+    "first_cell",
+    "frame_of",
     "read_record",
     "read_series",
     "read_table",

@@ -51,22 +51,16 @@ class RowNoise:
 
     Attributes
     ----------
-    lipschitz, largest
-        Of one row; see `noise.laplace_rows`.
     shares
         Whether to divide by the number of entries, which is public, afterwards.
     """
 
-    lipschitz: float
-    largest: float
     shares: bool
 
     def draw(self, counts: Counts, wanted: Floats, entries: Counts) -> tuple[Floats, Floats]:
-        """Noise of at least the wanted scales on the rows of one batch; runs in an executor."""
-        values, scales = noise.laplace_rows(counts, wanted, self.lipschitz, self.largest)
-        if self.shares:
-            return noise.as_shares(values, scales, entries)
-        return values, scales
+        """Noise of the wanted scales on the rows of one batch; runs in an executor."""
+        values = noise.discrete_laplace_rows(counts, wanted[:, None]).astype(np.float64)
+        return noise.as_shares(values, wanted, entries) if self.shares else (values, wanted)
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,7 +60,7 @@ def _try(batches: Iterator[Any], *, own: dict[str, str]) -> Any:
     import pyarrow as pa  # noqa: PLC0415
 
     for batch in batches:
-        noise.laplace_rows(np.ones((1, 1), dtype=np.int64), np.ones(1), 2.0, 1.0)
+        noise.discrete_laplace_rows(np.ones((1, 1), dtype=np.int64), np.ones((1, 1)))
         here = versions()
         other = [f"{n} is {here[n]} there and {own[n]} here" for n in own if here[n] != own[n]]
         yield pa.RecordBatch.from_pydict({"lack": [", ".join(other)] * batch.num_rows})

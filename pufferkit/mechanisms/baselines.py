@@ -41,7 +41,10 @@ def group_dp(query: Query, epsilon: float) -> Calibration:
         round_up(query.lipschitz * most / epsilon),
         query,
         evidence=Evidence(
-            length=query.longest, notes=("every entry of a segment changes",), bound="group"
+            length=query.longest,
+            notes=("every entry of a segment changes",),
+            bound="group",
+            counted="observed" if query.missing else None,
         ),
         guarantee=Guarantee.GROUP,
     )

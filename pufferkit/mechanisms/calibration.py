@@ -6,8 +6,8 @@ scales from the mathematics.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -20,7 +20,9 @@ from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
-from pufferkit.mechanisms.release import Evidence, Guarantee, Release, Variant, half_width
+from pufferkit.mechanisms.intervals import expected_size, half_width
+from pufferkit.mechanisms.release import Evidence, Guarantee, Release, Variant
+from pufferkit.shown import Shown
 
 GAPS = (
     "the distribution of a sum over the observed entries alone is not computed, and more entries "
@@ -28,12 +30,15 @@ GAPS = (
 )
 
 
+HISTOGRAMS = frozenset({"histogram", "relative frequencies"})
+"""Kinds of queries that are shown as the nearest proper histogram."""
+
 OF_SUMS = frozenset({"wasserstein", "exact_sum"})
 """Mechanisms that follow the distribution of the answer: their noise is for these lengths alone."""
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, repr=False)
+class Calibration(Shown):
     """The noise one mechanism adds to one query.
 
     Attributes
@@ -43,7 +48,10 @@ class Calibration:
     epsilon
         The privacy parameter asked for.
     scale
-        Scale of the Laplace noise on every coordinate.
+        Scale of the noise on every coordinate. If each has its own, the one scale for all that
+        would spend as much on an entry.
+    scales
+        The scale of each coordinate, if they differ.
     query
         What is asked.
     beliefs
@@ -64,15 +72,28 @@ class Calibration:
     evidence: Evidence = field(default_factory=Evidence)
     guarantee: Guarantee = Guarantee.PUFFERFISH
     workings: Mapping[str, Any] | None = None
+    scales: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         checks.privacy(self.epsilon)
         checks.positive("scale", self.scale)
+        if self.scales is not None and (len(self.scales) != self.query.size or self.unit is None):
+            raise ValueError(
+                f"scales: one for each of {self.query.size} coordinates, for whole answers only"
+            )
         if self.beliefs is not None:
             check_states(self.beliefs, self.query)
         notes = () if self.beliefs is None else self.beliefs.caveats
         declared = declared_independent(self.query.independent_after)
-        object.__setattr__(self, "evidence", self.evidence.noting(*notes, *declared))
+        evidence = _over_gaps(self.evidence, self.query.missing)
+        object.__setattr__(self, "evidence", evidence.noting(*notes, *declared))
+
+    def __str__(self) -> str:
+        words = f"{self.mechanism} for {self.query.name}: scale {self.scale:.6g}"
+        return (
+            f"{words}, epsilon {self.epsilon:g}; 95% within {self.half_width():.4g}\n"
+            f"  {self.guarantee}\n  binds: {self.evidence}"
+        )
 
     @property
     def variant(self) -> Variant | None:
@@ -99,16 +120,47 @@ class Calibration:
         return self.query.closest
 
     @property
+    def unit(self) -> Fraction | None:
+        """The unit of discrete Laplace noise; ``None`` if it is Laplace noise on a fine grid."""
+        largest = max(self.scales or (self.scale,))
+        discrete = noise.is_discrete(self.query.unit, largest, self.query.largest)
+        return self.query.unit if discrete else None
+
+    @property
+    def mean_scale(self) -> float:
+        """The scale of the noise; if each coordinate has its own, their mean."""
+        return self.scale if self.scales is None else sum(self.scales) / len(self.scales)
+
+    @property
     def expected_l1_error(self) -> float:
         """Expected L1 distance between the exact and the noisy answer."""
-        return self.query.size * self.scale
+        each = self.scales or (self.scale,) * self.query.size
+        return sum(expected_size(scale, self.unit) for scale in each)
 
     def half_width(self, level: float = 0.95) -> float:
-        """Half the width of the confidence interval of one coordinate."""
-        return half_width(self.scale, level)
+        """Half the width of the confidence interval of one coordinate, the widest of all."""
+        return half_width(max(self.scales or (self.scale,)), level, unit=self.unit)
+
+    def noisy(self, answers: Sequence[Sequence[Fraction]], which: Sequence[int]) -> list[float]:
+        """Fresh noise on each of many answers, release after release: ``answers[which[n]]``."""
+        scale, query = self.scale, self.query
+        if self.unit is not None:
+            each = self.scales or (scale,) * query.size
+            return noise.discrete_laplace(answers, which, each, self.unit)
+        return noise.laplace(answers, which, scale, self.sensitivity, query.largest)
+
+    @property
+    def drawn_scale(self) -> float:
+        """The scale of the noise with what the grid of Laplace noise costs."""
+        if self.unit is not None:
+            return self.scale
+        query = self.query
+        return noise.paid_scale(self.scale, self.sensitivity, query.size, query.largest)
 
     def release(self, series: Any) -> Release:
         """Answer the query on ``series`` with noise. Every call draws anew and spends epsilon.
+
+        The value of a histogram is the nearest proper one; ``raw`` is what was drawn.
 
         Parameters
         ----------
@@ -117,13 +169,14 @@ class Calibration:
             joint distributions also a record {name: value}.
         """
         data = self.checked(series)
-        noisy = noise.laplace(
-            self.query.exact(data), self.scale, self.sensitivity, self.query.largest
-        )
-        return Release(
-            value=noisy.values,
-            raw=noisy.values,
-            scale=noisy.scale,
+        values = tuple(self.noisy([self.query.exact(data)], [0]))
+        drawn = Release(
+            value=values,
+            raw=values,
+            scale=self.drawn_scale,
+            scales=self.scales,
+            noise="laplace" if self.unit is None else "discrete laplace",
+            unit=self.unit,
             epsilon=self.epsilon,
             mechanism=self.mechanism,
             guarantee=self.guarantee,
@@ -134,16 +187,24 @@ class Calibration:
             lipschitz=self.query.lipschitz,
             total=self.query.total,
             beliefs=None if self.beliefs is None else self.beliefs.to_dict(),
-            evidence=self.evidence.noting(*declared_independent(data.independent_after)),
+            evidence=_over_gaps(self.evidence, data.missing).noting(
+                *declared_independent(data.independent_after)
+            ),
             released_at=datetime.now(UTC).isoformat(timespec="seconds"),
             version=pufferkit.__version__,
             workings=self._workings(),
             kind=self.query.kind,
         )
+        return drawn.as_histogram() if self.query.kind in HISTOGRAMS else drawn
 
     def _workings(self) -> dict[str, Any] | None:
         record = dict(self.workings or {})
         weights = self.query.weights
+        if weights is not None and self.query.size > 1 and self.query.kind == "own":
+            nothing = (Fraction(0),) * self.query.size
+            states = self.query.states if self.beliefs is None else self.beliefs.states
+            rows = [weights.get(state, nothing) for state in states or weights]
+            record["weights"] = [[str(weight) for weight in row] for row in rows]
         if weights is not None and self.query.size == 1:
             # In the order of the states of the beliefs, as fractions.
             nothing = (Fraction(0),)
@@ -189,6 +250,13 @@ class Calibration:
             )
         if self.mechanism in OF_SUMS:
             raise NotApplicable(GAPS)
+        made_for = (self.workings or {}).get("pattern")
+        if made_for is not None and sorted(map(tuple, made_for)) != sorted(data.pattern or ()):
+            raise ValueError(
+                f"series: {data.missing} of its {len(data)} entries were not observed, but not "
+                f"those that the noise of {self.query.name} was made for; make the query with this "
+                "series in place of the lengths"
+            )
         wanted = self.query.observed
         spans = zip(data.lengths, data.observed_lengths, strict=True)
         if wanted is not None and sorted(spans) != sorted(
@@ -199,6 +267,13 @@ class Calibration:
                 f"{self.query.name} was asked of {sum(wanted)} observed entries; make the query "
                 "with the series in place of the lengths, like relative_frequencies(states, series)"
             )
+
+
+def _over_gaps(evidence: Evidence, missing: int) -> Evidence:
+    """Says that the whole span was counted, unless a mechanism counted otherwise."""
+    if evidence.counted is not None or not missing or evidence.bound == "entry":
+        return evidence
+    return replace(evidence, counted="span")
 
 
 def chains_only(beliefs: Any, mechanism: str) -> ChainClass:

@@ -16,14 +16,14 @@ from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import GAPS, Calibration, chains_only, check_states
 from pufferkit.mechanisms.release import Evidence
 from pufferkit.mechanisms.wasserstein import whole_values
-from pufferkit.noise import grid_exponent
+from pufferkit.noise import grid_exponent, is_discrete
 from pufferkit.rounding import at_least, round_up
 
 MOST_WORK = 5e11
 """Multiplications beyond which the mechanism is given up: some minutes."""
 
 _FOR_THE_GRID = 2.0**-24
-"""Share of epsilon kept for rounding the answer to the grid of the noise."""
+"""Share of epsilon kept for rounding the answer to the grid of noise that is not discrete."""
 
 
 def exact_sum(
@@ -89,7 +89,10 @@ def exact_sum(
     # Compiled code, loaded when first needed: it takes a second.
     from pufferkit.influence.sums.windows import LeastScale, least_scale  # noqa: PLC0415
 
-    kept = epsilon * (1 - _FOR_THE_GRID)
+    # Discrete noise has no grid to pay for; no scale is above that of group privacy.
+    coarsest = query.lipschitz * query.longest / epsilon
+    discrete = is_discrete(query.unit, coarsest, query.largest)
+    kept = epsilon if discrete else epsilon * (1 - _FOR_THE_GRID)
     worst: tuple[LeastScale, str, int] | None = None
     for member in members:
         enough = None
@@ -113,7 +116,8 @@ def exact_sum(
         theta,
         Evidence(name, least.entry, length, blocks=(least.left, least.right), bound="window"),
     )
-    _check_grid(calibration)
+    if not discrete or calibration.unit is None:
+        _check_grid(calibration)
     return calibration
 
 

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
 
 import numpy as np
 
+from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.checks import Floats
-from pufferkit.errors import printable
-from pufferkit.influence.curve.profile import InfluenceCurve
-from pufferkit.mechanisms.calibration import Calibration, chains_only
+from pufferkit.errors import NotApplicable, printable
+from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
+from pufferkit.influence.curve.trees import TreeCurve
+from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import metric_of
+from pufferkit.mechanisms.odds import one_in, posterior
 from pufferkit.mechanisms.release import Guarantee
+from pufferkit.shown import Shown
 
 
-@dataclass(frozen=True, eq=False)
-class PairTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class PairTable(Shown):
     """Losses of pairs of values: how far a release moves the odds of one against the other.
 
     Attributes
@@ -37,6 +45,30 @@ class PairTable:
     epsilon: float
     query: str
 
+    @property
+    def factors(self) -> Floats:
+        """The most by which the odds of the first value against the second are multiplied."""
+        return np.exp(np.minimum(self.losses, 700.0))
+
+    def posterior(self, prior: float, state: Hashable | None = None) -> float:
+        """The most that somebody with this prior may think after the release.
+
+        Of one value, by its own losses; if left out, of the value that is hidden worst.
+        """
+        if state is not None and state not in self.states:
+            raise ValueError(f"state: {state!r} is not one of {list(self.states)}")
+        rows = self.losses if state is None else self.losses[[self.states.index(state)]]
+        return posterior(prior, float(rows.max()))
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """One for each ordered pair of values."""
+        return [
+            {"value": one, "against": other, "loss": float(loss), "odds_times": float(factor)}
+            for one, losses, factors in zip(self.states, self.losses, self.factors, strict=True)
+            for other, loss, factor in zip(self.states, losses, factors, strict=True)
+            if one != other
+        ]
+
     def __str__(self) -> str:
         names = [printable(str(state)) for state in self.states]
         wide = max(6, *(len(name) for name in names))
@@ -45,6 +77,9 @@ class PairTable:
         for name, row in zip(names, self.losses, strict=True):
             cells = "".join(f"  {loss:>{wide}.3f}" for loss in row)
             lines.append(f"{name:<{wide}}{cells}")
+        lines.append("whoever thought 1 in 10 that an entry has this value may now think at most")
+        for name, state in zip(names, self.states, strict=True):
+            lines.append(f"{name:<{wide}}  {one_in(self.posterior(0.1, state))}")
         return "\n".join(lines)
 
 
@@ -58,7 +93,7 @@ def explain(calibration: Calibration) -> PairTable:
     Parameters
     ----------
     calibration
-        Of a mechanism for chains, before or after its release.
+        Of a mechanism for chains or tree-shaped networks, before or after its release.
 
     Examples
     --------
@@ -70,12 +105,35 @@ def explain(calibration: Calibration) -> PairTable:
     0        0.000   0.507   1.000
     1        0.493   0.000   0.493
     2        1.000   0.507   0.000
+    whoever thought 1 in 10 that an entry has this value may now think at most
+    0       1 in 4.3
+    1       1 in 6.5
+    2       1 in 4.3
     """
-    theta = chains_only(calibration.beliefs, "explain")
-    query = calibration.query
-    curve = InfluenceCurve(theta, query.longest, metric_of(theta, query))
-    losses = curve.losses(calibration.entry_privacy)
+    if calibration.beliefs is None:
+        raise NotApplicable(f"{calibration.mechanism} asks no beliefs, so there is no curve")
+    theta, query = calibration.beliefs, calibration.query
+    metric = as_metric(metric_of(theta, query, calibration.scales), len(theta.states))
+    losses = _losses(theta, query.longest, metric, calibration.entry_privacy)
     if calibration.guarantee in (Guarantee.PUFFERFISH, Guarantee.GROUP):
         # Its own theorem may promise less than the curve shows.
         losses = np.minimum(losses, calibration.epsilon)
     return PairTable(theta.states, losses, calibration.epsilon, query.name)
+
+
+@singledispatch
+def _losses(theta: Beliefs, length: int, metric: Metric, b: float) -> Floats:
+    """The loss of each two states, the largest over entries and over the class."""
+    raise NotApplicable(f"explain is about Markov chains; here is a {theta.description}")
+
+
+@_losses.register
+def _(theta: ChainClass, length: int, metric: Metric, b: float) -> Floats:
+    return InfluenceCurve(theta, length, metric).losses(b)
+
+
+@_losses.register
+def _(theta: NetworkClass, length: int, metric: Metric, b: float) -> Floats:
+    each = TreeCurve(theta, metric.distance).pair_losses(b)
+    largest: Floats = np.max(list(each.values()), axis=0)
+    return largest

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import singledispatch
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -17,14 +19,34 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.answers import quilt_bound
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric
+from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
-from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.influence.progress import Progress
+from pufferkit.influence.quilts.observed import solvers
+from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
+from pufferkit.mechanisms.observed import (
+    WORTH,
+    curve_of_observed,
+    quilts_of_observed,
+    recorded,
+)
 from pufferkit.mechanisms.release import Bound, Evidence
 from pufferkit.rounding import round_up
 
+Solved = tuple[float, Evidence, dict[str, Any] | None]
+"""An event-level epsilon, what binds there, and what a check of it needs."""
 
-def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
+_BY_QUILTS = "the Markov quilt bound was the better one"
+
+
+def influence_curve(
+    beliefs: Any,
+    query: Query,
+    epsilon: float,
+    *,
+    per_bin: bool = False,
+    progress: Progress | None = None,
+) -> Calibration:
     """Least Laplace noise known to hide every entry of a chain.
 
     The scale is L / b, with b the largest entry privacy whose loss on the influence curve is at
@@ -37,9 +59,15 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
         kernels. Any start uses exact kernels to the right and projective diameters to the left.
         Mixing classes use bounds.
     query
-        What is asked; any Lipschitz query, vectors included.
+        What is asked; any Lipschitz query, vectors included. Made with a `Series` that has gaps, it
+        has event-level epsilon 0 at the entries that were not observed.
     epsilon
         Pufferfish privacy for each entry.
+    per_bin
+        A scale for each coordinate of a vector, so that their total is about the least: rare levels
+        of a histogram get less noise, common ones more. For chains with a known start and sums.
+    progress
+        Called with how many scales were tried, and about how many there will be.
 
     Examples
     --------
@@ -51,9 +79,13 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     epsilon = checks.privacy(epsilon)
     theta = as_beliefs(beliefs)
     check_states(theta, query)
-    b, evidence, workings = entry_privacy_for(
-        theta, query.longest, epsilon, metric_of(theta, query)
-    )
+    scales = _proportions(theta, query, epsilon) if per_bin else None
+    metric = metric_of(theta, query, scales)
+    b, evidence, workings = entry_privacy_for(theta, query.longest, epsilon, metric, progress)
+    if query.missing and theta.entries is None:
+        whole = b, evidence, workings
+        chains = chains_only(theta, "influence_curve")
+        b, evidence, workings = _where_observed(chains, query, epsilon, metric, whole)
     return Calibration(
         "influence_curve",
         epsilon,
@@ -62,27 +94,122 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
         theta,
         evidence,
         workings=workings,
+        scales=None if scales is None else _scales_at(b, theta, query, scales),
     )
 
 
-def metric_of(beliefs: Beliefs, query: Query) -> Metric | None:
+def _proportions(theta: Beliefs, query: Query, epsilon: float) -> list[float]:
+    """Scales in the best proportions; `entry_privacy_for` decides how large they are."""
+    added = added_by_state(theta, query)
+    if query.size < 3 or added is None or query.unit is None:
+        raise NotApplicable(
+            "a scale for each bin is for histograms and other sums of at least three coordinates"
+        )
+    if query.size > MOST_BINS:
+        raise NotApplicable(
+            f"a scale for each bin takes long for more than {MOST_BINS} bins, here are "
+            f"{query.size}; merge levels, or use one scale for all"
+        )
+    corners = chains_only(theta, "a scale for each bin").corners()
+    if not corners or any(m.any_start for m in corners):
+        raise NotApplicable("a scale for each bin needs chains with a known start")
+    b, evidence, _ = entry_privacy_for(theta, query.longest, epsilon, metric_of(theta, query))
+    if evidence.bound != "pairs":
+        raise NotApplicable("the pairwise curve does not decide here, so all bins need the same")
+    # Compiled code, loaded when first needed: it takes a second.
+    from pufferkit.mechanisms.per_bin import relative_scales  # noqa: PLC0415
+
+    chains = chains_only(theta, "a scale for each bin")
+    proportions = relative_scales(chains, query.longest, epsilon, added, query.lipschitz / b)
+    return [float(scale) for scale in proportions]
+
+
+def _scales_at(
+    b: float, theta: Beliefs, query: Query, scales: Sequence[float]
+) -> tuple[float, ...]:
+    """Scales in these proportions, such that no two states are further apart than b."""
+    added = added_by_state(theta, query)
+    assert added is not None
+    each = np.array(scales)
+    apart = (np.abs(added[:, None, :] - added[None, :, :]) / each).sum(axis=2).max()
+    return tuple(round_up(float(scale), 8 + 2 * query.size) for scale in each * (apart / b))
+
+
+MOST_BINS = 12
+"""Coordinates up to which the proportions of their scales are searched for."""
+
+Contribution = float | tuple[float, ...]
+"""What a state adds to a number, or to each coordinate of a vector."""
+
+
+def _where_observed(
+    theta: ChainClass, query: Query, epsilon: float, metric: Metric | None, whole: Solved
+) -> Solved:
+    """The same with the pattern of what was observed, by the curve or by quilts, if that is more.
+
+    ``whole`` is what is shown for the unbroken span.
+    """
+    best = whole
+    if theta.kernels():  # their curve is that of the unbroken span
+        return best
+    by_curve = curve_of_observed(theta, query, epsilon, metric, whole[0])
+    if by_curve is not None:
+        best = *by_curve, recorded(query)
+    with suppress(NotApplicable):
+        span = quilt_bound(theta, query.longest, epsilon)
+        quilt = quilts_of_observed(lambda length: solvers(theta, length), query, epsilon, span)
+        if quilt is not None and 1 / round_up(quilt.score) > best[0] * (1 + WORTH):
+            evidence = Evidence(
+                quilt.belief,
+                quilt.node,
+                quilt.length,
+                notes=(_BY_QUILTS,),
+                bound="quilts",
+                variant=quilt.variant,
+                counted="observed",
+            )
+            best = 1 / round_up(quilt.score), evidence, recorded(query)
+    return best
+
+
+def metric_of(
+    beliefs: Beliefs, query: Query, scales: Sequence[float] | None = None
+) -> Metric | None:
     """How far apart a sum holds the states of a chain; ``None`` if all are equally far apart."""
-    contributions = contributions_of(beliefs, query)
+    contributions = contributions_of(beliefs, query, scales)
     return None if contributions is None else Metric.of(contributions)
 
 
-def contributions_of(beliefs: Beliefs | None, query: Query) -> tuple[float, ...] | None:
-    """What each state adds to a sum, scaled to 0 ... 1; ``None`` for anything but such a sum."""
-    if query.weights is None or query.size != 1 or beliefs is None or beliefs.entries is not None:
+def contributions_of(
+    beliefs: Beliefs | None, query: Query, scales: Sequence[float] | None = None
+) -> tuple[Contribution, ...] | None:
+    """What each state adds to a sum: a number from 0 to 1, or a row of them for a vector.
+
+    Scaled so that the two states that are furthest apart are at L1 distance 1. With a scale for
+    each coordinate, what is added to it counts in units of its scale. ``None`` if the query is no
+    sum over entries, and if all states are equally far apart.
+    """
+    if query.weights is None or beliefs is None:
         return None
-    nothing = (Fraction(0),)
-    added = [query.weights.get(state, nothing)[0] for state in beliefs.states]
-    least, most = min(added), max(added)
-    if least == most:
+    if scales is None and query.kind in ("histogram", "relative frequencies"):
         return None
-    scaled = tuple(float((weight - least) / (most - least)) for weight in added)
+    nothing = (Fraction(0),) * query.size
+    units = [Fraction(scale) for scale in scales or [1.0] * query.size]
+    rows = [query.weights.get(state, nothing) for state in beliefs.states]
+    rows = [tuple(w / unit for w, unit in zip(row, units, strict=True)) for row in rows]
+    apart = {sum(abs(a - b) for a, b in zip(*pair, strict=True)) for pair in combinations(rows, 2)}
+    furthest = max(apart, default=Fraction(0))
+    if not furthest or (query.size > 1 and len(apart) == 1):
+        return None
+    least = [min(column) for column in zip(*rows, strict=True)]
+    scaled = [
+        tuple(float((w - low) / furthest) for w, low in zip(row, least, strict=True))
+        for row in rows
+    ]
     # States that floats cannot tell apart would seem to be the same.
-    return scaled if len(set(scaled)) == len(set(added)) else None
+    if len(set(scaled)) < len(set(rows)):
+        return None
+    return tuple(row[0] if query.size == 1 else row for row in scaled)
 
 
 def added_by_state(beliefs: Beliefs, query: Query) -> Floats | None:
@@ -127,13 +254,13 @@ def entry_epsilon(
     return b
 
 
-Solved = tuple[float, Evidence, dict[str, Any] | None]
-"""An event-level epsilon, what binds there, and what a check of it needs."""
-
-
 @singledispatch
 def entry_privacy_for(
-    beliefs: Beliefs, length: int, epsilon: float, metric: Metric | Floats | None = None
+    beliefs: Beliefs,
+    length: int,
+    epsilon: float,
+    metric: Metric | Floats | None = None,
+    progress: Progress | None = None,
 ) -> Solved:
     """The largest event-level epsilon shown to hide every entry, what binds, what a check needs."""
     raise NotApplicable(f"influence_curve is about Markov chains; here is a {beliefs.description}")
@@ -141,19 +268,30 @@ def entry_privacy_for(
 
 @entry_privacy_for.register
 def _(
-    beliefs: NetworkClass, length: int, epsilon: float, metric: Metric | Floats | None = None
+    beliefs: NetworkClass,
+    length: int,
+    epsilon: float,
+    metric: Metric | Floats | None = None,
+    progress: Progress | None = None,
 ) -> Solved:
-    b, tree = TreeCurve(beliefs).solve(epsilon)
+    curve = TreeCurve(beliefs, as_metric(metric, len(beliefs.states)).distance)
+    b, tree = curve.solve(epsilon)
     name = f"network {tree.network + 1} of {len(beliefs.networks)}"
-    return b, Evidence(name, tree.node, len(beliefs.nodes), bound="curve"), None
+    bound: Bound = "pairs" if tree.pairwise else "curve"
+    workings = {"pairs": curve.pair_record(b)} if tree.pairwise else None
+    return b, Evidence(name, tree.node, len(beliefs.nodes), bound=bound), workings
 
 
 @entry_privacy_for.register
 def _(
-    beliefs: ChainClass, length: int, epsilon: float, metric: Metric | Floats | None = None
+    beliefs: ChainClass,
+    length: int,
+    epsilon: float,
+    metric: Metric | Floats | None = None,
+    progress: Progress | None = None,
 ) -> Solved:
     curve = InfluenceCurve(beliefs, length, metric)
-    b, name, loss = curve.solve(epsilon)
+    b, name, loss = curve.solve(epsilon, progress)
     blocks = (loss.left, loss.right) if loss.pairs is None else None
     bound: Bound = "curve" if loss.pairs is None else "pairs"
     try:
@@ -162,12 +300,11 @@ def _(
     except NotApplicable:  # too long for quilts, not for the curve; or nothing is forgotten
         by_quilt = 0.0
     if by_quilt > b:
-        note = "the Markov quilt bound was the better one"
         evidence = Evidence(
             quilt.belief,
             quilt.node,
             length,
-            notes=(note,),
+            notes=(_BY_QUILTS,),
             bound="quilts",
             variant=quilt.variant,
         )

@@ -11,8 +11,10 @@ from pufferkit.influence.answers import QuiltBound, QuiltSearch, hardest_quilt
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.chains import Reading
 from pufferkit.influence.quilts.hardest import check_reading
-from pufferkit.influence.quilts.mixing import hardest_by_mixing
+from pufferkit.influence.quilts.mixing import hardest_by_mixing, influences_by_mixing
+from pufferkit.influence.quilts.observed import solvers
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
+from pufferkit.mechanisms.observed import quilts_of_observed, recorded
 from pufferkit.mechanisms.release import Evidence
 from pufferkit.rounding import round_up
 
@@ -33,10 +35,11 @@ def markov_quilt(
 
         card(nearby nodes) / (epsilon - max-influence of X_i on the quilt)
 
-    over quilts ([Q] Theorem 4.3). No limit on the size of quilts, no grid over chains: the optimum
-    is exact for `ChainClass.of`, for `ChainClass.any_start` ([Q] C.4) and for `ChainClass.binary`,
-    whose worst chain is at a corner. Over `ChainClass.around` influence is bounded from above
-    (`pufferkit.influence.curve.regions`); two states are exact there too.
+    over quilts ([Q] Theorem 4.3). Of a series with gaps only observed entries count as nearby
+    (`pufferkit.influence.quilts.observed`). No limit on the size of quilts, no grid over chains:
+    the optimum is exact for `ChainClass.of`, for `ChainClass.any_start` ([Q] C.4) and for
+    `ChainClass.binary`, whose worst chain is at a corner. Over `ChainClass.around` influence is
+    bounded from above (`pufferkit.influence.curve.regions`); two states are exact there too.
 
     Parameters
     ----------
@@ -67,7 +70,10 @@ def markov_quilt(
     theta = as_beliefs(beliefs)
     check_states(theta, query)
     hardest = hardest_quilt(theta, QuiltSearch(query.longest, epsilon, influence, progress))
-    return _calibration("markov_quilt", theta, query, epsilon, hardest)
+    observed = quilts_of_observed(
+        lambda length: solvers(theta, length, influence), query, epsilon, hardest
+    )
+    return _calibration("markov_quilt", theta, query, epsilon, hardest, observed)
 
 
 def markov_quilt_approx(
@@ -105,13 +111,23 @@ def markov_quilt_approx(
     theta = chains_only(beliefs, "markov_quilt_approx")
     check_states(theta, query)
     hardest = hardest_by_mixing(theta, query.longest, epsilon, bound)
-    return _calibration("markov_quilt_approx", theta, query, epsilon, hardest)
+    named = [(theta.description, own) for own in influences_by_mixing(theta, bound)[0]]
+    observed = quilts_of_observed(lambda _: named, query, epsilon, hardest)
+    return _calibration("markov_quilt_approx", theta, query, epsilon, hardest, observed)
 
 
 def _calibration(
-    mechanism: str, theta: Beliefs, query: Query, epsilon: float, hardest: QuiltBound
+    mechanism: str,
+    theta: Beliefs,
+    query: Query,
+    epsilon: float,
+    whole: QuiltBound,
+    observed: QuiltBound | None,
 ) -> Calibration:
+    """From the hardest quilt of the whole span, or of what was observed where that is better."""
+    hardest = whole if observed is None else observed
     quilts = hardest.quilts
+    workings = None if quilts is None else {"quilts": [list(own) for own in quilts]}
     return Calibration(
         mechanism,
         epsilon,
@@ -127,6 +143,7 @@ def _calibration(
             notes=hardest.notes,
             bound="quilts",
             variant=hardest.variant,
+            counted=None if observed is None else "observed",
         ),
-        workings=None if quilts is None else {"quilts": [list(own) for own in quilts]},
+        workings=workings if observed is None else recorded(query),
     )

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Any
+
+import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
-from pufferkit.errors import NotApplicable
-from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.errors import NotApplicable, printable
+from pufferkit.influence.answers import record_loss
+from pufferkit.influence.curve.profile import InfluenceCurve, as_metric
 from pufferkit.influence.sums.outer import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, check_states
 from pufferkit.mechanisms.exact_sum import exact_sum
 from pufferkit.mechanisms.influence_curve import added_by_state, influence_curve, metric_of
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
-from pufferkit.mechanisms.release import Guarantee
+from pufferkit.mechanisms.odds import in_odds
+from pufferkit.mechanisms.release import Guarantee, in_words
+from pufferkit.mechanisms.usefulness import Usefulness, questioned
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
+from pufferkit.shown import Shown
+
+_LOG = logging.getLogger(__name__)
 
 Mechanism = Callable[..., Calibration]
 Progress = Callable[[str, int, int], None]
-"""Called with the mechanism at work, the number of entries done, and of all."""
+"""Called with the mechanism at work, the number of entries or scales done, and of all."""
 
 MECHANISMS: dict[str, Mechanism] = {
     "influence_curve": influence_curve,
+    "influence_curve_per_bin": partial(influence_curve, per_bin=True),
     "exact_sum": exact_sum,
     "wasserstein": wasserstein,
     "markov_quilt": markov_quilt,
@@ -38,7 +49,16 @@ MECHANISMS: dict[str, Mechanism] = {
 }
 """Every mechanism by name, all called alike."""
 
-_REPORTING = ("wasserstein", "markov_quilt")
+_REPORTING = ("wasserstein", "markov_quilt", "influence_curve")
+
+OPTIONS = frozenset({"influence_curve_per_bin"})
+"""Rows of a plan that are used by name only: their noise is less in total, not in every bin."""
+
+MOST_BINS = 6
+"""Bins beyond which a plan leaves a scale for each bin out."""
+
+QUICK = tuple(name for name in MECHANISMS if name not in OF_SUMS | OPTIONS)
+"""Mechanisms that take no distribution of a sum, and so answer soon."""
 
 LONG_WORK = 2e9
 """Multiplications beyond which a plan leaves the Wasserstein Mechanism or `exact_sum` out."""
@@ -51,7 +71,8 @@ class PlanRow:
     ``together`` is the epsilon of two such releases over the same entries, for mechanisms whose
     noise is meant for one release and nothing else; ``None`` for all others, and where it is not
     known. ``tightness`` is the loss that outputs beyond all answers prove at this scale, over
-    epsilon: 1 if no less noise would do. ``None`` where it is not known.
+    epsilon: 1 if no less noise would do. It is an attack, so above 1 a promise would be broken.
+    ``None`` where it is not known.
     """
 
     mechanism: str
@@ -82,7 +103,8 @@ class PlanRow:
             "mechanism": self.mechanism,
             "applicable": self.applicable,
             "pufferfish": self.pufferfish,
-            "scale": None if found is None else found.scale,
+            "scale": None if found is None else found.mean_scale,
+            "scales": None if found is None or found.scales is None else list(found.scales),
             "expected_l1_error": None if found is None else found.expected_l1_error,
             "half_width_95": None if found is None else found.half_width(),
             "alone": self.alone,
@@ -92,8 +114,8 @@ class PlanRow:
         }
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Shown):
     """All mechanisms for one query: least noise first, then those that do not apply."""
 
     query: Query
@@ -106,10 +128,23 @@ class Plan:
         """The table as plain data, sorted as printed."""
         return [row.to_dict() for row in self.entries]
 
+    def table_rows(self) -> list[dict[str, Any]]:
+        """The rows, for a frame or a notebook."""
+        return self.rows
+
     @property
     def best(self) -> Calibration:
-        """The Pufferfish mechanism with the least noise."""
-        return next(row.calibration for row in self.entries if row.pufferfish and row.calibration)
+        """The Pufferfish mechanism with the least noise, of those with one scale for all bins."""
+        return next(
+            row.calibration
+            for row in self.entries
+            if row.pufferfish and row.calibration and row.mechanism not in OPTIONS
+        )
+
+    @property
+    def useful(self) -> Usefulness:
+        """How large the least noise is beside the answer."""
+        return Usefulness.of(self.best)
 
     def __getitem__(self, mechanism: str) -> Calibration:
         """The calibration of one mechanism; an error that says why, if it does not apply."""
@@ -136,7 +171,7 @@ class Plan:
                 table.append(
                     (
                         row.mechanism,
-                        f"{row.calibration.scale:.6g}",
+                        in_words(row.calibration.scale, row.calibration.scales),
                         f"{row.calibration.expected_l1_error:.6g}",
                         "yes" if row.pufferfish else "NO",
                         percent(row.tightness),
@@ -156,7 +191,9 @@ class Plan:
             )
             lines.append("  ".join(cells).rstrip())
         rule = "-" * min(100, max(len(line) for line in lines))
-        return "\n".join([head, "", lines[0], rule, *lines[1:]])
+        words = [str(self.useful), *in_odds(self.epsilon), questioned(self.epsilon)]
+        below = [word for word in words if word is not None]
+        return "\n".join([head, "", lines[0], rule, *lines[1:], "", *below])
 
 
 def percent(share: float | None) -> str:
@@ -170,16 +207,28 @@ def calibrate(
     """The noise of one mechanism, by its name."""
     if mechanism not in MECHANISMS:
         raise ValueError(f"mechanism: {mechanism!r} is unknown; known are {', '.join(MECHANISMS)}")
-    if progress is not None and mechanism in _REPORTING:
-        own = partial(progress, mechanism)
-        return MECHANISMS[mechanism](beliefs, query, epsilon, progress=own)
-    return MECHANISMS[mechanism](beliefs, query, epsilon)
+    started = perf_counter()
+    try:
+        if progress is not None and mechanism in _REPORTING:
+            own = partial(progress, mechanism)
+            return MECHANISMS[mechanism](beliefs, query, epsilon, progress=own)
+        return MECHANISMS[mechanism](beliefs, query, epsilon)
+    finally:
+        _LOG.info("%s: %.2f s", mechanism, perf_counter() - started)
 
 
-def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None = None) -> Plan:
+def plan(
+    beliefs: Any,
+    query: Query,
+    epsilon: float,
+    progress: Progress | None = None,
+    *,
+    most_work: float = LONG_WORK,
+) -> Plan:
     """What every mechanism would cost, without touching data or budget.
 
     ``progress`` is called during long ones with the mechanism, entries done, entries in all.
+    Mechanisms that take more than ``most_work`` multiplications are left out.
 
     Examples
     --------
@@ -193,13 +242,17 @@ def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None =
     check_states(theta, query)
     entries = []
     for name in MECHANISMS:
-        if name == "wasserstein" and estimated_work(theta, query) > LONG_WORK:
-            why = "it would take minutes here; ask for it by name"
+        if name == "wasserstein" and estimated_work(theta, query) > most_work:
+            why = "it would take long here; ask for it by name"
+            entries.append(PlanRow(name, None, why))
+            continue
+        if name in OPTIONS and query.size > MOST_BINS:
+            why = f"with more than {MOST_BINS} bins it takes long; ask for it by name"
             entries.append(PlanRow(name, None, why))
             continue
         try:
             if name == "exact_sum":
-                found = exact_sum(theta, query, epsilon, most_work=LONG_WORK)
+                found = exact_sum(theta, query, epsilon, most_work=most_work)
             else:
                 found = calibrate(name, theta, query, epsilon, progress)
         except NotApplicable as reason:
@@ -209,9 +262,18 @@ def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None =
             tight = _tightness(theta, found)
             entries.append(PlanRow(name, found, _why(found, together), together, tight))
 
+    least = min(
+        row.calibration.scale
+        for row in entries
+        if row.calibration is not None and row.pufferfish and row.mechanism not in OPTIONS
+    )
+
     def order(row: PlanRow) -> tuple[bool, bool, float]:
         found = row.calibration
-        return found is None, not row.pufferfish, 0.0 if found is None else found.scale
+        size = 0.0 if found is None else found.mean_scale
+        # An option stands below what it is an option to.
+        size = max(size, least) if row.mechanism in OPTIONS else size
+        return found is None, not row.pufferfish, size
 
     return Plan(query, epsilon, theta.description, tuple(sorted(entries, key=order)))
 
@@ -219,8 +281,11 @@ def plan(beliefs: Any, query: Query, epsilon: float, progress: Progress | None =
 def _together(found: Calibration) -> float | None:
     """Two such releases: the loss on the influence curve when every entry spends twice."""
     theta = found.beliefs
-    if found.mechanism not in OF_SUMS or theta is None or theta.entries is not None:
+    if found.mechanism not in OF_SUMS or theta is None or found.query.weights is None:
         return None
+    if theta.entries is not None:
+        apart = as_metric(metric_of(theta, found.query), len(theta.states)).distance
+        return record_loss(theta, 2 * found.entry_privacy * apart)
     curve = InfluenceCurve(theta, found.query.longest, metric_of(theta, found.query))
     return curve.epsilon(2 * found.entry_privacy)
 
@@ -237,14 +302,20 @@ def _tightness(theta: Beliefs, found: Calibration) -> float | None:
     if contributions is None or found.query.missing or not chains:
         return None
     length = found.query.longest
+    if found.scales is not None:
+        contributions = contributions * (found.scale / np.array(found.scales))
     lost = max(outer_loss(chain, contributions, found.scale, length) for chain in chains)
-    return min(1.0, lost / found.epsilon)
+    return lost / found.epsilon
 
 
 def _why(found: Calibration, together: float | None) -> str:
     if found.guarantee is Guarantee.ENTRY:
         return str(found.guarantee)
+    if found.scales is not None:
+        each = zip(found.query.labels, found.scales, strict=True)
+        told = ", ".join(f"{printable(label)} {scale:.4g}" for label, scale in each)
+        return f"a scale for each bin: {told}; {found.evidence}"
     if found.mechanism not in OF_SUMS:
         return str(found.evidence)
-    second = "" if together is None else f" (two such: epsilon {together:.3g})"
-    return f"for this and nothing else{second}; {found.evidence}"
+    told = "no theorem" if together is None else f"epsilon {together:.3g}"
+    return f"for this and nothing else (two such: {told}); {found.evidence}"

@@ -6,15 +6,16 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from pufferkit import checks
-from pufferkit.checks import Floats
 from pufferkit.data.queries import Kind
 from pufferkit.errors import printable
+from pufferkit.mechanisms.intervals import interval_around, project_to_simplex
 from pufferkit.mechanisms.version_1 import VERSION_1, from_version_1
+from pufferkit.noise import Family
 from pufferkit.records import Report
 
 FORMAT = 2
@@ -28,6 +29,10 @@ Bound = Literal["curve", "pairs", "quilts", "distance", "window", "neighbours", 
 """Which theorem decided the scale: the scalar or the pairwise influence curve, Markov quilts
 ([Q] 4.3), the Wasserstein distance ([Q] 3.2), the distribution of the sum over a window, the
 neighbours of GK16, a whole segment at once, or one entry alone."""
+
+Counted = Literal["observed", "span"]
+"""Of a series with gaps, the entries that the scale was made for: those that were observed, or all
+of the span, which is never less noise."""
 
 Presentation = Literal["as drawn", "nearest histogram"]
 
@@ -78,6 +83,8 @@ class Evidence:
         are from the entry; ``None`` for a side that reaches to the end of the segment.
     bound, variant
         Which theorem decided, and which reading of it; see `Bound` and `Variant`.
+    counted
+        For a series with gaps: which entries the bound counts; see `Counted`. ``None`` without any.
     beside
         Event-level epsilon that is spent beside this release under the same promise; ``None`` if
         the promise is about this release alone.
@@ -95,9 +102,10 @@ class Evidence:
     bound: Bound | None = None
     variant: Variant | None = None
     beside: float | None = None
+    counted: Counted | None = None
 
     def __post_init__(self) -> None:
-        for name, known in (("bound", get_args(Bound)), ("variant", get_args(Variant))):
+        for name, known in _WORDS.items():
             value = getattr(self, name)
             if value is not None and value not in known:
                 raise ValueError(f"{name}: must be one of {', '.join(known)}, got {value!r}")
@@ -143,7 +151,18 @@ class Evidence:
             what = "window" if self.bound == "window" else "block"
             sides = zip(("left", "right"), self.blocks, strict=True)
             parts += [f"{side} {what} {'whole' if n is None else n}" for side, n in sides]
+        if self.counted is not None:
+            parts.append(_COUNTED[self.counted])
         return "; ".join([*parts, *self.notes])
+
+
+_COUNTED = {
+    "observed": "only observed entries counted",
+    "span": "noise of the unbroken span",
+}
+
+_WORDS = {"bound": get_args(Bound), "variant": get_args(Variant), "counted": get_args(Counted)}
+"""The fields of the evidence that hold one of a few words."""
 
 
 def _is_whole(value: Any) -> bool:
@@ -170,12 +189,13 @@ _EVIDENCE: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "notes": ("a list of texts", lambda v: _is_list(v) and all(isinstance(n, str) for n in v)),
     "bound": ("text", lambda v: isinstance(v, str)),
     "variant": ("text", lambda v: isinstance(v, str)),
+    "counted": ("text", lambda v: isinstance(v, str)),
     "beside": ("a number of at least 0", lambda v: _is_number(v) and 0 <= v < math.inf),
 }
 """What each field of the evidence must be in a file, in words and as a test."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Release(Report):
     """A noisy answer that may leave the process.
 
@@ -186,7 +206,12 @@ class Release(Report):
     raw
         The answer with its noise, untouched.
     scale
-        Scale of the Laplace noise on every coordinate; at least what the theorem asks.
+        Scale of the noise on every coordinate; at least what the theorem asks.
+    scales
+        The scale of each coordinate, if they differ; ``scale`` is then the one for all that would
+        spend as much on an entry.
+    noise, unit
+        Discrete Laplace noise, in whole multiples of the unit, or Laplace noise, without one.
     epsilon, mechanism, guarantee
         What is promised, and by what.
     query, kind, labels, lengths, lipschitz, total
@@ -204,7 +229,8 @@ class Release(Report):
     version
         Of pufferkit.
     workings
-        What a check of the scale needs besides: for sums, the contribution of each state; for
+        What a check of the scale needs besides: for sums, the contribution of each state; where
+        only observed entries were counted, which they are (``pattern``, as `Series.pattern`); for
         networks, a quilt of every node; for joint distributions, the answer on every row.
     presentation
         What ``value`` is: ``raw`` as it was drawn, or the nearest histogram to it.
@@ -231,17 +257,45 @@ class Release(Report):
     kind: Kind = "own"
     presentation: Presentation = "as drawn"
     observed: tuple[int, ...] | None = None
+    noise: Family = "laplace"
+    unit: Fraction | None = None
+    scales: tuple[float, ...] | None = None
 
     def interval(
         self, level: float = 0.95, *, simultaneous: bool = False
     ) -> tuple[tuple[float, float], ...]:
-        """Where the exact answer lies, for each coordinate, with this confidence.
+        """Where the exact answer lies, for each coordinate, with at least this confidence.
 
         With ``simultaneous``, all coordinates at once. It speaks of the noise alone, not of how
         well the series stands for anything else.
+
+        The interval has ``raw`` in its middle, because the noise is about ``raw``. Of the nearest
+        histogram only what can be is kept, 0 to the total: the exact answer is there. Where the
+        ``value`` lies outside, the interval is drawn out to it, so that it can only gain.
         """
-        width = half_width(self.scale, level, len(self.raw) if simultaneous else 1)
-        return tuple((value - width, value + width) for value in self.raw)
+        count = len(self.raw) if simultaneous else 1
+        scales = self.scales or (self.scale,) * len(self.raw)
+        around = [
+            interval_around(raw, scale, level, count, self.unit)
+            for raw, scale in zip(self.raw, scales, strict=True)
+        ]
+        if self.presentation == "as drawn" or self.total is None:
+            return tuple(around)
+        most = self.total
+        cut = [(min(max(low, 0.0), most), max(min(high, most), 0.0)) for low, high in around]
+        return tuple(
+            (min(low, value), max(high, value))
+            for value, (low, high) in zip(self.value, cut, strict=True)
+        )
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """One for each coordinate: label, value and its interval at 95%."""
+        return [
+            {"label": label, "value": float(value), "low_95": float(low), "high_95": float(high)}
+            for label, value, (low, high) in zip(
+                self.labels, self.value, self.interval(), strict=True
+            )
+        ]
 
     def as_histogram(self) -> Release:
         """The nearest proper histogram: no negative bins, summing to the known total.
@@ -252,15 +306,20 @@ class Release(Report):
             raise ValueError(
                 f"release: {self.query} is not a histogram, its coordinates have no known total"
             )
-        nearest = project_to_simplex(np.array(self.raw), self.total)
+        nearest = project_to_simplex(np.array(self.raw, dtype=float), self.total)
         value = tuple(float(v) for v in nearest)
         return replace(self, value=value, presentation="nearest histogram")
+
+    def as_drawn(self) -> Release:
+        """The same with ``raw`` as its value: unbiased, so right for sums over many releases."""
+        return replace(self, value=self.raw, presentation="as drawn")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON. ``promise`` repeats the guarantee in words."""
         guarantee = Guarantee.of_code(self.guarantee)
         promised = {"guarantee": guarantee.code, "promise": str(guarantee)}
-        return {"format": FORMAT, **asdict(self), **promised}
+        unit = None if self.unit is None else str(self.unit)
+        return {"format": FORMAT, **asdict(self), **promised, "unit": unit}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Release:
@@ -269,10 +328,11 @@ class Release(Report):
         if data["format"] == VERSION_1:
             data = from_version_1(data)
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        missing = set(cls.__dataclass_fields__) - set(fields) - {"workings", "observed"}
+        missing = set(cls.__dataclass_fields__) - set(fields) - _OPTIONAL
         if missing:
             raise ValueError(f"release: lacks {', '.join(sorted(missing))}")
-        for name, known in (("kind", get_args(Kind)), ("presentation", get_args(Presentation))):
+        fields.setdefault("noise", "laplace")
+        for name, known in _WORDS.items():
             if fields[name] not in known:
                 raise ValueError(
                     f"release: {name} must be one of {', '.join(known)}, got {fields[name]!r}"
@@ -285,6 +345,12 @@ class Release(Report):
         fields["evidence"] = Evidence.from_dict(fields["evidence"])
         if fields.get("observed") is not None:
             fields["observed"] = tuple(fields["observed"])
+        if fields.get("scales") is not None:
+            if not _is_list(fields["scales"]) or not all(map(_is_number, fields["scales"])):
+                raise ValueError("release: scales must be a list of numbers")
+            fields["scales"] = tuple(fields["scales"])
+        if fields.get("unit") is not None:
+            fields["unit"] = unit_of(fields["unit"])
         return cls(**fields)
 
     def __str__(self) -> str:
@@ -295,13 +361,43 @@ class Release(Report):
             f"  {label:<{wide}}  {value:>12.6g}   95%: {low:.6g} to {high:.6g}"
             for label, value, (low, high) in zip(labels, self.value, intervals, strict=True)
         ]
-        head = f"{self.query}: {self.mechanism}, epsilon {self.epsilon:g}, scale {self.scale:.6g}"
+        head = f"{self.query}: {self.mechanism}, epsilon {self.epsilon:g}, scale "
+        head += in_words(self.scale, self.scales)
+        head += " (discrete)" if self.noise == "discrete laplace" else ""
+        head += ", the nearest histogram" if self.presentation == "nearest histogram" else ""
         if self.observed is not None:
             rows.append(
                 f"  {sum(self.observed):,} of {sum(self.lengths):,} entries were observed; the "
                 "others are hidden as well"
             )
         return "\n".join([head, *rows, f"  {self.guarantee}", f"  binds: {self.evidence}"])
+
+
+_OPTIONAL = {"workings", "observed", "noise", "unit", "scales"}
+"""What files may leave out."""
+
+_WORDS = {
+    "kind": get_args(Kind),
+    "presentation": get_args(Presentation),
+    "noise": get_args(Family),
+}
+"""Fields that are one of a few words."""
+
+
+def unit_of(written: Any) -> Fraction:
+    """The unit of discrete noise in a file: a whole number or a fraction, as text."""
+    try:
+        unit = Fraction(written) if isinstance(written, str) else Fraction(0)
+    except (ValueError, ZeroDivisionError):
+        unit = Fraction(0)
+    if unit <= 0:
+        raise ValueError(f"release: unit must be a fraction above 0 like '1/24', got {written!r}")
+    return unit
+
+
+def in_words(scale: float, scales: tuple[float, ...] | None) -> str:
+    """One scale, or the least and the largest of several."""
+    return f"{scale:.6g}" if scales is None else f"{min(scales):.4g} to {max(scales):.4g}"
 
 
 def check_format(what: str, data: Mapping[str, Any]) -> None:
@@ -322,20 +418,3 @@ def check_format(what: str, data: Mapping[str, Any]) -> None:
 
 def _named(node: Hashable) -> str:
     return f"X_{node}" if isinstance(node, int) else str(node)
-
-
-def half_width(scale: float, level: float, count: int = 1) -> float:
-    """Half the width of the interval that holds ``count`` Laplace draws at once."""
-    level = checks.real("level", level)
-    if not 0 < level < 1:
-        raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.95")
-    return -scale * math.log(-math.expm1(math.log(level) / count))
-
-
-def project_to_simplex(values: Floats, total: float) -> Floats:
-    """The nearest point, in Euclidean distance, that is non-negative and sums to ``total``."""
-    ordered = np.sort(values)[::-1]
-    excess = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
-    last = np.flatnonzero(ordered > excess)[-1]
-    nearest: Floats = np.maximum(values - excess[last], 0.0)
-    return nearest

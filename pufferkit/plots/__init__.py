@@ -2,21 +2,32 @@
 
 from pufferkit.plots.canvas import FORMATS, check_picture, panels, picture
 from pufferkit.plots.charts import experiment_figure
+from pufferkit.plots.choices import days_figure, influence_figure
 from pufferkit.plots.figures import (
     attack_figure,
+    audit_figure,
+    error_figure,
     pair_figure,
     plan_figure,
     release_figure,
+    simulation_figure,
 )
+from pufferkit.plots.shown import figure_of
 
 __all__ = [
     "FORMATS",
     "attack_figure",
+    "audit_figure",
     "check_picture",
+    "days_figure",
+    "error_figure",
     "experiment_figure",
+    "figure_of",
+    "influence_figure",
     "pair_figure",
     "panels",
     "picture",
     "plan_figure",
     "release_figure",
+    "simulation_figure",
 ]

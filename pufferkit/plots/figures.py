@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pufferkit.plots.canvas import BLACK, BLUE, ORANGE, SKY, blank, footnote, grid, legend
+from pufferkit.mechanisms.plan import percent
+from pufferkit.plots.canvas import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    PINK,
+    SKY,
+    YELLOW,
+    blank,
+    footnote,
+    grid,
+    legend,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pufferkit.audit.report import Audit
     from pufferkit.mechanisms.explain import PairTable
     from pufferkit.mechanisms.release import Release
 
@@ -50,7 +64,7 @@ def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
         )
         note = f"{row['scale']:,.4g}" + ("" if hides else "  does not hide correlated entries")
         if row.get("tightness") is not None:
-            note += f"  tight to {int(100 * row['tightness'])}%"
+            note += f"  tight to {percent(row['tightness'])}"
         axes.annotate(
             note,
             (row["scale"], y),
@@ -76,8 +90,7 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
     Parameters
     ----------
     release
-        What was released. Bars are ``value``; intervals are about the answer before
-        post-processing.
+        What was released. Bars are ``value``; intervals are those of `Release.interval`.
     exact
         The exact answer, drawn only if given. It has no privacy.
     """
@@ -128,6 +141,131 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
                 label.set_horizontalalignment("right")
     axes.tick_params(axis="x", length=0)
     legend(figure, 3)
+    return figure
+
+
+def error_figure(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    target: float | None = None,
+    chosen: tuple[float, float] | None = None,
+    what: str = "answers",
+    title: str = "",
+) -> Figure:
+    """Error against epsilon for every mechanism, with the target and the chosen point.
+
+    Parameters
+    ----------
+    rows
+        Of `pufferkit.mechanisms.targets.error_rows`: mechanism, epsilon, half_width.
+    target
+        A half-width, drawn as a line.
+    chosen
+        Epsilon and half-width of the release that is planned.
+    what
+        What the answers are, for the axis.
+    """
+    if not rows:
+        raise ValueError("rows: no mechanism applies, so there is nothing to draw")
+    figure, axes = blank(7.2, 4.6, title)
+    names = list(dict.fromkeys(row["mechanism"] for row in rows))
+    styles = ("-", "--", "-.", ":")
+    colours = (BLUE, GREEN, SKY, PINK, YELLOW, ORANGE)
+    for n, name in enumerate(names):
+        own = sorted((r["epsilon"], r["half_width"]) for r in rows if r["mechanism"] == name)
+        hides = name != "entry_dp"
+        axes.plot(
+            [x for x, _ in own],
+            [y for _, y in own],
+            color=colours[n % len(colours)] if hides else ORANGE,
+            linestyle=styles[n % 4] if hides else ":",
+            marker="o",
+            markersize=3,
+            label=name if hides else f"{name}: does not hide correlated entries",
+        )
+    if target is not None:
+        axes.axhline(
+            target, color=BLACK, linewidth=1.1, linestyle="--", label=f"target {target:.3g}"
+        )
+    if chosen is not None:
+        axes.plot(
+            *chosen, linestyle="none", marker="*", markersize=14, color=BLACK, label="planned"
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    grid(axes)
+    axes.set_xlabel("epsilon (left: more privacy)")
+    axes.set_ylabel(f"95% of {what} are within this", parse_math=False)
+    legend(figure, 3)
+    return figure
+
+
+def simulation_figure(
+    exact: Sequence[float],
+    drawn: Sequence[Sequence[float]],
+    labels: Sequence[str],
+    what: str = "answers",
+    title: str = "",
+) -> Figure:
+    """Simulated releases of generated or public data beside the truth.
+
+    Parameters
+    ----------
+    exact, drawn
+        The true answer of the data that were made up, and several noisy ones.
+    labels
+        Of the coordinates.
+    """
+    if not drawn or any(len(one) != len(exact) for one in drawn):
+        raise ValueError("drawn: needs at least one answer, each as long as the exact one")
+    figure, axes = blank(min(14.0, max(6.4, 1.6 + 0.75 * len(exact))), 4.4, title)
+    for x, truth in enumerate(exact):
+        ys = [one[x] for one in drawn]
+        spread = [x + 0.25 * (n / max(1, len(ys) - 1) - 0.5) for n in range(len(ys))]
+        axes.plot(
+            spread, ys, linestyle="none", marker="o", markersize=4, color=SKY, label="simulated"
+        )
+        axes.plot([x - 0.3, x + 0.3], [truth] * 2, color=BLACK, linewidth=2, label="truth, made up")
+    axes.axhline(0, color=BLACK, linewidth=0.6)
+    grid(axes, "y")
+    axes.set_ylabel(what, parse_math=False)
+    if len(labels) <= _MOST_LABELS:
+        axes.set_xticks(range(len(labels)), list(labels), rotation=20, parse_math=False)
+    legend(figure, 2)
+    return figure
+
+
+def audit_figure(audit: Audit) -> Figure:
+    """What was promised, and what the audit computed, proved and would have found, as bars.
+
+    Parameters
+    ----------
+    audit
+        Of `pufferkit.audit.audit`.
+    """
+    colours = {"promised": SKY, "proven by attack": ORANGE, "would be found": "white"}
+    rows = [
+        (row["what"], row["epsilon"], colours.get(row["what"], BLUE)) for row in audit.table_rows()
+    ]
+    title = f"{audit.mechanism}: {audit.verdict}\n{audit.belief}, entry {audit.entry}"
+    figure, axes = blank(7.2, 1.7 + 0.5 * len(rows), title)
+    for y, (_, loss, colour) in enumerate(rows):
+        axes.barh(y, loss, height=0.6, color=colour, edgecolor=BLACK, linewidth=0.8)
+        axes.annotate(
+            f"{loss:.4g}",
+            (loss, y),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color=BLACK,
+        )
+    axes.axvline(audit.promise, color=BLACK, linewidth=1.2, linestyle="--")
+    axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
+    axes.set_xlim(0, 1.15 * max(loss for _, loss, _ in rows))
+    axes.invert_yaxis()
+    grid(axes, "x")
+    axes.set_xlabel("epsilon: log of the ratio by which a release may change the odds of a secret")
     return figure
 
 

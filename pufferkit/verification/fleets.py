@@ -9,15 +9,19 @@ from __future__ import annotations
 import csv
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pufferkit.mechanisms.release import Evidence, Guarantee, Release, check_format
-from pufferkit.verification.questions import near, nearest_histogram
+from pufferkit.noise import Family
+from pufferkit.verification.questions import is_multiple, near, nearest_histogram
 
 _KINDS = ("histogram", "relative frequencies")
+_COMMON: tuple[str, ...]
 _COMMON = ("mechanism", "epsilon", "guarantee", "kind", "labels", "beliefs", "presentation")
+_COMMON += ("calibrations",)
 _MOST_NAMED = 5
 
 
@@ -52,6 +56,11 @@ class Fleet:
         scale, entries = self.columns["scale"][row], self.columns["entries"][row]
         return float(scale) * float(entries) / self.total(row)
 
+    def workings(self, length: int) -> Mapping[str, Any] | None:
+        """What a check of the noise for segments of this length needs besides."""
+        own = next(own for own in self.common["calibrations"] if own["length"] == length)
+        return own.get("workings") if isinstance(own.get("workings"), Mapping) else None
+
     def problems(self) -> Iterator[str]:
         """What is wrong with rows beside their noise."""
         seen: set[tuple[Hashable, ...]] = set()
@@ -67,6 +76,12 @@ class Fleet:
                 made = nearest_histogram(drawn, self.total(row))
             if len(drawn) != len(self.common["labels"]) or not near(shown, made, self.total(row)):
                 wrong.append(f"{self.name(row)}: value and raw do not belong together")
+            if self.common["noise"] == "discrete laplace":
+                unit = Fraction(int(self.total(row)), self.columns["entries"][row])
+                if not all(is_multiple(value, unit) for value in drawn):
+                    wrong.append(
+                        f"{self.name(row)}: discrete noise leaves whole multiples of {unit}"
+                    )
         yield from wrong[:_MOST_NAMED]
         if len(wrong) > _MOST_NAMED:
             yield f"rows: {len(wrong) - _MOST_NAMED} more are wrong in this way"
@@ -98,6 +113,7 @@ class Fleet:
                     released_at="",
                     version="",
                     kind="histogram",
+                    workings=self.workings(length),
                 ),
             )
 
@@ -105,7 +121,7 @@ class Fleet:
 def read_fleet(data: Mapping[str, Any]) -> Fleet:
     """The record that ``Releases.to_dict`` wrote; ``ValueError`` if it is none."""
     check_format("releases", data)
-    missing = [name for name in (*_COMMON, "calibrations") if name not in data]
+    missing = [name for name in _COMMON if name not in data]
     if missing:
         raise ValueError(f"releases: the record lacks the fields {', '.join(missing)}")
     if data["kind"] not in _KINDS:
@@ -123,7 +139,12 @@ def read_fleet(data: Mapping[str, Any]) -> Fleet:
     strange = sorted(set(columns["length"]) - set(evidence))
     if strange:
         raise ValueError(f"releases: there is no calibration for segments of {strange[0]}")
-    return Fleet({name: data[name] for name in _COMMON}, evidence, columns)
+    noise = data.get("noise", "laplace")
+    if noise not in get_args(Family):
+        known = ", ".join(get_args(Family))
+        raise ValueError(f"releases: noise must be one of {known}, not {noise!r}")
+    common = {name: data[name] for name in _COMMON} | {"noise": noise}
+    return Fleet(common, evidence, columns)
 
 
 def compare_table(path: Path, fleet: Fleet) -> Iterator[str]:

@@ -25,6 +25,13 @@ from pufferkit.verification.chain_bounds import (
     score_by_quilts,
     spread_by_neighbours,
 )
+from pufferkit.verification.gap_bounds import (
+    Runs,
+    loss_over_gaps,
+    pairs_over_gaps,
+    patterns,
+    score_over_gaps,
+)
 from pufferkit.verification.kernel_steps import loss_of_kernels
 from pufferkit.verification.network_bounds import loss_on_trees, score_of_quilts
 from pufferkit.verification.pair_steps import loss_of_pairs
@@ -37,7 +44,7 @@ from pufferkit.verification.pair_tables import (
     members_to_check,
     mixing_bounds,
 )
-from pufferkit.verification.questions import weights_of
+from pufferkit.verification.questions import contributions_of_states, weights_of
 from pufferkit.verification.region_tables import RegionBound
 from pufferkit.verification.sum_distances import (
     distance_of_chains,
@@ -104,6 +111,8 @@ def _on_chain(
         spreads = [spread_by_neighbours(m, longest) for m in members_to_check(theta)]
         return lipschitz * max(spreads) / epsilon
 
+    if seen := patterns(record):
+        return _over_gaps(record, theta, lipschitz, checks, seen, work)
     if evidence.bound == "pairs":
         return _by_pairs(record, theta, lipschitz, checks, work)
     tight = record.mechanism == "influence_curve" or evidence.variant == "tight"
@@ -142,6 +151,46 @@ def _on_chain(
     except NotChecked:
         pass
     return failed
+
+
+def _over_gaps(
+    record: Release,
+    theta: ChainClass,
+    lipschitz: float,
+    checks: list[str],
+    seen: Sequence[Runs],
+    work: Work,
+) -> float:
+    """Only observed entries counted, every entry of the recorded patterns hidden."""
+    evidence, epsilon, scale = record.evidence, record.epsilon, record.scale * (1 + TOLERANCE)
+    if evidence.beside:
+        raise NotChecked("there is no recomputation of gaps with other spending beside")
+    b, longest = lipschitz / scale, max(record.lengths)
+    mixing = not theta.names_matrices or record.mechanism == "markov_quilt_approx"
+    tight = record.mechanism == "influence_curve" or evidence.variant == "tight"
+    sides: Sequence[Side] = (
+        _mixing_bounds(theta, work, tight)
+        if mixing
+        else _sides(theta, longest, work, evidence.variant == "formula")
+    )
+    checks.append(
+        f"{record.mechanism}: only observed entries counted, by {len(seen)} recorded "
+        f"pattern{'s' if len(seen) > 1 else ''} of gaps, every entry hidden, for "
+        f"{theta.description}"
+    )
+    if evidence.bound == "quilts":
+        scores = [score_over_gaps(side, r, b, epsilon, work) for side in sides for r in seen]
+        return lipschitz * max(scores)
+    largest = 0.0
+    for side in sides:
+        for runs in seen:
+            loss = loss_over_gaps(side, runs, b, epsilon, work)
+            if loss > epsilon and isinstance(side, KnownChain) and not side.any_start:
+                cost = _cost_of_pairs(record, theta, lipschitz) / scale
+                loss = pairs_over_gaps(side, runs, cost, work)
+            largest = max(largest, loss)
+    checks.append(f"influence_curve: the largest loss of an entry is {largest:.9g}")
+    return record.scale if largest <= epsilon else record.scale * (1 + 1e-3)
 
 
 @singledispatch
@@ -197,7 +246,7 @@ def _by_pairs(
     cost = _cost_of_pairs(record, theta, lipschitz) / scale
     apart = ~np.eye(len(cost), dtype=bool)
     cost += (record.evidence.beside or 0.0) * apart
-    largest = 0.0
+    largest, used = 0.0, list[Any]()
     for member in members_to_check(theta):
         chain, own = KnownChain(member, longest, work), recorded.get(member.name)
         if own is None:
@@ -205,22 +254,38 @@ def _by_pairs(
             loss = loss_by_curve(chain, task)
         else:
             loss = loss_of_pairs(chain, longest, cost, own, work)
+            plans = own.get("plans") or {}
+            used += [plans.get(side) for side in ("left", "right")]
         largest = max(largest, loss)
     checks.append(
         f"influence_curve: pair by pair of values for {theta.description}, over segments of up to "
-        f"{longest}; the largest loss is {largest:.9g}"
+        f"{longest}, {_by_plans(used)}; the largest loss is {largest:.9g}"
     )
     return record.scale if largest <= record.epsilon else record.scale * (1 + 1e-3)
 
 
-def _cost_of_pairs(record: Release, theta: ChainClass, lipschitz: float) -> Floats:
+def _by_plans(plans: Sequence[Any]) -> str:
+    """Whether the plans behind the steps were recorded."""
+    return "solved again" if None in plans else "by the recorded plans"
+
+
+def _cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
     """How far the answer moves when an entry x is replaced by x', for all pairs."""
-    weights = weights_of(record)
-    if weights is None:
+    rows = contributions_of_states(record)
+    bins = record.kind in ("histogram", "relative frequencies")
+    if rows is None or (bins and record.scales is None):
         return lipschitz * (1 - np.eye(len(theta.states)))
-    if len(weights) != len(theta.states):
-        raise BadBeliefs(f"have {len(theta.states)} states, and there are {len(weights)} weights")
-    moved = [[float(abs(one - other)) for other in weights] for one in weights]
+    if bins:  # in the order of the states of the beliefs
+        rows = [rows[record.labels.index(str(state))] for state in theta.states]
+    if len(rows) != len(theta.states):
+        raise BadBeliefs(f"have {len(theta.states)} states, and there are {len(rows)} weights")
+    # In units of one scale for all, where each coordinate has its own.
+    scales = record.scales or (record.scale,) * len(record.labels)
+    units = [Fraction(record.scale) / Fraction(scale) for scale in scales]
+    moved = [
+        [float(sum(abs(a - b) * u for a, b, u in zip(x, y, units, strict=True))) for y in rows]
+        for x in rows
+    ]
     return np.array(moved)
 
 
@@ -312,12 +377,17 @@ def _on_network(
         return lipschitz * score_of_quilts(theta, record.workings or {}, record.epsilon, work)
     if record.mechanism != "influence_curve":
         raise BadBeliefs(f"are networks, and {record.mechanism} is not for them")
-    scale = record.scale * (1 + TOLERANCE)
+    scale, plans = record.scale * (1 + TOLERANCE), None
+    cost = lipschitz * (1 - np.eye(len(theta.states)))
+    if record.evidence.bound == "pairs":
+        cost = _cost_of_pairs(record, theta, lipschitz)
+        plans = (record.workings or {}).get("pairs", [None] * len(theta.networks))
     try:
-        loss = loss_on_trees(theta, lipschitz / scale, work)
+        loss = loss_on_trees(theta, cost / scale, work, plans)
     except ValueError as error:
         raise BadBeliefs(str(error)) from None
-    checks.append(f"influence_curve: the largest loss of a node is {loss:.9g}")
+    how = "" if plans is None else f", pair by pair of values {_by_plans(plans)}"
+    checks.append(f"influence_curve: the largest loss of a node is {loss:.9g}{how}")
     if loss <= record.epsilon:
         return record.scale
     return record.scale * min(loss / record.epsilon, 1.0 + 1e-3)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import product
 
 from pufferkit.mechanisms.release import Release
 
@@ -25,12 +26,26 @@ _SIZES = {"count": 1, "total": 1, "mean": 1}
 
 def weights_of(record: Release) -> list[Fraction] | None:
     """What each state adds to a sum, as recorded."""
+    rows = contributions_of_states(record)
+    return [row[0] for row in rows] if rows is not None and len(record.labels) == 1 else None
+
+
+def contributions_of_states(record: Release) -> list[list[Fraction]] | None:
+    """What each state adds to each coordinate of a sum, as recorded or by what the query is."""
+    size = len(record.labels)
+    if record.kind in ("histogram", "relative frequencies"):
+        unit = Fraction(1, 1 if record.kind == "histogram" else entries_in(record))
+        return [[unit if j == own else Fraction(0) for j in range(size)] for own in range(size)]
     if not isinstance(record.workings, Mapping) or "weights" not in record.workings:
         return None
     try:
-        return [Fraction(weight) for weight in record.workings["weights"]] or None
+        rows = [
+            [Fraction(weight) for weight in (row if isinstance(row, list) else [row])]
+            for row in record.workings["weights"]
+        ]
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(f"release: weights are not numbers ({error})") from None
+    return rows if rows and all(len(row) == size for row in rows) else None
 
 
 def moved_by_one_entry(record: Release) -> float | None:
@@ -38,6 +53,10 @@ def moved_by_one_entry(record: Release) -> float | None:
     weights = weights_of(record)
     if record.kind in ("total", "mean"):
         return None if weights is None else float(max(weights) - min(weights))
+    rows = contributions_of_states(record)
+    if record.kind == "own" and rows is not None:
+        apart = (sum(abs(a - b) for a, b in zip(*two, strict=True)) for two in product(rows, rows))
+        return float(max(apart))
     return {
         "count": 1.0,
         "histogram": 2.0,
@@ -100,6 +119,34 @@ def not_from_raw(record: Release) -> Iterator[str]:
         yield "value: is not the nearest histogram to raw"
 
 
+def not_such_noise(record: Release) -> Iterator[str]:
+    """Where the noise recorded cannot be that of the answer.
+
+    Discrete noise hides answers on the multiples of its unit and no others: two answers that are
+    not a whole number of units apart have no output in common.
+    """
+    unit = record.unit
+    if (unit is not None) != (record.noise == "discrete laplace"):
+        yield f"unit: discrete noise has one and Laplace noise has none, not {unit}"
+    if unit is None:
+        return
+    if not all(is_multiple(value, unit) for value in record.raw):
+        yield f"raw: discrete noise leaves whole multiples of {unit}"
+    added = {
+        "count": [Fraction(1)],
+        "histogram": [Fraction(1)],
+        "transition counts": [Fraction(1)],
+        "relative frequencies": [Fraction(1, entries_in(record))],
+    }.get(record.kind, [w for row in contributions_of_states(record) or () for w in row])
+    if any((weight / unit).denominator != 1 for weight in added):
+        yield f"unit: entries do not add whole multiples of {unit}"
+
+
+def is_multiple(value: float, unit: Fraction) -> bool:
+    """Whether this is the float of a whole multiple of the unit."""
+    return float(round(Fraction(value) / unit) * unit) == value
+
+
 def near(one: Sequence[float], other: Sequence[float], size: float) -> bool:
     """Whether these are the same numbers up to rounding."""
     if len(one) != len(other):
@@ -126,11 +173,15 @@ def not_vouched_for(record: Release) -> Iterator[str]:
         yield "that the beliefs hold for the data, and for every adversary that matters"
     if record.guarantee.code != "entry":
         yield "that the segments are as long as recorded, and independent of one another"
+    if record.observed is not None:
+        yield "that the entries were observed, or not, as recorded; which they are may itself tell"
     if moved_by_one_entry(record) is None:
         yield (
             f"that one entry moves {record.query!r} by at most {record.lipschitz:g}: the word of "
             "whoever asked"
         )
-    elif record.kind in ("total", "mean"):
+        if record.unit is not None:
+            yield f"that its answers are whole multiples of {record.unit}: the same word"
+    elif record.kind in ("total", "mean", "own"):
         yield "that the states have the values that the weights give them"
     yield "what else was released about the same data; that is in the ledger"

@@ -15,12 +15,15 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
 from pufferkit.beliefs.protocol import beliefs_from_dict
 from pufferkit.mechanisms.release import Guarantee, Release
+from pufferkit.shown import Shown
 from pufferkit.verification.fleets import compare_table, read_fleet
 from pufferkit.verification.needed import (
     TOLERANCE,
@@ -31,9 +34,11 @@ from pufferkit.verification.needed import (
 )
 from pufferkit.verification.pair_tables import NotChecked, Work
 from pufferkit.verification.questions import (
+    contributions_of_states,
     moved_by_one_entry,
     not_from_raw,
     not_such_a_query,
+    not_such_noise,
     not_vouched_for,
 )
 
@@ -57,8 +62,8 @@ THEOREMS: dict[str, tuple[Guarantee, tuple[str, ...], tuple[str | None, ...]]] =
 """Of each mechanism: what it may promise, which bounds decide its scale, in which readings."""
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(Shown):
     """What the recomputation found.
 
     Attributes
@@ -264,6 +269,11 @@ def _unusable(record: Release) -> Iterator[str]:
         yield f"lengths: there must be some, each at least 1, not {list(record.lengths)}"
     elif record.observed is not None and not _possible(record.observed, record.lengths):
         yield f"observed: {list(record.observed)} of {list(record.lengths)} entries cannot be"
+    scales = record.scales
+    if scales is not None and not (
+        len(scales) == len(record.labels) and all(isfinite(s) and s > 0 for s in scales)
+    ):
+        yield f"scales: must be {len(record.labels)} finite numbers above 0, are {list(scales)}"
     if record.mechanism not in THEOREMS:
         yield f"mechanism: {record.mechanism!r} is unknown; known are {', '.join(THEOREMS)}"
 
@@ -275,9 +285,11 @@ def _possible(observed: tuple[int, ...], lengths: tuple[int, ...]) -> bool:
 
 def _inconsistent(record: Release) -> Iterator[str]:
     """Fields that contradict one another."""
-    longest = max(record.lengths)
-    if on_chains(record) and record.evidence.length not in (None, longest):
-        yield f"lengths: the longest is {longest}, in the evidence {record.evidence.length}"
+    longest, binding = max(record.lengths), record.evidence.length
+    # Where gaps are counted, a shorter segment may be the hardest.
+    may_bind = record.lengths if record.evidence.counted == "observed" else (longest,)
+    if on_chains(record) and binding not in (None, *may_bind):
+        yield f"lengths: the longest is {longest}, in the evidence {binding}"
     if not len(record.value) == len(record.raw) == len(record.labels) > 0:
         yield (
             f"value: has {len(record.value)} numbers, raw {len(record.raw)}, "
@@ -297,7 +309,25 @@ def _inconsistent(record: Release) -> Iterator[str]:
     if record.evidence.beside and record.mechanism != "influence_curve":
         yield f"beside: {record.mechanism} does not share its promise with other releases"
     yield from not_from_raw(record)
+    yield from not_such_noise(record)
+    yield from _not_such_scales(record)
     yield from not_such_a_query(record, _states(record))
+
+
+def _not_such_scales(record: Release) -> Iterator[str]:
+    """A scale for each coordinate belongs to the pairwise curve, and to one scale for all."""
+    if record.scales is None:
+        return
+    rows = contributions_of_states(record)
+    if record.mechanism != "influence_curve" or rows is None:
+        yield f"scales: {record.mechanism} has none for each coordinate of a {record.kind}"
+    else:
+        spent = max(
+            sum(abs(a - b) / Fraction(s) for a, b, s in zip(x, y, record.scales, strict=True))
+            for x, y in combinations(rows, 2)
+        )
+        if Fraction(record.lipschitz) / Fraction(record.scale) < spent * (1 - Fraction(TOLERANCE)):
+            yield "scales: spend more on an entry than one of the scale recorded for all would"
 
 
 def _states(record: Release) -> tuple[Hashable, ...] | None:
@@ -314,6 +344,8 @@ def _evidence_against(record: Release) -> Iterator[str]:
     """The quilt of the evidence, with the influence recorded there, may ask for a larger scale."""
     hint, influence = hint_of(record), record.evidence.influence
     if hint is None or influence is None or not on_chains(record):
+        return
+    if record.evidence.counted == "observed":  # its distances count more than the entries nearby
         return
     room = record.epsilon - influence
     asked = record.lipschitz * (sum(hint) - 1) / room if room > 0 else inf

@@ -211,6 +211,8 @@ def test_far_windows_cost_the_larger_epsilon_theorem_3_3():
     with pytest.raises(NoTheorem, match="gap of at least 199 entries, there are 100"):
         rules.far_apart(near, CHAIN, 500)
     assert rules.far_apart(far, CHAIN, 500) == 0.8
+    just = [Spending.of(first, (1, 200)), Spending.of(second, (399, 498))]
+    assert rules.far_apart(just, CHAIN, 500) == 0.8
 
 
 def test_far_windows_need_quilts_with_two_endpoints():

@@ -272,5 +272,5 @@ def test_what_a_release_spends():
     assert Spending.of(exact).entry_privacy == exact.entry_privacy  # it is a sum
     assert Spending("gk16", 1, (1, 1)).window == (1, 1)
     for bad in ({"epsilon": 0}, {"entry_privacy": 0.0}, {"entry_privacy": -1.0}):
-        with pytest.raises(ValueError, match=next(iter(bad))):
+        with pytest.raises(ValueError, match=f"^{next(iter(bad))}: "):
             Spending(**({"mechanism": "gk16", "epsilon": 1, "window": (1, 3)} | bad))

@@ -63,6 +63,14 @@ def test_each_key_is_charged_and_stored_once(book):
     assert book.verify() == []
 
 
+def test_what_is_given_back_is_what_was_asked_to_be_stored(book):
+    name = NAMES[0]
+    for after, key in ((1, "k"), (3, "other")):
+        assert book.charge_many([Charge(name, key, 100_000, after * 100_000, {}, after)])
+        stored = book.store_many([(name, key, {"value": key})])
+        assert stored == {(name, key): {"value": key}}
+
+
 def test_all_or_nothing(book):
     before = book.head
     over = [*charges(names=NAMES[:-1]), *charges(total=1_000_001, names=NAMES[-1:])]

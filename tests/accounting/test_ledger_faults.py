@@ -94,7 +94,7 @@ def test_at_most_one_value_for_a_charge_and_none_without(url, monkeypatch, ask, 
     if mode == "lost" and "://" not in url:
         pytest.skip("SQLite has no connection to lose")
     draws = []
-    for door in ("laplace", "laplace_rows"):
+    for door in ("discrete_laplace", "discrete_laplace_rows"):
         monkeypatch.setattr(noise, door, _watched(getattr(noise, door), draws))
     with Ledger(url) as ledger:
         ask(ledger, "first")  # the ledger is made here

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from pufferkit import Ledger, LedgerError, MarkovChain, OverBudget, Session, count
+from pufferkit.accounting import database
 from pufferkit.accounting.entries import Charge
 from tests.accounting.test_ledger import _tamper, url  # noqa: F401
 
@@ -176,6 +177,20 @@ def test_passwords_are_in_no_error(address):
     shown = "".join(str(part) for part in (error.value, error.value.__cause__))
     assert "hunter2" not in shown
     assert "hunter2" not in str(error.value.__context__ or "")
+
+
+def test_words_of_unknown_drivers_are_not_quoted(path):
+    """Only what a server says when it is opened: nothing was sent by then."""
+    lost = sa.exc.OperationalError("insert", {}, Exception("value 17"))
+    server = database.Server("postgresql://anna:secret@localhost/x")
+    file = database.SQLiteFile(str(path))
+    assert database._words(file, lost, "open") == "Exception"
+    assert database._words(server, ValueError("value 17"), "open") == "ValueError"
+    assert database._words(server, lost, "write") == "the connection to the server was lost"
+    said = sa.exc.OperationalError("", {}, Exception("no host  x for secret"))
+    assert database._words(server, said, "open") == "no host x for ***"
+    open_to_all = database.Server("postgresql://anna@localhost/x")
+    assert database._words(open_to_all, said, "open") == "no host x for secret"
 
 
 def test_what_is_made_is_for_its_owner_alone(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import Ledger, LedgerError, MarkovChain, Series, Session, count
-from pufferkit.accounting.fingerprints import Marks, SeriesData, marks_of, same_data
+from pufferkit.accounting.fingerprints import Marks, SeriesData, _pad, marks_of, same_data
 from tests.accounting.test_ledger import url  # noqa: F401
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
@@ -224,3 +224,8 @@ def test_short_series_that_happen_to_be_equal_are_no_evidence(tmp_path):
         run(frame.filter(pl.col("who").str.starts_with("a")), ledger)
         few = frame.filter(pl.col("who").is_in(["b1", "b2", "b3"]))
         assert len(run(few, ledger)) == 3
+
+
+def test_marks_of_ledgers_that_exist_stay_readable():
+    """How marks are hidden is part of the format: other pads would make them unknown."""
+    assert _pad(b"k" * 32, "anna", 300, 8).hex() == "be79b21075db8004"

@@ -192,7 +192,7 @@ def test_a_draw_that_fails_costs_nothing(session, monkeypatch):
     def watched(*arguments):
         raise OSError("power cut")
 
-    monkeypatch.setattr(noise, "laplace", watched)
+    monkeypatch.setattr(noise, "discrete_laplace", watched)
     with pytest.raises(OSError, match="power cut"):
         session.release(count(1, 120), 0.4)
     assert session.ledger.entries() == []
@@ -241,7 +241,7 @@ import os, signal, sys
 from pufferkit import MarkovChain, Session, count, noise
 def die(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
-noise.laplace = die
+noise.discrete_laplace = die
 chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 Session([0, 0, 0, 1, 1, 0] * 20, chain, 1.0, sys.argv[1], name="alice").release(count(1, 120), 0.4)
 """

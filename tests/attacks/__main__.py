@@ -23,7 +23,9 @@ def described(summit: Summit) -> str:
         f"{a.mechanism} {a.epsilon:.3g} on {a.first} to {a.last}" for a in case.asked
     )
     size = "+".join(map(str, case.lengths))
-    return f"{case.kind}, {case.states} states, length {size}, entry {summit.entry}: {releases}"
+    gaps = f" without {', '.join(map(str, case.missing))}" if case.missing else ""
+    place = f"length {size}{gaps}, entry {summit.entry}"
+    return f"{case.kind}, {case.states} states, {place}: {releases}"
 
 
 def main() -> int:

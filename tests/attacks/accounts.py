@@ -8,7 +8,7 @@ import polars as pl
 
 import pufferkit as pk
 from tests.attacks.cases import ENTRYWISE, KINDS, PRIVATE, Case, Target
-from tests.attacks.charges import beliefs_of, losses_of, parts, query_of, told
+from tests.attacks.charges import beliefs_of, data_of, losses_of, parts, query_of, told
 from tests.oracles.joint_loss import NoisySum
 
 NAMES = {"approx tight": "markov_quilt_approx_tight", "markov_quilt formula": "markov_quilt"}
@@ -23,13 +23,14 @@ FLEET = Target(
     (1, 2, 3),
     tuple(kind for kind in KINDS if kind != "region"),
     segments=False,
+    gaps=False,
 )
 
 
 def by_session(case: Case) -> tuple[np.ndarray, float]:
     """The loss of every entry, and what a session has charged after all releases."""
     theta, history = beliefs_of(case), []
-    data = [[0] * length for length in case.lengths]
+    data = data_of(case)
     with tempfile.TemporaryDirectory() as folder, pk.Ledger(str(Path(folder) / "l.db")) as ledger:
         session = pk.Session(data, theta, BUDGET, ledger)
         for asked in case.asked:

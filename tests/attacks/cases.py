@@ -49,6 +49,7 @@ class Case:
     lengths: tuple[int, ...]
     asked: tuple[Asked, ...]
     entry: int = 1  # whose loss is driven up
+    missing: tuple[int, ...] = ()  # entries that were not observed
 
     @property
     def states(self) -> int:
@@ -75,6 +76,7 @@ class Target:
     kinds: tuple[str, ...] = KINDS
     windows: str = "any"  # "any", "same", "disjoint", "far"
     segments: bool = True
+    gaps: bool = True  # whether entries may not have been observed
 
 
 TARGETS = {
@@ -120,7 +122,14 @@ def random_case(target: Target, rng: np.random.Generator) -> Case:
         lengths,
         tuple(asked),
         _entry(length, asked, rng),
+        _missing(length, rng) if target.gaps and rng.random() < 0.5 else (),
     )
+
+
+def _missing(length: int, rng: np.random.Generator) -> tuple[int, ...]:
+    """Some entries that were not observed, not all."""
+    chosen = rng.choice(length, size=int(rng.integers(1, length)), replace=False)
+    return tuple(sorted(int(t) + 1 for t in chosen))
 
 
 def _entry(length: int, asked: list[Asked], rng: np.random.Generator) -> int:
@@ -154,7 +163,7 @@ Move = Callable[[Case], Case]
 
 
 def moves(case: Case, target: Target, rng: np.random.Generator) -> list[Move]:
-    """One coordinate changed, in random order: chains, start, windows, values, epsilons."""
+    """One coordinate changed, in random order: chains, start, windows, gaps, values, epsilons."""
     steps: list[Move] = []
     chains, states = len(case.weights), case.states
     options = [*(("times", f) for f in _FACTORS), ("set", 0.0), ("set", 1.0)]
@@ -164,6 +173,8 @@ def moves(case: Case, target: Target, rng: np.random.Generator) -> list[Move]:
         steps += [_start(x, *option) for x in range(states) for option in options]
     if case.kind in ("binary", "region"):
         steps += [lambda c, f=f: replace(c, width=min(0.4, c.width * f)) for f in _FACTORS]
+    if target.gaps:
+        steps += [_observed(entry) for entry in range(1, case.length + 1)]
     for n, release in enumerate(case.asked):
         for name, change in product(("first", "last"), (-1, 1)):
             steps.append(_window(n, name, change, target.windows == "same"))
@@ -188,6 +199,11 @@ def _weight(chain: int, x: int, y: int, how: str, by: float) -> Move:
         return replace(case, weights=tuple(tuple(tuple(r) for r in t) for t in tables))
 
     return move
+
+
+def _observed(entry: int) -> Move:
+    """An entry that was observed was not, and the other way round."""
+    return lambda case: replace(case, missing=tuple(sorted({*case.missing} ^ {entry})))
 
 
 def _start(x: int, how: str, by: float) -> Move:

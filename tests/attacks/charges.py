@@ -115,15 +115,24 @@ def query_of(case: Case, asked: Asked) -> pk.Query:
     """What is asked, over the pieces of the window."""
     if not 1 <= asked.first <= asked.last <= case.length:
         raise ValueError("window out of the series")
+    over = parts(case, asked)
+    if case.missing:
+        over = data_of(case).window(asked.first, asked.last)
     if asked.values is None:
-        return pk.histogram(range(case.states), parts(case, asked))
-    return pk.total(asked.values, parts(case, asked))
+        return pk.histogram(range(case.states), over)
+    return pk.total(asked.values, over)
+
+
+def data_of(case: Case) -> pk.Series:
+    """A series with the gaps of a case; what else it says does not matter."""
+    codes = [-1 if t in case.missing else 0 for t in range(1, case.length + 1)]
+    return pk.Series(codes, tuple(range(case.states)), case.lengths)
 
 
 def told(case: Case, asked: Asked, scale: float) -> list[NoisySum]:
     """The numbers that a release tells."""
     rows = np.eye(case.states).tolist() if asked.values is None else [asked.values]
-    return [NoisySum(asked.first, asked.last, tuple(row), scale) for row in rows]
+    return [NoisySum(asked.first, asked.last, tuple(row), scale, case.missing) for row in rows]
 
 
 def by_rule(case: Case, rule: str) -> tuple[np.ndarray, float]:

@@ -62,8 +62,7 @@ def derived():
     """Everything that can be made of a fitted chain as an object."""
     chain = pk.MarkovChain.fit(DATA)
     other = pk.MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]])
-    region = pk.ChainClass.around(pk.Series.of(DATA), 0.95)
-    any_start = pk.ChainClass.around(pk.Series.of(DATA), 0.95, sides="any start")
+    region = pk.ChainClass.around(pk.Series.of(DATA), 0.95, sides="any start")
     return {
         "reversal": chain.reversal,
         "reversal of the reversal": chain.reversal.reversal,
@@ -80,7 +79,7 @@ def derived():
         "smoothed": pk.MarkovChain.fit(DATA, smoothing=0.5),
         "region": region,
         "region in json": pk.ChainClass.from_json(region.to_json()),
-        "corner": any_start.corners()[0].chain,
+        "corner": region.corners()[0].chain,
         "mechanism": cheapest_noise(chain, 5).chain,
         "more states": fit(pk.Series.of(DATA, [1, 0, 2]), smoothing=0.5),
         "floats": fit([float(x) for x in DATA]),

@@ -205,11 +205,16 @@ def test_entry_dp_warns(folder: Path):
     assert "does not hide" in json.loads(result.stdout)["promise"]
 
 
-def test_proper_histogram_keeps_the_raw_answer(folder: Path):
-    record = json.loads(good(*RELEASE, "--query", "frequencies", "--proper"))
-    assert sum(record["value"]) == pytest.approx(1)
-    assert min(record["value"]) >= 0
-    assert len(record["raw"]) == 2
+def test_a_histogram_is_proper_and_keeps_the_raw_answer(folder: Path):
+    for option in ([], ["--proper"]):
+        record = json.loads(good(*RELEASE, "--query", "frequencies", *option))
+        assert sum(record["value"]) == pytest.approx(1)
+        assert min(record["value"]) >= 0
+        assert len(record["raw"]) == 2
+    drawn = json.loads(good(*RELEASE, "--query", "frequencies", "--as-drawn"))
+    assert drawn["value"] == drawn["raw"]
+    assert drawn["presentation"] == "as drawn"
+    assert drawn["noise"] == "discrete laplace"
 
 
 def test_exact_is_drawn_on_request_only_and_with_a_warning(folder: Path):

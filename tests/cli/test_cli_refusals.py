@@ -132,7 +132,7 @@ def test_bad_options_of_release(folder: Path, options: list[str], words: str):
         ("bad.csv", b"\x89PNG\r\n\x1a\n\x00", "not a CSV file"),
         ("bad.csv", b"state\n0\n1\n", "'0', '1' not among"),
         ("bad.parquet", b"state\nrest\n", "not a Parquet file"),
-        ("bad.txt", b"state\nrest\n", ".csv or .parquet"),
+        ("bad.xlsx", b"PK\x03\x04", "spreadsheet"),
     ],
 )
 def test_bad_data(folder: Path, name: str, content: bytes, words: str):
@@ -173,14 +173,14 @@ def test_bad_commands(folder: Path, command: list[str]):
 def test_without_matplotlib_nothing_is_released(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     drawn = []
-    monkeypatch.setattr("pufferkit.noise.laplace", lambda *a: drawn.append(a))
+    monkeypatch.setattr("pufferkit.noise.discrete_laplace", lambda *a: drawn.append(a))
     assert "pufferkit[plots]" in refusal(*RELEASE, "--out", "r.json", "--plot", "r.png")
     assert drawn == []
 
 
 def test_no_noise_is_drawn_for_a_command_that_fails(folder: Path, monkeypatch: pytest.MonkeyPatch):
     drawn = []
-    monkeypatch.setattr("pufferkit.noise.laplace", lambda *a: drawn.append(a))
+    monkeypatch.setattr("pufferkit.noise.discrete_laplace", lambda *a: drawn.append(a))
     for options in (["--out", "nowhere/r.json"], ["--plot", "r.gif"], ["--mechanism", "gk16"]):
         refusal(*RELEASE, *options)
     refusal(*RELEASE, "--query", "count", "--state-value", "run", "--proper")
@@ -191,7 +191,7 @@ def test_a_bug_is_not_dressed_up_as_bad_input(folder: Path, monkeypatch: pytest.
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("pufferkit.noise.laplace", broken)
+    monkeypatch.setattr("pufferkit.noise.discrete_laplace", broken)
     result = run(*RELEASE, "--out", "r.json")
     assert isinstance(result.exception, RuntimeError)
     assert not Path("r.json").exists()

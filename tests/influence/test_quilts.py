@@ -5,15 +5,18 @@ from math import exp, inf, log
 import numpy as np
 import pytest
 
+import pufferkit as pk
+from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import ChainClass, Mixing
 from pufferkit.beliefs.graph import Graph
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.network_class import as_network_class
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.quilts import networks, powers, search, separation
+from pufferkit.influence.quilts import chains, networks, powers, search, separation
 from pufferkit.influence.quilts.chains import CONVERGED
 from pufferkit.influence.quilts.given_start import GivenStartInfluence
-from pufferkit.influence.quilts.hardest import _scores, hardest_member, max_influence
+from pufferkit.influence.quilts.hardest import _scores, hardest_member, influence_of, max_influence
 from pufferkit.influence.quilts.mixing import MixingInfluence
 from pufferkit.influence.quilts.powers import TINY, Kernel, Powers, log_ratio, row_log_ratios
 from pufferkit.influence.quilts.search import NOTHING, Quilt, best_quilt, hardest_node
@@ -181,8 +184,9 @@ def test_the_least_cost_of_one_side(seed):
     part[: seed % 4] = inf
     low, high = sorted(int(n) for n in rng.integers(1, 50, 2))
     score = float(rng.exponential(20))
-    n, cost = search._least(lambda n: float(part[n]), low, high, score)
-    costs = {n: n + score * part[n] for n in range(low, high + 1)}
+    counts = np.arange(50) if seed % 2 else np.cumsum(rng.integers(0, 2, 50))
+    n, cost = search._least(lambda n: float(part[n]), lambda n: int(counts[n]), low, high, score)
+    costs = {n: counts[n] + score * part[n] for n in range(low, high + 1)}
     assert cost == min(costs.values())
     if cost < inf:
         assert costs[n] == cost
@@ -354,3 +358,66 @@ def test_tables_that_are_too_large_are_refused_in_words(monkeypatch):
         NotApplicable, match="out of reach; the joint distribution with its quilt has 4 ent"
     ):
         networks.hardest_node(chain, 10.0)
+
+
+# -- parts that the search relies on ---------------------------------------------------------------
+
+
+def test_parts_of_a_node_are_over_values_that_can_occur():
+    """[Q] Definition 4.1 leaves out left endpoints of probability zero, (5) as printed does not."""
+    chain = MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
+    power = np.linalg.matrix_power(chain.transition, 4)
+    prior = np.log(power[0, 0] / power[0, 1])
+    for reading, rows in (("definition", [0]), ("formula", [0, 1])):
+        source = influence_of(Member("x", chain, any_start=False), reading, 9)
+        node = chains._ChainNode(source, 5, 9)
+        wanted = prior + max(np.log(power[u, 1] / power[u, 0]) for u in rows)
+        assert node.left_part(4, (1, 0)) == pytest.approx(wanted, abs=1e-12)
+
+
+def test_distributions_of_a_chain_with_a_start_of_its_own():
+    chain = MarkovChain([0.2, 0.8], [[0.9, 0.1], [0.4, 0.6]])
+    source = influence_of(Member("x", chain, any_start=False), "definition", 30)
+    for node in (1, 2, 7, 30):
+        wanted = chain.initial @ np.linalg.matrix_power(chain.transition, node - 1)
+        assert source.distribution(node) == pytest.approx(wanted, abs=1e-11)
+
+
+def test_screened_scores_are_rounded_up():
+    chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    quilt = Quilt(0.0, 0.0, 12, 15, True, True)
+    (score,) = _scores([chain], quilt, 2.0)
+    before, after = (np.linalg.matrix_power(chain.transition, n) for n in (12, 15))
+    pi = chain.initial
+    influence = max(
+        np.log(pi[y] / pi[x])
+        + np.log(before[:, x] / before[:, y]).max()
+        + np.log(after[x] / after[y]).max()
+        for x, y in ((0, 1), (1, 0))
+    )
+    plain = 26 / (2.0 - influence)
+    assert plain * (1 + 2e-13) < score < plain * (1 + 1e-9)
+
+
+def test_the_tighter_mixing_bound_says_what_it_is():
+    chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    noise = pk.markov_quilt_approx(chain, pk.count(1, 50), 1, bound="tight")
+    assert noise.evidence.notes == ("influence from the operator norm of P",)
+
+
+def test_the_hardest_node_of_a_network_is_named():
+    step = {(0,): [0.9, 0.1], (1,): [0.3, 0.7]}
+    names = "abcde"
+    line = BayesianNetwork(
+        {n: (names[j - 1],) if j else () for j, n in enumerate(names)},
+        {n: step if j else {(): [0.6, 0.4]} for j, n in enumerate(names)},
+    )
+    theta = as_network_class([line])
+    alone = {
+        name: networks._NodeSearch(theta, line.graph, j, 8.0).best(0.0).score
+        for j, name in enumerate(line.graph.nodes)
+    }
+    noise = pk.markov_quilt(line, pk.count(1, 5), 8.0)
+    assert len({round(score, 6) for score in alone.values()}) > 2
+    assert noise.scale == pytest.approx(max(alone.values()))
+    assert alone[noise.evidence.node] == pytest.approx(max(alone.values()))

@@ -3,14 +3,14 @@
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, pairwise, product
-from math import log2
+from math import inf, log2
 
 import numpy as np
 import pytest
 
 import pufferkit as pk
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.sums import chain_sums
+from pufferkit.influence.sums import chain_sums, windows
 from pufferkit.influence.sums.chain_sums import Distance, check_memory, largest_distance
 from pufferkit.influence.sums.long_vectors import (
     BLOCK,
@@ -21,6 +21,7 @@ from pufferkit.influence.sums.long_vectors import (
     least_shift,
     running_sums,
 )
+from pufferkit.influence.sums.outer import outer_loss
 from pufferkit.influence.sums.work import halving_cost, sides_cost, sum_work
 
 RELATIVE = Fraction(1, 10**12)
@@ -373,3 +374,42 @@ def test_rare_states_are_refused_not_guessed(monkeypatch):
     monkeypatch.setattr("pufferkit.mechanisms.wasserstein._EXACT_WORK", 0)
     with pytest.raises(pk.NotApplicable, match="too unlikely for floats"):
         pk.wasserstein(chain, pk.total([0, 1], 6), 1.0)
+
+
+def test_sums_closer_than_rounding_are_left_open():
+    for b in (1.0, 1 + 1.5e-9, 1 - 1.5e-9):
+        assert _compare(1.0, 0, b, 0, 1e-9) == 0
+        assert _compare(b, 0, 1.0, 0, 1e-9) == 0
+    assert _compare(1.0, 0, 1 + 3e-9, 0, 1e-9) == 1
+    assert _compare(1 + 3e-9, 0, 1.0, 0, 1e-9) == -1
+
+
+def test_ratios_of_what_cannot_be_or_cannot_be_told_are_infinite():
+    """Two values of an entry, one pair of ends, two sums."""
+    parts, yes = np.array([[[0.3, 0.2]], [[0.1, 0.4]]]), np.ones((2, 1, 1), dtype=bool)
+    table = windows._ratio_tables(parts, yes, 1, 0.5, 1e-12)[0]
+    # Likelihoods at the sums: 0.3 + 0.1, 0.2 + 0.15 against 0.1 + 0.2, 0.4 + 0.05.
+    assert table == pytest.approx(np.array([[0, 0.4 / 0.3], [0.45 / 0.35, 0]]))
+    only = yes.copy()
+    only[1] = False
+    assert windows._ratio_tables(parts, only, 1, 0.5, 1e-12)[0].tolist() == [[0, inf], [0, 0]]
+    assert np.isinf(windows._ratio_tables(parts, yes, 1, 0.5, 0.35)[0]).any()
+
+
+@pytest.mark.parametrize("size", [4, 7])
+def test_outer_outputs_are_those_of_some_signs(size):
+    """Signs are +1 or -1: what is found is the loss at an output, by plain products."""
+    rng = np.random.default_rng(size)
+    chain = pk.MarkovChain.steady(rng.dirichlet(np.ones(size), size))
+    best = 0.0
+    for signs in product((1.0, -1.0), repeat=size):
+        weights = np.exp(np.array(signs) / 2)
+        before, after = [chain.initial * weights], [np.ones(size)]
+        for _ in range(4):
+            before.append((before[-1] @ chain.transition) * weights)
+            after.append(chain.transition @ (weights * after[-1]))
+        logs = np.log(np.array(before) * np.array(after[::-1]) / chain.initial)
+        best = max(best, float(np.ptp(logs[2])))
+    at_middle = outer_loss(chain, np.eye(size), 2.0, 5)
+    assert at_middle <= best * (1 + 1e-9) or size <= 6  # of few coordinates other entries count too
+    assert at_middle >= 0.9 * best

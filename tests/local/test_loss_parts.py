@@ -404,3 +404,25 @@ def test_diameters_of_powers_until_all_is_forgotten():
     assert diameters[-1] < 1e-3 <= diameters[-2]
     stuck = pk.MarkovChain([0.5, 0.5], [[1.0, 0.0], [0.0, 1.0]])
     assert diameter_bounds._diameters(stuck) == (inf,) * 64
+
+
+def test_losses_say_whose_they_are_and_of_which_length():
+    chain = binary(0.2, 0.3)
+    given = loss(chain, 0.1, 0.2, 7, known={1: 0, 7: 1}, target=4)
+    assert (given.adversary, given.length) == ("knows 1, 7", 7)
+    sure = loss(chain, 0.3, 0.0, 6, target=3)
+    assert (float(sure), sure.adversary, sure.length) == (inf, "every", 6)
+
+
+def test_what_hardly_tells_anything_adds_hardly_anything():
+    assert 0 <= side_bound(1e-17, 1e-17) <= 1e-13
+
+
+@pytest.mark.parametrize("q", [0.5, 0.3])
+def test_a_trace_at_its_limit_goes_on_as_it_is(q):
+    """Independent entries: nothing beyond the first one matters, at any distance."""
+    own = answers(0.2, 0.3)
+    trace = Binary.of(binary(q, 1 - q)).known("right", 0, own, 9)
+    assert np.isfinite(trace.low[2:]).all()
+    assert trace.low[2:] == pytest.approx(trace.low[2], abs=1e-12)
+    assert trace.high[2:] == pytest.approx(trace.high[2], abs=1e-12)

@@ -30,12 +30,16 @@ FAR = 1e12
 
 @dataclass(frozen=True)
 class NoisySum:
-    """One released number: values of the states, added up over a window, with Laplace noise."""
+    """One released number: values of the states, added up over a window, with Laplace noise.
+
+    Entries that are ``missing`` were not observed and add nothing.
+    """
 
     first: int
     last: int
     values: tuple[float, ...]
     scale: float
+    missing: tuple[int, ...] = ()
 
 
 def kernels_of(transition, initial, lengths):
@@ -57,9 +61,9 @@ def tables(steps, history: Sequence[NoisySum], states: int):
     paths, chance = paths[:, chance > 0], chance[chance > 0]
     place, shape, kernels = np.zeros(paths.shape[1], dtype=int), [], []
     for noisy_sum in history:
-        sums = np.asarray(noisy_sum.values, dtype=float)[
-            paths[noisy_sum.first - 1 : noisy_sum.last]
-        ].sum(axis=0)
+        missing = noisy_sum.missing
+        used = [t - 1 for t in range(noisy_sum.first, noisy_sum.last + 1) if t not in missing]
+        sums = np.asarray(noisy_sum.values, dtype=float)[paths[used]].sum(axis=0)
         support, inverse = np.unique(np.round(sums, 12), return_inverse=True)
         place = place * len(support) + inverse
         shape.append(len(support))

@@ -64,12 +64,12 @@ def test_release_bars_and_intervals():
     assert ends == [pytest.approx(pair) for pair in RELEASE.interval()]
 
 
-def test_a_proper_histogram_keeps_the_intervals_of_the_raw_answer():
-    proper = RELEASE.as_histogram()
-    figure = plots.release_figure(proper)
-    assert heights(figure) == pytest.approx(proper.value)
+def test_an_answer_as_drawn_has_the_intervals_of_the_raw_answer():
+    drawn = RELEASE.as_drawn()
+    figure = plots.release_figure(drawn)
+    assert heights(figure) == pytest.approx(drawn.raw)
     (intervals,) = figure.axes[0].collections
-    assert intervals.get_segments()[0][:, 1] == pytest.approx(RELEASE.interval()[0])
+    assert intervals.get_segments()[0][:, 1] == pytest.approx(drawn.interval()[0])
 
 
 def test_exact_is_drawn_only_if_given():

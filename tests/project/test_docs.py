@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
+from tests.strategies import look_alikes
 from tests.strategies.command_line import run
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,7 @@ LONG = {
     "beliefs-from-data",
     "local-collection",
     "many-subjects",
+    "raw-files",
     "reproduce",
     "smart-meter",
     "wearable",
@@ -55,6 +57,8 @@ def test_page(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if page.stem == "many-subjects":
         table_of_subjects()
+    if page.stem == "raw-files":
+        look_alikes.all_of_them(tmp_path)
     names = {"__name__": "page"}
     for language, block in blocks:
         if language == "python":
@@ -78,7 +82,7 @@ def shell(line: str) -> None:
     wanted = int(remark.removeprefix("exit code ")[0]) if remark.startswith("exit code ") else 0
     program, *arguments = shlex.split(command)
     if program == "pufferkit":
-        done = run(*arguments)
+        done = run(*arguments, anyway=False)
         assert done.exit_code == wanted, f"{line}\n{done.output}"
     elif program == "mkdir":
         Path(arguments[-1]).mkdir(parents=True, exist_ok=True)
@@ -119,6 +123,25 @@ def hooks():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_every_formula_is_typeset():
+    """What the site makes of the pages: MathML, with no command of LaTeX left over."""
+    pytest.importorskip("latex2mathml")
+    markdown = pytest.importorskip("markdown")
+    pytest.importorskip("pymdownx.arithmatex")
+    options = {"pymdownx.arithmatex": {"generic": True}}
+    formulas = 0
+    for page in DOCS.rglob("*.md"):
+        text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        marked = markdown.markdown(text, extensions=["tables", *options], extension_configs=options)
+        made = hooks().mathematics(marked)
+        assert "arithmatex" not in made
+        for formula in re.findall(r"<math.*?</math>", made, re.S):
+            formulas += 1
+            assert "\\" not in formula
+            assert "&amp;" not in formula
+    assert formulas > 100
 
 
 def test_every_public_name_has_a_place_in_the_reference():

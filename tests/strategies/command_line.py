@@ -23,8 +23,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*args: str) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
+def run(*args: str, anyway: bool = True) -> Result:
+    """The result of a command; releases of a few entries, which noise drowns, are meant."""
+    texts = [str(arg) for arg in args]
+    if anyway and texts[:1] in (["release"], ["release-each"]) and len(texts) > 4:
+        texts.append("--anyway")
+    return CliRunner().invoke(app, texts)
 
 
 def good(*args: str) -> str:
@@ -33,15 +37,16 @@ def good(*args: str) -> str:
     return result.stdout
 
 
-def refusal(*args: str) -> str:
+def refusal(*args: str, anyway: bool = True) -> str:
     """The one line on stderr of a command that fails, writing nothing anywhere."""
     before = snapshot()
-    result = run(*args)
+    result = run(*args, anyway=anyway)
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
     assert isinstance(result.exception, SystemExit)
     assert snapshot() == before
-    (line,) = result.stderr.splitlines()
+    lines = result.stderr.splitlines()
+    (line,) = [line for line in lines if "the noise drowns" not in line or not anyway]
     assert line.startswith("error: ")
     return line
 

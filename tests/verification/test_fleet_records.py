@@ -26,8 +26,8 @@ CASES = {
     "each": lambda: pk.release_each(table(), CHAIN, 1),
     "windows": lambda: pk.release_each(table(window=10), CHAIN, 1),
     "shares": lambda: pk.release_each(table(window=10), CHAIN, 1, query="frequencies"),
-    "proper": lambda: pk.release_each(table(), CHAIN, 1).as_histogram(),
-    "proper shares": lambda: pk.release_each(table(), CHAIN, 1, query="frequencies").as_histogram(),
+    "as drawn": lambda: pk.release_each(table(), CHAIN, 1).as_drawn(),
+    "shares as drawn": lambda: pk.release_each(table(), CHAIN, 1, query="frequencies").as_drawn(),
     "quilt": lambda: pk.release_each(table(), CHAIN, 1, mechanism="markov_quilt"),
     "tight": lambda: pk.release_each(table(), CHAIN, 1, mechanism="markov_quilt_approx_tight"),
     "group": lambda: pk.release_each(table(), CHAIN, 1, mechanism="group_dp"),
@@ -48,6 +48,17 @@ def test_an_honest_record_passes(record):
     verdict = pk.verify(record)
     assert verdict.ok, str(verdict)
     assert verdict.rows == len(record["rows"]["scale"])
+
+
+def test_rows_are_whole_counts_with_whole_noise(record):
+    assert record["noise"] == "discrete laplace"
+    raw = [list(row) for row in record["rows"]["raw"]]
+    raw[0][0] += 0.3 / record["rows"]["entries"][0]
+    value = None if record["presentation"] == "as drawn" else record["rows"]["value"]
+    verdict = pk.verify({**record, "rows": {**record["rows"], "raw": raw, "value": value}})
+    assert any("discrete noise leaves whole multiples" in problem for problem in verdict.problems)
+    with pytest.raises(ValueError, match="noise must be one of"):
+        pk.verify({**record, "noise": "none"})
 
 
 def test_each_row_is_checked(record):
@@ -109,3 +120,14 @@ def test_columns_of_the_wrong_type(column, wrong):
 
 def test_the_object_itself():
     assert pk.verify(CASES["each"]()).ok
+
+
+def test_tables_decided_by_pairs_of_values_are_checked_too():
+    chain = pk.MarkovChain.steady([[0.9, 0.08, 0.02], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])
+    rows = pl.DataFrame({"t": range(60), "x": chain.sample(60, seed=1)})
+    table = pk.read_table(rows, time="t", state="x", states=[0, 1, 2], window=20)
+    releases = pk.release_each(table, chain, 1)
+    (noise,) = releases.calibrations.values()
+    assert noise.evidence.bound == "pairs"
+    assert pk.verify(releases).ok
+    assert pk.verify(json.loads(releases.to_json())).ok

@@ -46,7 +46,7 @@ from pufferkit.influence.curve.pair_curve import (
     stretches_of_both,
     swept,
 )
-from pufferkit.influence.curve.pair_sides import PairSide
+from pufferkit.influence.curve.pair_sides import EXPLICIT_WORK, PairSide
 from pufferkit.influence.curve.pairs import (
     LARGEST,
     SLACK,
@@ -55,12 +55,14 @@ from pufferkit.influence.curve.pairs import (
     closure,
     off_diagonal,
 )
+from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS
 
 _MOST_PERIODS = 400
 _EXPLICIT_STEPS = 400
 _FEW_SLOTS = 12
 _FEW_STATES = 3
+_LITTLE_WORK = 4_000
 _FIRST_TRIAL = 20.0
 _FAR = 40.0
 
@@ -82,7 +84,12 @@ class KernelCurve:
     def _steps(self, vertices: Sequence[Floats], error: float) -> Steps:
         if self.kernels.emission is None and self.kernels.contamination:
             return ContaminatedSteps(vertices, self.kernels.contamination, error)
-        often = self.kernels.period > _FEW_SLOTS or self.kernels.hidden > _FEW_STATES
+        work = self.length * self.kernels.hidden**2
+        often = (
+            self.kernels.period > _FEW_SLOTS
+            or self.kernels.hidden > _FEW_STATES
+            or _LITTLE_WORK < work <= EXPLICIT_WORK
+        )
         return PairSteps(vertices, error, often=often)
 
     @cached_property
@@ -279,7 +286,9 @@ class KernelCurve:
         one, other = divmod(int(losses.argmax()), len(losses))
         return PairLoss(float(losses.max()), (first + last) // 2, (one, other), losses)
 
-    def solve(self, metric: Floats, epsilon: float, most: float) -> tuple[float, PairLoss] | None:
+    def solve(
+        self, metric: Floats, epsilon: float, most: float, progress: Progress | None = None
+    ) -> tuple[float, PairLoss] | None:
         """The largest b found such that the cost ``b metric`` at every entry loses at most epsilon.
 
         The loss was computed for what is returned. ``None`` if no b was found.
@@ -290,7 +299,7 @@ class KernelCurve:
         def loss_at(b: float) -> PairLoss | None:
             return self.loss([(self.length, b * metric)], most_hidden)
 
-        return solved(loss_at, epsilon, epsilon / _FIRST_TRIAL, most)
+        return solved(loss_at, epsilon, epsilon / _FIRST_TRIAL, most, progress)
 
 
 def contaminated_discrete(emission: Floats, eta: float, cost: float) -> Floats:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import log
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,17 @@ import numpy as np
 from pufferkit.beliefs.chain_class import Member
 from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
-from pufferkit.influence.curve.pair_sides import EXPLICIT_WORK, PairSide, pair_sides
-from pufferkit.influence.curve.pairs import LARGEST, SLACK, certificate, closure, off_diagonal
+from pufferkit.influence.curve.pair_sides import EXPLICIT_WORK, PairSide, known_sides
+from pufferkit.influence.curve.pairs import (
+    LARGEST,
+    SLACK,
+    PairSteps,
+    certificate,
+    closure,
+    off_diagonal,
+)
+from pufferkit.influence.curve.plan_bases import bases_of, packed
+from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS
 
 Runs = Sequence[tuple[int, Floats]]
@@ -28,6 +38,9 @@ Runs = Sequence[tuple[int, Floats]]
 _NEAR = 1e-5
 _TOLERANCE = 2e-5
 _MOST_TRIALS = 40
+_USUAL_TRIALS = 5
+_MOST_KNOWN = 8
+_WITHIN = 0.98
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,9 @@ class Stretch:
     limit: Floats | None
 
 
-def swept(side: PairSide, runs: Runs, most: float) -> list[Stretch] | None:
+def swept(
+    side: PairSide, runs: Runs, most: float, near: Floats | None = None
+) -> list[Stretch] | None:
     """What a side adds to every entry, counted from its end; ``None`` if no bound was found.
 
     Entries are followed one by one while that is little work or the variation is still on its way;
@@ -57,9 +72,11 @@ def swept(side: PairSide, runs: Runs, most: float) -> list[Stretch] | None:
         How many entries in a row, and the cost of each pair of states there.
     most
         Bounds above this are of no use.
+    near
+        Where the variation of a long run may settle, to begin the search there.
     """
     size = len(runs[0][1])
-    outside = off_diagonal(size)
+    raised = (1 + 2 * EPS) * off_diagonal(size)
     slack = SLACK * max(float(cost.max()) for _, cost in runs) or SLACK
     most = min(most, LARGEST)
     if max(float(cost.max()) for _, cost in runs) > most:
@@ -81,7 +98,8 @@ def swept(side: PairSide, runs: Runs, most: float) -> list[Stretch] | None:
             left = end - done
             if here - 2 >= len(side.first) and left > 2:
                 if not looked:
-                    limit, looked = certificate(steps, cost, most, slack, variation), True
+                    start = variation if near is None else np.maximum(variation, near)
+                    limit, looked = certificate(steps, cost, most, slack, start), True
                 cheap = left * size**2 <= EXPLICIT_WORK
                 if limit is not None and _may_settle(variation, limit, cheap):
                     stretches.append(Stretch(here, end, steps(limit), limit))
@@ -91,7 +109,7 @@ def swept(side: PairSide, runs: Runs, most: float) -> list[Stretch] | None:
                     return None
             own = steps(variation)
             stretches.append(Stretch(here, here, own, variation))
-            variation, done = closure((cost + own) * outside), here
+            variation, done = closure((cost + own) * raised), here
             followed += 1
             if float(variation.max()) > most or followed * size**2 > 20 * EXPLICIT_WORK:
                 return None
@@ -159,6 +177,17 @@ def pair_losses(
     return rows
 
 
+def _bases(side: PairSide, stretches: Sequence[Stretch]) -> Iterator[bytes]:
+    """The bases of the plans from which the steps of all entries but the first follow."""
+    for stretch in stretches:
+        if stretch.limit is not None:
+            steps = side.at(stretch.first)
+            if not isinstance(steps, PairSteps):
+                raise TypeError("only programmes have bases")
+            steps(stretch.limit)
+            yield bases_of(steps)
+
+
 def _cost_at(runs: Runs, entry: int) -> Floats:
     for count, cost in runs:
         if entry <= count:
@@ -167,12 +196,28 @@ def _cost_at(runs: Runs, entry: int) -> Floats:
     raise AssertionError("an entry beyond the runs")
 
 
+def _growth(seen: Sequence[tuple[float, float]]) -> float:
+    """By which power of b the loss grows, from the last two points; 1 where that is not sensible.
+
+    The loss of a chain that forgets grows about like b, of one that hardly does faster.
+    """
+    if len(seen) < 2 or seen[-1][0] == seen[-2][0]:
+        return 1.0
+    slope = (seen[-1][1] - seen[-2][1]) / (seen[-1][0] - seen[-2][0])
+    return slope if 1 / 3 < slope < 3 else 1.0
+
+
 class PairCurve:
-    """The pairwise curve of one chain of a class."""
+    """The pairwise curve of one chain of a class.
+
+    What the sides add is kept for a few profiles. It is asked for again by `record`, and tells
+    where the search for a profile a little above or below may begin.
+    """
 
     def __init__(self, member: Member, length: int) -> None:
         self.length = length
-        self._sides = pair_sides(member, length)
+        self._sides = known_sides(member, length)
+        self._known: dict[tuple[int, bytes], list[Stretch]] = {}
 
     @property
     def serves(self) -> bool:
@@ -183,24 +228,67 @@ class PairCurve:
         """The loss of every pair of states at every stretch of entries; ``None`` if no bound."""
         if self._sides is None:
             return None
-        left, right, supports = self._sides
-        ours = swept(left, runs, most)
+        ours = self._swept(0, runs, most)
         if ours is None:
             return None
-        theirs = swept(right, runs[::-1], most)
-        return None if theirs is None else pair_losses(ours, theirs, runs, supports)
+        theirs = self._swept(1, runs[::-1], most)
+        return None if theirs is None else pair_losses(ours, theirs, runs, self._sides[2])
+
+    def _swept(self, which: int, runs: Runs, most: float) -> list[Stretch] | None:
+        """What the left (0) or right (1) side adds, from what is known of other profiles."""
+        side = self._side(which)
+        if len(runs) > 1:
+            return swept(side, runs, most)
+        key = which, runs[0][1].tobytes()
+        if key not in self._known:
+            stretches = swept(side, runs, most, self._near(which, runs[0][1], most))
+            if stretches is None:
+                return None
+            if len(self._known) >= _MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            self._known[key] = stretches
+        return self._known[key]
+
+    def _side(self, which: int) -> PairSide:
+        assert self._sides is not None
+        return self._sides[0] if which == 0 else self._sides[1]
+
+    def _near(self, which: int, cost: Floats, most: float) -> Floats | None:
+        """The limit of the profile known last, grown as it grew before; within ``most``.
+
+        If none is known on this side, that of the other: of a chain that runs backwards about as it
+        runs forwards they are much the same.
+        """
+        settled = [
+            (side, log(np.frombuffer(other).max()), stretches[-1].limit)
+            for (side, other), stretches in self._known.items()
+            if stretches[-1].limit is not None and any(other)
+        ]
+        known = [(size, limit) for side, size, limit in settled if side == which]
+        known = known or [(size, limit) for _, size, limit in settled[-1:]]
+        if not known or not cost.any():
+            return None
+        (size, limit), more = known[-1], log(float(cost.max())) - known[-1][0]
+        power = np.ones_like(limit)
+        if len(known) > 1 and known[-2][0] != size:
+            ratio = np.divide(limit, known[-2][1], out=power.copy(), where=known[-2][1] > 0)
+            power = np.clip(np.log(np.maximum(ratio, EPS)) / (size - known[-2][0]), 0.5, 2.0)
+        grown: Floats = limit * np.exp(more * power)
+        return grown * min(1.0, _WITHIN * most / float(grown.max()))
 
     def record(self, cost: Floats) -> dict[str, Any] | None:
         """What a check needs: from which entry on which limit holds, to the left and the right.
 
-        ``None`` for a side that is followed entry by entry to its end.
+        ``None`` for a side that is followed entry by entry to its end. ``plans`` has the bases of
+        the plans behind every step of a side, entry by entry and then at the limit; ``None`` if
+        they are too many.
         """
         if self._sides is None:
             return None
-        record: dict[str, Any] = {}
+        record: dict[str, Any] = {"plans": {}}
         runs = [(self.length, cost)]
-        for name, side in zip(("left", "right"), self._sides[:2], strict=True):
-            stretches = swept(side, runs, LARGEST)
+        for which, name in enumerate(("left", "right")):
+            stretches = self._swept(which, runs, LARGEST)
             if stretches is None:
                 return None
             settled = [s for s in stretches if s.last > s.first and s.limit is not None]
@@ -208,6 +296,7 @@ class PairCurve:
             for stretch in settled:
                 limit = [] if stretch.limit is None else stretch.limit.tolist()
                 record[name] = {"from": stretch.first, "limit": limit}
+            record["plans"][name] = packed(_bases(self._side(which), stretches))
         return record
 
     def loss(self, runs: Runs, most: float = LARGEST) -> PairLoss | None:
@@ -220,7 +309,12 @@ class PairCurve:
         return PairLoss(float(losses.max()), (first + last) // 2, (one, other), losses)
 
     def solve(
-        self, metric: Floats, epsilon: float, start: float, most: float = np.inf
+        self,
+        metric: Floats,
+        epsilon: float,
+        start: float,
+        most: float = np.inf,
+        progress: Progress | None = None,
     ) -> tuple[float, PairLoss] | None:
         """The largest b found such that the cost ``b metric`` at every entry loses at most epsilon.
 
@@ -231,11 +325,15 @@ class PairCurve:
         def loss_at(b: float) -> PairLoss | None:
             return self.loss([(self.length, b * metric)], epsilon)
 
-        return solved(loss_at, epsilon, start, most)
+        return solved(loss_at, epsilon, start, most, progress)
 
 
 def solved(
-    loss_at: Callable[[float], PairLoss | None], epsilon: float, start: float, most: float
+    loss_at: Callable[[float], PairLoss | None],
+    epsilon: float,
+    start: float,
+    most: float,
+    progress: Progress | None = None,
 ) -> tuple[float, PairLoss] | None:
     """The largest b found up to ``most`` whose loss is at most epsilon, and that loss.
 
@@ -243,8 +341,11 @@ def solved(
     """
     good: tuple[float, PairLoss] | None = None
     high, b = np.inf, min(start, most)
-    for _ in range(_MOST_TRIALS):
+    seen: list[tuple[float, float]] = []
+    for trial in range(_MOST_TRIALS):
         loss = loss_at(b)
+        if progress is not None:
+            progress(min(trial + 1, _USUAL_TRIALS), _USUAL_TRIALS)
         if loss is not None and loss.value <= epsilon:
             good = b, loss
             if loss.value >= epsilon * (1 - _TOLERANCE) or b >= most:
@@ -254,8 +355,11 @@ def solved(
         low = 0.0 if good is None else good[0]
         if loss is None:
             guess = b / 3
+        elif loss.value <= 0:
+            guess = 2 * b
         else:
-            guess = b * epsilon * (1 - _TOLERANCE / 2) / loss.value if loss.value > 0 else 2 * b
+            seen.append((log(b), log(loss.value)))
+            guess = b * (epsilon * (1 - _TOLERANCE / 2) / loss.value) ** (1 / _growth(seen))
         if not low < guess < high:
             guess = (low + high) / 2 if np.isfinite(high) else 2 * low
         if high - low <= _TOLERANCE * low:

@@ -24,7 +24,8 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import CLOSE
 from pufferkit.influence.curve import regions  # noqa: F401  (registers its sides)
 from pufferkit.influence.curve.kernel_curve import KernelCurve
-from pufferkit.influence.curve.pair_curve import PairCurve
+from pufferkit.influence.curve.pair_curve import PairCurve, PairLoss
+from pufferkit.influence.curve.pair_sides import LARGE
 from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.starts import SHORT, class_sides, sides_of
 from pufferkit.influence.curve.sweep import (
@@ -36,6 +37,7 @@ from pufferkit.influence.curve.sweep import (
     largest_loss,
     quick_loss,
 )
+from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS, last_passing, round_up
 
 _PRECISION = 1e-8
@@ -60,14 +62,16 @@ class Metric:
         return cls(off_diagonal(size))
 
     @classmethod
-    def of(cls, contributions: Sequence[float]) -> Metric:
-        """The metric of a noisy sum, from what the states contribute, scaled to 0 ... 1.
+    def of(cls, contributions: Sequence[float | tuple[float, ...]]) -> Metric:
+        """The metric of a noisy sum, from what the states contribute: numbers or rows of them.
 
-        States that contribute almost the same are held apart a little, for the rounding of answers.
+        It is the L1 distance, and they are scaled so that the largest is 1. States that contribute
+        almost the same are held apart a little, for the rounding of answers.
         """
-        values = np.array(contributions)
-        distance = np.abs(values[:, None] - values[None, :])
-        apart = np.clip(distance * (1 + 16 * EPS) + 4 * EPS, CLOSE, 1.0)
+        values = np.array(contributions).reshape(len(contributions), -1)
+        distance = np.abs(values[:, None, :] - values[None, :, :]).sum(axis=2)
+        room = values.shape[1] * EPS
+        apart = np.clip(distance * (1 + 16 * EPS + room) + 4 * room, CLOSE, 1.0)
         return cls(np.where(distance > 0, apart, 0.0))
 
 
@@ -97,14 +101,14 @@ class _MemberCurve:
     pairs: PairCurve | None = None
     notes: tuple[str, ...] = ()
 
-    def loss(self, spent: Sequence[Spent]) -> EntryLoss:
+    def loss(self, spent: Sequence[Spent], by_pairs: bool = True) -> EntryLoss:
         scalar = self.scalar([run.scalar for run in spent])
-        if self.pairs is None:
+        if self.pairs is None or not by_pairs:
             return scalar
         pairwise = self.pairs.loss(_runs(spent))
         if pairwise is None or pairwise.value >= scalar.value:
             return scalar
-        return EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
+        return _as_entry_loss(pairwise)
 
     def scalar(self, runs: Sequence[Run]) -> EntryLoss:
         left, right = self._sweeps(runs)
@@ -153,35 +157,57 @@ class _MemberCurve:
         return Sweep(self.left, runs), Sweep(self.right, runs[::-1])
 
     def solve(
-        self, metric: Metric, epsilon: float, most: float, length: int
+        self,
+        metric: Metric,
+        epsilon: float,
+        most: float,
+        length: int,
+        progress: Progress | None = None,
     ) -> tuple[float, EntryLoss]:
-        """The largest b up to ``most`` found with a loss of at most epsilon, and that loss."""
+        """The largest b up to ``most`` found with a loss of at most epsilon, and that loss.
+
+        Of many states the pairwise curve is asked first. If the scalar curve loses more than
+        epsilon at the b found, no larger b passes it, as its loss grows with b: one look at it is
+        enough to show that the pairwise bound is the better one.
+        """
+        if self.pairs is not None and len(metric.distance) >= LARGE:
+            start = self._quick_start(epsilon, most, length)
+            better = self.pairs.solve(metric.distance, epsilon, start, most, progress)
+            if better is not None:
+                above = self.scalar([Run(length, better[0] * (1 + 2 * _PRECISION))])
+                if better[0] >= most or above.value > epsilon:
+                    return better[0], _as_entry_loss(better[1])
         b, loss = self._solve_scalar(epsilon, most, length)
         if self.pairs is None or b >= most:
             return b, loss
-        better = self.pairs.solve(metric.distance, epsilon, b, most)
+        better = self.pairs.solve(metric.distance, epsilon, b, most, progress)
         if better is None or better[0] <= b:
             return b, loss
-        b, pairwise = better
-        return b, EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
+        return better[0], _as_entry_loss(better[1])
+
+    def _quick_start(self, epsilon: float, most: float, length: int) -> float:
+        """Where to look first, from below: by the quick bound."""
+
+        def quick(b: float) -> float:
+            return epsilon - self.quick([Run(length, b)])
+
+        start = high = min(most, epsilon / length * (1 - 1e-12))
+        while high < most and quick(high := min(most, 4 * high)) >= 0:
+            start = high
+        if start < high and quick(start) >= 0:
+            start = last_passing(quick, start, high, _ROUGH)
+        return start
 
     def _solve_scalar(self, epsilon: float, most: float, length: int) -> tuple[float, EntryLoss]:
         @cache
         def loss(b: float) -> EntryLoss:
             return self.scalar([Run(length, b)])
 
-        def quick(b: float) -> float:
-            return epsilon - self.quick([Run(length, b)])
-
         low = epsilon / length * (1 - 1e-12)
         if low >= most or loss(most).value <= epsilon:
             return most, loss(most)
-        # The quick bound says where to look, from below; then the loss itself decides.
-        start = high = low
-        while high < most and quick(high := min(most, 4 * high)) >= 0:
-            start = high
-        if start < high:
-            start = last_passing(quick, start, high, _ROUGH) if quick(start) >= 0 else start
+        # The quick bound says where to look; then the loss itself decides.
+        start = self._quick_start(epsilon, most, length)
         if loss(start).value > epsilon:
             start = low
         nudged = start * (1 + 2 * _PRECISION)
@@ -205,7 +231,7 @@ class _KernelMember:
     curve: KernelCurve
     notes: tuple[str, ...] = ()
 
-    def loss(self, spent: Sequence[Spent]) -> EntryLoss:
+    def loss(self, spent: Sequence[Spent], by_pairs: bool = True) -> EntryLoss:
         whole = _everything([run.scalar for run in spent])
         pairwise = self.curve.loss(_runs(spent))
         if pairwise is None or pairwise.value > whole:
@@ -228,15 +254,19 @@ class _KernelMember:
         return self.curve.record(spent.cost)
 
     def solve(
-        self, metric: Metric, epsilon: float, most: float, length: int
+        self,
+        metric: Metric,
+        epsilon: float,
+        most: float,
+        length: int,
+        progress: Progress | None = None,
     ) -> tuple[float, EntryLoss]:
         """The largest b up to ``most`` found with a loss of at most epsilon, and that loss."""
         b = min(most, epsilon / length * (1 - 1e-12))
-        better = self.curve.solve(metric.distance, epsilon, most)
+        better = self.curve.solve(metric.distance, epsilon, most, progress)
         if better is None or better[0] <= b:
             return b, self.loss([Spent(length, b * metric.distance)])
-        b, pairwise = better
-        return b, EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
+        return better[0], _as_entry_loss(better[1])
 
 
 def _runs(spent: Sequence[Spent]) -> list[tuple[int, Floats]]:
@@ -274,7 +304,7 @@ class InfluenceCurve:
     ) -> None:
         self.beliefs: ChainClass = as_chain_class(beliefs)
         self.length = max(checks.segment_lengths(lengths))
-        self.metric = _metric(metric, len(self.beliefs.states))
+        self.metric = as_metric(metric, len(self.beliefs.states))
 
     def __repr__(self) -> str:
         return f"InfluenceCurve({self.beliefs.description}, length {self.length})"
@@ -310,12 +340,15 @@ class InfluenceCurve:
         """
         return self.binding(b)[1].value
 
-    def binding(self, b: Profile) -> tuple[str, EntryLoss]:
-        """The chain and the entry that lose most under ``b``, and how much."""
+    def binding(self, b: Profile, *, by_pairs: bool = True) -> tuple[str, EntryLoss]:
+        """The chain and the entry that lose most under ``b``, and how much.
+
+        Without ``by_pairs`` by the scalar curve alone, where there is one: for long profiles.
+        """
         spent = self._spent(b)
         if all(not run.cost.any() for run in spent):
             return self._members[0].name, EntryLoss(0.0, 1, None, None)
-        losses = [(member.name, member.loss(spent)) for member in self._members]
+        losses = [(member.name, member.loss(spent, by_pairs)) for member in self._members]
         return max(losses, key=lambda pair: pair[1].value)
 
     def losses(self, b: Profile) -> Floats:
@@ -380,10 +413,13 @@ class InfluenceCurve:
             return run.cost
         return _nonnegative(run.b) * self.metric.distance
 
-    def solve(self, epsilon: float) -> tuple[float, str, EntryLoss]:
+    def solve(
+        self, epsilon: float, progress: Progress | None = None
+    ) -> tuple[float, str, EntryLoss]:
         """The largest b found, the chain that decides it, and its binding entry.
 
-        The hardest chain is solved; the others are only checked at its b.
+        The hardest chain is solved; the others are only checked at its b. ``progress`` is called
+        with the scales that were tried, and about how many there will be.
         """
         b, name, binding = inf, "", EntryLoss(0.0, 1, None, None)
         for member in self._members:
@@ -391,12 +427,17 @@ class InfluenceCurve:
                 at_most = member.loss([Spent(self.length, b * self.metric.distance)])
                 if at_most.value <= epsilon:
                     continue
-            b, binding = member.solve(self.metric, epsilon, min(b, epsilon), self.length)
+            b, binding = member.solve(self.metric, epsilon, min(b, epsilon), self.length, progress)
             name = member.name
         return b, name, binding
 
 
-def _metric(metric: Metric | Floats | None, size: int) -> Metric:
+def _as_entry_loss(pairwise: PairLoss) -> EntryLoss:
+    return EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
+
+
+def as_metric(metric: Metric | Floats | None, size: int) -> Metric:
+    """A metric over ``size`` states, scaled to a largest distance of 1; discrete by default."""
     if metric is None or size == 1:  # one state: nothing to tell
         return Metric.discrete(size)
     distance = metric.distance if isinstance(metric, Metric) else checks.numbers("metric", metric)

@@ -34,7 +34,16 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
 from pufferkit.influence.quilts.powers import TINY, Kernel, Powers, log_ratio, row_log_ratios
-from pufferkit.influence.quilts.search import NOTHING, Pair, Quilt, Solve, best_quilt, hardest_node
+from pufferkit.influence.quilts.search import (
+    NOTHING,
+    Pair,
+    Quilt,
+    Solve,
+    Until,
+    best_quilt,
+    counted_near,
+    hardest_node,
+)
 
 Reading = Literal["definition", "formula"]
 
@@ -108,10 +117,10 @@ class ChainInfluence(ABC):
         x, other = divmod(int(total.argmax()), len(states))
         return float(total[x, other]) + slack, (int(states[x]), int(states[other]))
 
-    def solve(self, length: int, epsilon: float) -> Solve:
-        """The best quilt of any one node of a segment."""
+    def solve(self, length: int, epsilon: float, until: Until | None = None) -> Solve:
+        """The best quilt of any one node of a segment, of which perhaps not all was observed."""
         return lambda node, enough, hint: best_quilt(
-            _ChainNode(self, node, length), epsilon, enough, hint
+            _ChainNode(self, node, length), epsilon, enough, hint, counted_near(node, until)
         )
 
 

@@ -24,7 +24,15 @@ from pufferkit.beliefs.base import Mixing
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.influence.quilts.hardest import QuiltBound, influence_between, quilt_bound
-from pufferkit.influence.quilts.search import Pair, Quilt, best_quilt, hardest_node
+from pufferkit.influence.quilts.search import (
+    Pair,
+    Quilt,
+    Solve,
+    Until,
+    best_quilt,
+    counted_near,
+    hardest_node,
+)
 
 _ONLY: Pair = (0, 1)
 
@@ -55,31 +63,44 @@ class MixingInfluence:
             return inf
         return (log1p(delta) - log1p(-delta)) * (1 + 1e-14)
 
+    def solve(self, length: int, epsilon: float, until: Until | None = None) -> Solve:
+        """The best quilt of any one node of a segment, of which perhaps not all was observed."""
+        return lambda node, enough, hint: best_quilt(
+            _MixingNode(self, node, length - node + 1),
+            epsilon,
+            enough,
+            hint,
+            counted_near(node, until),
+        )
+
     def hardest(self, length: int, epsilon: float) -> tuple[int, Quilt]:
         """The node with the largest least score; every node has the same influence."""
-
-        def solve(node: int, enough: float, hint: Quilt | None) -> Quilt:
-            return best_quilt(_MixingNode(self, node, length - node + 1), epsilon, enough, hint)
-
-        return hardest_node(solve, 1, length, 0.0, same_everywhere=True)
+        return hardest_node(self.solve(length, epsilon), 1, length, 0.0, same_everywhere=True)
 
 
 def hardest_by_mixing(
     theta: ChainClass, length: int, epsilon: float, bound: Literal["paper", "tight"]
 ) -> QuiltBound:
     """[Q] Algorithm 4: the hardest node when only the speed of mixing is used."""
+    influences, note = influences_by_mixing(theta, bound)
+    solved = [influence.hardest(length, epsilon) for influence in influences]
+    node, quilt = max(solved, key=lambda pair: pair[1].score)
+    return QuiltBound.of_chain(theta.description, node, length, quilt, bound, note)
+
+
+def influences_by_mixing(
+    theta: ChainClass, bound: Literal["paper", "tight"]
+) -> tuple[list[MixingInfluence], str]:
+    """The bounds that together hold for every chain of a class, and how they were had."""
     bounds = theta.mixing_bounds()
     if bound == "paper":
         pi_min, gap = min(m.pi_min for m in bounds), min(m.gap for m in bounds)
-        node, quilt = MixingInfluence(gap / 2, 1 / pi_min, 2).hardest(length, epsilon)
         note = f"pi_min {pi_min:.6g}, gap {gap:.6g}, [Q] Lemma C.1"
-    elif bound == "tight":
-        solved = [MixingInfluence.tight(m).hardest(length, epsilon) for m in bounds]
-        node, quilt = max(solved, key=lambda pair: pair[1].score)
+        return [MixingInfluence(gap / 2, 1 / pi_min, 2)], note
+    if bound == "tight":
         note = "influence from the operator norm of P"
-    else:
-        raise ValueError(f"bound: must be 'paper' or 'tight', got {bound!r}")
-    return QuiltBound.of_chain(theta.description, node, length, quilt, bound, note)
+        return [MixingInfluence.tight(m) for m in bounds], note
+    raise ValueError(f"bound: must be 'paper' or 'tight', got {bound!r}")
 
 
 @quilt_bound.register

@@ -26,6 +26,12 @@ cannot beat s, or name the quilt to try next (Dinkelbach's step for ratios). A m
 also at least any weighted mean of two of them, so where different pairs bind on different sides of
 a box, the weight that excludes most is sought by bisection. Boxes that even that does not exclude
 are split. The result is the exact optimum; every score it reports was evaluated.
+
+Entries that a release does not use, because they were not observed, are nearby nodes that cannot
+move the answer: in the proof of [Q] Theorem 4.3 the nearby entries are exchanged at L each, and
+exchanging such an entry costs nothing. So card(nearby) counts the observed entries alone
+(`Counted`), for every node, observed or not. What is counted never falls as a side grows, and the
+search uses nothing else.
 """
 
 from __future__ import annotations
@@ -36,9 +42,15 @@ from dataclasses import dataclass
 from math import inf, isqrt
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 Pair = tuple[int, int]
 Box = tuple[int, int, int, int]
 """Least and most kept on the left, then on the right."""
+
+Until = NDArray[np.intp]
+"""How many entries of a segment were observed up to each place; place 0 is before the first."""
 
 Mix = Sequence[tuple[Pair, float]]
 """Pairs of secrets with weights above 0 that sum to 1."""
@@ -92,8 +104,42 @@ class NodeInfluence(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Entries that count in the nearby set of a node: those that were observed.
+
+    ``until`` says how many were observed up to each place, from 0, before the first entry.
+    """
+
+    until: Until
+    node: int
+
+    def side(self, n: int, side: int) -> int:
+        """Of the n nodes on the left (0) or right (1), the node itself included."""
+        first = self.node - (n if side == 0 else 1)
+        last = self.node + (0 if side == 0 else n - 1)
+        return int(self.until[last] - self.until[first])
+
+    def reach(self, most: int, side: int) -> int:
+        """The most nodes of a side of which at most ``most`` count."""
+        if side == 0:
+            low = np.searchsorted(self.until, self.until[self.node] - most)
+            return self.node - int(low)
+        high = np.searchsorted(self.until, self.until[self.node - 1] + most, side="right")
+        return int(high) - self.node
+
+
+def counted_near(node: int, until: Until | None) -> Counted | None:
+    """What counts around a node; ``None`` if all of a segment does."""
+    return None if until is None else Counted(until, node)
+
+
 def best_quilt(
-    node: NodeInfluence, epsilon: float, enough: float = 0.0, hint: Quilt | None = None
+    node: NodeInfluence,
+    epsilon: float,
+    enough: float = 0.0,
+    hint: Quilt | None = None,
+    counted: Counted | None = None,
 ) -> Quilt:
     """The quilt with the least score ``nearby / (epsilon - influence)``.
 
@@ -105,17 +151,22 @@ def best_quilt(
         Stop at the first quilt that scores no more than this.
     hint
         A quilt to try first: the best one of a similar node.
+    counted
+        Which nearby nodes count; all of them if left out.
     """
-    return _Search(node, epsilon, enough).run(hint)
+    return _Search(node, epsilon, enough, counted).run(hint)
 
 
 class _Search:
     """The best quilt of a node so far, and what can still beat it."""
 
-    def __init__(self, node: NodeInfluence, epsilon: float, enough: float) -> None:
-        self.node, self.epsilon, self.enough = node, epsilon, enough
+    def __init__(
+        self, node: NodeInfluence, epsilon: float, enough: float, counted: Counted | None
+    ) -> None:
+        self.node, self.epsilon, self.enough, self.counted = node, epsilon, enough, counted
         self.left, self.right = node.left, node.right
-        score = (self.left + self.right - 1) / epsilon
+        self.own = self.count(1, 0)
+        score = self.card(self.left, self.right) / epsilon
         self.best = Quilt(score, 0.0, self.left, self.right, False, False)
 
     def run(self, hint: Quilt | None) -> Quilt:
@@ -138,15 +189,27 @@ class _Search:
             a1, a2, b1, b2 = boxes.pop()
             # A quilt that keeps more than this scores more, whatever its influence.
             most = int(self.best.score * self.epsilon) + 1
-            a2, b2 = min(a2, most), min(b2, most)
+            a2, b2 = min(a2, self.reach(most, 0)), min(b2, self.reach(most, 1))
             if a1 <= a2 and b1 <= b2:
                 boxes.extend(self.parts((a1, a2, b1, b2)))
         return self.best
 
+    def count(self, n: int, side: int) -> int:
+        """Nodes that count among n of a side, the node itself included."""
+        return n if self.counted is None else self.counted.side(n, side)
+
+    def reach(self, most: int, side: int) -> int:
+        """The most nodes of a side of which at most ``most`` count."""
+        return most if self.counted is None else self.counted.reach(most, side)
+
+    def card(self, a: int, b: int) -> int:
+        """Nodes that count in the nearby set."""
+        return self.count(a, 0) + self.count(b, 1) - self.own
+
     def attempt(self, a: int, b: int) -> tuple[bool, Pair]:
         """Evaluate a quilt: whether it is the best so far, and the pair that decides it."""
         value, pair = self.node.whole(a, b)
-        score = (a + b - 1) / (self.epsilon - value) if value < self.epsilon else inf
+        score = self.card(a, b) / (self.epsilon - value) if value < self.epsilon else inf
         better = score < self.best.score * (1 - _TIE)
         if better:
             self.best = Quilt(score, value, a, b, a < self.left, b < self.right)
@@ -172,17 +235,18 @@ class _Search:
     def cheapest(self, box: Box, mix: Mix) -> tuple[int, int] | None:
         """The quilt that costs least if only these pairs count; ``None`` if even it is too dear."""
         (a, cost_left), (b, cost_right) = self.least(*box[:2], mix, 0), self.least(*box[2:], mix, 1)
-        if cost_left + cost_right - 1 >= self.best.score * self.epsilon * (1 - _TIE):
+        if cost_left + cost_right - self.own >= self.best.score * self.epsilon * (1 - _TIE):
             return None
         return a, b
 
     def least(self, low: int, high: int, mix: Mix, side: int) -> tuple[int, float]:
         """The cheapest n of one side, and its cost."""
         if low == (self.left, self.right)[side]:
-            return low, float(low)
+            return low, float(self.count(low, side))
         part = (self.node.left_part, self.node.right_part)[side]
         return _least(
             lambda n: sum(weight * part(n, pair) for pair, weight in mix),
+            lambda n: self.count(n, side),
             low,
             high,
             self.best.score,
@@ -213,21 +277,27 @@ def _doublings(most: int) -> list[int]:
     return [1 << j for j in range(most.bit_length())]
 
 
-def _least(part: Callable[[int], float], low: int, high: int, score: float) -> tuple[int, float]:
-    """The n in [low, high] with the least n + score * part(n), where part never grows.
+def _least(
+    part: Callable[[int], float],
+    count: Callable[[int], int],
+    low: int,
+    high: int,
+    score: float,
+) -> tuple[int, float]:
+    """The n in [low, high] with the least count(n) + score * part(n), where part never grows.
 
-    An interval [n1, n2] costs at least n1 + score * part(n2); the cheapest is halved until it is a
-    point.
+    An interval [n1, n2] costs at least count(n1) + score * part(n2); the cheapest is halved until
+    it is a point.
     """
-    heap = [(low + score * part(high), low, high, part(high))]
+    heap = [(count(low) + score * part(high), low, high, part(high))]
     while True:
         cost, n1, n2, value = heapq.heappop(heap)
         if n1 == n2 or cost == inf:
             return n1, cost
         middle = _round_split(n1, n2)
         inner = part(middle)
-        heapq.heappush(heap, (n1 + score * inner, n1, middle, inner))
-        heapq.heappush(heap, (middle + 1 + score * value, middle + 1, n2, value))
+        heapq.heappush(heap, (count(n1) + score * inner, n1, middle, inner))
+        heapq.heappush(heap, (count(middle + 1) + score * value, middle + 1, n2, value))
 
 
 def _round_split(low: int, high: int) -> int:

@@ -1,0 +1,146 @@
+"""Whether a release is worth having, as commands say and draw it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import pufferkit as pk
+from pufferkit.cli import terminal
+
+if TYPE_CHECKING:
+    from pufferkit import Calibration, Plan, Query, Target
+    from pufferkit.beliefs.protocol import Beliefs
+    from pufferkit.mechanisms.targets import Remedy
+
+Anyway = Annotated[bool, typer.Option("--anyway", help="Release also what the noise drowns.")]
+
+_EPSILONS = 9
+_DRAWS = 20
+
+
+def ways(beliefs: Beliefs, plan: Plan, target: Target | None) -> list[Remedy]:
+    """What would do, where the plan does not: for the target, or for an answer that is drowned."""
+    from pufferkit.mechanisms.targets import worth_having  # noqa: PLC0415
+
+    wanted = target
+    if wanted is None and plan.useful.drowned:
+        wanted = worth_having()
+    if wanted is None or wanted.is_met(plan.best):
+        return []
+    with terminal.working("looking for what would do"):
+        return pk.remedies(beliefs, plan.query, plan.epsilon, wanted)
+
+
+def in_words(plan: Plan, target: Target | None, found: Sequence[Remedy]) -> Iterator[str]:
+    """The target and what would do, one line each."""
+    if target is not None:
+        met = "reached" if target.is_met(plan.best) else "NOT reached"
+        yield f"target: {target}: {met}"
+    if found:
+        yield "what would do, each by itself:"
+        yield from (f"  {way}" for way in found)
+    elif (target is not None and not target.is_met(plan.best)) or plan.useful.drowned:
+        yield "nothing that was tried would do: more epsilon, more data, coarser questions"
+
+
+def soon(mechanism: str | None, beliefs: Beliefs, query: Query, epsilon: float) -> Calibration:
+    """The noise of a mechanism, or of the least that is quick to compute."""
+    from pufferkit.mechanisms.plan import calibrate  # noqa: PLC0415
+    from pufferkit.mechanisms.targets import least_noise  # noqa: PLC0415
+
+    if mechanism is None:
+        return least_noise(beliefs, query, epsilon)
+    return calibrate(mechanism, beliefs, query, epsilon)
+
+
+def refuse_drowned(
+    calibration: Calibration, beliefs: Beliefs, anyway: bool, rows: str = ""
+) -> None:
+    """If noise drowns the answer: an error that says what would do; ``anyway``, a warning."""
+    from pufferkit.mechanisms.targets import least_noise, worth_having  # noqa: PLC0415
+
+    useful = pk.Usefulness.of(calibration)
+    if not useful.drowned:
+        return
+    if anyway:
+        terminal.warn(f"{useful.warning}{rows}")
+        return
+    query, epsilon = calibration.query, calibration.epsilon
+    least = least_noise(beliefs, query, epsilon)
+    if worth_having().is_met(least):
+        would = f"{least.mechanism} in place of {calibration.mechanism}"
+    else:
+        found = pk.remedies(beliefs, query, epsilon, worth_having())
+        would = "; ".join(way.text for way in found) or "nothing that was tried"
+    raise ValueError(
+        f"{useful.warning}{rows}; nothing was released. What would do: {would}. To release it all "
+        "the same, say --anyway"
+    )
+
+
+def question(epsilon: float) -> None:
+    """Ask about an epsilon that promises hardly anything."""
+    from pufferkit.mechanisms.usefulness import questioned  # noqa: PLC0415
+
+    asked = questioned(epsilon)
+    if asked is not None:
+        terminal.warn(asked)
+
+
+def error_picture(beliefs: Beliefs, plan: Plan, target: Target | None, path: Path) -> bytes:
+    """Error against epsilon, a tenth to ten times what is planned."""
+    from pufferkit import plots  # noqa: PLC0415
+    from pufferkit.mechanisms.targets import error_rows  # noqa: PLC0415
+
+    half = (_EPSILONS - 1) / 2
+    epsilons = [plan.epsilon * 10 ** ((n - half) / half) for n in range(_EPSILONS)]
+    with terminal.working("trying other epsilons"):
+        rows = error_rows(beliefs, plan.query, epsilons)
+    figure = plots.error_figure(
+        rows,
+        target=None if target is None else target.half_width(plan.query),
+        chosen=(plan.epsilon, plan.useful.half_width),
+        what=plan.useful.what,
+        title=str(plan).partition("\n")[0].replace("; ", "\n"),
+    )
+    return plots.picture(figure, path)
+
+
+def simulation_picture(beliefs: Beliefs, plan: Plan, path: Path) -> bytes:
+    """Releases of a series that the first chain of the model makes up."""
+    from pufferkit import plots  # noqa: PLC0415
+
+    try:
+        chain = beliefs.members()[0].chain
+    except (pk.NotApplicable, AttributeError):
+        raise ValueError(
+            "--simulate: needs a model with a chain that data can be made of"
+        ) from None
+    calibration: Any = pk.plan(beliefs, _whole(plan), plan.epsilon).best
+    pieces = [
+        [chain.states[code] for code in chain.sample(n, seed=number)]
+        for number, n in enumerate(plan.query.lengths)
+    ]
+    series = pk.Series.of(pieces, chain.states)
+    exact = [float(value) for value in calibration.query.exact(series)]
+    drawn = [calibration.release(series).value for _ in range(_DRAWS)]
+    figure = plots.simulation_figure(
+        exact,
+        drawn,
+        calibration.query.labels,
+        what=plan.useful.what,
+        title=f"{_DRAWS} simulated releases of made-up data\n{calibration.mechanism}, "
+        f"epsilon {plan.epsilon:g}",
+    )
+    return plots.picture(figure, path)
+
+
+def _whole(plan: Plan) -> Any:
+    """The same question of data without gaps, which are made up whole."""
+    from pufferkit.mechanisms.targets import over  # noqa: PLC0415
+
+    return plan.query if not plan.query.missing else over(plan.query, plan.query.lengths)

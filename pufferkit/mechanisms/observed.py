@@ -1,0 +1,123 @@
+"""Series with gaps: noise that counts only the entries that were observed.
+
+An entry that was not observed has event-level epsilon 0, and the chain runs on through it. Noise
+for the unbroken span hides such a series as well (see `pufferkit.data.queries`); here the same
+theorems are asked with the pattern of what was observed, which is never more noise. Every entry of
+the span stays a secret. Where the pattern is long or gains next to nothing, the noise of the span
+is kept, and the evidence says so (`Evidence.counted`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any
+
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.checks import Floats
+from pufferkit.data.queries import Query
+from pufferkit.influence.curve.profile import InfluenceCurve, Metric
+from pufferkit.influence.curve.sweep import EntryLoss, Run
+from pufferkit.influence.quilts.hardest import QuiltBound
+from pufferkit.influence.quilts.observed import Named, hardest_observed
+from pufferkit.mechanisms.release import Bound, Evidence
+
+MOST_ENTRIES, MOST_RUNS = 5_000, 200
+"""Longest segments, and most runs in one, of which the pattern is used."""
+
+MOST_PATTERNS = 20
+"""Most different segments of which the patterns are used."""
+
+WORTH = 1e-3
+"""The least gain, relatively, for which a pattern is recorded."""
+
+PAIRWISE = 400
+"""Longest segments that are followed pair by pair of values, entry by entry."""
+
+_CLOSE, _TRIALS = 1e-4, 12
+"""How near to epsilon the search ends, relatively, and after how many trials at most."""
+
+Runs = tuple[int, ...]
+
+
+def patterns_of(query: Query) -> list[Runs]:
+    """The different patterns of the segments, those with most entries first; none to be used."""
+    if query.pattern is None:
+        return []
+    different = sorted(set(query.pattern), key=lambda runs: -sum(runs[::2]))
+    few = len(different) <= MOST_PATTERNS
+    short = all(sum(runs) <= MOST_ENTRIES and len(runs) <= MOST_RUNS for runs in different)
+    return different if few and short else []
+
+
+def recorded(query: Query) -> dict[str, Any]:
+    """What a check needs to know of the gaps."""
+    return {"pattern": [list(runs) for runs in query.pattern or ()]}
+
+
+def quilts_of_observed(
+    named: Callable[[int], Named | None], query: Query, epsilon: float, whole: QuiltBound
+) -> QuiltBound | None:
+    """The hardest node when quilts count observed entries; ``None`` to keep ``whole``."""
+    worst: QuiltBound | None = None
+    for runs in patterns_of(query):
+        own = named(sum(runs))
+        if own is None:
+            return None
+        bound = hardest_observed(own, runs, epsilon, whole)
+        if bound.score > whole.score * (1 - WORTH):
+            return None
+        worst = bound if worst is None or bound.score > worst.score else worst
+    return worst
+
+
+def curve_of_observed(
+    theta: ChainClass, query: Query, epsilon: float, metric: Metric | Floats | None, least: float
+) -> tuple[float, Evidence] | None:
+    """The largest event-level epsilon of the observed entries, and what binds.
+
+    ``None`` to keep ``least``, that of the unbroken span.
+    """
+    patterns = patterns_of(query)
+    if not patterns:
+        return None
+    curves = {n: InfluenceCurve(theta, n, metric) for n in {sum(runs) for runs in patterns}}
+    by_pairs = max(curves) <= PAIRWISE
+
+    def binding(b: float) -> tuple[str, EntryLoss, int]:
+        """The largest loss, whose it is, and in a segment of which length."""
+        rows = [
+            (*curves[sum(runs)].binding(profile(runs, b), by_pairs=by_pairs), sum(runs))
+            for runs in patterns
+        ]
+        return max(rows, key=lambda row: row[1].value)
+
+    # An observed entry loses its own b at least, so nothing above epsilon is tried.
+    b, low, high, best = min(epsilon, least * (1 + WORTH)), least, inf, None
+    for _ in range(_TRIALS):
+        row = binding(b)
+        value = row[1].value
+        if value <= epsilon:
+            low, best = b, row
+            if b >= epsilon or value >= epsilon * (1 - _CLOSE):
+                break
+        else:
+            high = b
+            if best is None:
+                return None
+        guess = min(epsilon, b * epsilon / value * (1 - _CLOSE / 2))
+        b = guess if low < guess < high else (low + high) / 2
+    if best is None or low <= least:
+        return None
+    name, loss, length = best
+    blocks = (loss.left, loss.right) if loss.pairs is None else None
+    bound: Bound = "curve" if loss.pairs is None else "pairs"
+    notes = curves[length].notes
+    return low, Evidence(
+        name, loss.node, length, notes=notes, blocks=blocks, bound=bound, counted="observed"
+    )
+
+
+def profile(runs: Sequence[int], b: float) -> list[Run]:
+    """The event-level epsilon of a segment given as runs."""
+    return [Run(count, 0.0 if n % 2 else b) for n, count in enumerate(runs) if count]

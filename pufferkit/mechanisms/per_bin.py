@@ -1,0 +1,100 @@
+"""A scale for each coordinate of a vector: less noise where the pairwise curve allows it.
+
+Noise of scale s_j on coordinate j of a sum of contributions V costs an entry
+
+    cost(x, x')  =  sum over j of |V_j(x) - V_j(x')| u_j,    u_j = 1 / s_j,
+
+and the theorem of the pairwise curve takes any cost. So the rare levels of a histogram, which tell
+little of their neighbours, may have less noise than the common ones. The search lowers the total of
+the scales: the losses of all pairs are followed by their derivatives in u, the best u under these
+straight lines is found, and the steps are short. Whatever it ends with is only a direction: how
+large the scales must be along it is decided by the pairwise curve itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.curve.pair_curve import PairCurve
+
+_SHORT = 12
+_LONG = 10**6
+_ROUNDS = 6
+_NUDGE = 0.03
+_LONGEST = 1.5
+_GAIN = 2e-3
+
+
+def relative_scales(
+    beliefs: ChainClass, length: int, epsilon: float, contributions: Floats, start: float
+) -> Floats:
+    """Scales in whose proportions the total is about the least.
+
+    Parameters
+    ----------
+    beliefs, length, epsilon
+        To whom the promise is made, over how many entries, and what is promised.
+    contributions
+        Row x is what state x adds to each coordinate.
+    start
+        A scale that hides all entries if every coordinate has it.
+    """
+    apart = np.abs(contributions[:, None, :] - contributions[None, :, :])
+    # Of a long series only where its variation settles, which is quickly found.
+    length = length if length <= _SHORT else max(length, _LONG)
+    curves = [PairCurve(member, length) for member in beliefs.corners() or ()]
+
+    def losses(u: Floats) -> Floats:
+        rows = [curve.losses([(length, apart @ u)]) for curve in curves]
+        if any(row is None for row in rows):
+            raise NotApplicable("a scale for each bin needs chains that forget")
+        largest: Floats = np.max([loss for row in rows for _, _, loss in row or ()], axis=0)
+        return largest
+
+    def fitted(u: Floats) -> tuple[Floats, Floats]:
+        """The same direction with about epsilon to lose, and the losses there."""
+        u = u * (epsilon / losses(u).max())
+        return u, losses(u)
+
+    best, now = fitted(np.full(contributions.shape[1], 1 / start))
+    u = best
+    for _ in range(_ROUNDS):
+        slopes = [
+            (losses(u * (1 + _NUDGE * own)) - now) / (_NUDGE * u[j])
+            for j, own in enumerate(np.eye(len(u)))
+        ]
+        u, now = fitted(_best_under(u, now, np.array(slopes), epsilon))
+        gain = (1 / best).sum() / (1 / u).sum() - 1
+        if gain > 0:
+            best = u
+        if gain < _GAIN:
+            break
+    scales: Floats = 1 / best
+    return scales
+
+
+def _best_under(u: Floats, losses: Floats, slopes: Floats, epsilon: float) -> Floats:
+    """The u with the least total of 1 / u, near this one, if losses were straight lines."""
+    from scipy.optimize import minimize  # noqa: PLC0415  (takes a while to load)
+
+    outside = ~np.eye(len(losses), dtype=bool)
+    lines, room = slopes[:, outside].T, (epsilon - losses)[outside]
+    # In units of u, so that all coordinates are about 1.
+    found = minimize(
+        lambda r: (1 / (u * r)).sum() * u.min(),
+        np.ones(len(u)),
+        jac=lambda r: -1 / (u * r * r) * u.min(),
+        bounds=[(1 / _LONGEST, _LONGEST)] * len(u),
+        constraints={
+            "type": "ineq",
+            "fun": lambda r: (room - lines @ (u * (r - 1))) / epsilon,
+            "jac": lambda _: -lines * u / epsilon,
+        },
+        method="SLSQP",
+        options={"maxiter": 60, "ftol": 1e-7},
+    )
+    nearest: Floats = u * np.clip(found.x, 1 / _LONGEST, _LONGEST)
+    return nearest if np.isfinite(nearest).all() else u

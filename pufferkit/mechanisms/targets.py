@@ -1,0 +1,371 @@
+"""The way back from an error to the epsilon, the data or the question that it takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs
+from pufferkit.data.queries import (
+    Query,
+    count,
+    histogram,
+    mean,
+    relative_frequencies,
+    total,
+)
+from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.baselines import group_dp
+from pufferkit.mechanisms.calibration import Calibration, check_states
+from pufferkit.mechanisms.influence_curve import influence_curve
+from pufferkit.mechanisms.markov_quilt import markov_quilt
+from pufferkit.mechanisms.usefulness import DROWNED, Usefulness, average_answer
+from pufferkit.shown import Shown
+
+MOST_EPSILON = 100.0
+"""No promise worth the name is above this."""
+
+_DIGITS = 3
+_LEAST_EPSILON = 1e-6
+_CLOSE = 2e-3
+_MOST_ENTRIES = 10**7
+_TRIES = 12
+_THINNED = (2, 5, 10, 60)
+_FEW_LEVELS = (4, 2)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The error that would do: half a confidence interval of one coordinate.
+
+    ``relative``: as a part of an average answer, not in its units.
+    """
+
+    error: float
+    level: float = 0.95
+    relative: bool = False
+
+    def __post_init__(self) -> None:
+        checks.positive("target", self.error)
+        if not 0 < checks.real("level", self.level) < 1:
+            raise ValueError(f"level: must lie between 0 and 1, got {self.level:g}")
+
+    @classmethod
+    def of_text(cls, text: str, level: float = 0.95) -> Target:
+        """``0.05`` in the units of the answer, ``5%`` of an average one.
+
+        >>> Target.of_text("5%")
+        Target(error=0.05, level=0.95, relative=True)
+        """
+        plain = text.strip()
+        relative = plain.endswith("%")
+        try:
+            number = float(plain.removesuffix("%"))
+        except ValueError:
+            raise ValueError(f"target: {text!r} is not a number like 0.05 or 5%") from None
+        return cls(number / 100 if relative else number, level, relative)
+
+    def half_width(self, query: Query) -> float:
+        """In the units of the answer."""
+        if not self.relative:
+            return self.error
+        average = average_answer(query)
+        if average is None:
+            raise ValueError("target: a part of the answer needs a query whose range is known")
+        return self.error * average
+
+    def is_met(self, calibration: Calibration) -> bool:
+        """Whether this noise is small enough."""
+        return calibration.half_width(self.level) <= self.half_width(calibration.query)
+
+    def __str__(self) -> str:
+        size = f"{100 * self.error:g}% of an average answer" if self.relative else f"{self.error:g}"
+        return f"{100 * self.level:g}% within {size}"
+
+
+@dataclass(frozen=True, repr=False)
+class Remedy(Shown):
+    """Something that was tried and would do: in words, and the calibration that shows it."""
+
+    text: str
+    calibration: Calibration
+
+    def __str__(self) -> str:
+        return f"{self.text}: {100 * 0.95:g}% within {self.calibration.half_width():.3g}"
+
+
+def least_noise(beliefs: Any, query: Query, epsilon: float) -> Calibration:
+    """The least noise of the mechanisms that other releases may follow and that are quick."""
+    for mechanism in (influence_curve, markov_quilt):
+        try:
+            return mechanism(beliefs, query, epsilon)
+        except NotApplicable:
+            continue
+    return group_dp(query, epsilon)
+
+
+def epsilon_for(
+    beliefs: Any, query: Query, error: float, level: float = 0.95, *, relative: bool = False
+) -> float:
+    """The epsilon that it takes for an error: the least, to three digits, that was tried and does.
+
+    Parameters
+    ----------
+    beliefs
+        What is believed about the data.
+    query
+        What is asked.
+    error
+        Half the width of the confidence interval of one coordinate; with ``relative``, as a part
+        of an average answer.
+    level
+        Of the interval.
+
+    Raises
+    ------
+    NotApplicable
+        If no epsilon up to 100 is enough.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, epsilon_for, relative_frequencies
+    >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> 0.5 < epsilon_for(chain, relative_frequencies([0, 1], 1000), 0.04) < 0.8
+    True
+    """
+    theta = as_beliefs(beliefs)
+    check_states(theta, query)
+    target = Target(checks.positive("error", error), level, relative)
+    wanted = math.log(target.half_width(query))
+
+    def excess(logarithm: float) -> float:
+        """How much too wide the interval is, on a scale where it falls about like epsilon grows."""
+        found = least_noise(theta, query, math.exp(logarithm))
+        return math.log(found.half_width(level)) - wanted
+
+    low, high = math.log(_LEAST_EPSILON), math.log(MOST_EPSILON)
+    if excess(high) > 0:
+        raise NotApplicable(
+            f"error: no epsilon up to {MOST_EPSILON:g} gets {target}; ask for less, or of more data"
+        )
+    # Regula falsi, with steps of its own where the curve bends; it ends on the side that is enough.
+    guess, side = 0.0, 0
+    above, below = None, excess(high)
+    while high - low > _CLOSE:
+        value = excess(guess)
+        if value > 0:
+            low, above = guess, value
+            below = below / 2 if side > 0 else below
+            side = 1
+        else:
+            high, below = guess, value
+            above = above / 2 if side < 0 and above is not None else above
+            side = -1
+        if above is None:
+            guess = max(low, high - max(-value, _CLOSE) * 1.5)
+            if guess <= math.log(_LEAST_EPSILON):
+                return math.exp(high)
+        else:
+            guess = low + (high - low) * above / (above - below) if below < 0 else high
+            margin = _CLOSE / 4
+            guess = min(max(guess, low + margin), high - margin)
+    rounded = _rounded_up(math.exp(high))
+    return rounded if excess(math.log(rounded)) <= 0 else math.exp(high)
+
+
+def _rounded_up(epsilon: float) -> float:
+    digits = Decimal(repr(epsilon))
+    step = Decimal((0, (1,), digits.adjusted() - _DIGITS + 1))
+    return float(digits.quantize(step, ROUND_CEILING))
+
+
+def fewest_entries(beliefs: Any, query: Query, epsilon: float, target: Target) -> int | None:
+    """The shortest series, of a length tried and enough, over which the question would do.
+
+    ``None`` if more data do not help: absolute errors of counts stay as they are. One segment.
+    """
+    theta = as_beliefs(beliefs)
+    shrinks = query.kind in ("relative frequencies", "mean") or target.relative
+    if theta.entries is not None or not shrinks:
+        return None
+    size = sum(query.lengths)
+    for _ in range(_TRIES):
+        question = over(query, size)
+        found = least_noise(theta, question, epsilon)
+        times = found.half_width(target.level) / target.half_width(question)
+        if times <= 1:
+            return size
+        # The noise of a sum hardly grows with the length, that of a share falls with it.
+        size = math.ceil(size * max(times, 1.0 + 1e-3))
+        if size > _MOST_ENTRIES:
+            return None
+    return None
+
+
+def over(query: Query, lengths: Any) -> Query:
+    """The same question over a series of another length."""
+    weights = query.weights
+    if weights is None:
+        raise NotApplicable(f"{query.name}: how it goes with the length is not known")
+    size = sum(query.lengths if query.observed is None else query.observed)
+    states = list(weights)
+    if query.kind == "histogram":
+        return histogram(states, lengths)
+    if query.kind == "relative frequencies":
+        return relative_frequencies(states, lengths)
+    if query.kind == "count":
+        return count(states[0], lengths)
+    values = {state: float(row[0]) for state, row in weights.items()}
+    if query.kind == "total":
+        return total(values, lengths)
+    if query.kind == "mean":
+        return mean({state: value * size for state, value in values.items()}, lengths)
+    raise NotApplicable(f"{query.name}: how it goes with the length is not known")
+
+
+def remedies(beliefs: Any, query: Query, epsilon: float, target: Target) -> list[Remedy]:
+    """What was tried and would do: more epsilon, more data, a coarser question. Computed.
+
+    Each is a change of one thing, and its calibration shows that it is enough.
+    """
+    theta = as_beliefs(beliefs)
+    return list(_remedies(theta, query, epsilon, target))
+
+
+def worth_having() -> Target:
+    """What keeps noise from drowning the answer."""
+    return Target(DROWNED, relative=True)
+
+
+def _remedies(theta: Beliefs, query: Query, epsilon: float, target: Target) -> Iterator[Remedy]:
+    try:
+        enough = epsilon_for(theta, query, target.error, target.level, relative=target.relative)
+        yield Remedy(
+            f"epsilon {enough:g} in place of {epsilon:g}", least_noise(theta, query, enough)
+        )
+    except NotApplicable:
+        pass
+    if query.kind == "own" or query.weights is None or theta.entries is not None:
+        return
+    size = fewest_entries(theta, query, epsilon, target)
+    if size is not None and size > sum(query.lengths):
+        times = size / sum(query.lengths)
+        yield Remedy(
+            f"{size:,} entries in place of {sum(query.lengths):,}, {times:.3g} times as long",
+            least_noise(theta, over(query, size), epsilon),
+        )
+    for text, beliefs, coarser in _coarser(theta, query):
+        try:
+            found = least_noise(beliefs, coarser, epsilon)
+        except NotApplicable:
+            continue
+        if target.is_met(found):
+            yield Remedy(text, found)
+
+
+def _coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query]]:
+    """Coarser questions: rare states as one, few levels for many, readings further apart."""
+    states = theta.states
+    chains = _chains(theta)
+    if query.kind in ("histogram", "relative frequencies"):
+        if len(states) > 2 and chains:
+            rare = np.argsort(chains[0].stationary)[:2]
+            groups = [[s] for n, s in enumerate(states) if n not in rare]
+            pair = [states[n] for n in sorted(rare)]
+            both = f"merge {pair[0]!r} and {pair[1]!r}, the rarest"
+            yield both, theta, merged(query, [*groups, pair])
+        for few in _FEW_LEVELS:
+            if len(states) > few:
+                parts = [list(part) for part in np.array_split(np.array(states, object), few)]
+                text = f"{few} levels for {len(states)}, neighbours together"
+                yield text, theta, merged(query, parts)
+    for step in _THINNED if query.kind in ("relative frequencies", "mean") else ():
+        fewer = [max(1, length // step) for length in query.lengths]
+        if not chains or max(fewer) < 2:
+            return
+        thinned = [_every(chain, step) for chain in chains]
+        text = f"every {step}th reading (the promise is then about these readings)"
+        yield text, ChainClass.of(*thinned), over(query, fewer)
+
+
+def _chains(theta: Beliefs) -> list[MarkovChain]:
+    """The chains of a finite class that start in their stationary distribution."""
+    try:
+        members = theta.members()
+    except NotApplicable:
+        return []
+    found = []
+    for member in members:
+        try:
+            steady = not member.any_start and np.allclose(
+                member.chain.initial, member.chain.stationary, atol=1e-9
+            )
+        except ValueError:
+            steady = False
+        if not steady:
+            return []
+        found.append(member.chain)
+    return found
+
+
+def _every(chain: MarkovChain, step: int) -> MarkovChain:
+    power = np.linalg.matrix_power(np.asarray(chain.transition), step)
+    power = power / power.sum(axis=1, keepdims=True)
+    return MarkovChain.steady(power, states=chain.states)
+
+
+def merged(query: Query, groups: Sequence[Sequence[Hashable]]) -> Query:
+    """A histogram whose bins are these groups of states."""
+    weights = query.weights or {}
+    unit = max(weight for row in weights.values() for weight in row)
+    zero = Fraction(0)
+    rows = {
+        state: tuple(unit if j == own else zero for j in range(len(groups)))
+        for own, group in enumerate(groups)
+        for state in group
+    }
+    return Query(
+        query.name,
+        query.evaluate,
+        query.lipschitz,
+        query.lengths,
+        labels=[" or ".join(str(state) for state in group) for group in groups],
+        states=query.states,
+        total=query.total,
+        weights=rows,
+        observed=query.observed,
+    )
+
+
+def error_rows(
+    beliefs: Any, query: Query, epsilons: Sequence[float], mechanisms: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Rows for a picture: the half-width at 95% of each mechanism at each epsilon."""
+    from pufferkit.mechanisms.plan import QUICK, calibrate  # noqa: PLC0415
+
+    rows = []
+    for name in mechanisms or QUICK:
+        for epsilon in epsilons:
+            try:
+                found = calibrate(name, beliefs, query, epsilon)
+            except NotApplicable:
+                break
+            useful = Usefulness.of(found)
+            rows.append(
+                {
+                    "mechanism": name,
+                    "epsilon": float(epsilon),
+                    "half_width": useful.half_width,
+                    "relative": useful.relative,
+                }
+            )
+    return rows

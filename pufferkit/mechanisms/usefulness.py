@@ -1,0 +1,157 @@
+"""Is a release worth having? The noise beside the answer it is added to, before any is drawn.
+
+The range of an answer is public: shares lie between 0 and 1, counts between 0 and the number of
+entries. An *average answer* is what a coordinate is when nothing is known: an equal part of the
+total for histograms, the middle of the range for single numbers. Noise *drowns* an answer if half
+its 95% interval is more than half of that.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from pufferkit.data.queries import Query
+from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.shown import Shown
+
+DROWNED = 0.5
+"""Half-widths above this part of an average answer drown it."""
+
+LARGE_EPSILON = 10.0
+"""An epsilon above this is questioned."""
+
+_NAMES = {
+    "relative frequencies": "shares",
+    "histogram": "counts",
+    "transition counts": "counts",
+    "count": "counts",
+    "total": "totals",
+    "mean": "means",
+}
+
+
+def answer_range(query: Query) -> tuple[float, float] | None:
+    """Between which numbers every coordinate of the answer lies; ``None`` if that is not known."""
+    if query.kind == "transition counts":
+        return 0.0, float(query.total or 0.0)
+    if query.weights is None:
+        return None
+    size = sum(query.lengths if query.observed is None else query.observed)
+    listed = [float(weight) for row in query.weights.values() for weight in row]
+    if query.states is None:
+        listed.append(0.0)
+    return size * min(listed), size * max(listed)
+
+
+def average_answer(query: Query) -> float | None:
+    """How far an average coordinate is above the least that it can be."""
+    bounds = answer_range(query)
+    if bounds is None:
+        return None
+    if query.total is not None:
+        return query.total / query.size
+    return (bounds[1] - bounds[0]) / 2
+
+
+@dataclass(frozen=True, repr=False)
+class Usefulness(Shown):
+    """How large the noise is beside the answer.
+
+    Attributes
+    ----------
+    what
+        What a coordinate is, in the plural: shares, counts, totals, means.
+    half_width, level
+        With this probability a coordinate is off by no more than this.
+    average
+        An average answer; ``None`` for queries whose range is not known.
+    bounds
+        Least and largest answer, if known.
+    mechanism, epsilon
+        Whose noise it is.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, influence_curve, relative_frequencies
+    >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> noise = influence_curve(chain, relative_frequencies([0, 1], 1000), 1)
+    >>> Usefulness.of(noise).drowned
+    False
+    >>> Usefulness.of(influence_curve(chain, relative_frequencies([0, 1], 10), 1)).drowned
+    True
+    """
+
+    what: str
+    half_width: float
+    level: float
+    average: float | None
+    bounds: tuple[float, float] | None
+    mechanism: str
+    epsilon: float
+
+    @classmethod
+    def of(cls, calibration: Calibration, level: float = 0.95) -> Usefulness:
+        """The noise of a calibration beside the answer of its query."""
+        query = calibration.query
+        return cls(
+            _NAMES.get(query.kind, "answers"),
+            calibration.half_width(level),
+            level,
+            average_answer(query),
+            answer_range(query),
+            calibration.mechanism,
+            calibration.epsilon,
+        )
+
+    @property
+    def relative(self) -> float | None:
+        """The half-width as a part of an average answer."""
+        return None if not self.average else self.half_width / self.average
+
+    @property
+    def drowned(self) -> bool:
+        """Whether the noise drowns the answer; never said of a range that is not known."""
+        return self.relative is not None and self.relative > DROWNED
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "mechanism": self.mechanism,
+            "half_width": self.half_width,
+            "level": self.level,
+            "average_answer": self.average,
+            "answer_range": None if self.bounds is None else list(self.bounds),
+            "relative_error": self.relative,
+            "drowned": self.drowned,
+        }
+
+    def __str__(self) -> str:
+        sure = f"{100 * self.level:g}%"
+        text = f"{self.mechanism}: {sure} of {self.what} within {self.half_width:.3g}"
+        if self.bounds is None or self.average is None or self.relative is None:
+            return text + "; the range of the answer is not known, so judge it yourself"
+        low, high = self.bounds
+        text += f" of the truth, which lies between {low:g} and {high:g}"
+        text += f"; {100 * self.relative:.2g}% of an average one, {self.average:.4g}"
+        return text if not self.drowned else f"{text}\n{self.warning}"
+
+    @property
+    def warning(self) -> str:
+        """What to say of noise that drowns the answer."""
+        part = "unknown" if self.relative is None else f"{100 * self.relative:,.0f}%"
+        return (
+            f"the noise drowns the answer: at {100 * self.level:g}% it is off by up to {part} of "
+            f"an average one of the {self.what}"
+        )
+
+
+def questioned(epsilon: float) -> str | None:
+    """A question about an epsilon that promises hardly anything; ``None`` for others."""
+    if epsilon <= LARGE_EPSILON:
+        return None
+    return (
+        f"epsilon {epsilon:g} lets a release multiply the odds of any two values of an entry by "
+        f"{math.exp(min(epsilon, 700)):,.3g}; is that meant? 0.1 to 3 are usual"
+    )

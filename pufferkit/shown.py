@@ -1,0 +1,64 @@
+"""How objects show themselves: words at a prompt, tables in a notebook, pictures and frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import pufferkit
+
+MOST_ROWS = 100
+"""Rows that a notebook shows."""
+
+
+class Shown:
+    """Something a person looks at: its ``str`` is its ``repr``, and HTML in a notebook.
+
+    Where it has rows, ``table_rows`` gives them; where there is a picture of it, `plot` draws it.
+    """
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def table_rows(self) -> Sequence[Mapping[str, Any]]:
+        """The rows of `to_frame`; none where there are none."""
+        return ()
+
+    def _repr_html_(self) -> str:
+        rows = self.table_rows()
+        words = f"<pre>{escape(str(self))}</pre>"
+        return (
+            words
+            if not rows
+            else f"{_table(rows)}<details><summary>words</summary>{words}</details>"
+        )
+
+    def plot(self) -> Any:
+        """A matplotlib figure of it, for a notebook or ``figure.savefig``."""
+        return pufferkit.plots.figure_of(self)
+
+    def to_frame(self, backend: str = "polars") -> Any:
+        """Its rows as a frame of polars, pandas or pyarrow."""
+        rows = self.table_rows()
+        if not rows:
+            raise ValueError(f"{type(self).__name__}: has no rows")
+        return pufferkit.frames.frame_of(rows, backend)
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    lines = []
+    for row in rows[:MOST_ROWS]:
+        cells = "".join(f"<td>{escape(_cell(row.get(name)))}</td>" for name in names)
+        lines.append(f"<tr>{cells}</tr>")
+    more = len(rows) - MOST_ROWS
+    end = f"<p>{more:,} more rows</p>" if more > 0 else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>{end}"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,123 @@
+"""How commands behave: help, completion, JSON, standard streams, silence, interruption."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import pufferkit as pk
+from pufferkit.cli import app, outputs
+from tests.strategies.command_line import PLAN, RELEASE, folder, good, refusal, run, snapshot
+
+__all__ = ["folder"]
+COMMANDS = ("plan", "release", "release-each", "sanitize", "fit", "check", "verify", "audit")
+
+
+def test_short_help_everywhere(folder):
+    for command in ((), *((name,) for name in COMMANDS), ("ledger", "show"), ("model", "show")):
+        assert good(*command, "-h") == good(*command, "--help")
+
+
+def test_run_as_a_module_and_complete(folder):
+    root = Path(pk.__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        [sys.executable, "-m", "pufferkit", "--version"],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == pk.__version__
+    asked = {
+        "_PUFFERKIT_COMPLETE": "complete_bash",
+        "COMP_WORDS": "pufferkit rel",
+        "COMP_CWORD": "1",
+    }
+    done = CliRunner().invoke(app, [], env=asked, prog_name="pufferkit")
+    assert "release-each" in done.stdout
+
+
+def test_json_wherever_there_is_print(folder):
+    good(*RELEASE, "--out", "r.json", "--ledger", "l.db", "--budget", "3", "--account", "a")
+    assert json.loads(good("verify", "r.json", "--json"))["ok"] is True
+    assert json.loads(good("model", "show", "model.json", "--json"))["chains"][0]["states"] == [
+        "rest",
+        "run",
+    ]
+    data = ("--data", "data.csv", "--state", "state")
+    checked = json.loads(good("check", "model.json", *data, "--json"))
+    assert checked["mechanisms"]["influence_curve"] == "applies"
+    assert checked["report"]["passed"] in (True, False)
+    assert json.loads(good("check", "model.json", "--json"))["report"] is None
+    (account,) = json.loads(good("ledger", "show", "l.db", "--json"))
+    assert (account["account"], account["total"]) == ("a", 1.0)
+    entries = json.loads(good("ledger", "show", "l.db", "--account", "a", "--json"))
+    assert max(entry["epsilon"] for entry in entries) == 1.0
+    planned = json.loads(good(*PLAN, "--json", "--target", "1%"))
+    assert planned["useful"]["drowned"] is False
+    assert planned["target"] == pytest.approx(1.5)
+    assert any("epsilon" in way["text"] for way in planned["remedies"])
+
+
+def test_dashes_are_standard_streams(folder):
+    assert json.loads(good(*RELEASE, "--out", "-"))["epsilon"] == 1
+    assert json.loads(good("fit", "data.csv", "--state", "state", "--out", "-"))
+    done = run("sanitize", "data.csv", *RELEASE[2:], "--out", "-")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[0] == "state"
+    assert "-" not in {path.name for path in Path().iterdir()}
+
+
+def test_quiet_and_verbose(folder):
+    Path("semi.csv").write_text(Path("data.csv").read_text().replace(",", ";"))
+    ask = ("release", "semi.csv", *RELEASE[2:], "--out", "r.json")
+    loud = run(*ask).stderr
+    assert "read as: separator ;" in loud
+    assert "written: r.json" in loud
+    assert run("--quiet", *ask).stderr == ""
+    assert "influence_curve: 0." in run("--verbose", *PLAN).stderr
+    assert "influence_curve:" not in run(*PLAN).stderr
+    assert "give one of them" in refusal("--quiet", "--verbose", *PLAN)
+
+
+def test_an_interruption_leaves_nothing_half_done(folder, monkeypatch):
+    def interrupted(contents):
+        raise KeyboardInterrupt
+
+    before = snapshot()
+    monkeypatch.setattr(outputs, "write_all", interrupted)
+    done = run(*RELEASE, "--out", "r.json")
+    assert done.exit_code == 130
+    assert snapshot() == before
+
+
+def test_a_drowned_answer_is_refused(folder):
+    slow = {"states": ["rest", "run"], "transition": [[0.999, 0.001], [0.001, 0.999]]}
+    Path("slow.json").write_text(json.dumps(slow))
+    ask = ("release", "data.csv", "--model", "slow.json", "--epsilon", "1", "--state", "state")
+    line = refusal(*ask, "--out", "r.json", anyway=False)
+    assert "the noise drowns the answer" in line
+    assert "--anyway" in line
+    assert "entries in place of 300" in line
+    done = run(*ask, "--anyway", "--out", "r.json")
+    assert done.exit_code == 0
+    assert "warning: the noise drowns the answer" in done.stderr
+    planned = good("plan", *ask[2:6], "--length", "300")
+    assert "drowns the answer" in planned
+    assert "what would do, each by itself:" in planned
+    windows = ("--time", "when", "--window", "100")
+    assert "a row of 100 entries" in refusal(*ask, *windows, "--out", "w.csv", anyway=False)
+
+
+def test_targets_and_pictures(folder):
+    said = good(*PLAN, "--target", "0.5", "--error-plot", "e.png", "--simulate", "s.svg")
+    assert "NOT reached" in said
+    assert "in place of 1: 95% within" in said
+    assert {"e.png", "s.svg"} <= {path.name for path in Path().iterdir()}
+    assert "reached" in good(*PLAN, "--target", "90%")
+    assert "--target" in refusal(*PLAN, "--target", "soon") or "target" in refusal(
+        *PLAN, "--target", "soon"
+    )
+    assert "is that meant" in run(*RELEASE[:5], "12", *RELEASE[6:]).stderr

@@ -1,0 +1,177 @@
+"""The noise beside the answer, and the way back from an error."""
+
+import math
+
+import pytest
+
+import pufferkit as pk
+from pufferkit.mechanisms.odds import in_odds
+from pufferkit.mechanisms.targets import error_rows, fewest_entries, merged, over, worth_having
+from pufferkit.mechanisms.usefulness import questioned
+
+CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+THREE = pk.MarkovChain.steady(
+    [[0.8, 0.15, 0.05], [0.3, 0.6, 0.1], [0.2, 0.3, 0.5]], states=["low", "mid", "high"]
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "bounds", "average"),
+    [
+        (pk.relative_frequencies([0, 1], 100), (0, 1), 0.5),
+        (pk.histogram([0, 1], [60, 40]), (0, 100), 50),
+        (pk.count(1, 100), (0, 100), 50),
+        (pk.total({0: -2, 1: 4}, 10), (-20, 40), 30),
+        (pk.mean({0: 1, 1: 3}, 10), (1, 3), 1),
+        (pk.transition_counts([0, 1], 11), (0, 10), 2.5),
+        (pk.Query("own", len, 1, 10), None, None),
+    ],
+)
+def test_the_answer_has_a_range(query, bounds, average):
+    useful = pk.Usefulness.of(pk.influence_curve(CHAIN, query, 1))
+    assert useful.bounds == (None if bounds is None else pytest.approx(bounds))
+    assert useful.average == (None if average is None else pytest.approx(average))
+    assert ("not known" in str(useful)) == (bounds is None)
+
+
+def test_noise_that_drowns_the_answer_is_called_so():
+    """Counts near 1,008 with an interval of 1,584 are noise."""
+    slow = pk.MarkovChain.steady([[0.999, 0.001], [0.001, 0.999]])
+    for query in (pk.histogram([0, 1], 2016), pk.relative_frequencies([0, 1], 2016)):
+        plan = pk.plan(slow, query, 0.5)
+        assert plan.useful.drowned
+        assert "drowns the answer" in str(plan)
+    fine = pk.plan(CHAIN, pk.histogram([0, 1], 2016), 1)
+    assert not fine.useful.drowned
+    assert "drowns" not in str(fine)
+    assert "95% of counts within" in str(fine)
+
+
+def test_the_threshold_is_half_of_an_average_answer():
+    query = pk.relative_frequencies([0, 1], 100)
+    edge = 0.25 / pk.entry_dp(query, 1).half_width() * pk.entry_dp(query, 1).scale
+    for factor, drowned in ((0.99, False), (1.01, True)):
+        made = pk.Calibration("entry_dp", 1, edge * factor, query)
+        assert pk.Usefulness.of(made).drowned is drowned
+
+
+@pytest.mark.parametrize("error", [0.2, 0.04, 0.01])
+@pytest.mark.parametrize(
+    "beliefs", [CHAIN, pk.ChainClass.any_start([[0.8, 0.2], [0.3, 0.7]])], ids=["chain", "any"]
+)
+def test_the_epsilon_it_takes_is_enough_and_not_much_more(beliefs, error):
+    query = pk.relative_frequencies([0, 1], 1000)
+    epsilon = pk.epsilon_for(beliefs, query, error)
+    assert pk.influence_curve(beliefs, query, epsilon).half_width() <= error
+    assert pk.influence_curve(beliefs, query, epsilon * 0.98).half_width() > error
+    assert epsilon == float(f"{epsilon:.3g}")
+    same = pk.epsilon_for(beliefs, query, error / 0.5, relative=True)
+    assert same == epsilon
+
+
+def test_no_epsilon_is_enough_for_nothing():
+    with pytest.raises(pk.NotApplicable, match="no epsilon up to 100"):
+        pk.epsilon_for(CHAIN, pk.relative_frequencies([0, 1], 10), 1e-9)
+    with pytest.raises(ValueError, match="error"):
+        pk.epsilon_for(CHAIN, pk.count(1, 10), 0)
+
+
+def test_the_fewest_entries_are_enough():
+    query, target = pk.relative_frequencies([0, 1], 300), pk.Target(0.02)
+    size = fewest_entries(CHAIN, query, 1, target)
+    assert size is not None
+    assert target.is_met(pk.influence_curve(CHAIN, over(query, size), 1))
+    assert not target.is_met(pk.influence_curve(CHAIN, over(query, int(size * 0.95)), 1))
+    assert fewest_entries(CHAIN, pk.count(1, 300), 1, pk.Target(0.01)) is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        pk.histogram(THREE.states, 100),
+        pk.relative_frequencies(THREE.states, 100),
+        pk.count("mid", 100),
+        pk.total({"low": 0, "mid": 1, "high": 5}, 100),
+        pk.mean({"low": 0, "mid": 1, "high": 5}, 100),
+    ],
+    ids=lambda query: query.name,
+)
+def test_the_same_question_of_more_data(query):
+    data = pk.Series.of([THREE.states[code] for code in THREE.sample(250, seed=2)], THREE.states)
+    again = over(query, 250)
+    assert again.kind == query.kind
+    make = {
+        "histogram": lambda: pk.histogram(THREE.states, 250),
+        "relative frequencies": lambda: pk.relative_frequencies(THREE.states, 250),
+        "count": lambda: pk.count("mid", 250),
+        "total": lambda: pk.total({"low": 0, "mid": 1, "high": 5}, 250),
+        "mean": lambda: pk.mean({"low": 0, "mid": 1, "high": 5}, 250),
+    }[query.name]()
+    assert [float(x) for x in again.exact(data)] == pytest.approx(
+        [float(x) for x in make.exact(data)]
+    )
+
+
+def test_every_remedy_was_tried_and_would_do():
+    target = pk.Target(0.05)
+    query = pk.relative_frequencies(THREE.states, 120)
+    found = pk.remedies(THREE, query, 0.5, target)
+    texts = " | ".join(way.text for way in found)
+    assert "epsilon" in texts
+    assert "entries in place of 120" in texts
+    assert all(target.is_met(way.calibration) for way in found)
+    drowned = pk.remedies(THREE, pk.relative_frequencies(THREE.states, 40), 0.5, worth_having())
+    assert all(not pk.Usefulness.of(way.calibration).drowned for way in drowned)
+
+
+def test_merged_bins_count_together():
+    query = pk.histogram(THREE.states, 6)
+    both = merged(query, [["low"], ["mid", "high"]])
+    data = pk.Series.of(["low", "mid", "high", "high", "low", "mid"], THREE.states)
+    assert [int(x) for x in both.exact(data)] == [2, 4]
+    assert both.labels == ("low", "mid or high")
+
+
+def test_targets_in_words():
+    assert pk.Target.of_text("0.05") == pk.Target(0.05)
+    assert pk.Target.of_text("5%").half_width(pk.relative_frequencies([0, 1], 9)) == 0.025
+    for wrong in ("soon", "-1", "0"):
+        with pytest.raises(ValueError, match="target"):
+            pk.Target.of_text(wrong)
+    with pytest.raises(ValueError, match="range is known"):
+        pk.Target.of_text("5%").half_width(pk.Query("own", len, 1, 10))
+
+
+def test_rows_of_the_picture_go_down_with_epsilon():
+    rows = error_rows(CHAIN, pk.count(1, 200), [0.1, 1, 5])
+    own = [row["half_width"] for row in rows if row["mechanism"] == "influence_curve"]
+    assert own == sorted(own, reverse=True)
+    assert len(own) == 3
+
+
+def test_posteriors_by_definition():
+    """The largest posterior is reached by two answers whose likelihoods differ by e^loss."""
+    for prior in (0.01, 0.1, 0.5, 0.9):
+        for loss in (0.0, 0.3, 1.0, 4.0):
+            likelihood = math.exp(loss)
+            by_bayes = prior * likelihood / (prior * likelihood + (1 - prior))
+            assert pk.posterior(prior, loss) == pytest.approx(by_bayes)
+    assert "at most 1 in 4.3 after" in in_odds(1.0)[0]
+    with pytest.raises(ValueError, match="prior"):
+        pk.posterior(1, 1)
+
+
+def test_pairs_say_what_the_curve_knows_better():
+    table = pk.explain(pk.influence_curve(THREE, pk.total({"low": 0, "mid": 1, "high": 9}, 50), 1))
+    assert table.posterior(0.1) == pytest.approx(pk.posterior(0.1, table.losses.max()))
+    assert table.posterior(0.1, "mid") < table.posterior(0.1)
+    assert len(table.table_rows()) == 6
+    assert "may now think at most" in str(table)
+    with pytest.raises(ValueError, match="state"):
+        table.posterior(0.1, "none")
+
+
+def test_a_large_epsilon_is_questioned():
+    assert questioned(10) is None
+    assert "is that meant?" in questioned(12)
+    assert "is that meant?" in str(pk.plan(CHAIN, pk.count(1, 100), 12))

@@ -74,7 +74,14 @@ def test_no_rule_charges_less_than_any_entry_loses(rule):
         assert summit.ratio <= 1 + TOLERANCE, summit
 
 
-@pytest.mark.parametrize("kind", ["steady", "several", "fixed start"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("steady", marks=pytest.mark.slow),
+        "fixed start",
+        pytest.param("several", marks=pytest.mark.slow),
+    ],
+)
 def test_no_history_of_sums_is_charged_less_than_it_tells_of_a_pair(kind):
     """Sums with distances of their own over any windows: chains whose starts are known."""
     target = Target("entry_profile", ("influence_curve", "entry_dp"), (1, 2, 3), (kind,))

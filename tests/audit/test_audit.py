@@ -130,7 +130,7 @@ def test_a_chosen_entry():
 @pytest.mark.parametrize(
     ("mechanism", "options", "said"),
     [
-        (pk.entry_dp(pk.count(1, 3), 1), {}, "say against whom"),
+        (pk.entry_dp(pk.count(1, 3), 1), {}, "give those to audit it against"),
         (pk.influence_curve(LAZY, pk.count(1, 3), 1), {"length": 3}, "only for local"),
         (pk.entry_dp(pk.count(1, 3), 1), {"beliefs": 7}, "beliefs"),
         ("laplace", {"beliefs": LAZY}, "a matrix and an epsilon"),

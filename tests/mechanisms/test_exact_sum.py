@@ -162,6 +162,7 @@ def test_how_tight_each_row_of_a_plan_is():
     assert all(row["tightness"] is None for row in pk.plan(anywhere, pk.count(1, 30), 1).rows)
 
 
+@pytest.mark.slow
 def test_a_plan_leaves_out_what_takes_long():
     slow = pk.MarkovChain.steady([[0.9995, 0.0005], [0.0005, 0.9995]])
     row = next(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.finite_joint import FiniteJoint as FiniteJoint
     from pufferkit.beliefs.markov_chain import MarkovChain as MarkovChain
     from pufferkit.beliefs.regime_class import RegimeClass as RegimeClass
+    from pufferkit.data.bins import Bins as Bins
     from pufferkit.data.queries import Query as Query
     from pufferkit.data.queries import count as count
     from pufferkit.data.queries import histogram as histogram
@@ -31,18 +32,20 @@ if TYPE_CHECKING:
     from pufferkit.data.queries import relative_frequencies as relative_frequencies
     from pufferkit.data.queries import total as total
     from pufferkit.data.series import Series as Series
-    from pufferkit.data.table import Bins as Bins
     from pufferkit.data.table import Table as Table
     from pufferkit.errors import LedgerError as LedgerError
     from pufferkit.errors import NotApplicable as NotApplicable
     from pufferkit.errors import NoTheorem as NoTheorem
     from pufferkit.errors import OverBudget as OverBudget
     from pufferkit.fitting.check_model import check_model as check_model
+    from pufferkit.fitting.choosing import choose_beliefs as choose_beliefs
     from pufferkit.fitting.closeness import closeness as closeness
+    from pufferkit.fitting.measured_influence import measured_influence as measured_influence
     from pufferkit.fitting.private_transitions import private_transitions as private_transitions
     from pufferkit.fleet import Releases as Releases
     from pufferkit.fleet import release_all as release_all
     from pufferkit.fleet import release_each as release_each
+    from pufferkit.frames import TextFormat as TextFormat
     from pufferkit.frames import read_series as read_series
     from pufferkit.frames import read_table as read_table
     from pufferkit.influence.curve.profile import InfluenceCurve as InfluenceCurve
@@ -82,11 +85,13 @@ _HOMES = {
     "beliefs.regime_class": ["RegimeClass"],
     "errors": ["LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
     "fleet": ["Releases", "release_all", "release_each"],
-    "frames": ["read_series", "read_table"],
+    "frames": ["TextFormat", "read_series", "read_table"],
     "influence.quilts.hardest": ["max_influence"],
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],
     "fitting.check_model": ["check_model"],
+    "fitting.choosing": ["choose_beliefs"],
+    "fitting.measured_influence": ["measured_influence"],
     "influence.curve.profile": ["InfluenceCurve"],
     "mechanisms.exact_sum": ["exact_sum"],
     "mechanisms.explain": ["PairTable", "explain"],
@@ -98,7 +103,8 @@ _HOMES = {
     "mechanisms.release": ["Evidence", "Guarantee", "Release"],
     "data.queries": ["Query", "count", "histogram", "mean", "relative_frequencies", "total"],
     "data.series": ["Series"],
-    "data.table": ["Bins", "Table"],
+    "data.bins": ["Bins"],
+    "data.table": ["Table"],
     "influence.sums.transport": ["w_infinity"],
     "verification.verify": ["Verdict", "verify"],
 }

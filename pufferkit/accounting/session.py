@@ -21,7 +21,6 @@ from pufferkit.accounting.amounts import (
     spent_micro,
     spent_pico,
 )
-from pufferkit.accounting.batch import over_budget
 from pufferkit.accounting.composition import (
     ANY_START,
     Composition,
@@ -33,6 +32,7 @@ from pufferkit.accounting.composition import (
 from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger
+from pufferkit.accounting.transactions import over_budget
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
@@ -73,8 +73,8 @@ class Session:
     Parameters
     ----------
     data
-        A `Series`, a sequence of states, or a sequence of segments of states; for networks and
-        joint distributions also a record {name: value}.
+        A `Series`, the `Table` of one subject, a sequence of states, or a sequence of segments of
+        states; for networks and joint distributions also a record {name: value}.
     beliefs
         A `MarkovChain` or a `ChainClass` for the whole series, networks or joint distributions.
     budget
@@ -172,6 +172,7 @@ class Session:
         self, query: Query, epsilon: float, *, window: tuple[int, int] | None = None
     ) -> SessionPlan:
         """Every mechanism side by side, and what the best would take from the budget."""
+        self._check_query(query)
         bounds = self._window(window)
         check_start(bounds, self.beliefs, self.data.lengths)
         table = plan(self.beliefs, query, epsilon)
@@ -219,6 +220,7 @@ class Session:
             If no theorem covers this release together with the earlier ones.
         """
         checks.privacy(epsilon)
+        self._check_query(query)
         bounds = self._window(window)
         if mechanism not in ANY_START:
             check_start(bounds, self.beliefs, self.data.lengths)
@@ -229,6 +231,15 @@ class Session:
             return Release.from_dict(stored.body)
         name, calibration = self._calibrate(query, epsilon, mechanism)
         return self._paid(calibration, calibration.checked(part), bounds, key, name)
+
+    @staticmethod
+    def _check_query(query: Any) -> None:
+        """A name, a state or a number in place of a query gets the sentence that helps."""
+        if not isinstance(query, Query):
+            raise ValueError(
+                f"query: expected a Query, got {query!r:.60}; make it over the data of the session,"
+                " like histogram(session.data.states, session.data)"
+            )
 
     def _paid(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -138,3 +138,12 @@ class Beliefs(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.description})"
+
+
+def listed_records(data: Mapping[str, Any], kind: str, what: str) -> list[Mapping[str, Any]]:
+    """The members that the record of a class lists; the record of a member is a class of one."""
+    if data.get("kind") != kind:
+        return [data]
+    if not isinstance(data.get(kind), list):
+        raise ValueError(f"model: a class of {what} needs a list {kind!r}")
+    return list(data[kind])

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.form import Form
 from pufferkit.cli.options import calibrated, known_mechanism, with_options
 
 if TYPE_CHECKING:
@@ -24,7 +26,8 @@ def audit(
     model: inputs.Model,
     epsilon: inputs.Epsilon,
     question: inputs.Question,
-    length: inputs.Length = None,
+    form: Form,
+    size: inputs.Size,
     mechanism: Annotated[
         str | None,
         typer.Option(
@@ -49,7 +52,7 @@ def audit(
         typer.Option(
             "--plot",
             metavar="FILE",
-            help="Draw how attacks fare against DP noise and ours as correlation grows.",
+            help="Draw what was promised, computed and proven.",
         ),
     ] = None,
 ) -> None:
@@ -63,29 +66,26 @@ def audit(
     """
     local = mechanism is not None and mechanism.replace("-", "_") == LOCAL
     name = None if local else known_mechanism(mechanism)
-    outputs.check_outputs([], [model], plot)
+    outputs.check_outputs([], [model, size.data], plot)
     beliefs = inputs.read_model(model)
-    lengths = length or inputs.lengths_of(beliefs)
-    if not lengths:
-        raise ValueError("give the size of the series: --length N")
+    given = size.of(beliefs, form)
+    lengths = list(given.lengths if isinstance(given, pk.Series) else given)
     from pufferkit.audit import audit as attacked  # noqa: PLC0415
-    from pufferkit.experiments.attack_curve import attack_curve  # noqa: PLC0415
 
     with terminal.working("attacking"):
         if local:
             response = _response(beliefs, epsilon)
-            size = max(lengths)
-            found = attacked(response, trials=trials, confidence=confidence, length=size)
+            longest = max(lengths)
+            found = attacked(response, trials=trials, confidence=confidence, length=longest)
         else:
             states = beliefs.states
             query = question.over(states, lengths)
             noise = calibrated(name, beliefs, query, epsilon)
             found = attacked(noise, beliefs, trials=trials, confidence=confidence)
-        rows = attack_curve(epsilon) if plot is not None else []
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
 
-        outputs.write_all({plot: plots.picture(plots.attack_figure(rows), plot)})
+        outputs.write_all({plot: plots.picture(plots.audit_figure(found), plot)})
     if as_json:
         known = found.exact is not None and found.exact.complete
         exact = found.exact.loss if known and found.exact is not None else None

@@ -7,16 +7,20 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import pufferkit as pk
 from pufferkit.cli import terminal
+from pufferkit.cli.form import Form, duration, time_of
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, Query, Series
     from pufferkit.beliefs.protocol import Beliefs
+
+
+MIDDLES = "middles"
 
 
 class QueryName(StrEnum):
@@ -42,7 +46,10 @@ MaybeState = Annotated[
     str | None, typer.Option("--state", metavar="COL", help="Column with the states.")
 ]
 Time = Annotated[
-    str | None, typer.Option("--time", metavar="COL", help="Column with times, checked for order.")
+    str | None,
+    typer.Option(
+        "--time", metavar="COL", help="Column with times; or two, of dates and times: DATE,TIME."
+    ),
 ]
 Segment = Annotated[
     str | None,
@@ -114,10 +121,12 @@ def read_data(
     entry: str | None = None,
     beliefs: Beliefs | None = None,
     independent_after: str | None = None,
+    form: Form | None = None,
 ) -> Series:
-    """The series in a table; with named entries, in the order of the beliefs."""
+    """The series in a file; with named entries, in the order of the beliefs."""
     from pufferkit.frames import read_record, read_series  # noqa: PLC0415
 
+    form = form or Form()
     if state is None:
         raise ValueError("--state: name the column of the file that holds the states")
     if beliefs is not None and lengths_of(beliefs):
@@ -130,48 +139,80 @@ def read_data(
         raise ValueError(
             "--entry: only for networks and joint distributions; chains are ordered by rows"
         )
+    if form.begins is not None:
+        raise ValueError("--begins: is for windows of rows without times; give --window too")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         series = read_series(
             path,
             state,
-            time=time,
+            time=time_of(time),
             segment=segment,
             states=states,
             independent_after=duration(independent_after),
+            bins=form.bins(path, state, states),
+            every=None if time is None else duration(form.every),
+            text=form.text,
+            **form.clock,
         )
     for warning in caught:
         terminal.warn(str(warning.message))
+    read_as(series.read_as)
     if series.missing:
-        terminal.say(
-            f"note: {series.missing:,} of {len(series):,} entries were not observed; the series "
-            "goes on behind them",
-            err=True,
+        terminal.note(
+            f"{series.missing:,} of {len(series):,} entries were not observed; the series "
+            "goes on behind them"
         )
     return series
 
 
-def cut_points(text: str | None) -> list[float] | None:
-    """Numbers with commas between them."""
-    if text is None:
-        return None
-    points = []
-    for cut in text.split(","):
-        try:
-            points.append(terminal.number(cut.strip()))
-        except typer.BadParameter:
-            raise ValueError(f"--cuts: {cut!r} is not a number") from None
-    return points
+def files_of(files: Sequence[Path]) -> list[Path]:
+    """The files that paths and patterns name."""
+    from pufferkit.frames.raw import files_of as named  # noqa: PLC0415
+
+    return named(list(files))
 
 
-def duration(text: str | None) -> Any:
-    """A duration as text, or a number for tables whose times are numbers."""
-    if text is None:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return text
+def read_as(notes: Sequence[str]) -> None:
+    """Say what was sniffed or assumed about a file."""
+    if notes:
+        terminal.note(f"read as: {'; '.join(notes)}")
+
+
+NO_SIZE = "give the size of the series: either --length N or --data FILE --state COL"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many entries there are: said, or as a file has them."""
+
+    length: Length = None
+    data: Data = None
+    state: MaybeState = None
+    time: Time = None
+    segment: Segment = None
+    independent_after: IndependentAfter = None
+
+    def of(self, beliefs: Beliefs, form: Form) -> Sequence[int] | Series:
+        """The lengths that were given, those of the beliefs, or the series in the file."""
+        if self.length and self.data is not None:
+            raise ValueError(NO_SIZE)
+        if self.data is not None:
+            return read_data(
+                self.data,
+                self.state,
+                self.time,
+                self.segment,
+                beliefs.states,
+                independent_after=self.independent_after,
+                form=form,
+            )
+        if self.independent_after is not None:
+            raise ValueError("--independent-after: is about gaps in a file; name it with --data")
+        lengths = self.length or lengths_of(beliefs)
+        if not lengths:
+            raise ValueError(NO_SIZE)
+        return lengths
 
 
 @dataclass(frozen=True)
@@ -186,7 +227,9 @@ class Question:
     values: Annotated[
         str | None,
         typer.Option(
-            "--values", metavar='"A=1,B=2.5"', help="For total and mean: the value of each state."
+            "--values",
+            metavar='"A=1,B=2.5"',
+            help="For total and mean: the value of each state; middles: those of the levels.",
         ),
     ] = None
 
@@ -203,7 +246,8 @@ class Question:
             return pk.count(_state("--state-value", self.state_value, states), lengths)
         if self.values is not None:
             make = pk.total if self.query is QueryName.TOTAL else pk.mean
-            return make(_values(self.values, states), lengths)
+            known = _middles(states) if self.values == MIDDLES else _values(self.values, states)
+            return make(known, lengths)
         histogram = self.query is QueryName.HISTOGRAM
         return (pk.histogram if histogram else pk.relative_frequencies)(states, lengths)
 
@@ -214,6 +258,20 @@ def _state(option: str, name: str, states: Sequence[Hashable]) -> Hashable:
             return label
     known = ", ".join(str(label) for label in states)
     raise ValueError(f"{option}: {name!r} is not a state of the model; it has {known}")
+
+
+def _middles(states: Sequence[Hashable]) -> dict[Hashable, float]:
+    """The middle of each level, by the names of the states."""
+    bins = pk.Bins.of_names(states)
+    if bins is None:
+        raise ValueError("--values middles: the states of the model are not levels of numbers")
+    try:
+        found = dict(zip(states, bins.middles, strict=True))
+    except ValueError as error:
+        raise ValueError(f"--values middles: {error}") from None
+    told = ", ".join(f"{state}={value:g}" for state, value in found.items())
+    terminal.note(f"values: {told}")
+    return found
 
 
 def _values(text: str, states: Sequence[Hashable]) -> dict[Hashable, float]:

@@ -13,7 +13,8 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
-from pufferkit.cli.options import Cuts, MaxGap
+from pufferkit.cli.form import Form, duration, time_of
+from pufferkit.cli.options import MaxGap, with_options
 from pufferkit.errors import printable
 
 if TYPE_CHECKING:
@@ -88,8 +89,10 @@ def show(
 
 
 @app.command()
+@with_options
 def check(
     model: ModelFile,
+    form: Form,
     data: Annotated[
         Path | None, typer.Option("--data", metavar="FILE", help="Do these data fit?")
     ] = None,
@@ -125,7 +128,13 @@ def check(
     series = None
     if data is not None:
         series = inputs.read_data(
-            data, state, time, segment, beliefs.states, independent_after=independent_after
+            data,
+            state,
+            time,
+            segment,
+            beliefs.states,
+            independent_after=independent_after,
+            form=form,
         )
     report = None if series is None else pk.check_model(series, beliefs, level=level)
     terminal.say(f"valid: {beliefs.description}")
@@ -143,9 +152,16 @@ def check(
 
 
 @app.command()
+@with_options
 def fit(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Public data: CSV or Parquet.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Public data: text or Parquet. Several: a subject in each."
+        ),
+    ],
     state: inputs.State,
+    form: Form,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
     states: Annotated[
@@ -174,7 +190,6 @@ def fit(
         Order.ONE
     ),
     independent_after: inputs.IndependentAfter = None,
-    cuts: Cuts = None,
     max_gap: MaxGap = None,
     private: Annotated[
         bool,
@@ -191,26 +206,37 @@ def fit(
 
     The model remembers what it was counted from, and a release of the same series is refused.
 
-    A move is counted between rows that both have a state and are one step apart. With --cuts the
-    rows may be in any order, and --segment names whose row it is; give release the same --cuts.
+    A move is counted between rows that both have a state and are one step apart. With --cuts and
+    --time the rows may be in any order, and --segment names whose row it is. The states are named
+    by the levels, so that release cuts the same way without being told.
     """
     from pufferkit.beliefs.estimation import fit as fitted  # noqa: PLC0415
     from pufferkit.beliefs.estimation import order_two, rarely_left  # noqa: PLC0415
     from pufferkit.frames import states_from_text  # noqa: PLC0415
 
-    outputs.check_outputs([out], [file])
+    named = inputs.files_of(files)
+    outputs.check_outputs([out], named)
     declared = None if states is None else states_from_text(states.split(","))
     series: Series | Table
-    if cuts is None and max_gap is None:
+    plain = order is Order.ONE and start is Start.STATIONARY
+    timed = time is not None or form.every is not None
+    if len(named) > 1 or (plain and timed and (form.cuts_numbers or max_gap is not None)):
+        if not plain:
+            raise ValueError("--order and --start: of several files only 1 and stationary")
+        after = max_gap or independent_after
+        series = counted_table(named, state, time, segment, declared, after, form)
+    else:
         found_series = inputs.read_data(
-            file, state, time, segment, declared, independent_after=independent_after
+            named[0],
+            state,
+            time,
+            segment,
+            declared,
+            independent_after=max_gap or independent_after,
+            form=form,
         )
         series = _few_states(state, found_series, states)
-    elif order is not Order.ONE or start is not Start.STATIONARY:
-        raise ValueError("--cuts: only with --order 1 and a stationary start")
-    else:
-        after = max_gap or independent_after
-        series = _counted(file, state, time, segment, declared, after, cuts)
+    file = ", ".join(str(name) for name in files)
     if around is not None and (
         smoothing != 0 or start is not Start.STATIONARY or order is not Order.ONE
     ):
@@ -240,31 +266,31 @@ def fit(
         terminal.say(f"written: {out}", err=True)
 
 
-def _counted(
-    file: Path,
+def counted_table(
+    files: Sequence[Path],
     state: str,
     time: str | None,
     subject: str | None,
     states: Sequence[Hashable] | None,
     independent_after: str | None,
-    cuts: str | None,
+    form: Form,
 ) -> Table:
-    """The table in a file, its bins named in words unless names are given."""
+    """The table in one or several files, its bins named in words unless names are given."""
     from pufferkit.frames import read_table  # noqa: PLC0415
 
-    if time is None:
-        given = "--independent-after" if cuts is None else "--cuts"
-        raise ValueError(f"--time: with {given}, name the column that holds the times")
-    points = inputs.cut_points(cuts)
-    bins = None if points is None else pk.Bins(points)
+    source = files[0] if len(files) == 1 else list(files)
     table: Any = read_table(
-        file,
+        source,
         subject=subject,
-        time=time,
+        time=time_of(time),
         state=state,
-        states=bins.names if states is None and bins is not None else states,
-        bins=bins,
-        independent_after=inputs.duration(independent_after),
+        states=states,
+        bins=form.bins(source, state, None),
+        independent_after=duration(independent_after),
+        every=duration(form.every),
+        start=form.begins,
+        text=form.text,
+        **form.clock,
     )
     return cast("Table", table)
 

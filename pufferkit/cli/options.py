@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from pufferkit import Calibration, Query
     from pufferkit.beliefs.protocol import Beliefs
 
-Cuts = Annotated[
-    str | None,
-    typer.Option("--cuts", metavar="100,760", help="Numbers as states, cut here."),
-]
 MaxGap = Annotated[
     str | None,
     typer.Option("--max-gap", hidden=True, help="Older: --independent-after, read as a table."),
@@ -92,10 +88,6 @@ class Reading:
         typer.Option("--window", metavar="7d", help="A row for each window of time."),
     ] = None
     independent_after: inputs.IndependentAfter = None
-    every: Annotated[
-        str | None, typer.Option("--every", metavar="5m", help="Put the entries on a grid.")
-    ] = None
-    cuts: Cuts = None
     max_gap: MaxGap = None
 
     @property
@@ -104,14 +96,6 @@ class Reading:
         if self.max_gap is not None and self.independent_after is not None:
             raise ValueError("--max-gap: is an older name of --independent-after; give one of them")
         return self.max_gap or self.independent_after
-
-    @property
-    def table_option(self) -> str | None:
-        """The first option given that only tables have, as the user wrote it."""
-        for name in ("window", "max_gap", "every", "cuts"):
-            if getattr(self, name) is not None:
-                return "--" + name.replace("_", "-")
-        return None
 
 
 @dataclass(frozen=True)

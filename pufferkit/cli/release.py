@@ -9,6 +9,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, Noise, Reading, calibrated, with_options
 from pufferkit.cli.release_each import release_table
 
@@ -23,10 +24,13 @@ def _moved(subject: str | None) -> None:
 
 @with_options
 def release(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The series: CSV or Parquet.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The series: text or Parquet; - is stdin.")
+    ],
     noise: Noise,
     question: inputs.Question,
     reading: Reading,
+    form: Form,
     book: Book,
     account: Annotated[
         str | None,
@@ -58,10 +62,10 @@ def release(
     A row without a state is an entry that was not observed; with --time, so are the rows that a
     clock would have had. The series goes on behind them, unless --independent-after declares it.
 
-    With --window, --every or --cuts the file is read as a table, in any order of rows, and --out is
-    a CSV or Parquet file. For many subjects, see release-each.
+    With --window the file is read as a table, in any order of rows, and --out is a CSV or Parquet
+    file. For many subjects, see release-each.
     """
-    if reading.table_option is not None:
+    if reading.window is not None:
         for option, value in {
             "--segment": segment,
             "--entry": entry,
@@ -71,12 +75,8 @@ def release(
             "--show-exact": show_exact or None,
         }.items():
             if value is not None:
-                raise ValueError(f"{option}: does not go with {reading.table_option}")
-        if time is None:
-            raise ValueError(
-                f"--time: with {reading.table_option}, name the column that holds the times"
-            )
-        release_table(file, None, time, question.query, noise, reading, book, account, out)
+                raise ValueError(f"{option}: does not go with --window")
+        release_table([file], None, time, question.query, noise, reading, form, book, account, out)
         return
     book.check(account, needs_account=True)
     mechanism = noise.known_mechanism
@@ -86,7 +86,7 @@ def release(
     beliefs = inputs.read_model(noise.model)
     states = beliefs.states
     series = inputs.read_data(
-        file, reading.state, time, segment, states, entry, beliefs, reading.independent_after
+        file, reading.state, time, segment, states, entry, beliefs, reading.after, form
     )
     query = question.over(states, series)
     if noise.proper and query.total is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Book, Noise, Reading, with_options
 
 if TYPE_CHECKING:
@@ -18,15 +20,21 @@ if TYPE_CHECKING:
 
 @with_options
 def release_each(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The table: CSV or Parquet.")],
-    noise: Noise,
-    subject: Annotated[
-        str,
-        typer.Option("--subject", metavar="COL", help="Column that says whose row it is."),
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="The table: text or Parquet. Several: a subject in each."
+        ),
     ],
-    time: Annotated[str, typer.Option("--time", metavar="COL", help="Column with times.")],
+    noise: Noise,
     reading: Reading,
+    form: Form,
     book: Book,
+    subject: Annotated[
+        str | None,
+        typer.Option("--subject", metavar="COL", help="Column that says whose row it is."),
+    ] = None,
+    time: inputs.Time = None,
     query: inputs.QueryOption = inputs.QueryName.HISTOGRAM,
     account: Annotated[
         str | None,
@@ -47,16 +55,21 @@ def release_each(
 
     For one series, see release.
     """
-    release_table(file, subject, time, query, noise, reading, book, account, out)
+    if subject is None and len(inputs.files_of(files)) == 1:
+        raise ValueError(
+            "--subject: name the column that says whose row it is; for one subject, see release"
+        )
+    release_table(files, subject, time, query, noise, reading, form, book, account, out)
 
 
 def release_table(
-    file: Path,
+    files: Sequence[Path],
     subject: str | None,
-    time: str,
+    time: str | None,
     query: inputs.QueryName,
     noise: Noise,
     reading: Reading,
+    form: Form,
     book: Book,
     account: str | None,
     out: Path | None,
@@ -66,28 +79,40 @@ def release_table(
 
     if query not in (inputs.QueryName.HISTOGRAM, inputs.QueryName.FREQUENCIES):
         raise ValueError("--query: of a table it is histogram or frequencies")
-    book.check(account, needs_account=subject is None)
+    every, start = duration(form.every), form.begins
+    if time is None and every is None:
+        raise ValueError(
+            "--time: name the column that holds the times; for rows without, say how far apart "
+            "they are with --every 1m"
+        )
+    named = inputs.files_of(files)
+    alone = subject is None and len(named) == 1
+    book.check(account, needs_account=alone)
     mechanism = noise.known_mechanism
     if mechanism == "entry_dp":
         raise ValueError("--mechanism: entry_dp does not hide entries that others predict")
     if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"--out: {out} must end in .csv or .parquet")
     record = None if out is None else out.with_suffix(".json")
-    outputs.check_outputs([out, record], [file, noise.model])
+    outputs.check_outputs([out, record], [*named, noise.model])
     beliefs = inputs.chains(noise.model)
+    source = named[0] if len(named) == 1 else named
     data: Any = read_table(
-        file,
+        source,
         subject=subject,
-        time=time,
+        time=time_of(time),
         state=reading.state,
         states=beliefs.states,
-        bins=inputs.cut_points(reading.cuts),
-        independent_after=inputs.duration(reading.after),
-        every=inputs.duration(reading.every),
-        window=inputs.duration(reading.window),
+        bins=form.bins(source, reading.state, beliefs.states),
+        independent_after=duration(reading.after),
+        every=every,
+        start=start,
+        window=duration(reading.window),
+        text=form.text,
+        **form.clock,
     )
     prefix = account or ""
-    if subject is None and account is not None:
+    if alone and account is not None:
         data, prefix = replace(data, subjects=(account,)), ""
     with book.opened() as ledger, terminal.bar("releasing") as progress:
         releases: Releases = pk.release_each(

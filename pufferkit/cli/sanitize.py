@@ -10,19 +10,23 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.form import Form, RepeatedHour, time_of
+from pufferkit.cli.options import with_options
 
 if TYPE_CHECKING:
     from pufferkit import MarkovChain, Series
 
 
+@with_options
 def sanitize(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The series: CSV or Parquet.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The series: text or Parquet.")],
     model: inputs.Model,
     epsilon: inputs.Epsilon,
     state: inputs.State,
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="Write answers here: .csv or .parquet.")
     ],
+    form: Form,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
     adversary: Annotated[
@@ -56,18 +60,30 @@ def sanitize(
     outputs.check_outputs([out, record], [file, model])
     check_table(out)
     chain = _one_chain(model)
-    series = inputs.read_data(file, state, time, segment, chain.states)
+    if form.every is not None or form.repeated_hour is RepeatedHour.KEEP_FIRST:
+        raise ValueError("--every and --repeated-hour keep-first: drop rows; every row is answered")
+    series = inputs.read_data(file, state, time, segment, chain.states, form=form)
     mechanism = cheapest_noise(chain, epsilon, adversary, length)
     if adversary == "ignorant":
         terminal.warn("an adversary who knows some entries may learn more than epsilon says")
-    kept = [name for name in (time, segment) if name is not None]
+    times = time_of(time)
+    kept = [times] if isinstance(times, str) else list(times or ())
+    kept += [] if segment is None else [segment]
     answered: Series = mechanism.sanitize(series)
     try:
         found = estimate(answered, mechanism)
     except ValueError:  # the answers say nothing at all
         found = None
     written = {
-        out: answer_table(file, out, state, kept, [a for a in answered.labels if a is not None])
+        out: answer_table(
+            file,
+            out,
+            state,
+            kept,
+            [a for a in answered.labels if a is not None],
+            form.text,
+            numeric=form.bins(file, state, chain.states) is not None,
+        )
     }
     if record is not None:
         data = {

@@ -105,6 +105,11 @@ def help_if_alone(context: typer.Context) -> None:
         raise typer.Exit
 
 
+def note(message: str) -> None:
+    """One line on stderr about what was done, which --quiet leaves out."""
+    say(f"note: {' '.join(message.split())}", err=True)
+
+
 def warn(message: str) -> None:
     """One line on stderr."""
     say(f"warning: {' '.join(message.split())}", err=True)

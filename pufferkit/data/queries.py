@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.checks import Floats
-from pufferkit.data.series import UNOBSERVED, Pattern, Series
+from pufferkit.data.series import UNOBSERVED, Pattern, Series, in_memory
+from pufferkit.data.table import Table
 from pufferkit.rounding import as_fraction, round_up
 
 Weights = Mapping[Hashable, tuple[Fraction, ...]]
-Lengths = int | Iterable[int] | Series
-"""Length of a series, lengths of its segments, or the series itself, with its gaps."""
+Lengths = int | Iterable[int] | Series | Table
+"""Length of a series, lengths of its segments; or the `Series` itself, or the `Table` of one
+subject, with its gaps."""
 
 Kind = Literal[
     "count", "histogram", "relative frequencies", "total", "mean", "transition counts", "own"
@@ -97,17 +99,17 @@ class Query:
         kind: Kind = "own",
         observed: Iterable[int] | None = None,
     ) -> None:
-        declared, pattern = None, None
-        if isinstance(lengths, Series):
-            declared, observed = lengths.independent_after, lengths.observed_lengths
-            pattern = lengths.pattern
-            lengths = lengths.lengths
+        declared, pattern, sizes = None, None, in_memory(lengths)
+        if isinstance(sizes, Series):
+            declared, observed = sizes.independent_after, sizes.observed_lengths
+            pattern = sizes.pattern
+            sizes = sizes.lengths
         known = None if states is None else checks.distinct_states(states)
         for field_name, value in {
             "name": str(name),
             "evaluate": evaluate,
             "lipschitz": checks.positive("lipschitz", lipschitz),
-            "lengths": checks.segment_lengths(lengths),
+            "lengths": checks.segment_lengths(sizes),
             "labels": tuple(str(label) for label in labels),
             "states": known,
             "total": total,
@@ -185,7 +187,7 @@ def count(state: Hashable, lengths: Lengths) -> Query:
     return _additive("count", {state: (Fraction(1),)}, lengths, labels=[str(state)], open_=True)
 
 
-def histogram(states: Iterable[Hashable], lengths: Lengths) -> Query:
+def histogram(states: Iterable[Hashable], lengths: Lengths | None = None) -> Query:
     """How many entries are in each state; 2-Lipschitz (one bin loses, another gains).
 
     Entries that were not observed are in no bin; give the `Series` as ``lengths`` if there are any.
@@ -196,7 +198,7 @@ def histogram(states: Iterable[Hashable], lengths: Lengths) -> Query:
     return _additive("histogram", unit, lengths, labels, total=whole, observed=observed)
 
 
-def relative_frequencies(states: Iterable[Hashable], lengths: Lengths) -> Query:
+def relative_frequencies(states: Iterable[Hashable], lengths: Lengths | None = None) -> Query:
     """The share of entries in each state; 2/T-Lipschitz with T entries in all.
 
     T counts the entries that were observed; give the `Series` as ``lengths`` if some were not.
@@ -232,11 +234,11 @@ def transition_counts(states: Iterable[Hashable], lengths: Lengths) -> Query:
     changing it takes away two counts and adds two: 4-Lipschitz, or 2-Lipschitz if no segment has
     more than two entries.
     """
-    labels = _several(states)
-    if isinstance(lengths, Series):
-        sizes, moves = lengths.lengths, int(lengths.transitions.sum())
+    labels, over = _several(states), in_memory(lengths)
+    if isinstance(over, Series):
+        sizes, moves = over.lengths, int(over.transitions.sum())
     else:
-        sizes = lengths = checks.segment_lengths(lengths)
+        sizes = over = checks.segment_lengths(over)
         moves = sum(sizes) - len(sizes)
     if max(sizes) < 2:
         raise ValueError("lengths: segments of one entry have no transitions")
@@ -244,7 +246,7 @@ def transition_counts(states: Iterable[Hashable], lengths: Lengths) -> Query:
         "transition counts",
         _TransitionCounts(labels, sizes),
         4 if max(sizes) > 2 else 2,
-        lengths,
+        over,
         labels=[f"{before} to {after}" for before in labels for after in labels],
         states=labels,
         total=float(moves),
@@ -282,14 +284,25 @@ class _TransitionCounts:
         return Series(codes, self.states, self.lengths).transitions.ravel().astype(float)
 
 
-def _observed(lengths: Lengths) -> tuple[int, ...]:
+def _observed(lengths: Lengths | None) -> tuple[int, ...]:
     """How many entries of each segment a query over these lengths speaks of."""
-    if isinstance(lengths, Series):
-        return lengths.observed_lengths
-    return checks.segment_lengths(lengths)
+    over = in_memory(lengths)
+    if over is None:
+        raise ValueError(
+            "lengths: say how many entries there are, or give the series itself, like "
+            "histogram(['rest', 'walk'], series)"
+        )
+    if isinstance(over, Series):
+        return over.observed_lengths
+    return checks.segment_lengths(over)
 
 
 def _several(states: Iterable[Hashable]) -> tuple[Hashable, ...]:
+    if hasattr(states, "columns") or isinstance(states, Series) or hasattr(states, "subjects"):
+        raise ValueError(
+            f"states: is a {type(states).__name__}; name the states first and give the data as "
+            "lengths, like histogram(['rest', 'walk'], read_series(...))"
+        )
     labels = checks.distinct_states(states)
     if len(labels) < 2:
         raise ValueError(
@@ -321,7 +334,7 @@ def _scaled(values: Mapping[Hashable, float] | Sequence[float], share: Fraction)
 def _additive(
     name: Kind,
     weights: Weights,
-    lengths: Lengths,
+    lengths: Lengths | None,
     labels: Iterable[Hashable],
     total: float | None = None,
     open_: bool = False,
@@ -348,7 +361,7 @@ def _additive(
         name,
         _WeightedCounts(weights),
         constant,
-        lengths,
+        () if lengths is None else lengths,
         labels=[str(label) for label in labels],
         states=None if open_ else tuple(weights),
         total=total,

@@ -52,12 +52,15 @@ class Series(checks.Frozen):
     independent_after
         The time after which pieces were declared independent, in words; ``None`` if segments were
         not made that way.
+    read_as
+        What was sniffed or assumed about the file that it is from, in words.
     """
 
     codes: NDArray[np.intp]
     states: tuple[Hashable, ...]
     lengths: tuple[int, ...]
     independent_after: str | None = None
+    read_as: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         codes = np.array(self.codes)
@@ -92,7 +95,7 @@ class Series(checks.Frozen):
         data
             A sequence of labels (one segment), or a sequence of such sequences (one each, declared
             independent). ``None`` or NaN is an entry that was not observed. A `Series` keeps its
-            segments.
+            segments. A `Table` of one subject is its series.
         states
             All states that can occur. If left out, those that do occur, sorted; note that which
             states occur is itself a fact about the data.
@@ -103,6 +106,7 @@ class Series(checks.Frozen):
         >>> gap.lengths, gap.observed_lengths, gap.transitions.tolist()
         ((6,), (4,), [[0, 1], [0, 1]])
         """
+        data = in_memory(data)
         declared = data.independent_after if isinstance(data, Series) else None
         segments = _segments(data.as_segments() if isinstance(data, Series) else data)
         flat = [label for segment in segments for label in segment]
@@ -126,7 +130,8 @@ class Series(checks.Frozen):
         codes = np.fromiter((index[label] for label in flat), dtype=np.intp, count=len(flat))
         if not labels:
             raise ValueError("series: no entry was observed; there is nothing to release")
-        return cls(codes, labels, tuple(len(segment) for segment in segments), declared)
+        read_as = data.read_as if isinstance(data, Series) else ()
+        return cls(codes, labels, tuple(len(segment) for segment in segments), declared, read_as)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -217,6 +222,11 @@ def runs_of(observed: NDArray[np.bool_]) -> tuple[int, ...]:
 def observed_places(runs: Sequence[int]) -> NDArray[np.bool_]:
     """Which entries of a segment were observed, from its runs."""
     return np.repeat([n % 2 == 0 for n in range(len(runs))], runs)
+
+
+def in_memory(data: Any) -> Any:
+    """The series of a table of one subject; other data as they are."""
+    return data.series() if hasattr(type(data), "all_series") else data
 
 
 def _segments(data: Any) -> list[list[Hashable]]:

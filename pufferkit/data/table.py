@@ -8,91 +8,44 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.data.series import declared_independent
+from pufferkit.data.series import Series, declared_independent
 
 Counts = NDArray[np.int64]
 
 _UNITS = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6}
 _UNITS |= {"d": 24 * _UNITS["h"], "w": 7 * 24 * _UNITS["h"]}
+DAY = _UNITS["d"]
 MONDAY = 4 * _UNITS["d"]
 """1970-01-05 in microseconds: weeks begin on Mondays."""
 
 
 @dataclass(frozen=True)
-class Bins:
-    """Numbers as states, by public cut points: x is in state j if j of the cuts are at most x.
-
-    Examples
-    --------
-    >>> Bins([100, 760, 2020, 5999]).names
-    ('below 100', '100 to 760', '760 to 2020', '2020 to 5999', '5999 and more')
-    >>> Bins.width(200, low=0, high=1000).cuts
-    (200.0, 400.0, 600.0, 800.0)
-    """
-
-    cuts: tuple[float, ...]
-
-    def __init__(self, cuts: Iterable[float]) -> None:
-        found = tuple(checks.real("cuts", cut) for cut in cuts)
-        if not found:
-            raise ValueError("cuts: need at least one, or there is only one state")
-        if any(not a < b for a, b in pairwise(found)):
-            raise ValueError(f"cuts: must increase, got {list(found)}")
-        object.__setattr__(self, "cuts", found)
-
-    @classmethod
-    def width(cls, width: float, *, low: float = 0.0, high: float) -> Bins:
-        """Bins of equal width from ``low`` to ``high``; what lies outside is in the end bins."""
-        step, start = checks.positive("width", width), checks.real("low", low)
-        count = math.ceil((checks.real("high", high) - start) / step - 1e-9)
-        if not 2 <= count <= 10_000:
-            raise ValueError(
-                f"width: {width:g} from {low:g} to {high:g} makes {count} bins; 2 to 10,000 work"
-            )
-        return cls(start + step * j for j in range(1, count))
-
-    @classmethod
-    def quantiles(cls, public: Iterable[float], count: int) -> Bins:
-        """``count`` bins with about equally many of the *public* numbers in each.
-
-        Quantiles of the private data would be a release of their own, without noise.
-        """
-        wanted = checks.whole("count", count, 2)
-        values = checks.numbers("public", list(public))
-        if values.ndim != 1 or values.size == 0:
-            raise ValueError("public: must be a list of numbers")
-        found = np.unique(np.quantile(values, np.arange(1, wanted) / wanted))
-        return cls(float(cut) for cut in found)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The bins in words."""
-        inner = [f"{a:g} to {b:g}" for a, b in pairwise(self.cuts)]
-        return (f"below {self.cuts[0]:g}", *inner, f"{self.cuts[-1]:g} and more")
-
-
-@dataclass(frozen=True)
 class Windows:
-    """Equal stretches of time, counted from ``origin``; in the units of the time column."""
+    """Equal stretches of time, counted from ``origin``; in the units of the time column.
+
+    With a ``timezone``, of the time that clocks on the wall show there: days and weeks, some of
+    which are an hour longer or shorter than others.
+    """
 
     width: int
     origin: int
     of_time: bool
+    timezone: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {"width": self.width, "origin": self.origin, "of_time": self.of_time}
+        plain = {"width": self.width, "origin": self.origin, "of_time": self.of_time}
+        return plain if self.timezone is None else {**plain, "timezone": self.timezone}
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +83,11 @@ class Table(checks.Frozen):
     independent_after
         The time after which pieces were declared independent, in words; ``None`` if there are no
         such pieces.
+    read_as
+        What was sniffed or assumed about the file, in words.
+    codes
+        The entries one by one, as places in ``states`` (-1: not observed), all segments one after
+        another; ``None`` if there were too many rows, or if they are in another engine.
     """
 
     subjects: tuple[Hashable, ...]
@@ -148,6 +106,8 @@ class Table(checks.Frozen):
     spans: Counts | None = None
     step: int | float | None = None
     independent_after: str | None = None
+    read_as: tuple[str, ...] = ()
+    codes: Counts | None = None
 
     def __post_init__(self) -> None:
         size = len(self.states)
@@ -250,6 +210,48 @@ class Table(checks.Frozen):
         _, lengths, first = self._starts
         return np.asarray(np.maximum.reduceat(lengths, first[:-1]), dtype=np.int64)
 
+    def series(self, subject: Hashable | None = None) -> Series:
+        """The entries of one subject; it can be left out if there is only one.
+
+        >>> import polars, pufferkit
+        >>> rows = polars.DataFrame({"who": ["ann"] * 4, "day": [1, 2, 4, 5], "x": list("abba")})
+        >>> pufferkit.read_table(rows, subject="who", time="day", state="x").series().labels
+        ['a', 'b', None, 'b', 'a']
+        """
+        if subject is None and len(self.subjects) > 1:
+            few = ", ".join(repr(name) for name in self.subjects[:3])
+            raise ValueError(
+                f"table: has {len(self.subjects):,} subjects; say which one is meant, for example "
+                f"table.series({self.subjects[0]!r}); there are {few}"
+                + (", ..." if len(self.subjects) > 3 else "")
+            )
+        if subject is not None and subject not in self.subjects:
+            raise ValueError(f"subject: {subject!r} is not in the table")
+        if self.codes is None:
+            raise ValueError(
+                "table: keeps counts alone, because it has more than a million rows or is in "
+                "another engine; read the rows of this subject as a table of their own"
+            )
+        number = 0 if subject is None else self.subjects.index(subject)
+        _, lengths, first = self._starts
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        start, end = int(ends[first[number]]), int(ends[first[number + 1]])
+        return Series(
+            self.codes[start:end],
+            self.states,
+            self.lengths_of(number),
+            self.independent_after,
+            self.read_as,
+        )
+
+    @property
+    def all_series(self) -> Series:
+        """The entries of all subjects, each of them independent of the others."""
+        if self.codes is None:
+            raise ValueError("table: keeps counts alone")
+        lengths = tuple(int(n) for n in self.segment_lengths)
+        return Series(self.codes, self.states, lengths, self.independent_after, self.read_as)
+
     @property
     def is_regular(self) -> bool:
         """Whether entries are equally far apart in time, those that were not observed included."""
@@ -276,6 +278,8 @@ class Table(checks.Frozen):
             )
         if self.independent_after is not None:
             parts.append(f"declared independent after {self.independent_after}")
+        if self.read_as:
+            parts.append(f"read as: {'; '.join(self.read_as)}")
         return ", ".join(parts)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,14 +114,15 @@ class Releases(Frozen, JsonRecord):
 
     @property
     def starts(self) -> list[Any]:
-        """When each row's window starts: a time in UTC, or a number like the times."""
+        """When each row's window starts: in UTC or the zone of the windows, or a number."""
         if self.cut is None or self.windows is None:
             return []
         ticks = self.windows * self.cut.width + self.cut.origin
         if not self.cut.of_time:
             return [int(tick) for tick in ticks]
-        epoch = datetime(1970, 1, 1, tzinfo=UTC)
-        return [epoch + timedelta(microseconds=int(tick)) for tick in ticks]
+        zone = UTC if self.cut.timezone is None else ZoneInfo(self.cut.timezone)
+        epoch = datetime(1970, 1, 1)
+        return [(epoch + timedelta(microseconds=int(tick))).replace(tzinfo=zone) for tick in ticks]
 
     def columns(self) -> dict[str, list[Any]]:
         """The rows by column, for a table: subject, window, entries, scale, then the states.

@@ -11,11 +11,16 @@ from pufferkit.frames.files import (
     read_series,
     states_from_text,
 )
+from pufferkit.frames.moments import Clock
+from pufferkit.frames.raw import TextFormat, first_cell
 from pufferkit.frames.tables import read_table, write_columns
 
 __all__ = [
+    "Clock",
+    "TextFormat",
     "answer_table",
     "check_table",
+    "first_cell",
     "read_record",
     "read_series",
     "read_table",

@@ -14,7 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pufferkit.data.table import Bins, Windows
+from pufferkit.data.bins import Bins
+from pufferkit.data.table import Windows
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 SUBJECT, TIME, STATE, SLOT, WINDOW = "_subject", "_time", "_state", "_slot", "_window"
 SEGMENT, FRESH, BASE, BREAK, STEP = "_segment", "_fresh", "_base", "_break", "_step"
 BEFORE, FIRST, LOW, HIGH, TICKS = "_before", "_first", "_low", "_high", "_ticks"
+WALL = "_wall"
 
 MOST_STEPS = 200_000
 """More different moves and times between neighbours than this are not those of a clock."""
@@ -38,6 +40,7 @@ class Rules:
     windows: Windows | None = None
     bins: Bins | None = None
     of_time: bool = False
+    read_as: tuple[str, ...] = ()
 
 
 def entries(frame: Any, rules: Rules) -> Any:
@@ -71,21 +74,24 @@ def entries(frame: Any, rules: Rules) -> Any:
             slack = (number.abs() + abs(rules.origin)) * unit
             found = found.with_columns(((places + slack) // 1).cast(nw.Int64).alias(SLOT))
     if rules.windows is not None:
-        found = _with_place(found, rules.windows.origin, rules.windows.width, WINDOW)
+        shown = WALL if WALL in kinds.names() else TIME  # days are cut by clocks on the wall
+        found = _with_place(found, rules.windows.origin, rules.windows.width, WINDOW, shown)
     return found
 
 
-def _with_place(frame: Any, origin: int | float, width: int | float, name: str) -> Any:
+def _with_place(
+    frame: Any, origin: int | float, width: int | float, name: str, time: str = TIME
+) -> Any:
     """The frame with the number of the slot or window of each row."""
     import narwhals as nw  # noqa: PLC0415
 
-    whole = frame.collect_schema()[TIME].is_integer() and isinstance(origin + width, int)
+    whole = frame.collect_schema()[time].is_integer() and isinstance(origin + width, int)
     if whole and frame.implementation.is_spark_like():
         from pufferkit.frames.spark_source import with_quotient  # noqa: PLC0415
 
-        native = with_quotient(frame.to_native(), TIME, int(origin), int(width), name)
+        native = with_quotient(frame.to_native(), time, int(origin), int(width), name)
         return nw.from_native(native)
-    place = (nw.col(TIME) - origin) // width
+    place = (nw.col(time) - origin) // width
     return frame.with_columns(place.cast(nw.Int64).alias(name))
 
 

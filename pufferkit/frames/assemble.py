@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pufferkit.data.clock import even_step, rounded_step
+from pufferkit.data.series import UNOBSERVED
 from pufferkit.data.table import Counts, Table, in_words
 from pufferkit.frames import sources
 from pufferkit.frames.aggregate import (
@@ -18,13 +19,16 @@ from pufferkit.frames.aggregate import (
     HIGH,
     LOW,
     SEGMENT,
+    SLOT,
     STATE,
     STEP,
     SUBJECT,
+    TIME,
     WINDOW,
     Rules,
 )
 from pufferkit.frames.files import state_labels
+from pufferkit.frames.row_times import MOST_ENTRIES
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,8 +46,13 @@ def assembled(
     rules: Rules,
     known: tuple[Hashable, ...] | None,
     refuse: Any,
+    entries: pl.DataFrame | None = None,
 ) -> Table:
-    """The table that the counts of all batches make together."""
+    """The table that the counts of all batches make together.
+
+    ``entries`` are the rows themselves, subject by subject in time order, if they are few enough
+    to be kept.
+    """
     import polars as pl  # noqa: PLC0415
 
     if not pieces or pairs is None:
@@ -98,7 +107,8 @@ def assembled(
     transitions = np.zeros((len(states), len(states)), dtype=np.int64)
     for one, other, number in moves(pairs, layout.step):
         transitions[code_of[one], code_of[other]] += number
-    return layout.table(states, counts, transitions, steps_between(pairs))
+    codes = None if entries is None else layout.codes(entries, coded)
+    return layout.table(states, counts, transitions, steps_between(pairs), codes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +121,8 @@ class Layout:
         Subject, segment, window, first and last place and number of observed entries of each.
     spans, begins
         Length of every segment, and when each subject's series begins.
+    segments
+        Subject, segment and lowest place of each, in the order of the spans.
     step
         Of the clock, in the units of the places; ``None`` if rows are the entries.
     rules
@@ -122,6 +134,32 @@ class Layout:
     begins: tuple[int | float, ...]
     step: int | float | None
     rules: Rules
+    segments: pl.DataFrame
+
+    def codes(self, entries: pl.DataFrame, coded: pl.DataFrame) -> Counts | None:
+        """The entries one by one, those that were not observed included, segment by segment.
+
+        ``None`` where that would be too many.
+        """
+        import polars as pl  # noqa: PLC0415
+
+        if int(self.spans.sum()) > MOST_ENTRIES:
+            return None
+        place = pl.col(TIME if self.rules.every is None else SLOT)
+        before = pl.Series("_offset", np.cumsum(self.spans) - self.spans)
+        keys = [SUBJECT, SEGMENT]
+        rows = entries.join(
+            self.segments.with_columns(before), on=keys, how="inner", maintain_order="left"
+        )
+        if self.step is None:
+            at = pl.int_range(pl.len()).over(keys)
+        else:
+            at = _steps(place - pl.col("_start"), self.step)
+        rows = rows.with_columns((pl.col("_offset") + at).alias("_at"))
+        rows = rows.join(coded, on=STATE, how="inner")
+        found = np.full(int(self.spans.sum()), UNOBSERVED, dtype=np.int64)
+        found[rows["_at"].to_numpy()] = rows["_code"].to_numpy()
+        return found
 
     def table(
         self,
@@ -129,6 +167,7 @@ class Layout:
         counts: Counts,
         transitions: Counts,
         steps: tuple[float, float] | None = None,
+        codes: Counts | None = None,
     ) -> Table:
         """The table with these counts in its pieces."""
         found, rules = self.pieces, self.rules
@@ -155,6 +194,8 @@ class Layout:
             spans=self.spans,
             step=step,
             independent_after=None if after is None else in_words(after, rules.of_time),
+            read_as=rules.read_as,
+            codes=codes,
         )
 
 
@@ -214,7 +255,9 @@ def laid_out(
         if rows.select(crowded.any()).item() or pieces.select(overlap.any()).item():
             return laid_out(extents, keys, None, rules)
     number = (pl.col(SEGMENT).rank("dense").over(SUBJECT) - 1).cast(pl.Int64).alias("_number")
-    spans = rows.unique(segment, keep="first", maintain_order=True)["_span"]
+    lowest = pl.col(LOWEST).min().over(segment).alias("_start")
+    each = rows.with_columns(lowest).unique(segment, keep="first", maintain_order=True)
+    spans = each["_span"]
     begins = rows.group_by(SUBJECT, maintain_order=True).agg(pl.col(FIRST).min())[FIRST]
     return Layout(
         pieces.with_columns(number),
@@ -222,6 +265,7 @@ def laid_out(
         plain_times(begins.to_list()),
         step,
         rules,
+        each.select(*segment, "_start"),
     )
 
 

@@ -7,42 +7,49 @@ column name. Rows count from 1, the header not included.
 from __future__ import annotations
 
 import re
-import warnings
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
-from datetime import time as time_of_day
-from itertools import accumulate, groupby, pairwise
-from math import isfinite, isnan
+from datetime import datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from pufferkit.data.clock import even_step
+from pufferkit.data.bins import Bins, as_bins
 from pufferkit.data.series import Series
-from pufferkit.data.table import in_words, ticks
+from pufferkit.frames import raw
+from pufferkit.frames.aggregate import STATE, SUBJECT, TIME
 from pufferkit.frames.harmless import csv_bytes
-from pufferkit.rounding import as_fraction
+from pufferkit.frames.moments import Clock, Policy, applied, time_columns
+from pufferkit.frames.raw import TextFormat
+from pufferkit.frames.row_times import (
+    NO_TIME,
+    exact_ticks,
+    first_in_slots,
+    increasing,
+    nothing_in,
+    places_of,
+    split_after,
+)
 
 _SUFFIXES = (".csv", ".parquet")
-_PARQUET_MAGIC = b"PAR1"
-_REGULAR = 0.9  # share of equal steps from which times are those of a clock
-_LONG = 1.5  # steps that are this much longer than the others are gaps
-
-MOST_ENTRIES = 20_000_000
-"""Entries that a series may hold, those that were not observed included."""
 
 
 def read_series(
     path: str | Path,
     state: str,
     *,
-    time: str | None = None,
+    time: str | Sequence[str] | None = None,
     segment: str | None = None,
     states: Iterable[Hashable] | None = None,
     independent_after: Any = None,
+    bins: Bins | Sequence[float] | None = None,
+    every: Any = None,
+    text: TextFormat | None = None,
+    timezone: str | None = None,
+    times_in: str | None = None,
+    repeated_hour: Policy = "refuse",
 ) -> Series:
-    """One subject's series from a CSV or Parquet file, rows in time order.
+    """One subject's series from a text or Parquet file, rows in time order.
 
     A gap does not erase memory. A row without a state is an entry that was not observed. If the
     times are those of a clock (see `read_table`), a gap of g steps is g - 1 such entries. Where no
@@ -51,23 +58,35 @@ def read_series(
     Parameters
     ----------
     path
-        A ``.csv`` file (UTF-8, commas, one header line) or a ``.parquet`` file.
+        A text file in UTF-8, also compressed with gzip (``"-"``: standard input), or a
+        ``.parquet`` file. What separates cells and whether there is a header is sniffed, and
+        ``Series.read_as`` says so where it is not commas and one header line.
     state
-        Column with the state of each entry.
+        Column with the state of each entry, or with numbers if ``bins`` are given.
     time
-        Column with the time of each entry: numbers, dates or ISO timestamps. It must increase
-        strictly within a segment, and a warning tells where an almost even clock has gaps that it
-        does not count. If left out, the order of the rows is trusted.
+        Column with the time of each entry: numbers, dates or timestamps; two columns as a pair. It
+        must increase strictly within a segment, and a warning tells where an almost even clock has
+        gaps that it does not count. If left out, the order of the rows is trusted.
     segment
         Column that says to which independent segment an entry belongs; its rows stand together.
     states
-        All states that can occur. Text in the file then stands for the declared state that prints
-        like it, so ``1`` in a CSV is the integer state 1. If left out, the states are those that
-        occur: integers if all are whole numbers, otherwise as they stand.
+        All states that can occur, or names for the bins. Text in the file then stands for the
+        declared state that prints like it, so ``1`` in a CSV is the integer state 1. If left out,
+        the states are those that occur: integers if all are whole numbers, otherwise as they stand.
     independent_after
         Declare that rows further apart than this are independent: they start a new segment. A
         number, or for timestamps text like ``"3h"`` or a ``timedelta``. Needs ``time``. It is an
         assumption about the world, and every release names it.
+    bins
+        `Bins`, or their cut points. They must not come from the private data.
+    every
+        Put the entries on a grid of this step: the first reading in each slot counts. Needs
+        ``time``.
+    text
+        How a text file is written, where that must not be sniffed.
+    timezone, times_in, repeated_hour
+        The clock that the times are from, and what to do with the hour that clocks show twice when
+        they are put back; see `Clock`.
 
     Raises
     ------
@@ -78,21 +97,36 @@ def read_series(
     """
     if hasattr(path, "columns"):
         raise ValueError(
-            "path: is a table, not a file; give its column of states to Series.of, or straight to "
-            "release, one column for each segment"
+            "path: is a table, not a file; read it with read_table, or give its column of states "
+            "to Series.of, or straight to release, one column for each segment"
         )
-    file = Path(path)
-    wanted = {"state": state, "time": time, "segment": segment}
-    columns = _columns(file, {role: name for role, name in wanted.items() if name is not None})
-    cells = columns["state"]
+    clock = Clock(timezone, times_in, repeated_hour)
+    names = time_columns(time)
+    if every is not None and not names:
+        raise ValueError("every: puts times on a grid; name their column with time=")
+    if not clock.is_plain and not names:
+        raise ValueError("timezone and repeated_hour: are about times; name their column")
+    wanted = {"state": state, "segment": segment}
+    there = {role: name for role, name in wanted.items() if name is not None}
+    cut = None if bins is None else as_bins(bins)
+    table = raw.opened(path, text)
+    columns, notes = _columns(table, there, names, clock, numeric=cut is not None)
+    file, cells = table.name, columns["state"]
     lengths = _segment_lengths(file, columns.get("segment"), len(cells))
+    declared = None if states is None else tuple(states)
+    if cut is not None:
+        declared = cut.named(declared)
+        cells = [None if cell is None else declared[cut.level(cell)] for cell in cells]
     times, declared_after = None, None
     if "time" in columns:
-        times = _increasing(file, columns["time"], lengths)
+        times = increasing(file, columns["time"], lengths)
+    step = None
+    if every is not None and times is not None:
+        step = exact_ticks("every", every, times)
+        times, cells, lengths = first_in_slots(file, times, cells, lengths, step)
     if independent_after is not None:
-        lengths, declared_after = _declared(file, times, lengths, independent_after)
-    places = None if times is None else _places(file, times, lengths)
-    declared = None if states is None else tuple(states)
+        lengths, declared_after = split_after(file, times, lengths, independent_after)
+    places = None if times is None else places_of(file, times, lengths, step)
     labels = _observed_labels(cells, declared)
     pieces, start = [], 0
     for length in lengths:
@@ -105,9 +139,10 @@ def read_series(
         pieces.append(piece)
         start += length
     try:
-        return replace(Series.of(pieces, declared), independent_after=declared_after)
+        series = Series.of(pieces, declared)
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
+    return replace(series, independent_after=declared_after, read_as=notes)
 
 
 def read_record(
@@ -130,10 +165,10 @@ def read_record(
     states
         All values that can occur.
     """
-    file = Path(path)
-    columns = _columns(file, {"entry": entry, "state": state})
+    table = raw.opened(path)
+    file, (columns, _) = table.name, _columns(table, {"entry": entry, "state": state})
     for row, cell in enumerate(columns["state"], 1):
-        if _missing(cell):
+        if nothing_in(cell):
             raise ValueError(f"{file}: row {row} has no state; the model needs one for each entry")
     found: dict[str, Any] = {}
     for row, (name, cell) in enumerate(zip(columns["entry"], columns["state"], strict=True), 1):
@@ -155,75 +190,122 @@ def states_from_text(names: Iterable[str]) -> list[Hashable]:
     return state_labels([name.strip() for name in names], None)
 
 
-def _columns(file: Path, wanted: dict[str, str]) -> dict[str, list[Any]]:
-    """The wanted columns as lists, by their role."""
-    suffix = right_kind(file)
-    import narwhals as nw  # noqa: PLC0415
+def _columns(
+    table: raw.Opened,
+    wanted: dict[str, str],
+    time: Sequence[str] = (),
+    clock: Clock | None = None,
+    *,
+    numeric: bool = False,
+) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
+    """The wanted columns as lists, by their role, and what was sniffed about them."""
     import polars as pl  # noqa: PLC0415
 
+    kind = "CSV" if table.is_text else "Parquet"
+    if table.several:
+        raise ValueError(
+            f"{table.name}: several files are several subjects; read them with read_table, or "
+            "release-each"
+        )
     try:
-        if suffix == ".csv":
-            # Text as it stands: what a cell means is decided here, not guessed by the reader.
-            table = nw.read_csv(str(file), backend="polars", infer_schema=False, glob=False)
-        else:
-            table = nw.read_parquet(str(file), backend="polars", glob=False)
+        schema = table.lazy.collect_schema()
+        roles = [*wanted.items(), *(("time", name) for name in time)]
+        raw.check_columns(table.name, schema.names(), roles)
+        for role, name in roles:
+            if schema[name].is_nested():
+                raise ValueError(
+                    f"{table.name}: column {name!r} holds lists or records, not one {role}"
+                )
+        rows = table.lazy.collect().select(list(dict.fromkeys(name for _, name in roles)))
+        rows = rows.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+        notes = table.notes
+        read = replace(table, lazy=rows.lazy())
+        if table.is_text and numeric:
+            number, said = raw.as_numbers(read, wanted["state"])
+            rows, notes = rows.with_columns(number.alias(wanted["state"])), (*notes, *said)
+        elif table.is_text and table.form.missing:
+            seen = ~pl.col(wanted["state"]).is_in(table.form.missing)
+            own = pl.col(wanted["state"])
+            rows = rows.with_columns(pl.when(seen).then(own).alias(wanted["state"]))
     except pl.exceptions.NoDataError:
-        raise ValueError(f"{file}: is empty") from None
+        raise ValueError(f"{table.name}: is empty") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"{file}: is not a readable {suffix} file ({reason})") from None
-    for role, name in wanted.items():
-        if name not in table.columns:
-            there = ", ".join(repr(column) for column in table.columns)
-            raise ValueError(f"{file}: has no column {name!r} for {role}; it has {there}")
-        if table.schema[name].is_nested():
-            raise ValueError(f"{file}: column {name!r} holds lists or records, not one {role}")
-    if len(table) == 0:
-        raise ValueError(f"{file}: has a header but no rows")
-    return {role: table.get_column(name).to_list() for role, name in wanted.items()}
+        raise raw.unreadable(table.name, kind, error) from None
+    if rows.height == 0:
+        raise ValueError(f"{table.name}: has a header but no rows")
+    if numeric and not rows.schema[wanted["state"]].is_numeric():
+        raise ValueError(f"{table.name}: bins need numbers, but {wanted['state']!r} holds none")
+    found = {role: rows[name].to_list() for role, name in wanted.items()}
+    if time:
+        plain = len(time) == 1 and (clock is None or clock.is_plain)
+        if plain and not (table.is_text and _is_calendar(rows[time[0]])):
+            found["time"] = rows[time[0]].to_list()
+        else:
+            moments, said = _moments(read, time, wanted, clock or Clock())
+            found["time"], notes = moments["time"], (*notes, *said)
+            found["state"] = [
+                cell if kept else None
+                for cell, kept in zip(found["state"], moments["kept"], strict=True)
+            ]
+    return found, notes
 
 
-def right_kind(file: Path) -> str:
-    """The suffix of a file that can be read and is what its name says; otherwise an error."""
-    if file.is_dir():
-        raise ValueError(f"{file}: is a directory; give one {' or '.join(_SUFFIXES)} file")
-    suffix = file.suffix.lower()
-    if suffix not in _SUFFIXES:
-        raise ValueError(f"{file}: cannot read {suffix or 'such'} files; give .csv or .parquet")
-    with file.open("rb") as stream:
-        head = stream.read(4096)
-    if not head:
-        raise ValueError(f"{file}: is empty")
-    is_parquet = head.startswith(_PARQUET_MAGIC)
-    if suffix == ".csv" and is_parquet:
-        raise ValueError(f"{file}: is a Parquet file; rename it to {file.stem}.parquet")
-    if suffix == ".csv" and b"\0" in head:
-        raise ValueError(f"{file}: is not a CSV file in UTF-8; export it as plain text")
-    if suffix == ".parquet" and not is_parquet:
-        raise ValueError(f"{file}: is not a Parquet file; if it is CSV, rename it")
-    return suffix
+def _is_calendar(cells: Any) -> bool:
+    """Whether times are written like 16/12/2006, which only the whole column explains."""
+    first = (cells[0] or "").strip()
+    return re.match(r"\d{1,4}([/.])\d{1,2}\1\d{1,4}|\d{1,2}-\d{1,2}-\d{4}", first) is not None
 
 
-def _missing(cell: Any) -> bool:
-    return cell is None or cell == "" or (isinstance(cell, float) and isnan(cell))
+def _moments(
+    table: raw.Opened, time: Sequence[str], wanted: dict[str, str], clock: Clock
+) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
+    """Times that are more than a number or an ISO timestamp, and which rows are still used."""
+    import polars as pl  # noqa: PLC0415
+
+    from pufferkit.frames import sources  # noqa: PLC0415
+
+    lazy, notes = sources.with_times(table, time)
+    rows = lazy.collect()
+    own = rows[" ".join(time)]
+    lost = own.is_null()
+    if lost.any():
+        row = int(lost.arg_true()[0])
+        text = " ".join(str(table.lazy.collect()[name][row] or "") for name in time).strip()
+        raise ValueError(
+            f"{table.name}: row {row + 1} has "
+            + (f"time {text!r}, unlike row 1; write all times in the same way" if text else NO_TIME)
+        )
+    if not own.dtype.is_temporal():
+        raise ValueError(f"{table.name}: timezone and repeated_hour: the times are numbers")
+    aware = isinstance(own.dtype, pl.Datetime) and own.dtype.time_zone is not None
+    inner = rows.select(
+        (pl.col(wanted["segment"]) if "segment" in wanted else pl.lit("")).alias(SUBJECT),
+        own.dt.timestamp("us").alias(TIME),
+        pl.lit(True).alias(STATE),
+    )
+    placed, said = applied(table.name, inner, aware, clock)
+    epoch = datetime(1970, 1, 1)
+    times = [epoch + timedelta(microseconds=tick) for tick in placed[TIME].to_list()]
+    kept = [cell is not None for cell in placed[STATE].to_list()]
+    return {"time": times, "kept": kept}, (*notes, *said)
 
 
 def _observed_labels(
     cells: Sequence[Any], declared: tuple[Hashable, ...] | None
 ) -> list[Hashable | None]:
     """Cells as state labels; ``None`` for those that hold nothing."""
-    present = iter(state_labels([cell for cell in cells if not _missing(cell)], declared))
-    return [None if _missing(cell) else next(present) for cell in cells]
+    present = iter(state_labels([cell for cell in cells if not nothing_in(cell)], declared))
+    return [None if nothing_in(cell) else next(present) for cell in cells]
 
 
-def _segment_lengths(file: Path, segments: Sequence[Any] | None, rows: int) -> list[int]:
+def _segment_lengths(file: str, segments: Sequence[Any] | None, rows: int) -> list[int]:
     if segments is None:
         return [rows]
     seen: set[Hashable] = set()
     lengths: list[int] = []
     row = 1
     for value, run in groupby(segments):
-        if _missing(value):
+        if nothing_in(value):
             raise ValueError(f"{file}: row {row} has no segment; every entry belongs to one")
         if value in seen:
             raise ValueError(
@@ -234,162 +316,6 @@ def _segment_lengths(file: Path, segments: Sequence[Any] | None, rows: int) -> l
         lengths.append(sum(1 for _ in run))
         row += lengths[-1]
     return lengths
-
-
-def _increasing(file: Path, cells: Sequence[Any], lengths: Sequence[int]) -> list[Any]:
-    for row, cell in enumerate(cells, 1):
-        if _missing(cell):
-            raise ValueError(f"{file}: row {row} has no time; every entry needs one")
-    times = _times(file, cells)
-    row = 0
-    for length in lengths:
-        for number, (before, after) in enumerate(pairwise(times[row : row + length]), row + 2):
-            if before == after:
-                raise ValueError(
-                    f"{file}: row {number} has the same time as the row before it, "
-                    f"{cells[number - 1]}; one subject has one state at a time"
-                )
-            if before > after:
-                raise ValueError(
-                    f"{file}: row {number} is earlier than the row before it, "
-                    f"{cells[number - 1]} after {cells[number - 2]}; sort the rows by time"
-                )
-        row += length
-    return times
-
-
-def _numbers(times: Sequence[Any]) -> list[Any] | None:
-    """Times as exact numbers, timestamps in microseconds; ``None`` if they have no differences."""
-    if isinstance(times[0], time_of_day):
-        return None
-    if isinstance(times[0], date):  # datetime too
-        return [(time - times[0]) // timedelta(microseconds=1) for time in times]
-    return [time if isinstance(time, int) else as_fraction("time", time) for time in times]
-
-
-def _declared(
-    file: Path, times: Sequence[Any] | None, lengths: Sequence[int], after: Any
-) -> tuple[list[int], str | None]:
-    """Lengths of the pieces between rows that are declared independent, and the limit in words."""
-    numbers = None if times is None else _numbers(times)
-    if times is None or numbers is None:
-        raise ValueError(
-            f"{file}: independent_after: needs a column with times that can be subtracted"
-        )
-    of_time = isinstance(times[0], date)
-    limit = ticks("independent_after", after, of_time)
-    exact = limit if isinstance(limit, int) else as_fraction("independent_after", limit)
-    found, row = [], 0
-    for length in lengths:
-        found.append(1)
-        for before, now in pairwise(numbers[row : row + length]):
-            if now - before > exact:
-                found.append(0)
-            found[-1] += 1
-        row += length
-    return found, in_words(limit, of_time) if len(found) > len(lengths) else None
-
-
-def _places(file: Path, times: Sequence[Any], lengths: Sequence[int]) -> list[int] | None:
-    """The place of every row in its segment by the clock; ``None`` if there is none."""
-    numbers = _numbers(times)
-    if numbers is None:
-        return None
-    bounds = [0, *accumulate(lengths)]
-    steps: Counter[Any] = Counter()
-    for start, end in pairwise(bounds):
-        steps.update(after - before for before, after in pairwise(numbers[start:end]))
-    step = even_step(steps)
-    if step is None:
-        _tell_gaps(file, times, lengths)
-        return None
-    found = []
-    for start, end in pairwise(bounds):
-        found += [int((now - numbers[start]) // step) for now in numbers[start:end]]
-    entries = sum(found[end - 1] + 1 for end in bounds[1:])
-    if entries > MOST_ENTRIES:
-        raise ValueError(
-            f"{file}: {len(times):,} rows span {entries:,} entries of the clock, more than the "
-            f"{MOST_ENTRIES:,} that a series may hold; declare far rows independent with "
-            "independent_after, or use read_table, which does not list what is missing"
-        )
-    return found
-
-
-def _tell_gaps(file: Path, times: Sequence[Any], lengths: Sequence[int]) -> None:
-    """Warn where a clock that ticks almost evenly stops for a while within a segment."""
-    steps, row = [], 0
-    for length in lengths:
-        pairs = enumerate(pairwise(times[row : row + length]), row + 2)
-        steps += [(after - before, number) for number, (before, after) in pairs]
-        row += length
-    if len(steps) < 2:  # one step is neither even nor uneven
-        return
-    usual = sorted(step for step, _ in steps)[len(steps) // 2]
-    alike = sum(abs(step - usual) <= usual / 100 for step, _ in steps)
-    gaps = [number for step, number in steps if step > _LONG * usual]
-    if gaps and alike >= _REGULAR * len(steps):
-        warnings.warn(
-            f"{file}: times go in steps of about {usual}, but not before row {gaps[0]}"
-            + (f" and {len(gaps) - 1} more" if len(gaps) > 1 else "")
-            + "; they are not exactly those of a clock, so the rows on both sides count as "
-            "neighbours, which they are not: put the entries on a grid with read_table(every=), "
-            "or add rows without a state for what is missing",
-            stacklevel=4,
-        )
-
-
-def _times(file: Path, cells: Sequence[Any]) -> list[Any]:
-    """Times that compare as moments do; text is read as numbers or as ISO timestamps."""
-    parse = _parser(cells[0])
-    times = []
-    for row, cell in enumerate(cells, 1):
-        try:
-            times.append(parse(cell))
-        except (ValueError, OverflowError):
-            raise ValueError(
-                f"{file}: row {row} has time {cell!r}; write times as numbers or like "
-                "2024-03-04T08:15, all in the same way"
-            ) from None
-    return times
-
-
-def _parser(first: Any) -> Callable[[Any], Any]:
-    """How to read a column of times that starts like this."""
-    if isinstance(first, datetime):
-        return _moment
-    if not isinstance(first, str):
-        return lambda cell: cell
-    try:
-        _number(first)
-    except ValueError:
-        zoned = _is_zoned(first)
-        return lambda text: _moment(datetime.fromisoformat(text), zoned)
-    return _number
-
-
-def _number(text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:
-        value = float(text)
-        if not isfinite(value):
-            raise
-        return value
-
-
-def _moment(time: datetime, zoned: bool | None = None) -> datetime:
-    """A time without a zone as it is; one with a zone in UTC, where no hour comes twice."""
-    if zoned is not None and zoned != (time.tzinfo is not None):
-        raise ValueError("times with and without a zone")
-    return time if time.tzinfo is None else time.astimezone(UTC)
-
-
-def _is_zoned(text: str) -> bool | None:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return None
 
 
 def state_labels(cells: Sequence[Any], states: tuple[Hashable, ...] | None) -> list[Hashable]:
@@ -431,6 +357,9 @@ def answer_table(
     state: str,
     kept: Sequence[str],
     answers: Sequence[Hashable],
+    text: TextFormat | None = None,
+    *,
+    numeric: bool = False,
 ) -> bytes:
     """The content of a table like ``source``: the kept columns, and answers in place of states.
 
@@ -446,21 +375,25 @@ def answer_table(
         Columns to copy as they are.
     answers
         One for each row that has a state, in order; the others stay without one.
+    text, numeric
+        How the source is written, and whether its states are numbers, among which some marks say
+        that nothing was measured.
     """
     import io  # noqa: PLC0415
 
     import polars as pl  # noqa: PLC0415
 
     check_table(target)
-    file = Path(source)
     columns = [*kept, state]
-    if file.suffix.lower() == ".csv":
-        table = pl.read_csv(file, columns=columns, infer_schema=False, glob=False)
-    else:
-        table = pl.read_parquet(file, columns=columns, glob=False)
+    opened = raw.opened(source, text)
+    table = opened.lazy.select(columns).collect()
+    marks = {*opened.form.missing, *(raw.MARKS if numeric else ())} if opened.is_text else set()
     mixed = len({type(answer) for answer in answers}) > 1
     given = iter(str(answer) if mixed else answer for answer in answers)
-    cells = [None if _missing(cell) else next(given) for cell in table[state].to_list()]
+    cells = [
+        None if nothing_in(cell) or str(cell).strip() in marks else next(given)
+        for cell in table[state].to_list()
+    ]
     table = table.with_columns(pl.Series(state, cells)).select(columns)
     if Path(target).suffix.lower() == ".csv":
         return csv_bytes(table)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pufferkit.frames import moments, raw
 from pufferkit.frames.aggregate import FRESH, STATE, SUBJECT, TICKS, TIME
-from pufferkit.frames.files import right_kind
+from pufferkit.frames.moments import Clock
+from pufferkit.frames.raw import TextFormat
+from pufferkit.frames.row_times import REPEATED_HOUR
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,6 +42,7 @@ class Source:
     frame: Any = None
     lazy: Any = None
     eager: Any = None
+    notes: tuple[str, ...] = ()
 
     @property
     def sql(self) -> bool:
@@ -87,7 +90,7 @@ class Source:
         return ValueError(
             f"{self.name}: {_rows(rows[:_NAMED], before, len(rows))} the same time as another row "
             f"of the same subject{late}, first for {first[SUBJECT]!r}; one subject has one state "
-            "at a time" + _whose(first[SUBJECT])
+            "at a time" + _whose(first[SUBJECT]) + (REPEATED_HOUR if self.of_time else "")
         )
 
     def unknown_in(self, batch: pl.DataFrame, cells: Sequence[Any], before: int) -> ValueError:
@@ -151,27 +154,58 @@ def refuse_nobody(counts: pl.DataFrame) -> None:
         raise ValueError(f"table: {int(counts.filter(nobody)['n'].sum())} rows have no subject")
 
 
-def opened(source: Any, columns: Mapping[str, str], *, numeric: bool) -> Source:
-    """The table with its columns under their inner names and times as numbers."""
+def opened(
+    source: Any,
+    columns: Mapping[str, str],
+    *,
+    time: Sequence[str],
+    numeric: bool,
+    form: TextFormat | None = None,
+    clock: Clock | None = None,
+) -> Source:
+    """The table with its columns under their inner names and times as numbers.
+
+    ``time`` are the columns that make up the times: one, two, or none for rows in order.
+    """
     import narwhals as nw  # noqa: PLC0415
 
-    if isinstance(source, (str, Path)):
-        return _file(Path(source), columns, numeric)
+    clock = clock or Clock()
+    if raw.is_files(source):
+        return _files(source, columns, time, numeric, form, clock)
+    if form is not None:
+        raise ValueError("text: says how a file is written; this is a table already")
     try:
-        frame = nw.from_native(source)
+        frame = nw.from_native(_with_index(source, time))
     except TypeError:
         raise ValueError(
             "table: must be a pandas, polars or PySpark frame, a pyarrow table, a duckdb "
-            f"relation or the path of a .csv or .parquet file, got {type(source).__name__}"
+            "relation, or files by their path, a pattern or a list of paths, got "
+            f"{type(source).__name__}"
         ) from None
     kind = frame.implementation
     name = f"{kind.name.lower()} table"
+    if len(time) > 1:
+        raise ValueError("time: two columns are for files; make them one in the table")
+    columns = {**columns, **({"time": time[0]} if time else {})}
     schema = frame.collect_schema()
-    _check_columns(name, schema.names(), columns)
+    raw.check_columns(name, schema.names(), columns.items())
     of_time = _check_kinds(name, schema, columns, numeric)
     if isinstance(frame, nw.LazyFrame) and not kind.is_polars():
+        if not clock.is_plain or not time:
+            raise ValueError(
+                f"{name}: timezone, repeated_hour and rows without times are for files and tables "
+                "in memory; give instants, or cut windows by a column of your own"
+            )
         return _unordered(frame, name, kind.is_spark_like(), of_time, columns)
-    return _local(frame, name, of_time, columns)
+    return _local(frame, name, of_time, columns, clock)
+
+
+def _with_index(source: Any, time: Sequence[str]) -> Any:
+    """A pandas frame whose times are its index, with the index as a column."""
+    if not type(source).__module__.startswith("pandas") or not time:
+        return source
+    name = source.index.name or "index"
+    return source.reset_index() if time[0] == name and name not in source.columns else source
 
 
 def _unordered(
@@ -211,25 +245,47 @@ def _microseconds(frame: Any, time: str) -> Any:
     return spark_source.with_ticks(native, time, TICKS)
 
 
-def _local(frame: Any, name: str, of_time: bool, columns: Mapping[str, str]) -> Source:
+def _local(
+    frame: Any,
+    name: str,
+    of_time: bool,
+    columns: Mapping[str, str],
+    clock: Clock,
+    notes: Sequence[str] = (),
+) -> Source:
     import narwhals as nw  # noqa: PLC0415
     import polars as pl  # noqa: PLC0415
 
+    kind = frame.collect_schema()[columns["time"]] if "time" in columns else None
+    aware = isinstance(kind, nw.Datetime) and kind.time_zone is not None
     if not frame.implementation.is_polars():
         # Only the columns that count, without copies where the engines agree on the layout.
         cells = {c: _cells(frame.get_column(c)) for c in dict.fromkeys(columns.values())}
         frame = nw.from_native(pl.DataFrame(cells, strict=False))
-    time = nw.col(columns["time"])
-    kind = frame.collect_schema()[columns["time"]]
-    if isinstance(kind, (nw.Date, nw.Datetime)):
-        time = time.cast(nw.Datetime("us")) if isinstance(kind, nw.Date) else time
-        time = time.dt.timestamp("us")
-    elif kind.is_integer():
-        time = time.cast(nw.Int64)
+    time = None
+    if "time" in columns:
+        time, kind = nw.col(columns["time"]), frame.collect_schema()[columns["time"]]
+        if isinstance(kind, (nw.Date, nw.Datetime)):
+            time = time.cast(nw.Datetime("us")) if isinstance(kind, nw.Date) else time
+            time = time.dt.timestamp("us")
+        elif kind.is_integer():
+            time = time.cast(nw.Int64)
     found = frame.select(*_selection(columns, time)).to_native()
-    if isinstance(found, pl.LazyFrame):
-        return Source(name, of_time, lazy=found)
-    return Source(name, of_time, eager=found)
+    if time is not None and clock.is_plain:
+        if isinstance(found, pl.LazyFrame):
+            return Source(name, of_time, lazy=found, notes=tuple(notes))
+        return Source(name, of_time, eager=found, notes=tuple(notes))
+    rows = found.collect() if isinstance(found, pl.LazyFrame) else found
+    said = list(notes)
+    if time is None:
+        rows, of_time, assumed = moments.by_rows(rows, clock)
+        said += assumed
+    if not of_time and not clock.is_plain:
+        raise ValueError(f"{name}: timezone and repeated_hour: the times are numbers, not moments")
+    if not rows[TIME].has_nulls():
+        rows, assumed = moments.applied(name, rows, aware, clock)
+        said += assumed
+    return Source(name, of_time, eager=rows, notes=tuple(said))
 
 
 def _cells(series: Any) -> Any:
@@ -268,18 +324,8 @@ def _selection(columns: Mapping[str, str], time: Any) -> list[Any]:
     import narwhals as nw  # noqa: PLC0415
 
     subject = nw.col(columns["subject"]) if "subject" in columns else nw.lit(ONLY)
-    return [
-        subject.alias(SUBJECT),
-        time.alias(TIME),
-        nw.col(columns["state"]).alias(STATE),
-    ]
-
-
-def _check_columns(name: str, there: Sequence[str], columns: Mapping[str, str]) -> None:
-    for role, column in columns.items():
-        if column not in there:
-            listed = ", ".join(repr(other) for other in there)
-            raise ValueError(f"{name}: has no column {column!r} for {role}; it has {listed}")
+    times = [] if time is None else [time.alias(TIME)]
+    return [subject.alias(SUBJECT), *times, nw.col(columns["state"]).alias(STATE)]
 
 
 def _check_kinds(name: str, schema: Any, columns: Mapping[str, str], numeric: bool) -> bool:
@@ -295,6 +341,8 @@ def _check_kinds(name: str, schema: Any, columns: Mapping[str, str], numeric: bo
     subject = columns.get("subject")
     if subject is not None and schema[subject].is_float():
         raise ValueError(f"{name}: column {subject!r} holds floats; name subjects by text or int")
+    if "time" not in columns:
+        return False
     kind = schema[columns["time"]]
     of_time = isinstance(kind, (nw.Datetime, nw.Date))
     if not of_time and not kind.is_numeric():
@@ -305,70 +353,65 @@ def _check_kinds(name: str, schema: Any, columns: Mapping[str, str], numeric: bo
     return of_time
 
 
-def _file(file: Path, columns: Mapping[str, str], numeric: bool) -> Source:
+def _files(
+    source: Any,
+    columns: Mapping[str, str],
+    time: Sequence[str],
+    numeric: bool,
+    form: TextFormat | None,
+    clock: Clock,
+) -> Source:
     import narwhals as nw  # noqa: PLC0415
     import polars as pl  # noqa: PLC0415
 
-    suffix = right_kind(file)
+    table = raw.opened(source, form)
+    roles = dict(columns)
+    if table.several and "subject" not in roles:
+        roles["subject"] = raw.FILE
     try:
-        if suffix == ".parquet":
-            lazy = pl.scan_parquet(file, glob=False)
-        else:
-            # Text as it stands: what a cell means is decided here, not guessed by the reader.
-            lazy = pl.scan_csv(file, infer_schema=False, glob=False)
-        there = lazy.collect_schema().names()
-        _check_columns(str(file), there, columns)
-        if suffix == ".csv":
-            first = lazy.select(columns["time"]).head(1).collect()
-            if first.height == 0:
-                raise ValueError(f"{file}: has a header but no rows")
-            lazy = lazy.with_columns(_parsed(file, columns["time"], first.item()))
+        there = table.lazy.collect_schema().names()
+        wanted = [*roles.items(), *(("time", name) for name in time)]
+        raw.check_columns(table.name, there, wanted)
+        lazy, notes = with_times(table, time)
+        if time:
+            roles["time"] = " ".join(time)
+        if table.is_text:
+            state = roles["state"]
             if numeric:
-                number = pl.col(columns["state"]).cast(pl.Float64, strict=True)
-                lazy = lazy.with_columns(number)
+                number, said = raw.as_numbers(table, state)
+                lazy, notes = lazy.with_columns(number.alias(state)), (*notes, *said)
+            elif table.form.missing:
+                seen = ~pl.col(state).is_in(table.form.missing)
+                lazy = lazy.with_columns(pl.when(seen).then(pl.col(state)).alias(state))
         schema = nw.from_native(lazy).collect_schema()
     except pl.exceptions.NoDataError:
-        raise ValueError(f"{file}: is empty") from None
+        raise ValueError(f"{table.name}: is empty") from None
     except pl.exceptions.PolarsError as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"{file}: is not a readable {suffix} file ({reason})") from None
-    of_time = _check_kinds(str(file), schema, columns, numeric)
-    return _local(nw.from_native(lazy), str(file), of_time, columns)
+        kind = "CSV" if table.is_text else "Parquet"
+        raise raw.unreadable(table.name, kind, error) from None
+    of_time = _check_kinds(table.name, schema, roles, numeric)
+    said = (*table.notes, *notes)
+    return _local(nw.from_native(lazy), table.name, of_time, roles, clock, said)
 
 
-def _parsed(file: Path, time: str, first: str | None) -> pl.Expr:
-    """Text as times, all in the way of the first; what cannot be read is missing, and refused."""
+def with_times(table: raw.Opened, time: Sequence[str]) -> tuple[pl.LazyFrame, tuple[str, ...]]:
+    """The table with its times read, under the names of their columns with a space between."""
     import polars as pl  # noqa: PLC0415
 
-    column, text = pl.col(time), pl.Series([first or ""])
-    for kind in (pl.Int64, pl.Float64):
-        if text.cast(kind, strict=False).item() is not None:
-            return column.cast(kind, strict=False)
-    try:
-        datetime.fromisoformat((first or "").strip())
-    except ValueError:
-        raise ValueError(
-            f"{file}: row 1 has time {first!r}; write times as numbers or like 2024-03-04T08:15, "
-            "all in the same way"
-        ) from None
-    return column.str.to_datetime(_format(file, first or ""), time_unit="us", strict=False)
-
-
-def _format(file: Path, text: str) -> str:
-    """The format of an ISO timestamp."""
-    body = text.strip()
-    date, gap, rest = body[:10], body[10:11], body[11:]
-    found = "%Y-%m-%d"
-    if gap:
-        found += gap
-        digits = rest.replace("Z", "+").replace("-", "+").partition("+")[0]
-        found += {1: "%H:%M", 2: "%H:%M:%S"}.get(digits.count(":"), "?")
-        found += "%.f" if "." in digits else ""
-        zone = rest[len(digits) :]
-        found += ("Z" if zone == "Z" else "%#z") if zone else ""
-    if len(date) != 10 or "?" in found:
-        raise ValueError(f"{file}: row 1 has time {text!r}; write times like 2024-03-04T08:15")
-    return found
+    if not time:
+        return table.lazy, ()
+    name = " ".join(time)
+    lazy = table.lazy
+    if len(time) > 1:
+        parts = [pl.col(part).cast(pl.String).str.strip_chars() for part in time]
+        lazy = lazy.with_columns(pl.concat_str(parts, separator=" ").alias(name))
+    if not table.is_text and len(time) == 1:
+        return lazy, ()
+    first = lazy.select(name).head(1).collect()
+    if first.height == 0:
+        raise ValueError(f"{table.name}: has a header but no rows")
+    moment, notes = moments.parsed(replace(table, lazy=lazy), name, first.item())
+    return lazy.with_columns(moment.alias(name)), notes
 
 
 def _moment(ticks: int) -> str:

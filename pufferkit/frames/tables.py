@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import io
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pufferkit import checks
-from pufferkit.data.table import MONDAY, Bins, Table, Windows, ticks
+from pufferkit.data.bins import Bins, as_bins
+from pufferkit.data.table import DAY, MONDAY, Table, Windows, ticks
 from pufferkit.frames import aggregate, sources
 from pufferkit.frames.aggregate import BASE, FRESH, SEGMENT, STATE, SUBJECT, TIME, Rules
 from pufferkit.frames.assemble import assembled
 from pufferkit.frames.files import state_labels
 from pufferkit.frames.harmless import csv_bytes
+from pufferkit.frames.moments import Clock, Policy, check_every, time_columns
+from pufferkit.frames.raw import TextFormat
 from pufferkit.frames.unordered import table_of_sql
 
 if TYPE_CHECKING:
@@ -28,8 +32,8 @@ BATCH = 1_000_000
 def read_table(
     source: Any,
     *,
-    time: str,
     state: str,
+    time: str | Sequence[str] | None = None,
     subject: str | None = None,
     states: Iterable[Hashable] | None = None,
     bins: Bins | Sequence[float] | None = None,
@@ -38,10 +42,16 @@ def read_table(
     window: Any = None,
     origin: int | float | None = None,
     max_gap: Any = None,
+    text: TextFormat | None = None,
+    timezone: str | None = None,
+    times_in: str | None = None,
+    repeated_hour: Policy = "refuse",
+    start: str | None = None,
 ) -> Table | ClusterTable:
     """Counts, transition counts and segment lengths of many subjects; rows may be in any order.
 
-    The counting happens in the engine that holds the table, and only the aggregates leave it.
+    The counting happens in the engine that holds the table, and only the aggregates leave it. Of
+    files and tables in memory with up to a million rows the entries are kept too (`Table.series`).
 
     A gap does not erase memory. If the times are those of a clock (every time between neighbours is
     a whole multiple of the shortest, and more than half of them are the shortest), a gap of g steps
@@ -52,12 +62,17 @@ def read_table(
     ----------
     source
         A pandas, polars (eager or lazy) or PySpark frame, a pyarrow table, a duckdb relation, or
-        the path of a ``.csv`` or ``.parquet`` file, which polars reads lazily. Lazy polars input
-        and files in time order are read in batches, so memory does not grow with their rows;
-        others are sorted in memory. PySpark gives a `ClusterTable`, which stays on the cluster.
+        the path of a text file (also compressed with gzip, ``"-"`` for standard input) or a
+        ``.parquet`` file. Several files, by a pattern like ``"N*"`` or a list of paths, are a
+        subject each unless ``subject`` names a column. Lazy polars input and files in time order
+        are read in batches, so memory does not grow with their rows; others are sorted in memory.
+        PySpark gives a `ClusterTable`, which stays on the cluster.
     time
-        Column with times: numbers, dates or timestamps; in a CSV also text like 2024-03-04T08:15.
-        Those without a zone are taken as they stand, on every engine; those with one are instants.
+        Column with times: numbers, dates or timestamps; in a text file also like 2024-03-04T08:15
+        or 04/03/2024 08:15. Two columns, of dates and of times, as a pair. Those without a zone
+        are taken as they stand, on every engine; those with one are instants. ``None``: rows have
+        no times but are ``every`` apart, in the order of the table. The index of a pandas frame is
+        called by its name, or ``"index"``.
     state
         Column with states, or with numbers if ``bins`` are given. A row without a state is an entry
         that was not observed, also at the ends of a series.
@@ -83,6 +98,14 @@ def read_table(
         since 1970 for timestamps). Default: Monday, 5 January 1970, midnight UTC; 0 for numbers.
     max_gap
         An older name of ``independent_after``.
+    text
+        How a text file is written, where that must not be sniffed.
+    timezone, times_in, repeated_hour
+        Cut windows at midnight in this zone, such as ``"Europe/Paris"``; the zone of times that
+        carry none, if it is another; and what to do with the hour that clocks show twice:
+        ``"refuse"``, ``"shift"`` or ``"keep first"``. See `Clock`.
+    start
+        For rows without times: the moment of the first row of each subject.
 
     Raises
     ------
@@ -90,21 +113,30 @@ def read_table(
         If two rows of a subject have the same time, or a row has no subject, no time or an unknown
         state; the message names rows, counted from 1, or subject and time where rows have no order.
     """
-    columns = {"time": time, "state": state}
+    columns = {"state": state}
     if subject is not None:
         columns["subject"] = subject
+    times = time_columns(time)
     for role, column in columns.items():
         if not isinstance(column, str):
             raise ValueError(f"{role}: must be the name of a column, got {column!r}; rename it")
-    if len(set(columns.values())) < len(columns):
-        raise ValueError(f"columns: {', '.join(columns.values())}: each role needs its own")
-    found = sources.opened(source, columns, numeric=bins is not None)
-    cut = bins if bins is None or isinstance(bins, Bins) else Bins(bins)
+    named = [*times, *columns.values()]
+    if len(set(named)) < len(named):
+        raise ValueError(f"columns: {', '.join(named)}: each role needs its own")
+    by_rows = None if times else every
+    clock = Clock(timezone, times_in, repeated_hour, by_rows, start)
+    check_every(time, clock)
+    found = sources.opened(
+        source, columns, time=times, numeric=bins is not None, form=text, clock=clock
+    )
+    every = every if times else None
+    cut = None if bins is None else as_bins(bins)
     if max_gap is not None:
         if independent_after is not None:
             raise ValueError("max_gap: is an older name of independent_after; give one of them")
         independent_after = max_gap
-    rules = _rules(found.of_time, independent_after, every, window, origin, cut)
+    rules = _rules(found.of_time, independent_after, every, window, origin, cut, timezone)
+    rules = replace(rules, read_as=found.notes)
     known = _known(states, cut)
     if found.spark:
         from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
@@ -139,7 +171,13 @@ def write_columns(path: Path | str, columns: Mapping[str, Any]) -> bytes:
 
 
 def _rules(
-    of_time: bool, independent_after: Any, every: Any, window: Any, origin: Any, bins: Bins | None
+    of_time: bool,
+    independent_after: Any,
+    every: Any,
+    window: Any,
+    origin: Any,
+    bins: Bins | None,
+    timezone: str | None,
 ) -> Rules:
     start = (MONDAY if of_time else 0) if origin is None else checks.real("origin", origin)
     start = int(start) if float(start).is_integer() else start
@@ -154,7 +192,12 @@ def _rules(
             raise ValueError(
                 f"window: width and origin must be whole numbers, got {width}, {start}"
             )
-        windows = Windows(width, start, of_time)
+        if timezone is not None and width % DAY:
+            raise ValueError(
+                f"window: with a time zone, windows are whole days or weeks, not {window}; days "
+                "there are not all equally long"
+            )
+        windows = Windows(width, start, of_time, timezone)
         if step is not None and width % step:
             raise ValueError(
                 f"window: must hold whole slots of the grid, {width} is not {step} x n"
@@ -163,13 +206,9 @@ def _rules(
 
 
 def _known(states: Iterable[Hashable] | None, bins: Bins | None) -> tuple[Hashable, ...] | None:
-    if bins is None:
-        return None if states is None else checks.distinct_states(states)
-    size = len(bins.cuts) + 1
-    named = tuple(range(size)) if states is None else checks.distinct_states(states)
-    if len(named) != size:
-        raise ValueError(f"states: {len(named)} names for {size} bins ({', '.join(bins.names)})")
-    return named
+    if bins is not None:
+        return bins.named(states)
+    return None if states is None else checks.distinct_states(states)
 
 
 # -- polars: all at once, or in batches --------------------------------------------------------
@@ -195,6 +234,7 @@ def _from_batches(
     pieces: list[pl.DataFrame] = []
     pairs: pl.DataFrame | None = None
     carry: pl.DataFrame | None = None
+    kept: pl.DataFrame | None = None
     row, batch = 0, next(batches, None)
     while batch is not None:
         following = next(batches, None)
@@ -223,9 +263,10 @@ def _from_batches(
         if unknown:
             raise found.unknown_in(batch, unknown, row)
         pieces.append(found_pieces.drop(BASE, strict=False))
+        kept = linked if row == 0 and following is None else None
         row += batch.height
         batch = following
-    return assembled(pieces, pairs, rules, known, None)
+    return assembled(pieces, pairs, rules, known, None, kept)
 
 
 def _lazy(frame: pl.DataFrame) -> Any:

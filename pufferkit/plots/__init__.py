@@ -2,8 +2,10 @@
 
 from pufferkit.plots.canvas import FORMATS, check_picture, panels, picture
 from pufferkit.plots.charts import experiment_figure
+from pufferkit.plots.choices import days_figure, influence_figure
 from pufferkit.plots.figures import (
     attack_figure,
+    audit_figure,
     pair_figure,
     plan_figure,
     release_figure,
@@ -12,8 +14,11 @@ from pufferkit.plots.figures import (
 __all__ = [
     "FORMATS",
     "attack_figure",
+    "audit_figure",
     "check_picture",
+    "days_figure",
     "experiment_figure",
+    "influence_figure",
     "pair_figure",
     "panels",
     "picture",

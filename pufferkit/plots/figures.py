@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from pufferkit.plots.canvas import BLACK, BLUE, ORANGE, SKY, blank, footnote, grid, legend
@@ -10,6 +11,7 @@ from pufferkit.plots.canvas import BLACK, BLUE, ORANGE, SKY, blank, footnote, gr
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pufferkit.audit.report import Audit
     from pufferkit.mechanisms.explain import PairTable
     from pufferkit.mechanisms.release import Release
 
@@ -128,6 +130,44 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
                 label.set_horizontalalignment("right")
     axes.tick_params(axis="x", length=0)
     legend(figure, 3)
+    return figure
+
+
+def audit_figure(audit: Audit) -> Figure:
+    """What was promised, and what the audit computed, proved and would have found, as bars.
+
+    Parameters
+    ----------
+    audit
+        Of `pufferkit.audit.audit`.
+    """
+    rows = [("promised", audit.promise, SKY)]
+    if audit.exact is not None:
+        rows.append(
+            ("exact loss" if audit.exact.complete else "loss at least", audit.exact.loss, BLUE)
+        )
+    rows.append(("proven by attack", audit.proven, ORANGE))
+    if audit.detectable < inf:
+        rows.append(("would be found", audit.detectable, "white"))
+    title = f"{audit.mechanism}: {audit.verdict}\n{audit.belief}, entry {audit.entry}"
+    figure, axes = blank(7.2, 1.7 + 0.5 * len(rows), title)
+    for y, (_, loss, colour) in enumerate(rows):
+        axes.barh(y, loss, height=0.6, color=colour, edgecolor=BLACK, linewidth=0.8)
+        axes.annotate(
+            f"{loss:.4g}",
+            (loss, y),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color=BLACK,
+        )
+    axes.axvline(audit.promise, color=BLACK, linewidth=1.2, linestyle="--")
+    axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
+    axes.set_xlim(0, 1.15 * max(loss for _, loss, _ in rows))
+    axes.invert_yaxis()
+    grid(axes, "x")
+    axes.set_xlabel("epsilon: log of the ratio by which a release may change the odds of a secret")
     return figure
 
 

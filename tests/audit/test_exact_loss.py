@@ -232,7 +232,7 @@ def test_tiny_noise_does_not_underflow():
     ("call", "said"),
     [
         (lambda: exact_loss(pk.influence_curve(LAZY, pk.count(1, 21), 1)), "at most 20 entries"),
-        (lambda: exact_loss(pk.entry_dp(pk.count(1, 4), 1)), "say against whom"),
+        (lambda: exact_loss(pk.entry_dp(pk.count(1, 4), 1)), "give those to audit it against"),
         (lambda: exact_loss(pk.entry_dp(pk.count(1, 4), 1), LAZY, length=4), "only for local"),
         (lambda: exact_loss(Response(LAZY, 0.2, 1)), "length"),
         (lambda: exact_loss(Response(LAZY, 0.2, 1), length=11), "too many sanitised series"),

@@ -106,8 +106,9 @@ def test_refusals_without_each_or_time(table: Path):
     assert "--time" in refusal(*EACH[:8], "--subject", "who")
     start = ("release", *EACH[1:-2])
     assert "release-each --subject" in refusal(*start, "--window", "7d")
-    assert "--time: with --window" in refusal(*start[:8], "--window", "7d")
-    assert "--plot: does not go with --cuts" in refusal(*start, "--cuts", "1", "--plot", "x.png")
+    assert "--every 1m" in refusal(*start[:8], "--window", "7d")
+    windowed = ("--window", "7d", "--plot", "x.png")
+    assert "--plot: does not go with --window" in refusal(*start, *windowed)
 
 
 def test_the_former_option_names_the_command(table: Path):
@@ -222,9 +223,12 @@ def test_a_model_of_levels_is_counted_from_readings(meter: Path):
     assert named.states == ("rest", "run")
     Path("own.json").write_text(named.to_json())
     own = [*METER[:3], "own.json", *METER[4:12]]
-    assert "very series being released" in refusal(*own)
-    assert "--time: with --cuts" in refusal("fit", "meter.csv", "--state", "watts", "--cuts", "3")
-    assert "--order 1" in refusal(*fit, "--order", "2")
+    assert "very series being released" in run(*own).stderr
+    assert not Path("out.json").exists()
+    rows = pk.ChainClass.from_json(good("fit", "meter.csv", "--state", "watts", "--cuts", "300"))
+    assert rows.states == model.states
+    pairs = pk.ChainClass.from_json(good(*fit, "--order", "2"))
+    assert len(pairs.states) == 4
 
 
 def test_readings_are_not_taken_for_states(folder: Path):  # noqa: F811

@@ -132,7 +132,7 @@ def test_bad_options_of_release(folder: Path, options: list[str], words: str):
         ("bad.csv", b"\x89PNG\r\n\x1a\n\x00", "not a CSV file"),
         ("bad.csv", b"state\n0\n1\n", "'0', '1' not among"),
         ("bad.parquet", b"state\nrest\n", "not a Parquet file"),
-        ("bad.txt", b"state\nrest\n", ".csv or .parquet"),
+        ("bad.xlsx", b"PK\x03\x04", "spreadsheet"),
     ],
 )
 def test_bad_data(folder: Path, name: str, content: bytes, words: str):

@@ -165,9 +165,15 @@ def test_directory(tmp_path: Path):
     assert "directory" in refusal(path)
 
 
-@pytest.mark.parametrize("name", ["data.txt", "data.xlsx", "data"])
-def test_other_suffixes(tmp_path: Path, name: str):
-    assert ".csv or .parquet" in refusal(csv(tmp_path, "state\na\n", name=name))
+@pytest.mark.parametrize("name", ["data.txt", "data.tsv", "data"])
+def test_text_is_text_whatever_its_name(tmp_path: Path, name: str):
+    assert read_series(csv(tmp_path, "state\na\n", name=name), "state").labels == ["a"]
+
+
+def test_spreadsheets_are_not_text(tmp_path: Path):
+    path = tmp_path / "data.xlsx"
+    path.write_bytes(b"PK\x03\x04 and so on")
+    assert "export it as CSV" in refusal(path)
 
 
 def test_missing_file(tmp_path: Path):

@@ -261,7 +261,7 @@ def test_bins_by_cuts_width_and_public_quantiles():
     values = [0.0, 99.9, 100.0, 800.0, 1e9, -5.0, None, float("nan")]
     data = pl.DataFrame({"t": range(8), "v": values})
     table = pk.read_table(data, time="t", state="v", bins=[100, 760])
-    assert table.states == (0, 1, 2)
+    assert table.states == ("below 100", "100 to 760", "760 and more")
     assert table.counts.tolist() == [[3, 1, 2]]
     assert list(table.lengths) == [(8,)]  # two of which were not observed
     named = pk.read_table(
@@ -455,6 +455,6 @@ def test_readings_are_not_taken_for_states():
     frame = pl.DataFrame({"when": range(1200), "watts": [n / 7 for n in range(1200)]})
     with pytest.raises(ValueError, match=r"state: has 1,200 different values.*bins="):
         pk.read_table(frame, time="when", state="watts")
-    assert pk.read_table(frame, time="when", state="watts", bins=[50]).states == (0, 1)
+    assert pk.read_table(frame, time="when", state="watts", bins=[50]).states[0] == "below 50"
     declared = pk.read_table(frame, time="when", state="watts", states=frame["watts"].to_list())
     assert len(declared.states) == 1200

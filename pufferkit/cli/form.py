@@ -1,0 +1,212 @@
+"""How a file is written, which clock it is from and which numbers are states, as options say it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import pufferkit as pk
+from pufferkit.cli import terminal
+
+if TYPE_CHECKING:
+    from pufferkit import Bins, TextFormat
+
+
+class Dates(StrEnum):
+    """Which number of a date like 03/04/2024 is the day."""
+
+    DAY_FIRST = "day-first"
+    MONTH_FIRST = "month-first"
+
+
+class Header(StrEnum):
+    """Whether the first line names the columns."""
+
+    YES = "yes"
+    NO = "no"
+
+
+class RepeatedHour(StrEnum):
+    """What to do with the hour that clocks show twice."""
+
+    REFUSE = "refuse"
+    SHIFT = "shift"
+    KEEP_FIRST = "keep-first"
+
+
+def duration(text: str | None) -> Any:
+    """A duration as text, or a number for tables whose times are numbers."""
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def time_of(text: str | None) -> str | tuple[str, ...] | None:
+    """The column of times, or the two of dates and times with a comma between."""
+    if text is None or "," not in text:
+        return text
+    return tuple(part.strip() for part in text.split(","))
+
+
+def cut_points(text: str) -> list[float]:
+    """Numbers with commas between them."""
+    points = []
+    for cut in text.split(","):
+        try:
+            points.append(terminal.number(cut.strip()))
+        except typer.BadParameter:
+            raise ValueError(f"--cuts: {cut!r} is not a number") from None
+    return points
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a file does not say of itself, or says in a way that must not be guessed."""
+
+    cuts: Annotated[
+        str | None,
+        typer.Option("--cuts", metavar="100,760", help="Numbers as states, cut here."),
+    ] = None
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            "--levels",
+            metavar="200W:2kW",
+            help="Numbers as states: levels of this width, from 0 up to there.",
+        ),
+    ] = None
+    unit: Annotated[
+        str | None,
+        typer.Option("--unit", metavar="kW", help="Unit of the numbers, for levels and names."),
+    ] = None
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            "--labels", metavar="FILE", help="Numbers as states: a CSV with columns from, label."
+        ),
+    ] = None
+    every: Annotated[
+        str | None,
+        typer.Option(
+            "--every",
+            metavar="5m",
+            help="Put the entries on a grid; without --time, how far apart the rows are.",
+        ),
+    ] = None
+    begins: Annotated[
+        str | None,
+        typer.Option("--begins", metavar="TIME", help="Without --time: when the first row is."),
+    ] = None
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            "--timezone", metavar="Europe/Paris", help="Cut days and weeks at midnight there."
+        ),
+    ] = None
+    times_in: Annotated[
+        str | None,
+        typer.Option(
+            "--times-in",
+            metavar="UTC",
+            help="Clock of times without a zone. Default: that of --timezone.",
+        ),
+    ] = None
+    repeated_hour: Annotated[
+        RepeatedHour,
+        typer.Option("--repeated-hour", help="What to do with the hour that clocks show twice."),
+    ] = RepeatedHour.REFUSE
+    separator: Annotated[
+        str | None,
+        typer.Option("--separator", metavar=";", help="Between cells. Default: sniffed and said."),
+    ] = None
+    header: Annotated[
+        Header | None,
+        typer.Option("--header", help="Whether line 1 names the columns. Default: sniffed."),
+    ] = None
+    decimal: Annotated[
+        str | None,
+        typer.Option("--decimal", metavar=",", help="Decimal sign. Default: sniffed and said."),
+    ] = None
+    dates: Annotated[
+        Dates | None,
+        typer.Option("--dates", help="Order of dates like 03/04/2024. Default: sniffed and said."),
+    ] = None
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            "--missing", metavar="off,-1", help="Cells like these hold nothing that was observed."
+        ),
+    ] = None
+
+    @property
+    def text(self) -> TextFormat | None:
+        """How the file is written, where it was said."""
+        options: dict[str, Any] = {
+            "separator": self.separator,
+            "header": None if self.header is None else self.header is Header.YES,
+            "decimal": self.decimal,
+            "dates": None if self.dates is None else self.dates.value.replace("-", " "),
+            "missing": () if self.missing is None else tuple(self.missing.split(",")),
+        }
+        if not any(value is not None and value != () for value in options.values()):
+            return None
+        try:
+            return pk.TextFormat(**options)
+        except ValueError as error:
+            raise ValueError(f"--{error}") from None
+
+    @property
+    def clock(self) -> dict[str, Any]:
+        """The clock of the times, as the readers take it."""
+        return {
+            "timezone": self.timezone,
+            "times_in": self.times_in,
+            "repeated_hour": self.repeated_hour.value.replace("-", " "),
+        }
+
+    @property
+    def cuts_numbers(self) -> bool:
+        """Whether an option says how numbers become states."""
+        return any(option is not None for option in (self.cuts, self.levels, self.labels))
+
+    def bins(
+        self, file: Path | Sequence[Path], state: str, states: Sequence[Hashable] | None
+    ) -> Bins | None:
+        """The levels of the options; else those of the model, if the column holds numbers."""
+        given = {"--cuts": self.cuts, "--levels": self.levels, "--labels": self.labels}
+        said = [option for option, value in given.items() if value is not None]
+        if len(said) > 1:
+            raise ValueError(f"{said[1]}: {said[0]} cuts the numbers already; give one of them")
+        try:
+            if self.cuts is not None:
+                return pk.Bins(cut_points(self.cuts), unit=self.unit or "")
+            if self.levels is not None:
+                return pk.Bins.levels(self.levels, unit=self.unit or "")
+            if self.labels is not None:
+                return pk.Bins.from_file(self.labels)
+        except ValueError as error:
+            text = str(error)
+            raise ValueError(text if text.startswith("--") else f"--{text}") from None
+        if self.unit is not None:
+            raise ValueError("--unit: goes with --cuts or --levels")
+        implied = None if states is None else pk.Bins.of_names(states)
+        if implied is None:
+            return None
+        from pufferkit.frames import first_cell  # noqa: PLC0415
+
+        cell = first_cell(file, state, self.text)
+        try:
+            float(str(cell).strip().replace(",", "."))
+        except ValueError:
+            return None
+        cuts = ", ".join(f"{cut:g}" for cut in implied.cuts)
+        terminal.note(f"{state} cut at {cuts}, as the states of the model are")
+        return implied

@@ -2,11 +2,13 @@
 
 ``<!-- names: beliefs -->`` becomes the reference of that room's public names, and
 ``<!-- commands -->`` the help of every command, so neither can be forgotten or go stale.
-``<!-- contributing -->`` becomes CONTRIBUTING.md, which stands at the root.
+``<!-- contributing -->`` becomes CONTRIBUTING.md, which stands at the root. Formulas become MathML,
+which browsers typeset by themselves: no script, no fonts, nothing to fetch.
 """
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -99,3 +101,23 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     markdown = re.sub(r"<!-- names: (\w+) -->", lambda found: reference(found[1]), markdown)
     markdown = re.sub("<!-- contributing -->", lambda _: contributing(), markdown)
     return re.sub("<!-- commands -->", lambda _: commands(), markdown)
+
+
+def mathematics(content: str) -> str:
+    """The formulas that arithmatex marked, as MathML."""
+    from latex2mathml.converter import convert  # noqa: PLC0415
+
+    def formula(match: re.Match[str]) -> str:
+        latex = html.unescape(match[2]).strip()
+        if match[1] == "span":
+            return convert(latex)
+        # What a maximum runs over stands below it, not beside it.
+        return convert(re.sub(r"\\(max|min|sup)_", r"\\\1\\limits_", latex), display="block")
+
+    marked = r'<(div|span) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>'
+    return re.sub(marked, formula, content, flags=re.S)
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Called by mkdocs for every page, as HTML."""
+    return mathematics(content) if "arithmatex" in content else content

@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from pufferkit.errors import NoTheorem as NoTheorem
     from pufferkit.errors import OverBudget as OverBudget
     from pufferkit.fitting.check_model import check_model as check_model
+    from pufferkit.fitting.choosing import choose_beliefs as choose_beliefs
     from pufferkit.fitting.closeness import closeness as closeness
+    from pufferkit.fitting.measured_influence import measured_influence as measured_influence
     from pufferkit.fitting.private_transitions import private_transitions as private_transitions
     from pufferkit.fleet import Releases as Releases
     from pufferkit.fleet import release_all as release_all
@@ -99,6 +101,8 @@ _HOMES = {
     "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
     "mechanisms.calibration": ["Calibration"],
     "fitting.check_model": ["check_model"],
+    "fitting.choosing": ["choose_beliefs"],
+    "fitting.measured_influence": ["measured_influence"],
     "influence.curve.profile": ["InfluenceCurve"],
     "mechanisms.exact_sum": ["exact_sum"],
     "mechanisms.explain": ["PairTable", "explain"],

@@ -111,6 +111,17 @@ def stochastic_matrix(name: str, values: ArrayLike) -> Floats:
     return frozen(_rescaled(array))
 
 
+def stochastic_matrices(name: str, named: Iterable[tuple[str, ArrayLike]]) -> tuple[Floats, ...]:
+    """Transition matrices over the same states; each comes with the name that errors give it."""
+    matrices = tuple(stochastic_matrix(own, matrix) for own, matrix in named)
+    if not matrices:
+        raise ValueError(f"{name}: needs at least one matrix, got none")
+    sizes = sorted({len(matrix) for matrix in matrices})
+    if len(sizes) > 1:
+        raise ValueError(f"{name}: all must have the same states; got matrices of sizes {sizes}")
+    return matrices
+
+
 def real(name: str, value: Any) -> float:
     """One finite number, or an error. Text and truth values are no numbers."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Real, Decimal)):

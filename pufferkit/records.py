@@ -1,10 +1,13 @@
-"""Records as JSON: both ways for people and files, one canonical spelling for digests."""
+"""Records as JSON, in one canonical spelling for digests; files that only their owner can read."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pufferkit import checks
@@ -51,3 +54,24 @@ class Report(Shown, JsonRecord):
     def to_json(self, indent: int | None = 2) -> str:
         """JSON text; floats keep every digit."""
         return super().to_json(indent)
+
+
+def private_file(path: Path, content: bytes) -> None:
+    """A new file that its owner alone can read, whatever the umask; an error if there is one."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as stream:
+        os.fchmod(handle, 0o600)
+        stream.write(content)
+        stream.flush()
+        os.fsync(handle)
+
+
+def name_once(part: Path, path: Path) -> None:
+    """Give a complete file its name, unless there is one of that name."""
+    with suppress(FileExistsError):
+        try:
+            os.link(part, path)
+        except OSError as error:
+            if isinstance(error, FileExistsError) or path.exists():
+                return
+            part.rename(path)  # a file system without links

@@ -25,9 +25,8 @@ import sqlalchemy as sa
 from pufferkit.accounting.database import ENTRIES, GENESIS
 from pufferkit.accounting.entries import head_of
 from pufferkit.accounting.fingerprints import make_key, read_key
-from pufferkit.accounting.private import private_file
 from pufferkit.errors import LedgerError
-from pufferkit.records import canonical
+from pufferkit.records import canonical, private_file
 
 FORMAT = "pufferkit-anchor/1"
 
@@ -80,8 +79,10 @@ class Anchor:
             raise LedgerError(f"anchor: {self.path} is not an anchor of a ledger; restore it")
         mac = data.get("mac")
         if (mac is None) != (self._key is None):
-            told = "has no keyed digest" if mac is None else "was written with a key; give the key"
-            raise LedgerError(f"anchor: {self.path} {told}")
+            reason = (
+                "has no keyed digest" if mac is None else "was written with a key; give the key"
+            )
+            raise LedgerError(f"anchor: {self.path} {reason}")
         if mac is not None and not hmac.compare_digest(str(mac), self._mac(head) or ""):
             raise LedgerError(f"anchor: {self.path} was not written with this key")
         return head

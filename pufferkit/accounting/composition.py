@@ -323,7 +323,8 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
         raise NoTheorem(f"{', '.join(unknown)} gives no per-entry bound")
     theta, sizes = as_beliefs(beliefs), checks.segment_lengths(lengths)
     if theta.entries is not None:
-        return record_loss(theta, sum(s.entry_privacy or 0.0 for s in history))
+        together = sum(spending.cost(theta.states) for spending in history)
+        return record_loss(theta, np.asarray(together) * (1 + len(history) * EPS))
     worst, start = 0.0, 0
     seen: set[tuple[tuple[int, bytes], ...]] = set()
     for size in sizes:

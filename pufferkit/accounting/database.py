@@ -25,8 +25,8 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from pufferkit.accounting.private import name_once, private_file
 from pufferkit.errors import LedgerError
+from pufferkit.records import name_once, private_file
 
 SCHEMA_VERSION = 2
 
@@ -281,12 +281,14 @@ def write(place: Place, act: Callable[[sa.Connection], Result]) -> Result:
                 connection.execute(sa.select(HEAD.c.id).with_for_update())
             if not place.current:
                 _migrate(connection)
-            found = act(connection)
+            result = act(connection)
         place.current = True
-        return found
+        return result
 
-    told = "nothing was handed over, and asking again is safe: what was stored is given as it is"
-    return _guarded(place, locked, "write", told)
+    assurance = (
+        "nothing was handed over, and asking again is safe: what was stored is given as it is"
+    )
+    return _guarded(place, locked, "write", assurance)
 
 
 def read(place: Place, act: Callable[[sa.Connection], Result]) -> Result:
@@ -329,12 +331,12 @@ def exists(place: Place) -> bool:
 
 def make(place: Place) -> None:
     """Make a ledger where there is none."""
-    told = "no ledger was made"
+    assurance = "no ledger was made"
     try:
-        _guarded(place, place.make, "make", told)
+        _guarded(place, place.make, "make", assurance)
     except OSError as error:
         raise LedgerError(
-            f"ledger: cannot make {place.name} ({type(error).__name__}); {told}"
+            f"ledger: cannot make {place.name} ({type(error).__name__}); {assurance}"
         ) from None
 
 
@@ -362,7 +364,7 @@ def _version(connection: sa.Connection) -> int | None:
     return int(stored)
 
 
-def _guarded(place: Place, act: Callable[[], Result], doing: str, told: str = "") -> Result:
+def _guarded(place: Place, act: Callable[[], Result], doing: str, assurance: str = "") -> Result:
     """``act``, tried again where that helps; errors of the driver in words of our own.
 
     They are raised after their handler, so that nothing of the driver's hangs on to them.
@@ -377,8 +379,8 @@ def _guarded(place: Place, act: Callable[[], Result], doing: str, told: str = ""
         if not again:
             break
         time.sleep(random.uniform(0.01, 0.05) * 2**turn)
-    told = f"; {told}" if told else ""
-    raise LedgerError(f"ledger: cannot {doing} {place.name}: {words}{told}")
+    assurance = f"; {assurance}" if assurance else ""
+    raise LedgerError(f"ledger: cannot {doing} {place.name}: {words}{assurance}")
 
 
 def _worth_another_try(error: Exception) -> bool:

@@ -30,21 +30,27 @@ _LONGEST_NAME, _LONGEST_KEY = 200, 64
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One line of the ledger; amounts are millionths of epsilon.
+class Draft:
+    """An entry before it has a place in the chain; amounts are millionths of epsilon.
 
     ``kind`` is ``open`` (an account begins, with its budget), ``budget`` (the budget is changed),
     ``charge`` (privacy is spent) or ``value`` (the noisy answer of a charge). ``key`` ties a value
     to its charge.
     """
 
-    seq: int
     account: str
     kind: str
     key: str
     epsilon: int
     total: int
     body: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Entry(Draft):
+    """One line of the ledger, in its place."""
+
+    seq: int
     made_at: str
     made_by: str
     previous: str
@@ -52,7 +58,8 @@ class Entry:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {"seq": self.seq, **fields}
 
     def own_digest(self) -> str:
         """What the digest should be."""
@@ -150,18 +157,6 @@ class Charge:
                 raise ValueError(f"{name}: must be a whole number from 0 on, got {amount!r}")
 
 
-@dataclass(frozen=True)
-class Draft:
-    """An entry before it has a place in the chain."""
-
-    account: str
-    kind: str
-    key: str
-    epsilon: int
-    total: int
-    body: Mapping[str, Any]
-
-
 def checked_name(argument: str, text: Any, longest: int = _LONGEST_NAME) -> str:
     """A name that every database keeps as it is: text, not empty, not too long."""
     if not isinstance(text, str) or not 1 <= len(text) <= longest or "\0" in text:
@@ -201,8 +196,8 @@ def append(
         )
         digest = hashlib.sha256(text.encode()).hexdigest()
         entry = Entry(
-            seq, draft.account, draft.kind, draft.key, draft.epsilon, draft.total, draft.body,
-            now, by, previous, digest,
+            draft.account, draft.kind, draft.key, draft.epsilon, draft.total, draft.body,
+            seq, now, by, previous, digest,
         )  # fmt: skip
         entries.append(entry)
         rows.append({**entry.to_dict(), "body": body})
@@ -256,11 +251,11 @@ def head_of(connection: sa.Connection) -> tuple[int, str]:
 
 def accounts_named(connection: sa.Connection, names: Iterable[str]) -> dict[str, Account]:
     """Where these accounts stand; those that are not there are left out."""
-    found = {}
+    accounts = {}
     for part in _parts(names):
         for row in connection.execute(ACCOUNTS.select().where(ACCOUNTS.c.account.in_(part))):
-            found[row[0]] = Account(*row)
-    return found
+            accounts[row[0]] = Account(*row)
+    return accounts
 
 
 def entries_named(
@@ -279,13 +274,13 @@ def keys_named(
     connection: sa.Connection, names: Iterable[str], kind: str, keys: Sequence[str]
 ) -> set[tuple[str, str]]:
     """Account and key of the entries of one kind that are there."""
-    found: set[tuple[str, str]] = set()
+    charged: set[tuple[str, str]] = set()
     for part in _parts(names):
         query = sa.select(ENTRIES.c.account, ENTRIES.c.key).where(
             ENTRIES.c.account.in_(part), ENTRIES.c.kind == kind, ENTRIES.c.key.in_(list(keys))
         )
-        found.update((account, key) for account, key in connection.execute(query))
-    return found
+        charged.update((account, key) for account, key in connection.execute(query))
+    return charged
 
 
 def marks_named(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[str, Any]:

@@ -29,9 +29,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.accounting.private import name_once, private_file
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError
+from pufferkit.records import name_once, private_file
 
 IDENTIFYING = 40.0
 """Nats from which a stretch of a series is recognised: equal by chance once in 10^17."""
@@ -108,11 +108,11 @@ class SeriesData:
     def prefixes(self, key: bytes, places: Iterable[int]) -> dict[int, bytes]:
         digest = hashlib.blake2b(key=key, digest_size=_DIGEST, person=b"series")
         content = self._words ^ np.where(self._starts, ~np.uint64(0), np.uint64(0))
-        found, before = {}, 0
+        digests, before = {}, 0
         for place in sorted({place for place in places if 0 < place <= self.length}):
             digest.update(content[before:place].tobytes())
-            found[place], before = digest.copy().digest(), place
-        return found
+            digests[place], before = digest.copy().digest(), place
+        return digests
 
     def information(self, place: int) -> float:
         return float(self._information[place - 1])
@@ -129,11 +129,11 @@ class SeriesData:
         lengths: Words = np.diff(at).astype(np.uint64)
         runs = _mixed(self._words[at[:-1]] * odd[0] + lengths * odd[1])
         count = len(runs) - _RUNS + 1
-        found = np.zeros(count, dtype=np.uint64)
+        hashes = np.zeros(count, dtype=np.uint64)
         for place in range(_RUNS):
-            found += runs[place : place + count] * odd[place + 2]
+            hashes += runs[place : place + count] * odd[place + 2]
         information = self._information[at[_RUNS:] - 1] - self._information[at[:-_RUNS]]
-        stretches: Words = np.unique(_mixed(found[information >= IDENTIFYING]))
+        stretches: Words = np.unique(_mixed(hashes[information >= IDENTIFYING]))
         return stretches
 
 

@@ -30,10 +30,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from pufferkit.accounting import database
-from pufferkit.accounting.access import Access
 from pufferkit.accounting.amounts import allowed_micro, in_epsilon, show, spent_micro
 from pufferkit.accounting.anchor import Anchor, Head
-from pufferkit.accounting.batch import Batch, on_terms, over_budget, required, rows
 from pufferkit.accounting.database import ACCOUNTS, MARKS
 from pufferkit.accounting.entries import (
     Account,
@@ -53,6 +51,14 @@ from pufferkit.accounting.entries import (
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.recognition import Recognition
 from pufferkit.accounting.replay import Examination, examine
+from pufferkit.accounting.transactions import (
+    Access,
+    Batch,
+    on_terms,
+    over_budget,
+    required,
+    rows,
+)
 from pufferkit.errors import OverBudget
 from pufferkit.records import canonical
 from pufferkit.shown import Shown
@@ -136,10 +142,6 @@ class Ledger(Shown):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def _engine(self) -> sa.Engine:
-        return self._access.place.engine
 
     @property
     def exists(self) -> bool:
@@ -445,8 +447,8 @@ class Ledger(Shown):
             has_marks = sa.inspect(connection).has_table(MARKS.name)
             marks = marks_named(connection) if has_marks else {}
             end = None if stored is None else (stored.seq, stored.digest)
-            with closing(rows(connection, None)) as found:
-                return examine(found, end, accounts, marks, head)
+            with closing(rows(connection, None)) as lines:
+                return examine(lines, end, accounts, marks, head)
 
         return self._read(act)
 

@@ -37,39 +37,39 @@ def examine(
     noted: str | None,
 ) -> Examination:
     """Whether a chain of entries is whole, and ends in this head, these balances and marks."""
-    found: list[str] = []
+    problems: list[str] = []
     previous, count = GENESIS, 0
     state = _State({}, {}, set())
     seen_note = noted in (None, GENESIS)
     for count, row in enumerate(rows, 1):
         if row.seq != count:
-            found.append(f"entry {count} is missing; the next one is {row.seq}")
+            problems.append(f"entry {count} is missing; the next one is {row.seq}")
             break
         try:
             entry = entry_of(row)
         except LedgerError:
-            found.append(f"entry {row.seq} was changed: it cannot be read")
+            problems.append(f"entry {row.seq} was changed: it cannot be read")
             break
         if entry.previous != previous:
-            found.append(f"entry {entry.seq} does not follow the entry before it")
+            problems.append(f"entry {entry.seq} does not follow the entry before it")
         if entry.own_digest() != entry.digest:
-            found.append(f"entry {entry.seq} was changed: its digest does not match")
+            problems.append(f"entry {entry.seq} was changed: its digest does not match")
         previous = entry.digest
         seen_note = seen_note or entry.digest == noted
-        found += [f"entry {entry.seq}: {wrong}" for wrong in _replay(entry, state)]
+        problems += [f"entry {entry.seq}: {wrong}" for wrong in _replay(entry, state)]
     if head is None:
-        found.append("the head is missing; the ledger was damaged")
-    elif not found and (count, previous) != head:
-        found.append(f"the ledger ends at entry {count}, but its head is entry {head[0]}")
+        problems.append("the head is missing; the ledger was damaged")
+    elif not problems and (count, previous) != head:
+        problems.append(f"the ledger ends at entry {count}, but its head is entry {head[0]}")
     if not seen_note:
-        found.append("the digest noted earlier is not in the ledger; it was rewritten")
-    if not found and state.accounts != accounts:
+        problems.append("the digest noted earlier is not in the ledger; it was rewritten")
+    if not problems and state.accounts != accounts:
         wrong = _different(state.accounts, accounts)
-        found.append(f"the balance of {wrong} does not follow from the entries")
-    if not found and state.marks != marks:
+        problems.append(f"the balance of {wrong} does not follow from the entries")
+    if not problems and state.marks != marks:
         wrong = _different(state.marks, marks)
-        found.append(f"the marks of the data of {wrong} do not follow from the entries")
-    return Examination(tuple(found), count, previous)
+        problems.append(f"the marks of the data of {wrong} do not follow from the entries")
+    return Examination(tuple(problems), count, previous)
 
 
 def _different(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:

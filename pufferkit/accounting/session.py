@@ -21,7 +21,6 @@ from pufferkit.accounting.amounts import (
     spent_micro,
     spent_pico,
 )
-from pufferkit.accounting.batch import over_budget
 from pufferkit.accounting.composition import (
     ANY_START,
     Composition,
@@ -32,6 +31,7 @@ from pufferkit.accounting.composition import (
 from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger
+from pufferkit.accounting.transactions import over_budget
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query

@@ -92,7 +92,7 @@ def answer_model(
 ) -> AnswerModel:
     """Answers of one distribution: listed data set by data set if few (or asked), else drawn."""
     if isinstance(distribution, HiddenChain):
-        raise NotApplicable("entries that a hidden chain shows have no audit")
+        return ShownModel(distribution, query, listed)
     if isinstance(distribution, FiniteJoint):
         return joint_table(distribution, query)
     if isinstance(distribution, BayesianNetwork):
@@ -292,6 +292,83 @@ class SampledModel:
         for begin, end in split(self.query.lengths):
             known = {entry - begin: code} if begin <= entry < end else {}
             yield conditioned(self.chain, end - begin, known)
+
+
+class ShownModel:
+    """Entries that a hidden chain shows: the answers of the chain, secrets put together.
+
+    Given that an entry shows x, its hidden state is w with probability P(W = w) over that of all
+    hidden states that show x; the rest is the chain given w.
+    """
+
+    def __init__(self, shown: HiddenChain, query: Query, listed: bool | None) -> None:
+        self.shown, self.query = shown, query
+        self._chain = answer_model(shown.chain, _about_hidden(shown, query), listed)
+
+    @property
+    def entries(self) -> tuple[Hashable, ...]:
+        return self._chain.entries
+
+    def values(self, entry: int) -> list[tuple[int, Hashable]]:
+        possible = {self.shown.shown[code] for code, _ in self._chain.values(entry)}
+        return [(x, state) for x, state in enumerate(self.shown.states) if x in possible]
+
+    def _behind(self, entry: int, code: int) -> tuple[list[int], Floats]:
+        """The hidden states that show a value, and their probabilities."""
+        place = next(entry - begin for begin, end in split(self.query.lengths) if entry < end)
+        mass = marginals(self.shown.chain, place + 1)[place]
+        behind = [w for w, x in enumerate(self.shown.shown) if x == code and mass[w] > 0]
+        return behind, mass[behind] / mass[behind].sum()
+
+    def distribution(self, entry: int, code: int) -> AnswerDistribution | None:
+        behind, mass = self._behind(entry, code)
+        parts = [self._chain.distribution(entry, w) for w in behind]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        points, which = np.unique(
+            np.vstack([part.points for part in known]), axis=0, return_inverse=True
+        )
+        weights = np.concatenate([p * part.weights for p, part in zip(mass, known, strict=True)])
+        together: Floats = np.zeros(len(points))
+        np.add.at(together, which.ravel(), weights)
+        return AnswerDistribution(points, together)
+
+    def draw(self, entry: int, code: int, trials: int, rng: np.random.Generator) -> Answers:
+        behind, mass = self._behind(entry, code)
+        drawn = [
+            self._chain.draw(entry, w, int(count), rng)
+            for w, count in zip(behind, rng.multinomial(trials, mass), strict=True)
+            if count
+        ]
+        answers = _distinct([own.distinct[n] for own in drawn for n in own.which])
+        order = rng.permutation(trials)
+        return Answers(answers.distinct, answers.which[order])
+
+
+def _about_hidden(shown: HiddenChain, query: Query) -> Query:
+    """The same question, asked of the hidden states."""
+    value = {w: shown.states[x] for w, x in zip(shown.chain.states, shown.shown, strict=True)}
+    weights = query.weights
+    if weights is not None:
+        weights = {w: weights[x] for w, x in value.items() if x in weights}
+
+    def evaluate(entries: NDArray[Any]) -> Any:
+        seen = np.empty(len(entries), dtype=object)
+        seen[:] = [value[w] for w in entries]
+        return query.evaluate(seen)
+
+    return Query(
+        query.name,
+        evaluate,
+        query.lipschitz,
+        query.lengths,
+        labels=query.labels,
+        states=value,
+        total=query.total,
+        weights=weights,
+        observed=query.observed,
+    )
 
 
 def answers_of(codes: NDArray[np.uint16], states: tuple[Hashable, ...], query: Query) -> Answers:

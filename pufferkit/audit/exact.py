@@ -26,7 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, ListedModel, answer_model
+from pufferkit.audit.answer_models import (
+    AnswerDistribution,
+    AnswerModel,
+    ListedModel,
+    ShownModel,
+    answer_model,
+)
 from pufferkit.audit.any_start import largest_ratios
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.audited import LocalMechanism, belief_of
@@ -217,10 +223,13 @@ def _distribution(
     columns: tuple[int, ...],
 ) -> AnswerDistribution:
     """The answer given a secret: listed, or by its sums."""
-    if isinstance(model, ListedModel):
+    sums = None
+    if isinstance(model, (ListedModel, ShownModel)):
         whole = model.distribution(entry, code)
-        return AnswerDistribution(whole.points[:, list(columns)], whole.weights)
-    sums = distribution_of_answers(distribution, query, entry, code, columns)
+        if whole is not None:
+            return AnswerDistribution(whole.points[:, list(columns)], whole.weights)
+    else:
+        sums = distribution_of_answers(distribution, query, entry, code, columns)
     if sums is None:
         raise NotApplicable(
             f"{len(distribution)} states and {sum(query.lengths)} entries make too many data "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -142,3 +142,12 @@ class Beliefs(ABC):
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"
+
+
+def listed_records(data: Mapping[str, Any], kind: str, what: str) -> list[Mapping[str, Any]]:
+    """The members that the record of a class lists; the record of a member is a class of one."""
+    if data.get("kind") != kind:
+        return [data]
+    if not isinstance(data.get(kind), list):
+        raise ValueError(f"model: a class of {what} needs a list {kind!r}")
+    return list(data[kind])

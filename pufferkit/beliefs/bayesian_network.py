@@ -111,7 +111,7 @@ class BayesianNetwork(JsonRecord):
         Only the object is needed, so pgmpy is not imported here.
         """
         try:
-            nodes, found = list(model.nodes()), {cpd.variable: cpd for cpd in model.get_cpds()}
+            nodes, tables_of = list(model.nodes()), {cpd.variable: cpd for cpd in model.get_cpds()}
         except (AttributeError, TypeError):
             raise ValueError(
                 "model: must be a pgmpy DiscreteBayesianNetwork with its tables (CPDs), "
@@ -121,11 +121,11 @@ class BayesianNetwork(JsonRecord):
         tables: dict[Node, Rows] = {}
         values: dict[Node, Values] = {}
         for node in nodes:
-            if node not in found:
+            if node not in tables_of:
                 raise ValueError(
                     f"model: node {node!r} has no table; add a TabularCPD for it first"
                 )
-            cpd = found[node]
+            cpd = tables_of[node]
             parents[node] = tuple(cpd.variables[1:])
             values[node] = tuple(cpd.state_names[node])
             distributions = np.moveaxis(np.asarray(cpd.values, dtype=np.float64), 0, -1)
@@ -168,11 +168,11 @@ class BayesianNetwork(JsonRecord):
     @cached_property
     def children(self) -> Mapping[Node, tuple[Node, ...]]:
         """Children of every node, in the order of ``nodes``."""
-        found: dict[Node, list[Node]] = {node: [] for node in self.nodes}
+        children: dict[Node, list[Node]] = {node: [] for node in self.nodes}
         for node in self.nodes:
             for parent in self.parents[node]:
-                found[parent].append(node)
-        return MappingProxyType({node: tuple(own) for node, own in found.items()})
+                children[parent].append(node)
+        return MappingProxyType({node: tuple(own) for node, own in children.items()})
 
     @property
     def is_tree(self) -> bool:
@@ -182,12 +182,12 @@ class BayesianNetwork(JsonRecord):
     @cached_property
     def components(self) -> tuple[tuple[Node, ...], ...]:
         """Parts of the network without an edge between them: they are independent."""
-        rest, found = (1 << len(self)) - 1, []
+        rest, parts = (1 << len(self)) - 1, []
         while rest:
             part = self.graph.component((rest & -rest).bit_length() - 1)
-            found.append(self.graph.names(part))
+            parts.append(self.graph.names(part))
             rest &= ~part
-        return tuple(found)
+        return tuple(parts)
 
     def ancestors(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
         """These nodes and everything above them, parents first."""
@@ -351,13 +351,13 @@ def _labelled(table: Floats, parents: Sequence[Values]) -> dict[Values, Floats]:
 
 def _by_node(data: Mapping[str, Any], name: str) -> Mapping[Any, Any]:
     """{node: entry}, from an object or from a list in the order of the nodes."""
-    found = data.get(name) or {}
-    if isinstance(found, Mapping):
-        return found
+    values = data.get(name) or {}
+    if isinstance(values, Mapping):
+        return values
     nodes = labels(data.get("nodes") or ())
-    if len(nodes) != len(found):
+    if len(nodes) != len(values):
         raise ValueError(
-            f"model: {name!r} lists {len(found)} entries for {len(nodes)} nodes; give "
+            f"model: {name!r} lists {len(values)} entries for {len(nodes)} nodes; give "
             "one for each, or an object {node: entry}"
         )
-    return dict(zip(nodes, found, strict=True))
+    return dict(zip(nodes, values, strict=True))

@@ -61,13 +61,13 @@ def read_bif(text: str) -> Parsed:
             )
     if not blocks:
         raise ValueError("bif: has no 'probability' block; is this a BIF file?")
-    found: dict[Node, dict[Values, Floats]] = {}
+    tables: dict[Node, dict[Values, Floats]] = {}
     for name, own, lines in blocks:
         for node in (name, *own):
             if node not in values:
                 raise ValueError(f"bif: {node!r} has a probability but no 'variable' block")
-        found[name] = _table(name, own, lines, values)
-    return {name: own for name, own, _ in blocks}, found, values
+        tables[name] = _table(name, own, lines, values)
+    return {name: own for name, own, _ in blocks}, tables, values
 
 
 class _Reader:
@@ -91,20 +91,20 @@ class _Reader:
         return self._tokens[self._place - 1]
 
     def mark(self, allowed: str) -> str:
-        found = self.next()
-        if found not in _MARKS or found not in allowed:
+        token = self.next()
+        if token not in _MARKS or token not in allowed:
             listed = " or ".join(repr(mark) for mark in allowed)
-            raise ValueError(f"bif: expected {listed}, found {found!r}")
-        return found
+            raise ValueError(f"bif: expected {listed}, found {token!r}")
+        return token
 
     def expect(self, mark: str) -> None:
         self.mark(mark)
 
     def name(self) -> str:
-        found = self.next()
-        if found in _MARKS:
-            raise ValueError(f"bif: expected a name, found {found!r}")
-        return found
+        token = self.next()
+        if token in _MARKS:
+            raise ValueError(f"bif: expected a name, found {token!r}")
+        return token
 
     def block(self, *, opened: bool = False) -> list[list[str]]:
         """The statements of a block, each a list of words and marks."""
@@ -116,7 +116,11 @@ class _Reader:
             token = self.next()
             depth += (token == "{") - (token == "}")
             if depth == 0:
-                return [found for found in statements if found and found[0] != "property"]
+                return [
+                    statement
+                    for statement in statements
+                    if statement and statement[0] != "property"
+                ]
             if token == ";" and depth == 1:
                 statements.append([])
             else:
@@ -126,11 +130,11 @@ class _Reader:
 def _states(name: str, lines: list[list[str]]) -> tuple[str, ...]:
     for line in lines:
         if line[:2] == ["type", "discrete"] and "{" in line:
-            found = [word for word in line[line.index("{") + 1 :] if word not in _MARKS]
-            count = line[3] if line[2] == "[" else str(len(found))
-            if count != str(len(found)):
-                raise ValueError(f"bif: variable {name!r} says {count} values, lists {len(found)}")
-            return tuple(found)
+            labels = [word for word in line[line.index("{") + 1 :] if word not in _MARKS]
+            count = line[3] if line[2] == "[" else str(len(labels))
+            if count != str(len(labels)):
+                raise ValueError(f"bif: variable {name!r} says {count} values, lists {len(labels)}")
+            return tuple(labels)
     raise ValueError(f"bif: variable {name!r} is not 'type discrete'; only discrete ones are read")
 
 
@@ -165,14 +169,14 @@ def _numbers(name: str, words: list[str], count: int, size: int) -> Floats:
     """Numbers in a statement; rows that sum to one within the digits shown are rescaled."""
     shown = [word for word in words if word != ","]
     try:
-        found = np.array([float(word) for word in shown])
+        numbers = np.array([float(word) for word in shown])
     except ValueError as error:
         raise ValueError(f"bif: probability of {name!r}: {error}") from None
-    if len(found) != count:
+    if len(numbers) != count:
         raise ValueError(
-            f"bif: probability of {name!r}: {len(found)} numbers where {count} are needed"
+            f"bif: probability of {name!r}: {len(numbers)} numbers where {count} are needed"
         )
-    columns = found.reshape(size, -1)
+    columns = numbers.reshape(size, -1)
     sums = columns.sum(axis=0)
     digits = size * 0.5 * 10.0 ** -max(_decimals(word) for word in shown)
     close = (np.abs(sums - 1) <= min(digits, _MOST_OFF)) & (columns >= 0).all(axis=0)

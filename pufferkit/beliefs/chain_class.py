@@ -23,7 +23,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,7 +32,11 @@ from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, Distribution, Member, Mixing
 from pufferkit.beliefs.markov_chain import MarkovChain, plain_labels
 from pufferkit.checks import Floats
+from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
+
+if TYPE_CHECKING:
+    from pufferkit.beliefs.kernel_class import Kernels
 
 __all__ = ["Box", "ChainClass", "Member", "Mixing", "as_chain_class", "chain_kinds", "plural"]
 
@@ -219,7 +223,7 @@ class ChainClass(checks.Frozen, Beliefs):
             How many entries it remembers.
         table
             Distribution of the next entry given the last ones: an axis for each of them, the oldest
-            first, and one for the next.
+            first, and one for the next. Or a public `Series` to count it from.
         states
             Labels in the order of the axes.
 
@@ -229,6 +233,8 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> ChainClass.order(2, table).description
         '1 chain, 2 states, memory of 2 entries, stationary start'
         """
+        if isinstance(table, Series):
+            return cast("ChainClass", _KINDS["order"].counted(table, memory))
         theta = _made("order", table, states)
         if theta.memory != checks.whole("memory", memory, 1):  # type: ignore[attr-defined]
             raise ValueError(f"table: must have {memory + 1} axes for a memory of {memory}")
@@ -246,6 +252,10 @@ class ChainClass(checks.Frozen, Beliefs):
     @abstractmethod
     def from_plain(cls, data: Mapping[str, Any]) -> ChainClass:
         """The class that ``to_dict`` described."""
+
+    def kernels(self) -> tuple[Kernels, ...]:
+        """The parts of a class that is given by its kernels; empty for all others."""
+        return ()
 
     def corners(self) -> tuple[Member, ...] | None:
         """As ``members``; ``None`` where only bounds over the whole class are known."""
@@ -293,7 +303,7 @@ class ChainClass(checks.Frozen, Beliefs):
         drawn = []
         for member in members:
             if not member.any_start:
-                whole = not member.chain.has_lost_states
+                whole = not member.chain.has_underflow
                 drawn.append(Distribution(member.name, member.chain, complete=whole))
                 continue
             for words, start in _starts(member.chain):

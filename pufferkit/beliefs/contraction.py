@@ -154,7 +154,7 @@ def _run(held: list[tuple[Floats, Labels]], steps: Sequence[_Step], *, clip: boo
             operands += [table, [own[label] for label in names]]
         operands.append([own[label] for label in step.keep])
         large = step.entries * step.summed > _LARGE
-        found = np.einsum(*operands, optimize=large)  # type: ignore[call-overload]
-        held.append((np.minimum(found, 1.0) if clip else found, step.keep))
+        product = np.einsum(*operands, optimize=large)  # type: ignore[call-overload]
+        held.append((np.minimum(product, 1.0) if clip else product, step.keep))
     ((table, _),) = held
     return np.asarray(table, dtype=np.float64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,20 @@ from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 
 
+def check_chains(chains: Sequence[MarkovChain]) -> None:
+    """Refuse what is no list of chains over the same states."""
+    if not chains:
+        raise ValueError("chains: a class needs at least one chain, got none")
+    for chain in chains:
+        if not isinstance(chain, MarkovChain):
+            raise ValueError(f"chains: must be MarkovChain objects, got {type(chain).__name__}")
+        if chain.states != chains[0].states:
+            raise ValueError(
+                f"chains: all must have the same states in the same order; "
+                f"got {chains[0].states} and {chain.states}"
+            )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class FiniteClass(ChainClass):
     """See `ChainClass.of`."""
@@ -28,17 +42,7 @@ class FiniteClass(ChainClass):
     states: tuple[Hashable, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        if not self.chains:
-            raise ValueError("chains: a class needs at least one chain, got none")
-        for chain in self.chains:
-            if not isinstance(chain, MarkovChain):
-                raise ValueError(f"chains: must be MarkovChain objects, got {type(chain).__name__}")
-            if chain.states != self.chains[0].states:
-                raise ValueError(
-                    f"chains: all must have the same states in the same order; "
-                    f"got {self.chains[0].states} and {chain.states}"
-                )
-
+        check_chains(self.chains)
         object.__setattr__(self, "states", self.chains[0].states)
 
     @property
@@ -53,8 +57,8 @@ class FiniteClass(ChainClass):
 
     @property
     def sources(self) -> tuple[Provenance, ...]:
-        found = [chain.fitted_on for chain in self.chains if chain.fitted_on is not None]
-        return tuple(dict.fromkeys(found))
+        sources = [chain.fitted_on for chain in self.chains if chain.fitted_on is not None]
+        return tuple(dict.fromkeys(sources))
 
     def members(self) -> tuple[Member, ...]:
         count = len(self.chains)
@@ -89,18 +93,10 @@ class AnyStartClass(ChainClass):
     def __init__(
         self, transitions: Iterable[ArrayLike], states: Iterable[Hashable] | None = None
     ) -> None:
-        matrices = tuple(
-            checks.stochastic_matrix(f"transition {n}", t) for n, t in enumerate(transitions, 1)
-        )
-        if not matrices:
-            raise ValueError("transitions: a class needs at least one matrix, got none")
-        sizes = {len(t) for t in matrices}
-        if len(sizes) > 1:
-            raise ValueError(
-                f"transitions: all must have the same states; got matrices of sizes {sorted(sizes)}"
-            )
+        named = ((f"transition {n}", t) for n, t in enumerate(transitions, 1))
+        matrices = checks.stochastic_matrices("transitions", named)
         object.__setattr__(self, "transitions", matrices)
-        object.__setattr__(self, "states", state_labels(states, sizes.pop()))
+        object.__setattr__(self, "states", state_labels(states, len(matrices[0])))
 
     @property
     def description(self) -> str:

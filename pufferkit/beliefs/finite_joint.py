@@ -218,7 +218,9 @@ def _sum(ps: Iterable[Probability], exact: bool) -> Probability:
 def _names(names: Iterable[Hashable] | None, count: int) -> tuple[Hashable, ...]:
     if names is None:
         return tuple(range(1, count + 1))
-    found = tuple(names)
-    if len(found) != count or len(set(found)) < count:
-        raise ValueError(f"names: need {count} different names, one for each variable; got {found}")
-    return found
+    labels = tuple(names)
+    if len(labels) != count or len(set(labels)) < count:
+        raise ValueError(
+            f"names: need {count} different names, one for each variable; got {labels}"
+        )
+    return labels

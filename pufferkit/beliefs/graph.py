@@ -55,10 +55,10 @@ class Graph:
 
     def mask(self, nodes: Iterable[Node]) -> int:
         """A set of nodes as bits."""
-        found = 0
+        mask = 0
         for node in nodes:
-            found |= 1 << self.place[node]
-        return found
+            mask |= 1 << self.place[node]
+        return mask
 
     def names(self, mask: int) -> tuple[Node, ...]:
         """Bits as nodes, in topological order."""
@@ -66,12 +66,12 @@ class Graph:
 
     def above(self, mask: int) -> int:
         """These nodes and their ancestors."""
-        found = 0
+        above = 0
         while mask:
             j = mask.bit_length() - 1
-            found |= self.ancestors[j]
+            above |= self.ancestors[j]
             mask &= ~self.ancestors[j]
-        return found
+        return above
 
     def connected(self, node: int, given: int) -> tuple[int, int]:
         """What ``given`` does not d-separate from ``node``, and which given nodes do the work.
@@ -116,13 +116,13 @@ class Graph:
 
     def component(self, node: int) -> int:
         """Everything that some trail leads to."""
-        found = todo = 1 << node
+        reached = todo = 1 << node
         while todo:
             bit = todo & -todo
             j = bit.bit_length() - 1
-            todo = (todo ^ bit) | ((self.parents[j] | self.children[j]) & ~found)
-            found |= todo
-        return found
+            todo = (todo ^ bit) | ((self.parents[j] | self.children[j]) & ~reached)
+            reached |= todo
+        return reached
 
     def moral(self, within: int) -> list[int]:
         """Neighbours in the moral graph of an ancestral set: parents of a child are married.
@@ -149,15 +149,15 @@ class Graph:
         table above it.
         """
         whole = self.above(chosen)
-        rest, found = whole & ~chosen, 0
+        rest, gates = whole & ~chosen, 0
         while rest:
             j = rest.bit_length() - 1
             rest ^= 1 << j
             higher = self.ancestors[j] & ~(1 << j)
             if not higher & chosen and not self._kin[j] & whole & ~self.ancestors[j]:
-                found |= 1 << j
+                gates |= 1 << j
                 rest &= ~higher
-        return found
+        return gates
 
 
 def bits(mask: int) -> Iterator[int]:

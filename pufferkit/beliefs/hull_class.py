@@ -10,6 +10,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import plural
+from pufferkit.beliefs.finite_class import check_chains
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain
@@ -40,16 +41,8 @@ class HullClass(KernelClass):
     states: tuple[Hashable, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        if not self.chains:
-            raise ValueError("chains: a hull needs at least one chain, got none")
+        check_chains(self.chains)
         for n, chain in enumerate(self.chains, 1):
-            if not isinstance(chain, MarkovChain):
-                raise ValueError(f"chains: must be MarkovChain objects, got {type(chain).__name__}")
-            if chain.states != self.chains[0].states:
-                raise ValueError(
-                    f"chains: all must have the same states in the same order; got "
-                    f"{self.chains[0].states} and {chain.states}"
-                )
             reversible = chain.is_irreducible and chain.pi_min >= RAREST
             if self.backward is None and not reversible:
                 raise ValueError(

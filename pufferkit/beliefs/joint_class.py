@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pufferkit.beliefs.base import Beliefs, Distribution
+from pufferkit.beliefs.base import Beliefs, Distribution, listed_records
 from pufferkit.beliefs.finite_joint import FiniteJoint
 
 
@@ -58,8 +58,5 @@ class JointClass(Beliefs):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> JointClass:
         """The class that ``to_dict`` described; a single distribution is a class of one."""
-        if data.get("kind") != "joints":
-            return cls((FiniteJoint.from_dict(data),))
-        if not isinstance(data.get("joints"), list):
-            raise ValueError("model: a class of joint distributions needs a list 'joints'")
-        return cls(tuple(FiniteJoint.from_dict(own) for own in data["joints"]))
+        records = listed_records(data, "joints", "joint distributions")
+        return cls(tuple(FiniteJoint.from_dict(own) for own in records))

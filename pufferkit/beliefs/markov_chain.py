@@ -217,7 +217,7 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         return possible
 
     @cached_property
-    def has_lost_states(self) -> bool:
+    def has_underflow(self) -> bool:
         """Whether some state of a stationary start is possible but too rare for a float."""
         return bool((self.possible_start & (self.initial < RAREST)).any()) and self.is_stationary
 
@@ -344,15 +344,15 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
-        found: dict[str, Any] = {
+        record: dict[str, Any] = {
             "kind": "markov_chain",
             "states": list(self.states),
             "initial": self.initial.tolist(),
             "transition": self.transition.tolist(),
         }
         if self.fitted_on is not None:
-            found["fitted_on"] = self.fitted_on.to_dict()
-        return found
+            record["fitted_on"] = self.fitted_on.to_dict()
+        return record
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> MarkovChain:

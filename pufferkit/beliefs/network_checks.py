@@ -23,23 +23,23 @@ def graph(parents: Mapping[Node, Iterable[Node]]) -> dict[Node, tuple[Node, ...]
     """{node: parents}, every parent known and named once."""
     if not isinstance(parents, Mapping) or not parents:
         raise ValueError("parents: must be a mapping {node: tuple of parents}, at least one node")
-    found: dict[Node, tuple[Node, ...]] = {}
+    parents_of: dict[Node, tuple[Node, ...]] = {}
     for node, own in parents.items():
         if isinstance(own, str) or not isinstance(own, Iterable):
             raise ValueError(
                 f"parents[{node!r}]: must be a tuple of nodes, got {own!r}; write ({own!r},) for "
                 "one parent, () for none"
             )
-        found[node] = tuple(own)
-        for parent in found[node]:
+        parents_of[node] = tuple(own)
+        for parent in parents_of[node]:
             if parent not in parents:
                 raise ValueError(
                     f"parents[{node!r}]: {parent!r} is not a node; give every node an entry, "
                     "() if it has no parents"
                 )
-        if len(set(found[node])) < len(found[node]):
-            raise ValueError(f"parents[{node!r}]: names a parent twice, {found[node]}")
-    return found
+        if len(set(parents_of[node])) < len(parents_of[node]):
+            raise ValueError(f"parents[{node!r}]: names a parent twice, {parents_of[node]}")
+    return parents_of
 
 
 def topological(parents: Mapping[Node, tuple[Node, ...]]) -> tuple[Node, ...]:
@@ -81,14 +81,14 @@ def _cycle(parents: Mapping[Node, tuple[Node, ...]], stuck: set[Node]) -> list[N
 
 
 def same_nodes(
-    name: str, found: Mapping[Node, Any], parents: Mapping[Node, Any], *, all_needed: bool
+    name: str, given: Mapping[Node, Any], parents: Mapping[Node, Any], *, all_needed: bool
 ) -> None:
     """Refuse entries for unknown nodes and, if all are needed, missing entries."""
-    for node in found:
+    for node in given:
         if node not in parents:
             raise ValueError(f"{name}[{node!r}]: is not a node; add it to parents or drop it")
     for node in parents:
-        if all_needed and node not in found:
+        if all_needed and node not in given:
             raise ValueError(f"{name}: node {node!r} has none; give every node its table")
 
 
@@ -103,15 +103,15 @@ def value_labels(node: Node, rows: Rows, given: Iterable[Hashable] | None) -> Va
     if given is None:
         return tuple(range(count))
     try:
-        found = checks.distinct_states(given)
+        labels = checks.distinct_states(given)
     except ValueError as error:
         raise ValueError(f"values[{node!r}]: {error}") from None
-    if len(found) != count:
+    if len(labels) != count:
         raise ValueError(
-            f"values[{node!r}]: {len(found)} labels, but its distributions have {count} entries; "
+            f"values[{node!r}]: {len(labels)} labels, but its distributions have {count} entries; "
             "give one label for each"
         )
-    return found
+    return labels
 
 
 def array(
@@ -135,16 +135,16 @@ def array(
                 f"{name}: has no row for {key!r}, values of {about}; every combination needs one"
             )
     size = len(values[node])
-    found = np.empty((len(keys), size))
+    table = np.empty((len(keys), size))
     for j, key in enumerate(keys):
         row = distribution(f"{name}[{key!r}]", rows[key])
         if len(row) != size:
             raise ValueError(
                 f"{name}[{key!r}]: has {len(row)} entries, but node {node!r} has {size} values"
             )
-        found[j] = row
+        table[j] = row
     shape = [len(values[parent]) for parent in parents]
-    return checks.frozen(found.reshape(*shape, size))
+    return checks.frozen(table.reshape(*shape, size))
 
 
 def distribution(name: str, values: ArrayLike) -> Floats:

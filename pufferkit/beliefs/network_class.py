@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pufferkit import checks
-from pufferkit.beliefs.base import Beliefs, Distribution
+from pufferkit.beliefs.base import Beliefs, Distribution, listed_records
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.network_checks import Node
 
@@ -70,11 +70,8 @@ class NetworkClass(Beliefs):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> NetworkClass:
         """The class that ``to_dict`` described; a single network is a class of one."""
-        if data.get("kind") != "networks":
-            return cls((BayesianNetwork.from_dict(data),))
-        if not isinstance(data.get("networks"), list):
-            raise ValueError("model: a class of networks needs a list 'networks'")
-        return cls(tuple(BayesianNetwork.from_dict(own) for own in data["networks"]))
+        records = listed_records(data, "networks", "networks")
+        return cls(tuple(BayesianNetwork.from_dict(own) for own in records))
 
     @classmethod
     def from_json(cls, text: str) -> NetworkClass:

@@ -15,11 +15,12 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import plural
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels
-from pufferkit.beliefs.longer_memory import tuple_kernel
+from pufferkit.beliefs.longer_memory import order_table, tuple_kernel
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.step_kernels import posterior_of
 from pufferkit.checks import Floats
+from pufferkit.data.series import Series
 
 MOST_TUPLES = 400
 """Most runs of last entries that the curve is computed for."""
@@ -67,6 +68,12 @@ class OrderClass(KernelClass):
         object.__setattr__(self, "states", state_labels(states, size))
         object.__setattr__(self, "fitted_on", fitted_on)
         self.hidden_chain  # noqa: B018  (refuses tables without a single steady state)
+
+    @classmethod
+    def counted(cls, series: Series, memory: int) -> OrderClass:
+        """The chain of a *public* series, rows drawn to those of one entry of memory less."""
+        table = order_table(series.segments, len(series.states), memory)
+        return cls(table, series.states, Provenance.of_series(series))
 
     @property
     def memory(self) -> int:

@@ -17,15 +17,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pufferkit import checks
+from pufferkit.beliefs import baum_welch
 from pufferkit.beliefs.chain_class import plural
 from pufferkit.beliefs.hidden_chain import HiddenChain
-from pufferkit.beliefs.hidden_model import HiddenModel
+from pufferkit.beliefs.hidden_model import HiddenModel, Within
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels, Secret
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
 from pufferkit.beliefs.order_class import function_of_chain
 from pufferkit.beliefs.provenance import Provenance
-from pufferkit.beliefs.regime_estimation import known_slow, mean_stays
+from pufferkit.beliefs.regime_estimation import known_slow, mean_stays, people_models, refits
 from pufferkit.checks import Floats
+from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
 
 MANY_LEVELS = 10
@@ -38,6 +40,10 @@ MOST_HIDDEN = 400
 """Most hidden states that the curve is computed for."""
 
 Together = Literal["finite", "hull"]
+People = Literal["each", "hull", "pooled"]
+
+_FEW_PEOPLE = 10
+_REFITS = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -198,6 +204,87 @@ class RegimeClass(KernelClass):
         )
         return several
 
+    @classmethod
+    def fit(
+        cls,
+        data: Any,
+        regimes: int,
+        *,
+        within: Within = "independent",
+        people: People = "each",
+        refitted: int | None = None,
+        emissions: float | None = None,
+        secret: Secret = "entry",
+        slow: float | None = None,
+        transients: bool = False,
+        restarts: int = 6,
+        seed: int = 0,
+        theta_from_private_data: bool = False,
+    ) -> RegimeClass:
+        """Regimes fitted to *public* people by expectation-maximisation.
+
+        One model is fitted to everybody. By default each person's own moves between its regimes are
+        a member of the class too, and with fewer than ten people also models refitted to data drawn
+        from the first one: the fit alone covers the true influence in 38% of simulations, with
+        twenty refits in 93%.
+
+        Parameters
+        ----------
+        data
+            A `Series`, or a list of them, one for each person. Never the series to be released.
+        regimes
+            How many.
+        within
+            Whether entries within a regime are ``"independent"`` or a ``"chain"``.
+        people
+            ``"each"``: every person's own moves, each for a whole series. ``"hull"``: moves that
+            change between them as they like. ``"pooled"``: one model for everybody.
+        refitted
+            How many refits to add; by default 20 with fewer than ten people and ``"each"``.
+        emissions, secret, slow, transients
+            As for the class.
+        restarts, seed
+            Of the search; the same seed gives the same model.
+        theta_from_private_data
+            Fit to private data all the same. Every artefact will say so.
+
+        Examples
+        --------
+        >>> model = RegimeClass([[0.95, 0.05], [0.1, 0.9]], [[0.9, 0.1], [0.2, 0.8]])
+        >>> series = model.models[0].sample(2000, seed=1).tolist()
+        >>> RegimeClass.fit(series, 2, refitted=0, restarts=2).regimes
+        2
+        """
+        private = checks.flag("theta_from_private_data", theta_from_private_data)
+        each = _people(data)
+        states = each[0].states
+        pieces = [piece for one in each for piece in one.segments]
+        whole = Series(np.concatenate(pieces), states, tuple(len(piece) for piece in pieces))
+        if people not in ("each", "hull", "pooled"):
+            raise ValueError(f"people: must be 'each', 'hull' or 'pooled', got {people!r:.60}")
+        pooled = baum_welch.fit(
+            pieces, len(states), regimes, within=within, restarts=restarts, seed=seed
+        )
+        models = [pooled]
+        if people != "pooled" and len(each) > 1:
+            models += people_models(pooled, [one.segments for one in each])
+        few = people == "each" and len(each) < _FEW_PEOPLE
+        count = (_REFITS if few else 0) if refitted is None else refitted
+        if checks.whole("refitted", count, 0):
+            models += refits(pooled, pieces, count=count, seed=seed)
+        theta = object.__new__(cls)
+        theta._set(
+            tuple(models),
+            states,
+            "hull" if people == "hull" else "finite",
+            emissions,
+            secret,
+            slow,
+            transients,
+            Provenance.of_series(whole, private=private),
+        )
+        return theta
+
     def replace(self, **changes: Any) -> RegimeClass:
         """The same models with another ``emissions``, ``secret``, ``slow`` or ``transients``."""
         known = {"emissions", "secret", "slow", "transients", "together", "fitted_on"}
@@ -357,6 +444,20 @@ class RegimeClass(KernelClass):
         if self.fitted_on is not None:
             plain["fitted_on"] = self.fitted_on.to_dict()
         return plain
+
+
+def _people(data: Any) -> tuple[Series, ...]:
+    """One series for each person, all with the same states."""
+    if isinstance(data, Series):
+        return (data,)
+    if isinstance(data, Mapping):
+        data = list(data.values())
+    several = list(data) if isinstance(data, Iterable) else []
+    if not several or not all(isinstance(one, Series) for one in several):
+        return (Series.of(data),)
+    if any(one.states != several[0].states for one in several):
+        raise ValueError("data: the series of all people must have the same states")
+    return tuple(several)
 
 
 def _checked(transition: ArrayLike, emission: ArrayLike) -> HiddenModel:

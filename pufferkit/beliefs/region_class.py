@@ -198,14 +198,14 @@ class RegionClass(ChainClass):
         """
         if len(self.states) != 2 or self.before is not None:
             return None
-        found = []
+        corners = []
         for stay in dict.fromkeys((tuple(np.diag(self.high)), tuple(np.diag(self.low)))):
             first, second = float(stay[0]), float(stay[1])
             name = f"staying probabilities ({first:.6g}, {second:.6g}), a corner of the region"
             matrix = [[first, 1 - first], [1 - second, second]]
             corner = MarkovChain([0.5, 0.5], matrix, self.states, self.fitted_on)
-            found.append(Member(name, corner, True))
-        return tuple(found)
+            corners.append(Member(name, corner, True))
+        return tuple(corners)
 
     def members(self) -> tuple[Member, ...]:
         raise NotApplicable(
@@ -234,7 +234,7 @@ class RegionClass(ChainClass):
         return [("the nearest chain of the region", self.low, self.high, None)]
 
     def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        record: dict[str, Any] = {
             "kind": "region",
             "region": self.region,
             "confidence": self.confidence,
@@ -244,11 +244,11 @@ class RegionClass(ChainClass):
             "high": self.high.tolist(),
         }
         if self.fitted_on is not None:
-            found["fitted_on"] = self.fitted_on.to_dict()
+            record["fitted_on"] = self.fitted_on.to_dict()
         if self.before is not None:
             before = {"low": self.before.low.tolist(), "high": self.before.high.tolist()}
-            found["before"] = before
-        return found
+            record["before"] = before
+        return record
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> RegionClass:
@@ -345,8 +345,8 @@ def intervals(hits: Floats, misses: Floats, alpha: float) -> Floats:
         middle = (good + bad) / 2
         passed = inside(middle)
         good, bad = np.where(passed, middle, good), np.where(passed, bad, middle)
-    found: Floats = np.where(some, np.exp(bad) * (1 - _OUT), 0.0)
-    return found
+    ends: Floats = np.where(some, np.exp(bad) * (1 - _OUT), 0.0)
+    return ends
 
 
 def count_table(counts: ArrayLike) -> Floats:
@@ -373,8 +373,8 @@ def _log_mean(hits: float, misses: float) -> float:
 
 
 def _up(values: Floats) -> Floats:
-    found: Floats = np.minimum(values + 4 * np.finfo(float).eps, 1.0)
-    return found
+    raised: Floats = np.minimum(values + 4 * np.finfo(float).eps, 1.0)
+    return raised
 
 
 def _checked(low: ArrayLike, high: ArrayLike) -> tuple[Floats, Floats]:

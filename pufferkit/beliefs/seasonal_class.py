@@ -50,19 +50,13 @@ class SeasonalClass(KernelClass):
         start: int | None = None,
         fitted_on: Provenance | None = None,
     ) -> None:
-        matrices = tuple(checks.stochastic_matrix(f"kernel {n}", k) for n, k in enumerate(kernels))
-        if not matrices:
-            raise ValueError("kernels: needs a matrix for each slot of the clock, got none")
-        sizes = {len(matrix) for matrix in matrices}
-        if len(sizes) > 1:
-            raise ValueError(
-                f"kernels: all must have the same states; got matrices of sizes {sorted(sizes)}"
-            )
+        named = ((f"kernel {n}", kernel) for n, kernel in enumerate(kernels))
+        matrices = checks.stochastic_matrices("kernels", named)
         slot = None if start is None else checks.whole("start", start, 0)
         if slot is not None and slot >= len(matrices):
             raise ValueError(f"start: the clock has slots 0 to {len(matrices) - 1}, got {slot}")
         object.__setattr__(self, "matrices", matrices)
-        object.__setattr__(self, "states", state_labels(states, sizes.pop()))
+        object.__setattr__(self, "states", state_labels(states, len(matrices[0])))
         object.__setattr__(self, "start", slot)
         object.__setattr__(self, "fitted_on", fitted_on)
         if any(((marginal > 0) & (marginal < RAREST)).any() for marginal in self.marginals):

@@ -56,14 +56,14 @@ def closed_classes(transition: Floats) -> tuple[ClosedClass, ...]:
     """Every closed class, in order of its first state."""
     reach = reachable(transition)
     both = reach & reach.T
-    found = []
+    classes = []
     seen = np.zeros(len(transition), dtype=bool)
     for x in range(len(transition)):
         if not seen[x]:
             seen |= both[x]
             if (reach[x] == both[x]).all():
-                found.append(_with_period(transition, np.flatnonzero(both[x])))
-    return tuple(found)
+                classes.append(_with_period(transition, np.flatnonzero(both[x])))
+    return tuple(classes)
 
 
 def _with_period(transition: Floats, members: NDArray[np.intp]) -> ClosedClass:

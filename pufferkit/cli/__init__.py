@@ -13,6 +13,7 @@ import typer
 import pufferkit
 from pufferkit.cli import (
     audit,
+    beliefs,
     ledger,
     model,
     plan,
@@ -37,6 +38,7 @@ app.command("release")(release.release)
 app.command("release-each")(release_each.release_each)
 app.command("sanitize")(sanitize.sanitize)
 app.command("fit")(model.fit)
+app.command("beliefs")(beliefs.beliefs)
 app.command("check")(model.check)
 app.command("verify")(verify.verify)
 app.command("audit")(audit.audit)

@@ -230,7 +230,7 @@ def fit(
         if not plain:
             raise ValueError("--order and --start: of several files only 1 and stationary")
         after = max_gap or independent_after
-        series = _counted(named, state, time, segment, declared, after, form)
+        series = counted_table(named, state, time, segment, declared, after, form)
     else:
         found_series = inputs.read_data(
             named[0],
@@ -272,7 +272,7 @@ def fit(
         terminal.written([out])
 
 
-def _counted(
+def counted_table(
     files: Sequence[Path],
     state: str,
     time: str | None,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pufferkit.accounting.private import private_file
+from pufferkit.records import private_file
 
 
 def check_outputs(

@@ -14,14 +14,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import relative_frequencies
 from pufferkit.data.series import Series
 from pufferkit.experiments import measured as files
-from pufferkit.experiments.result import (
-    Chart,
-    Result,
-    Rows,
-    Settings,
-    attempt,
-    simulated_error,
-)
+from pufferkit.experiments.result import Chart, Result, Rows, Settings, attempt, simulated_error
 from pufferkit.mechanisms.baselines import group_dp
 from pufferkit.mechanisms.calibration import Calibration
 

@@ -9,14 +9,7 @@ import numpy as np
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.data.queries import Query, mean
-from pufferkit.experiments.result import (
-    Chart,
-    Result,
-    Rows,
-    Settings,
-    attempt,
-    simulated_error,
-)
+from pufferkit.experiments.result import Chart, Result, Rows, Settings, attempt, simulated_error
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.wasserstein import wasserstein
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,24 +11,41 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.estimation import fit, order_two
+from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.region_class import count_table
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
+from pufferkit.fitting.decision import (
+    INFLUENCE,
+    PREDICTION,
+    ROWS,
+    Clock,
+    flexible_predictors,
+    influence_check,
+    prediction_check,
+    rows_check,
+)
+from pufferkit.fitting.members import forward_kernels, lists_all
 from pufferkit.fitting.ratio_tests import (
     Check,
     coverage_check,
     order_check,
     stationarity_check,
 )
+from pufferkit.fitting.sequences import Codes
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.records import Report
 
 MOST_STATES = 7
 """With more states than this, pairs of states are too many to compare the noise."""
 
+MEMORY = "one step of memory is enough"
+CONSTANT = "the distribution of the moves does not change over time"
+
 _SMOOTHING = 0.5
+_COUNTS = "counts alone cannot tell; give the series, or a million rows of the table"
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,6 +87,18 @@ class ModelReport(Report):
         return all(check.passed is not False for check in self.checks)
 
     @property
+    def verdict(self) -> str:
+        """One sentence. Influence decides, because no noise can do with less than it asks for."""
+        failed = [check for check in self.checks if check.passed is False]
+        for name in (INFLUENCE, ROWS, PREDICTION):
+            for check in failed:
+                if check.name == name:
+                    return check.text
+        if failed:
+            return f"these beliefs fail: {'; '.join(check.name for check in failed)}"
+        return "nothing speaks against these beliefs"
+
+    @property
     def second_order_factor(self) -> float | None:
         """How many times the noise a second-order chain needs."""
         first, second = self.noise.get("first"), self.noise.get("second")
@@ -79,6 +109,7 @@ class ModelReport(Report):
         return {
             **asdict(self),
             "passed": self.passed,
+            "verdict": self.verdict,
             "second_order_factor": self.second_order_factor,
         }
 
@@ -94,26 +125,52 @@ class ModelReport(Report):
         factor = self.second_order_factor
         if factor is not None:
             lines.append(f"  a second-order chain needs {factor:.3g} times the noise")
+        lines.append(f"verdict: {self.verdict}")
         return "\n".join(lines)
 
 
 def check_model(
-    data: Any, beliefs: Any, *, level: float = 0.01, epsilon: float = 1.0
+    data: Any,
+    beliefs: Any,
+    *,
+    level: float = 0.01,
+    epsilon: float = 1.0,
+    day: int | None = None,
+    window: int | None = None,
+    public: Sequence[Any] | None = None,
+    repetitions: int = 100,
+    seed: int = 0,
 ) -> ModelReport:
-    """Ask whether one step of memory is enough, whether it lasts, whether the class covers.
+    """Ask whether beliefs are good enough for data, and above all whether they budget enough.
+
+    One step of memory, moves that do not change over time, chains of the class that cover the
+    counts; rows by part of the day; predictions; and the influence of one entry, which decides:
+    no noise can do with less than it asks for (`pufferkit.fitting.measured_influence`).
 
     Parameters
     ----------
     data
-        A `Series`, the `Table` of `read_table`, a sequence of states or of segments; or transition
-        counts, as a square numpy array in the order of the beliefs' states. Counts, and tables of
-        more than a million rows or in other engines, can only tell whether the class covers them.
+        A `Series`, a sequence of states or of segments; several people, as a list of `Series` or as
+        the `Table` of `read_table`; or transition counts, as a square numpy array in the order of
+        the beliefs' states. Counts, and tables of more than a million rows or in other engines, can
+        only tell whether the class covers them. Best are public people that the beliefs were *not*
+        fitted on.
     beliefs
         A `MarkovChain` or a `ChainClass`.
     level
         A test with a p-value below this fails.
     epsilon
         Where the noise of first and second order is compared.
+    day
+        Entries in a day. Influence is compared day by day, rows by quarters of the day. Without it
+        blocks of a twentieth of the data take the place of days.
+    window
+        Entries on either side within which influence is measured; by default a third of a day.
+    public
+        Public people that flexible predictors learn from, a `Series` each; without them
+        predictions are not compared.
+    repetitions, seed
+        Of the series drawn from the class.
 
     Examples
     --------
@@ -127,29 +184,66 @@ def check_model(
     if not 0 < level < 1:
         raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.01")
     if isinstance(data, Table):
-        data = _in_order(data, theta) if data.codes is None else data.all_series
+        data = _in_order(data, theta) if data.codes is None else _everybody(data)
     if isinstance(data, np.ndarray) and data.ndim == 2:
         table = count_table(data)
         if len(table) != len(theta.states):
             raise ValueError(f"counts: have {len(table)} states, the beliefs {len(theta.states)}")
-        coverage = _coverage(table, np.zeros(len(table)), theta, level)
-        unknown = "counts alone cannot tell; give the series, or a million rows of the table"
-        names = (
-            "one step of memory is enough",
-            "the distribution of the moves does not change over time",
-        )
-        asked = tuple(Check(name, None, unknown) for name in names)
-        return ModelReport(theta.description, None, level, (*asked, coverage), epsilon, {})
-    series = Series.of(data, theta.states)
-    firsts = np.array([s[0] for s in series.segments if s[0] >= 0], dtype=np.intp)
-    starts = np.bincount(firsts, minlength=len(series.states))
+        covered = _coverage(table, np.zeros(len(table)), theta, level)
+        unknown = [Check(name, None, _COUNTS) for name in (MEMORY, CONSTANT)]
+        later = [Check(name, None, _COUNTS) for name in (ROWS, PREDICTION, INFLUENCE)]
+        asked = (*unknown, covered, *later)
+        return ModelReport(theta.description, None, level, asked, epsilon, {})
+    people = _people(data, theta)
+    everybody = [np.asarray(s) for person in people for s in person.segments]
+    series = Series(np.concatenate(everybody), theta.states, tuple(len(s) for s in everybody))
+    firsts = np.array([s[0] for s in everybody if s[0] >= 0], dtype=np.intp)
+    starts = np.bincount(firsts, minlength=len(theta.states))
+    clock = Clock.of(everybody, day, window)
+    each = [[np.asarray(segment) for segment in person.segments] for person in people]
     asked = (
-        order_check(series, level),
-        stationarity_check(series, level),
+        _claimed(MEMORY, theta, lambda: order_check(series, level)),
+        _claimed(CONSTANT, theta, lambda: stationarity_check(series, level)),
         _coverage(series.transitions, starts, theta, level),
+        rows_check(everybody, theta, clock, level=level),
+        _predicted(everybody, theta, clock, public, seed),
+        influence_check(each, theta, clock, repetitions=repetitions, seed=seed),
     )
     noise = _noise(series, theta, epsilon)
     return ModelReport(theta.description, len(series), level, asked, epsilon, noise)
+
+
+def _everybody(table: Table) -> list[Series]:
+    return [table.series(subject) for subject in table.subjects]
+
+
+def _people(data: Any, theta: ChainClass) -> list[Series]:
+    """One series for each person; anything but a list of `Series` is one person."""
+    several = isinstance(data, (list, tuple)) and any(isinstance(one, Series) for one in data)
+    return [Series.of(one, theta.states) for one in (data if several else [data])]
+
+
+def _claimed(name: str, theta: ChainClass, check: Callable[[], Check]) -> Check:
+    """A test of a chain that does not change, for classes that say so."""
+    if isinstance(theta, KernelClass):
+        chain = forward_kernels(theta) is not None
+        if not chain or (name == CONSTANT and not lists_all(theta)):
+            return Check(name, None, "these beliefs do not say so")
+    return check()
+
+
+def _predicted(
+    people: Sequence[Codes],
+    theta: ChainClass,
+    clock: Clock,
+    public: Sequence[Any] | None,
+    seed: int,
+) -> Check:
+    if public is None:
+        return Check(PREDICTION, None, "give public people to learn from, public=")
+    learned = [np.asarray(s) for person in _people(list(public), theta) for s in person.segments]
+    flexible = flexible_predictors(learned, len(theta.states), clock, seed=seed)
+    return prediction_check(people, theta, clock, flexible)
 
 
 def _in_order(table: Table, theta: ChainClass) -> Any:

@@ -87,8 +87,7 @@ def stationarity_check(series: Series, level: float) -> Check:
         "the distribution of the moves does not change over time",
         table,
         level,
-        "the two halves differ: a chain that changes over time is in none of these classes; only "
-        "group_dp covers it",
+        "the two halves differ: ChainClass.hull holds chains that change over time",
     )
 
 

@@ -74,8 +74,8 @@ def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     epsilon = checks.privacy(epsilon)
     theta = chains_only(beliefs, "gk16")
     check_states(theta, query)
-    found = [(_gamma(member, query.longest), member.name) for member in theta.members()]
-    gamma, name = max(found, key=lambda pair: pair[0])
+    gammas = [(_gamma(member, query.longest), member.name) for member in theta.members()]
+    gamma, name = max(gammas, key=lambda pair: pair[0])
     norm = 2 * gamma * cos(pi / (query.longest + 1)) if query.longest > 1 else 0.0
     if not norm < 1:
         raise NotApplicable(
@@ -103,7 +103,7 @@ def _gamma(member: Member, length: int) -> float:
     matrix = member.chain.transition
     if length == 1:
         return 0.0
-    if not member.any_start and member.chain.has_lost_states:
+    if not member.any_start and member.chain.has_underflow:
         return inf
     # The last node given its left neighbour: the rows of P.
     largest = row_log_ratios(Kernel(matrix, matrix > 0)).max()

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
+from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.checks import Floats
-from pufferkit.errors import printable
-from pufferkit.influence.curve.profile import InfluenceCurve
-from pufferkit.mechanisms.calibration import Calibration, chains_only
+from pufferkit.errors import NotApplicable, printable
+from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
+from pufferkit.influence.curve.trees import TreeCurve
+from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.influence_curve import metric_of
 from pufferkit.mechanisms.odds import one_in, posterior
 from pufferkit.mechanisms.release import Guarantee
@@ -88,7 +93,7 @@ def explain(calibration: Calibration) -> PairTable:
     Parameters
     ----------
     calibration
-        Of a mechanism for chains, before or after its release.
+        Of a mechanism for chains or tree-shaped networks, before or after its release.
 
     Examples
     --------
@@ -105,11 +110,30 @@ def explain(calibration: Calibration) -> PairTable:
     1       1 in 6.5
     2       1 in 4.3
     """
-    theta = chains_only(calibration.beliefs, "explain")
-    query = calibration.query
-    curve = InfluenceCurve(theta, query.longest, metric_of(theta, query))
-    losses = curve.losses(calibration.entry_privacy)
+    if calibration.beliefs is None:
+        raise NotApplicable(f"{calibration.mechanism} asks no beliefs, so there is no curve")
+    theta, query = calibration.beliefs, calibration.query
+    metric = as_metric(metric_of(theta, query), len(theta.states))
+    losses = _losses(theta, query.longest, metric, calibration.entry_privacy)
     if calibration.guarantee in (Guarantee.PUFFERFISH, Guarantee.GROUP):
         # Its own theorem may promise less than the curve shows.
         losses = np.minimum(losses, calibration.epsilon)
     return PairTable(theta.states, losses, calibration.epsilon, query.name)
+
+
+@singledispatch
+def _losses(theta: Beliefs, length: int, metric: Metric, b: float) -> Floats:
+    """The loss of each two states, the largest over entries and over the class."""
+    raise NotApplicable(f"explain is about Markov chains; here is a {theta.description}")
+
+
+@_losses.register
+def _(theta: ChainClass, length: int, metric: Metric, b: float) -> Floats:
+    return InfluenceCurve(theta, length, metric).losses(b)
+
+
+@_losses.register
+def _(theta: NetworkClass, length: int, metric: Metric, b: float) -> Floats:
+    each = TreeCurve(theta, metric.distance).pair_losses(b)
+    largest: Floats = np.max(list(each.values()), axis=0)
+    return largest

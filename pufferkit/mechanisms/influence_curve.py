@@ -17,7 +17,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.answers import quilt_bound
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric
+from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.release import Bound, Evidence
@@ -66,14 +66,14 @@ def influence_curve(beliefs: Any, query: Query, epsilon: float) -> Calibration:
 
 
 def metric_of(beliefs: Beliefs, query: Query) -> Metric | None:
-    """How far apart a sum holds the states of a chain; ``None`` if all are equally far apart."""
+    """How far apart a sum holds the states; ``None`` if all are equally far apart."""
     contributions = contributions_of(beliefs, query)
     return None if contributions is None else Metric.of(contributions)
 
 
 def contributions_of(beliefs: Beliefs | None, query: Query) -> tuple[float, ...] | None:
     """What each state adds to a sum, scaled to 0 ... 1; ``None`` for anything but such a sum."""
-    if query.weights is None or query.size != 1 or beliefs is None or beliefs.entries is not None:
+    if query.weights is None or query.size != 1 or beliefs is None:
         return None
     nothing = (Fraction(0),)
     added = [query.weights.get(state, nothing)[0] for state in beliefs.states]
@@ -143,9 +143,12 @@ def entry_privacy_for(
 def _(
     beliefs: NetworkClass, length: int, epsilon: float, metric: Metric | Floats | None = None
 ) -> Solved:
-    b, tree = TreeCurve(beliefs).solve(epsilon)
+    curve = TreeCurve(beliefs, as_metric(metric, len(beliefs.states)).distance)
+    b, tree = curve.solve(epsilon)
     name = f"network {tree.network + 1} of {len(beliefs.networks)}"
-    return b, Evidence(name, tree.node, len(beliefs.nodes), bound="curve"), None
+    bound: Bound = "pairs" if tree.pairwise else "curve"
+    workings = {"pairs": curve.pair_record(b)} if tree.pairwise else None
+    return b, Evidence(name, tree.node, len(beliefs.nodes), bound=bound), workings
 
 
 @entry_privacy_for.register

@@ -120,21 +120,21 @@ def _workings(
     theta: JointClass, query: Query, secrets: Sequence[tuple[Event, Event]] | None
 ) -> dict[str, Any]:
     """The answer on every row, and the rows of every secret, so that a release can be checked."""
-    found: dict[str, Any] = {
+    record: dict[str, Any] = {
         "answers": [
             [str(_answer(query, row)) if p > 0 else None for row, p in joint.table.items()]
             for joint in theta.joints
         ]
     }
     if secrets is not None:
-        found["secrets"] = [
+        record["secrets"] = [
             [
                 [[n for n, row in enumerate(joint.table) if event(row)] for event in pair]
                 for pair in secrets
             ]
             for joint in theta.joints
         ]
-    return found
+    return record
 
 
 @singledispatch
@@ -153,9 +153,9 @@ def _(
     worst, name, length = _Farthest(Fraction(0), None), "", query.longest
     for member in _known(theta):
         for size in sorted(set(query.lengths), reverse=True):
-            found = _chain_distance(member.chain, query, size, progress)
-            if found.distance > worst.distance or not name:
-                worst, name, length = found, member.name, size
+            distance = _chain_distance(member.chain, query, size, progress)
+            if distance.distance > worst.distance or not name:
+                worst, name, length = distance, member.name, size
     return worst, name, length, None
 
 
@@ -265,7 +265,7 @@ def check_scalar(query: Query) -> None:
 
 def _known(theta: ChainClass) -> tuple[Member, ...]:
     members = theta.members()
-    if any(member.chain.has_lost_states for member in members):
+    if any(member.chain.has_underflow for member in members):
         raise NotApplicable("some states are too rare for a float; drop or merge them")
     if any(member.any_start for member in members):
         raise NotApplicable(
@@ -306,26 +306,26 @@ def _chain_distance(
 
     check_memory(length, len(values), max(values))
     distributions = _distributions(chain, length)
-    found = largest_distance(
+    distance = largest_distance(
         distributions,
         chain.transition,
         np.array(values, dtype=np.int64),
         mirrored=chain.is_stationary and chain.is_reversible,
         progress=progress,
     )
-    if not (found.unsure or found.lost):
-        return _Farthest(found.value * unit, found.node)
+    if not (distance.unsure or distance.lost):
+        return _Farthest(distance.value * unit, distance.node)
     if length**3 * len(values) ** 2 * max(values) <= _EXACT_WORK:
         exact = exact_distance(chain, values, length)
         return _Farthest(exact.distance * unit, exact.node, ("ties decided by exact arithmetic",))
-    if found.lost:
+    if distance.lost:
         raise NotApplicable(
             "some sums are too unlikely for floats next to others, and the least likely decide the "
             "distance; use influence_curve, a shorter series, or beliefs without transitions "
             "of next to no probability"
         )
     note = "a tie was too close for floats and counted as the larger distance"
-    return _Farthest(found.value * unit, found.node, (note,))
+    return _Farthest(distance.value * unit, distance.node, (note,))
 
 
 def _distributions(chain: MarkovChain, length: int) -> list[np.ndarray[Any, np.dtype[np.float64]]]:

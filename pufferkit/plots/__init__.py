@@ -2,6 +2,7 @@
 
 from pufferkit.plots.canvas import FORMATS, check_picture, panels, picture
 from pufferkit.plots.charts import experiment_figure
+from pufferkit.plots.choices import days_figure, influence_figure
 from pufferkit.plots.figures import (
     attack_figure,
     audit_figure,
@@ -18,9 +19,11 @@ __all__ = [
     "attack_figure",
     "audit_figure",
     "check_picture",
+    "days_figure",
     "error_figure",
     "experiment_figure",
     "figure_of",
+    "influence_figure",
     "pair_figure",
     "panels",
     "picture",

@@ -115,7 +115,7 @@ def read_fleet(data: Mapping[str, Any]) -> Fleet:
     check_format("releases", data)
     missing = [name for name in _COMMON if name not in data]
     if missing:
-        raise ValueError(f"releases: lacks {', '.join(missing)}")
+        raise ValueError(f"releases: the record lacks the fields {', '.join(missing)}")
     if data["kind"] not in _KINDS:
         raise ValueError(f"releases: kind must be one of {', '.join(_KINDS)}, not {data['kind']!r}")
     labels = data["labels"]

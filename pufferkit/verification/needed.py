@@ -197,7 +197,7 @@ def _by_pairs(
     cost = _cost_of_pairs(record, theta, lipschitz) / scale
     apart = ~np.eye(len(cost), dtype=bool)
     cost += (record.evidence.beside or 0.0) * apart
-    largest = 0.0
+    largest, used = 0.0, list[Any]()
     for member in members_to_check(theta):
         chain, own = KnownChain(member, longest, work), recorded.get(member.name)
         if own is None:
@@ -205,15 +205,22 @@ def _by_pairs(
             loss = loss_by_curve(chain, task)
         else:
             loss = loss_of_pairs(chain, longest, cost, own, work)
+            plans = own.get("plans") or {}
+            used += [plans.get(side) for side in ("left", "right")]
         largest = max(largest, loss)
     checks.append(
         f"influence_curve: pair by pair of values for {theta.description}, over segments of up to "
-        f"{longest}; the largest loss is {largest:.9g}"
+        f"{longest}, {_by_plans(used)}; the largest loss is {largest:.9g}"
     )
     return record.scale if largest <= record.epsilon else record.scale * (1 + 1e-3)
 
 
-def _cost_of_pairs(record: Release, theta: ChainClass, lipschitz: float) -> Floats:
+def _by_plans(plans: Sequence[Any]) -> str:
+    """Whether the plans behind the steps were recorded."""
+    return "solved again" if None in plans else "by the recorded plans"
+
+
+def _cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
     """How far the answer moves when an entry x is replaced by x', for all pairs."""
     weights = weights_of(record)
     if weights is None:
@@ -312,12 +319,17 @@ def _on_network(
         return lipschitz * score_of_quilts(theta, record.workings or {}, record.epsilon, work)
     if record.mechanism != "influence_curve":
         raise BadBeliefs(f"are networks, and {record.mechanism} is not for them")
-    scale = record.scale * (1 + TOLERANCE)
+    scale, plans = record.scale * (1 + TOLERANCE), None
+    cost = lipschitz * (1 - np.eye(len(theta.states)))
+    if record.evidence.bound == "pairs":
+        cost = _cost_of_pairs(record, theta, lipschitz)
+        plans = (record.workings or {}).get("pairs", [None] * len(theta.networks))
     try:
-        loss = loss_on_trees(theta, lipschitz / scale, work)
+        loss = loss_on_trees(theta, cost / scale, work, plans)
     except ValueError as error:
         raise BadBeliefs(str(error)) from None
-    checks.append(f"influence_curve: the largest loss of a node is {loss:.9g}")
+    how = "" if plans is None else f", pair by pair of values {_by_plans(plans)}"
+    checks.append(f"influence_curve: the largest loss of a node is {loss:.9g}{how}")
     if loss <= record.epsilon:
         return record.scale
     return record.scale * min(loss / record.epsilon, 1.0 + 1e-3)

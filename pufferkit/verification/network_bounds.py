@@ -4,14 +4,16 @@ Quilts: a release records one for every node. What it separates is found by netw
 from the joint distribution of the node and the quilt, and card / (epsilon - influence) is held
 against the scale ([Q] Theorem 4.3).
 
-Trees: with K_{n,j} the distribution of a neighbour given a node, and for one pair of values of n,
+Trees: with K_{n,j} the distribution of a neighbour given a node, D(y, y') what replacing a value
+of an entry costs, and for one pair of values of n,
 
     branch(n, j)        = the least, over paths n, j = v_1, ..., v_m, of
                           mu(v_1) + ... + mu(v_{m-1}) + step(K_{n,v_m}, lambda(v_m without v_{m-1}))
-    lambda(n without i) = b + the largest, over pairs, of the sum of branches away from i
-    mu(v)               = b + the same, over the branches off the path
+    lambda(n without i) = D + the sum of branches away from i
+    mu(v)               = the largest entry of D + the sum of the branches off the path
 
-and a node loses b plus the largest sum of all its branches (docs/theory.md).
+and a node loses D plus the sum of all its branches (docs/theory.md). Steps use the largest entry of
+lambda; those to a neighbour also all of its pairs, where a release was calibrated pair by pair.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ import numpy as np
 
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.verification.pair_steps import Programmes, steps
 from pufferkit.verification.pair_tables import Floats, NotChecked, Work, prefixes, step
+from pufferkit.verification.plan_bases import steps_of_bases
 from pufferkit.verification.sum_distances import distribution_of
 
 Node = Hashable
@@ -79,35 +83,93 @@ def _influence(network: BayesianNetwork, node: Node, quilt: Sequence[Node], work
     return worst
 
 
-def loss_on_trees(theta: NetworkClass, b: float, work: Work) -> float:
-    """The largest loss of a node, over the networks of a class."""
+def loss_on_trees(
+    theta: NetworkClass, cost: Floats, work: Work, plans: Sequence[Any] | None = None
+) -> float:
+    """The largest loss of a node, over the networks of a class.
+
+    Parameters
+    ----------
+    theta
+        The class.
+    cost
+        D, for each two of its states.
+    work
+        Allowed.
+    plans
+        For each network the bases of the plans along its edges, or ``None`` to solve them again; no
+        list at all if pairs are not told apart.
+    """
     for network in theta.networks:
         if not network.is_tree:
             raise ValueError("are no tree, and the influence curve needs one")
-    return max(_Tree(network, b, work).loss() for network in theta.networks)
+    if plans is not None and (not isinstance(plans, list) or len(plans) != len(theta.networks)):
+        raise TypeError("plans must be a list with an entry for each network")
+    place = {state: number for number, state in enumerate(theta.states)}
+    largest = 0.0
+    for number, network in enumerate(theta.networks):
+        tree = _Tree(network, cost, place, work)
+        tree.follow(None if plans is None else Programmes(plans[number], work))
+        largest = max(largest, tree.loss())
+    return largest
 
 
 class _Tree:
-    """Branches of one tree, those with the fewest nodes behind them first."""
+    """Branches of one tree, those with the fewest nodes behind them first.
 
-    def __init__(self, network: BayesianNetwork, b: float, work: Work) -> None:
-        self.network, self.b, self.work = network, b, work
+    All matrices are over the values that a node can take.
+    """
+
+    def __init__(
+        self, network: BayesianNetwork, cost: Floats, place: Mapping[Node, int], work: Work
+    ) -> None:
+        self.network, self.work = network, work
         self.around: dict[Node, list[Node]] = {
             n: [*network.parents[n], *network.children[n]] for n in network.nodes
         }
         self.distributions: dict[Node, Floats] = {}
+        self.tables: dict[Node, Floats] = {}
+        self.costs: dict[Node, Floats] = {}
+        supports: dict[Node, Any] = {}
         for n in network.nodes:
             (parent,) = network.parents[n] or (None,)
             table = network.arrays[n]
-            self.distributions[n] = table if parent is None else self.distributions[parent] @ table
+            above = table[None, :] if parent is None else table[supports[parent]]
+            supports[n] = (above > 0).any(axis=0)
+            self.tables[n] = above[:, supports[n]]
+            before = np.ones(1) if parent is None else self.distributions[parent]
+            self.distributions[n] = before @ self.tables[n]
+            values = zip(network.values[n], supports[n], strict=True)
+            own = [place[value] for value, possible in values if possible]
+            self.costs[n] = cost[np.ix_(own, own)]
         self._shares: dict[tuple[Node, Node], Any] = {}
         self.branch: dict[tuple[Node, Node], Floats] = {}
+
+    def follow(self, programmes: Programmes | None) -> None:
+        """All branches; with programmes, pair by pair to the neighbour."""
+        bases: dict[tuple[Node, Node], bytes | None] = {}
+        if programmes is not None and programmes.bases is not None:
+            order = {n: number for number, n in enumerate(self.network.nodes)}
+            for n in self.network.nodes:
+                for j in sorted(self.around[n], key=lambda other: order[other]):
+                    bases[n, j] = programmes.bases.following(self._kernel(n, j))
+            programmes.end()
         for n, j in self._in_order():
-            self.branch[n, j] = self._branch(n, j)
+            best = self._branch(n, j)
+            if programmes is not None and len(best) > 1:
+                kernel, beyond = self._kernel(n, j), self._beyond(j, n)
+                known = bases.get((n, j))
+                pairs = (
+                    steps(kernel, beyond, self.work)
+                    if known is None
+                    else steps_of_bases(kernel, beyond, known, self.work)
+                )
+                best = np.minimum(best, pairs)
+            self.branch[n, j] = best
 
     def loss(self) -> float:
         """The largest over nodes."""
-        return max(self._spent(n, self.around[n]) for n in self.network.nodes)
+        return max(float(self._spent(n, self.around[n]).max()) for n in self.network.nodes)
 
     def _in_order(self) -> list[tuple[Node, Node]]:
         """Ways n, j so that those beyond j come before."""
@@ -125,25 +187,28 @@ class _Tree:
                 behind[n, parent] = below[part[n]] - below[n]
         return sorted(behind, key=lambda way: behind[way])
 
-    def _spent(self, n: Node, others: Sequence[Node]) -> float:
-        """The entry itself, and what hangs on it, for the worst pair of values."""
-        support = self.distributions[n] > 0
-        if support.sum() < 2:
-            return 0.0
-        total = np.zeros((len(support),) * 2)
+    def _spent(self, n: Node, others: Sequence[Node]) -> Floats:
+        """The entry itself, and what hangs on it; shortest ways from one value to another."""
+        total = self.costs[n].copy()
         for j in others:
-            total = total + self.branch[n, j]
-        return self.b + float(total[np.outer(support, support)].max())
+            total += self.branch[n, j]
+        for middle in range(len(total)):
+            total = np.minimum(total, total[:, middle, None] + total[None, middle, :])
+        return total
+
+    def _beyond(self, n: Node, without: Node) -> Floats:
+        """lambda(n without a neighbour)."""
+        return self._spent(n, [k for k in self.around[n] if k != without])
 
     def _branch(self, n: Node, j: Node) -> Floats:
-        best = np.full((len(self.distributions[n]),) * 2, inf)
-        support = self.distributions[n] > 0
+        """By all paths, from the largest entry of what lies beyond."""
+        best = np.full_like(self.costs[n], inf)
         paths: list[tuple[float, int, Node, Node, Floats]] = [(0.0, 0, n, j, self._kernel(n, j))]
         count = 0
-        while paths and paths[0][0] < best[np.outer(support, support)].max():
+        while paths and paths[0][0] < best.max():
             spent, _, before, last, kernel = heapq.heappop(paths)
             self.work.spend(5 * 10**4 + 60.0 * kernel.shape[0] ** 2 * kernel.shape[1])
-            beyond = self._spent(last, [k for k in self.around[last] if k != before])
+            beyond = float(self._beyond(last, before).max())
             if (n, last) not in self._shares:
                 self._shares[n, last] = prefixes(kernel)
             best = np.minimum(best, spent + step(self._shares[n, last], beyond))
@@ -153,15 +218,15 @@ class _Tree:
                     aside = [k for k in self.around[last] if k not in (before, following)]
                     count += 1
                     further = kernel @ self._kernel(last, following)
-                    cost = spent + self._spent(last, aside)
+                    cost = spent + float(self._spent(last, aside).max())
                     heapq.heappush(paths, (cost, count, last, following, further))
         return best
 
     def _kernel(self, n: Node, j: Node) -> Floats:
         """The distribution of a neighbour given a node."""
         if n in self.network.parents[j]:
-            return self.network.arrays[j]
-        joint = (self.distributions[j][:, None] * self.network.arrays[n]).T
+            return self.tables[j]
+        joint = (self.distributions[j][:, None] * self.tables[n]).T
         sums = joint.sum(axis=1, keepdims=True)
         turned: Floats = np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0)
         return turned

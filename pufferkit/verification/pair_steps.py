@@ -9,10 +9,12 @@ A_i the same to the left with P(X_{i-1} = u | X_i = x), and
 
     loss_i(x, x') = D(x, x') + step(left; A_{i-1}) + step(P; B_{i+1})  <=  epsilon.
 
-*Every* plan gives an upper bound: a plan is taken from a solver of linear programmes, made to have
-the right row sums, and its value computed here. A recorded limit C settles all entries from one on
-if B there is at most C and D + step(C) <= C: then every later B is at most C, by induction.
-Whatever a file says C is, that is checked; a false one can only fail.
+*Every* plan gives an upper bound. Records hold the bases of the plans, so that nothing is optimised
+(`pufferkit.verification.plan_bases`). Where they do not, a plan is taken from a solver of linear
+programmes, made to have the right row sums, and its value computed here. A recorded limit C settles
+all entries from one on if B there is at most C and D + step(C) <= C: then every later B is at most
+C, by induction. Whatever a file says C and the plans are, that is checked; false ones can only
+fail.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_matrix
 
 from pufferkit.verification.pair_tables import Floats, KnownChain, NotChecked, Work
+from pufferkit.verification.plan_bases import Bases, steps_of_bases
 
 UNIT = 1e4
 """Masses and objective are handed over in larger units: tolerances of the solver are absolute."""
@@ -138,6 +141,28 @@ def _limit(recorded: Mapping[str, Any], size: int) -> tuple[int, Floats]:
     return start, limit
 
 
+class Programmes:
+    """Steps of one kernel after another, by recorded bases if there are any, else by a solver."""
+
+    def __init__(self, text: Any, work: Work) -> None:
+        self.bases = None if text is None else Bases(text)
+        self.work = work
+        self._last = b""
+
+    def steps(self, kernel: Floats, limit: Floats, *, again: bool = False) -> Floats:
+        """At the variation ``limit``; with ``again`` by the bases of the last time."""
+        if self.bases is None:
+            return steps(kernel, limit, self.work)
+        if not again:
+            self._last = self.bases.following(kernel)
+        return steps_of_bases(kernel, limit, self._last, self.work)
+
+    def end(self) -> None:
+        """All recorded bases must have been used."""
+        if self.bases is not None:
+            self.bases.end()
+
+
 class _Side:
     """What a side adds to its entries 1, 2, ..., counted from its end; the last one repeats."""
 
@@ -148,25 +173,27 @@ class _Side:
         length: int,
         cost: Floats,
         recorded: Mapping[str, Any] | None,
-        work: Work,
+        programmes: Programmes,
     ) -> None:
         self.tables = [np.zeros_like(cost)]
         start, limit = (length + 1, cost) if recorded is None else _limit(recorded, len(cost))
         variation = cost
         for place in range(2, min(length + 1, start)):
-            own = steps(kernel(place), variation, work)
+            own = programmes.steps(kernel(place), variation)
             self.tables.append(own)
             variation = cost + own
         self.holds = bool(np.isfinite(variation).all())
         if start > length:
+            programmes.end()
             return
         self.holds = bool(start >= 2 and np.all(variation <= limit))
         for place in range(start, min(max(start, settled + 2), length) + 1):
             if not self.holds:
                 return
-            own = steps(kernel(place), limit, work)
+            own = programmes.steps(kernel(place), limit, again=place > start)
             self.tables.append(own)
             self.holds = bool(np.all(cost + own <= limit))
+        programmes.end()
 
     def at(self, place: int) -> Floats:
         return self.tables[min(place, len(self.tables)) - 1]
@@ -187,9 +214,10 @@ def loss_of_pairs(
         D, for each pair of states.
     recorded
         ``left`` and ``right``: from which entry on, counted from that end, which limit holds;
-        ``None`` for a side that is followed entry by entry.
+        ``None`` for a side that is followed entry by entry. ``plans``: bases for each side.
     """
-    if chain.any_start or (chain.period > 1 and any(recorded.values())):
+    limits, plans = [recorded.get(side) for side in ("left", "right")], recorded.get("plans") or {}
+    if chain.any_start or (chain.period > 1 and any(limits)):
         raise NotChecked("the pairwise curve is for chains with a known start that they forget")
 
     def backward(node: int) -> Floats:
@@ -199,8 +227,9 @@ def loss_of_pairs(
         kernel: Floats = joint / joint.sum(axis=1, keepdims=True)
         return kernel
 
-    right = _Side(lambda _: chain.matrix, 0, length, cost, recorded.get("right"), work)
-    left = _Side(backward, chain.settled, length, cost, recorded.get("left"), work)
+    ways = [Programmes(plans.get(side), work) for side in ("left", "right")]
+    right = _Side(lambda _: chain.matrix, 0, length, cost, limits[1], ways[1])
+    left = _Side(backward, chain.settled, length, cost, limits[0], ways[0])
     if not (left.holds and right.holds):
         return inf
     # Between the first and the last entries with a table of their own, all are alike.

@@ -152,7 +152,7 @@ def test_an_untouched_ledger_verifies(book):
 
 
 def _tamper(ledger, statement):
-    with ledger._engine.begin() as connection:
+    with ledger._access.place.engine.begin() as connection:
         connection.execute(sa.text(statement))
 
 
@@ -236,7 +236,7 @@ def test_not_a_database(tmp_path):
 def test_full_synchronisation_and_write_ahead_log(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("alice", 1)
-    with ledger._engine.connect() as connection:
+    with ledger._access.place.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
 
@@ -306,9 +306,9 @@ def test_killed_while_spending_nothing_is_lost_or_granted_twice(url):
             lines.append(line)
         child.send_signal(signal.SIGKILL)
         rest, _ = child.communicate()
-        found = {int(n) for n in [*lines, *rest.split("\n")] if n.strip()}
-        assert not found & reported
-        reported |= found
+        granted = {int(n) for n in [*lines, *rest.split("\n")] if n.strip()}
+        assert not granted & reported
+        reported |= granted
     assert ledger.verify() == []
     charged = {e.seq for e in ledger.entries("victim") if e.kind == "charge"}
     # Everything reported was charged; at most one charge for each kill was not reported.

@@ -30,9 +30,9 @@ def test_many_and_one_by_one_make_the_same_chain(book):
     assert book.verify() == []
     assert len(book.entries()) == 3 * len(NAMES) + 2
     assert book.find_many(NAMES, ["k"])["person 3", "k"].body == {"value": [0.1, 1e-300]}
-    known, found = book.charges_of(NAMES[:2])
+    known, entries = book.charges_of(NAMES[:2])
     assert [account.total for account in known.values()] == [400_000, 400_000]
-    assert [entry.account for entry in found] == NAMES[:2]
+    assert [entry.account for entry in entries] == NAMES[:2]
 
 
 def test_opening_again_changes_nothing_and_other_terms_are_refused(book):

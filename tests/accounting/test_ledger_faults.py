@@ -55,7 +55,7 @@ class Fault:
 
 @contextmanager
 def failing(ledger, fault, monkeypatch):
-    dialect = ledger._engine.dialect
+    dialect = ledger._access.place.engine.dialect
     with monkeypatch.context() as patch:
         for name in ("do_execute", "do_executemany", "do_execute_no_params"):
             real = getattr(dialect, name)
@@ -75,13 +75,13 @@ def by_session(ledger, name):
 
 
 def by_each(ledger, name):
-    found = pk.release_each(TABLE, CHAIN, 0.4, ledger=ledger, prefix=name, **PAID)
-    return {(s, "each"): tuple(v) for s, v in zip(found.subjects, found.value, strict=True)}
+    releases = pk.release_each(TABLE, CHAIN, 0.4, ledger=ledger, prefix=name, **PAID)
+    return {(s, "each"): tuple(v) for s, v in zip(releases.subjects, releases.value, strict=True)}
 
 
 def by_all(ledger, name):
-    found = pk.release_all(TABLE, CHAIN, 0.4, ledger=ledger, prefix=name, **PAID)
-    return {("all", "all"): tuple(found.value[0])}
+    release = pk.release_all(TABLE, CHAIN, 0.4, ledger=ledger, prefix=name, **PAID)
+    return {("all", "all"): tuple(release.value[0])}
 
 
 @pytest.mark.slow
@@ -119,9 +119,9 @@ def test_at_most_one_value_for_a_charge_and_none_without(url, monkeypatch, ask, 
 
 def _watched(door, draws):
     def drawn(*arguments, **options):
-        found = door(*arguments, **options)
-        draws.append(str(found))
-        return found
+        draw = door(*arguments, **options)
+        draws.append(str(draw))
+        return draw
 
     return drawn
 
@@ -173,7 +173,11 @@ def test_a_lost_connection_at_commit_gives_what_is_stored(url, monkeypatch):  # 
         pytest.skip("SQLite has no connection to lose")
     with Ledger(url) as ledger:
         ledger.open_account("alice", 1)
-        dialect, real, commits = ledger._engine.dialect, ledger._engine.dialect.do_commit, []
+        dialect, real, commits = (
+            ledger._access.place.engine.dialect,
+            ledger._access.place.engine.dialect.do_commit,
+            [],
+        )
 
         def lost(connection):
             import psycopg
@@ -203,7 +207,7 @@ def test_serialisation_failures_and_deadlocks_are_tried_again(url, monkeypatch):
         for times, works in ((database._TRIES - 1, True), (database._TRIES, False)):
             with Ledger(url) as ledger:
                 ledger.open_account("alice", 1)
-                before, dialect = ledger.account("alice").total, ledger._engine.dialect
+                before, dialect = ledger.account("alice").total, ledger._access.place.engine.dialect
                 with monkeypatch.context() as patch:
                     failures = [kind(SECRET)] * times
                     for door in ("do_execute", "do_executemany"):
@@ -237,7 +241,7 @@ def test_a_real_deadlock_is_survived(url):  # noqa: F811
         held, go = threading.Event(), threading.Event()
 
         def other():
-            with ledger._engine.begin() as connection:
+            with ledger._access.place.engine.begin() as connection:
                 connection.execute(sa.text("SET LOCAL deadlock_timeout = '10s'"))
                 connection.execute(sa.text("SELECT * FROM pufferkit_accounts FOR UPDATE"))
                 held.set()
@@ -287,7 +291,7 @@ def test_a_full_disk_says_so(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("alice", 1)
 
-    @sa.event.listens_for(ledger._engine, "connect")
+    @sa.event.listens_for(ledger._access.place.engine, "connect")
     def _small(connection, _):
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages}")

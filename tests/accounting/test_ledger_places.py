@@ -112,7 +112,7 @@ def test_a_ledger_of_the_first_version_is_read_as_it_is_and_grows(url):  # noqa:
     with Ledger(url) as old:
         assert old.verify() == []
         assert old.remaining("alice") == 0.9
-        with old._engine.connect() as connection:
+        with old._access.place.engine.connect() as connection:
             assert not sa.inspect(connection).has_table("pufferkit_marks")
         old.spend("alice", 0.1)
         Session(DATA, CHAIN, 1.0, old, name="bob").release(count(1, 120), 0.4)
@@ -191,10 +191,10 @@ def test_what_is_made_is_for_its_owner_alone(tmp_path):
             other = sqlite3.connect(place / "l.db")
             other.execute("SELECT * FROM pufferkit_meta").fetchone()
             ledger.spend("alice", 0.1)
-            found = {p: stat.S_IMODE(os.stat(place / p).st_mode) for p in os.listdir(place)}
+            modes = {p: stat.S_IMODE(os.stat(place / p).st_mode) for p in os.listdir(place)}
             other.close()
-            assert {"l.db", "l.db-wal", "l.db.key", "head", "head.key"} <= set(found)
-            assert set(found.values()) == {0o600}
+            assert {"l.db", "l.db-wal", "l.db.key", "head", "head.key"} <= set(modes)
+            assert set(modes.values()) == {0o600}
     finally:
         os.umask(before)
 

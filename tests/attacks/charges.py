@@ -75,7 +75,7 @@ def losses_of(case: Case, theta: pk.ChainClass, history: list[NoisySum]) -> np.n
 def _corners(theta: pk.ChainClass) -> list[np.ndarray]:
     """Some extreme chains of a region or an interval: sticky ones, restless ones, and others."""
     if isinstance(theta, RegionClass):
-        low, high, found = theta.low, theta.high, []
+        low, high, corners = theta.low, theta.high, []
         size = len(low)
         for orders in ([[x] for x in range(size)], [[] for _ in range(size)], [[0]] * size):
             matrix = low.copy()
@@ -84,8 +84,8 @@ def _corners(theta: pk.ChainClass) -> list[np.ndarray]:
                 rest = [y for y in range(size) if y not in first and y != x]
                 for y in [*first, *rest, *({x} - set(first))]:
                     matrix[x, y] += min(high[x, y] - low[x, y], 1 - matrix[x].sum())
-            found.append(matrix / matrix.sum(axis=1, keepdims=True))
-        return found
+            corners.append(matrix / matrix.sum(axis=1, keepdims=True))
+        return corners
     if isinstance(theta, BinaryClass):
         ends = (theta.low, theta.high)
         return [np.array([[a, 1 - a], [1 - b, b]]) for a in ends for b in ends]

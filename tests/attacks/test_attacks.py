@@ -60,8 +60,8 @@ def test_the_climber_breaks_the_theorem_that_forgets_entries_between_windows():
     assert summit.ratio > 1.01
     assert not any(a.first <= summit.entry <= a.last for a in summit.case.asked)
     # The same history is charged enough by the rule in use.
-    found, charge = by_rule(summit.case, "parallel")
-    assert found.max() <= charge * (1 + TOLERANCE)
+    largest, charge = by_rule(summit.case, "parallel")
+    assert largest.max() <= charge * (1 + TOLERANCE)
 
 
 @pytest.mark.slow

@@ -98,14 +98,14 @@ def test_rounds_never_lose_and_the_model_is_found_again(within):
     truth = HiddenModel(A, E if within == "independent" else P)
     people = [truth.sample(6000, seed) for seed in range(4)]
     people[0][100:130] = -1
-    found = fit(people, 3, 2, within=within, restarts=3)
-    assert len(found.rounds) > 10
-    assert np.diff(found.rounds).min() > -1e-7
-    assert found.log_likelihood >= log_likelihood(truth, people) - 1
-    assert np.abs(found.transition - A).max() < 0.03
-    assert np.abs(found.emission - truth.emission).max() < 0.06
+    fitted = fit(people, 3, 2, within=within, restarts=3)
+    assert len(fitted.rounds) > 10
+    assert np.diff(fitted.rounds).min() > -1e-7
+    assert fitted.log_likelihood >= log_likelihood(truth, people) - 1
+    assert np.abs(fitted.transition - A).max() < 0.03
+    assert np.abs(fitted.emission - truth.emission).max() < 0.06
     fresh = [truth.sample(6000, 9)]
-    assert held_out_nats(found, fresh) == pytest.approx(held_out_nats(truth, fresh), abs=0.003)
+    assert held_out_nats(fitted, fresh) == pytest.approx(held_out_nats(truth, fresh), abs=0.003)
 
 
 @settings(max_examples=20)

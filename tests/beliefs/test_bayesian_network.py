@@ -70,8 +70,8 @@ def test_distributions_are_exact_to_the_error_they_claim(seed):
     exact = brute.joint(parents, held, exact=True)
     for node in parents:
         table, truth = network.table([node]), brute.marginal(exact, [node])
-        for found, p in zip(table.values.tolist(), truth, strict=True):
-            assert abs(found - p) <= table.error * p
+        for value, p in zip(table.values.tolist(), truth, strict=True):
+            assert abs(value - p) <= table.error * p
 
 
 @given(seeds)
@@ -448,10 +448,10 @@ def test_pgmpy_itself_agrees(tmp_path):
         )
     network = BayesianNetwork.from_pgmpy(model)
     assert network.values == {n: tuple(own) for n, own in names.items()}
-    found = inference.VariableElimination(model).query(
+    theirs = inference.VariableElimination(model).query(
         ["rain"], {"wet": "yes"}, show_progress=False
     )
-    assert network.distribution("rain", given={"wet": "yes"}) == close(found.values, rel=1e-12)
+    assert network.distribution("rain", given={"wet": "yes"}) == close(theirs.values, rel=1e-12)
     readwrite.BIFWriter(model).write(str(tmp_path / "s.bif"))
     read = BayesianNetwork.from_bif(tmp_path / "s.bif")
     assert read.distribution("wet", "rain") == close(network.distribution("wet", "rain"))

@@ -34,8 +34,8 @@ def test_start_from_first_states():
 
 def test_the_chain_is_found_again():
     truth = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    found = fit(Series(truth.sample(100_000, seed=1), (0, 1), (100_000,)))
-    assert np.abs(found.transition - truth.transition).max() < 0.01
+    fitted = fit(Series(truth.sample(100_000, seed=1), (0, 1), (100_000,)))
+    assert np.abs(fitted.transition - truth.transition).max() < 0.01
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def derived():
     """Everything that can be made of a fitted chain as an object."""
     chain = pk.MarkovChain.fit(DATA)
     other = pk.MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]])
-    region = pk.ChainClass.around(pk.Series.of(DATA), 0.95)
+    region = pk.ChainClass.around(pk.Series.of(DATA), 0.95, sides="any start")
     return {
         "reversal": chain.reversal,
         "reversal of the reversal": chain.reversal.reversal,

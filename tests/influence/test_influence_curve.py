@@ -100,9 +100,9 @@ TABLE = [
 def test_table_of_the_theory(matrix, ours, quilts):
     chain, query = MarkovChain.steady(matrix), count(1, 10**6)
     for epsilon, scale, quilt in zip((0.2, 1, 5), ours, quilts, strict=True):
-        found = influence_curve(chain, query, epsilon).scale
-        assert found == pytest.approx(scale, rel=2e-3)
-        assert found <= scale + 6e-4 * max(1, scale / 10)
+        noise = influence_curve(chain, query, epsilon).scale
+        assert noise == pytest.approx(scale, rel=2e-3)
+        assert noise <= scale + 6e-4 * max(1, scale / 10)
         assert markov_quilt(chain, query, epsilon).scale == pytest.approx(quilt, rel=5e-4)
 
 

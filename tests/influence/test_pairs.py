@@ -1,6 +1,7 @@
 """The pairwise curve: steps against another solver, losses against every path, known numbers."""
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from pufferkit.influence.curve.pairs import PairSteps, certificate, closure, off
 from pufferkit.influence.sums.outer import outer_loss
 from pufferkit.influence.sums.windows import least_scale
 from tests.oracles import pairs as oracle
+from tests.strategies.curves import scalar
 
 
 def chains(seed, size, zeros=0.0):
@@ -89,6 +91,20 @@ def test_a_certificate_holds_under_another_solver(seed):
             if x != y:
                 own = oracle.step(kernel[x], kernel[y], limit)
                 assert cost[x, y] + own <= limit[x, y] + 1e-6
+
+
+def test_products_lost_to_underflow_are_no_kernel():
+    """P(X_1 = 1) P(X_2 = 0 | X_1 = 1) is 1e-350: possible, and zero as a float."""
+    chain = pk.MarkovChain([1, 1e-200], [[0.5, 0.5], [1e-150, 1]])
+    assert not PairCurve(member(chain), 2).serves
+    assert PairCurve(member(pk.MarkovChain([1, 1e-20], chain.transition)), 2).serves
+
+
+def test_closures_are_rounded_up():
+    third = np.array([[0, 1 / 3, 1], [1, 0, 1 / 3], [1, 1, 0]])
+    assert Fraction(closure(third)[0, 2]) >= 2 * Fraction(1 / 3)
+    tiny = np.array([[0, 1.0, 9], [9, 0, 2.0**-53], [9, 9, 0]])
+    assert Fraction(closure(tiny)[0, 2]) >= 1 + Fraction(2) ** -53
 
 
 def test_no_certificate_where_nothing_is_forgotten():
@@ -199,6 +215,28 @@ def test_longer_series_lose_no_less(seed):
     cost = metrics(seed + 7, 3, 0.5)
     values = [PairCurve(member(chain), n).loss([(n, cost)]).value for n in (1, 2, 5, 20, 10**5)]
     assert all(one <= other + 1e-9 for one, other in itertools.pairwise(values))
+
+
+def test_the_numbers_of_the_page_on_pairs():
+    rows = [
+        [0.80, 0.15, 0.04, 0.01],
+        [0.20, 0.60, 0.15, 0.05],
+        [0.05, 0.20, 0.60, 0.15],
+        [0.02, 0.08, 0.30, 0.60],
+    ]
+    chain = pk.MarkovChain.steady(rows)
+    noise = pk.influence_curve(chain, pk.total([0, 1, 3, 6], 2016), 1)
+    assert noise.scale == pytest.approx(41.2, abs=0.05)
+    one_number = scalar(pk.InfluenceCurve(chain, 2016)).entry_privacy(1.0)
+    assert 6 / one_number == pytest.approx(68.3, abs=0.05)
+
+
+def test_the_losses_of_a_class_are_those_of_its_chains():
+    one, two = (pk.MarkovChain.steady(chains(seed, 3) * 0.9 + 0.1 / 3) for seed in (1, 2))
+    both = pk.InfluenceCurve(pk.ChainClass.of(one, two), 500)
+    own = [pk.InfluenceCurve(chain, 500).losses(0.1) for chain in (one, two)]
+    assert both.losses(0.1) == pytest.approx(np.maximum(*own), rel=1e-12)
+    assert both.losses(0.1).max() < scalar(both).epsilon(0.1)
 
 
 EXACT = [

@@ -265,15 +265,15 @@ def test_a_probability_lost_to_underflow_has_no_known_ratio():
     known, error = start.prior(1)
     assert known[0, 1] == pytest.approx(log(0.5))
     assert error >= CONVERGED
-    start.lost[0] = [False, True, False]
+    start.underflowed[0] = [False, True, False]
     prior, _ = start.prior(1)
     assert (np.diag(prior) == 0).all()
     assert prior[0, 2] == known[0, 2]
     assert prior[2, 0] == known[2, 0]
     assert (prior[1, [0, 2]] == inf).all()
     assert (prior[[0, 2], 1] == inf).all()
-    assert start.lost_at(1)
-    assert not start.lost_at(2)
+    assert start.underflows_at(1)
+    assert not start.underflows_at(2)
 
 
 # --- mixing ---------------------------------------------------------------------------------------

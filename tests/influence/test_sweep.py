@@ -78,7 +78,7 @@ def test_short_sweeps_are_the_recursion(runs, made):
     for node in range(1, len(b) + 1):
         for block in range(node + 1):
             assert swept.spent(node, block) == pytest.approx(sum(b[node - block : node]))
-        assert swept.settled_at(node) is None
+        assert swept.plateau_at(node) is None
     assert swept.is_uniform == (len(runs) == 1 and len(made.stretches) == 1)
 
 
@@ -94,11 +94,11 @@ def test_long_sweeps_settle_at_or_above_the_recursion(share, runs):
     assert all(x >= y - 1e-9 for x, y in zip(values, wanted, strict=True))
     assert values[-1] == pytest.approx(wanted[-1], rel=0.02)
     assert len(swept.values) < 400
-    settled = swept.settled_at(900)
-    assert settled is not None
-    assert settled.last == 900
-    assert settled.b == runs[-1].b
-    assert settled.value == values[-1]
+    plateau = swept.plateau_at(900)
+    assert plateau is not None
+    assert plateau.last == 900
+    assert plateau.b == runs[-1].b
+    assert plateau.value == values[-1]
 
 
 def test_a_side_that_never_forgets_pays_for_all():

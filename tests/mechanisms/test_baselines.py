@@ -54,44 +54,44 @@ def test_gk16_is_made_of_its_definitions(chain, length, epsilon):
     matrix = influence_matrix(gamma, length)
     norm = np.linalg.norm(matrix, 2) if gamma < inf else inf
     assume(abs(norm - 1) > 1e-6)
-    found = gk16_or_none(believed, length, epsilon)
+    calibration = gk16_or_none(believed, length, epsilon)
     if norm >= 1:
-        assert found is None
+        assert calibration is None
         return
     phi = np.linalg.inv(np.eye(length) - matrix)
     least = 2 * phi.sum(axis=1).max() / epsilon
     # A start that cannot be in some state leaves fewer neighbours to condition on than are counted.
     if (believed.initial > 0).all():
-        assert found.scale == close(least, rel=1e-9)
-        assert found.evidence.influence == close(gamma, abs=1e-9)
-    elif found is not None:
-        assert found.scale >= least * (1 - 1e-9)
+        assert calibration.scale == close(least, rel=1e-9)
+        assert calibration.evidence.influence == close(gamma, abs=1e-9)
+    elif calibration is not None:
+        assert calibration.scale >= least * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("gamma_of", [(0.45, 0.55), (0.4, 0.6), (0.5, 0.52)])
 @pytest.mark.parametrize("length", [2, 3, 10, 50, 201])
 def test_gk16_norm_and_phi_against_the_explicit_matrix(gamma_of, length):
-    found = pk.gk16(binary(*gamma_of), pk.count(1, length), 1)
-    matrix = influence_matrix(found.evidence.influence, length)
+    calibration = pk.gk16(binary(*gamma_of), pk.count(1, length), 1)
+    matrix = influence_matrix(calibration.evidence.influence, length)
     norm = np.linalg.norm(matrix, 2)
-    assert norm == close(2 * found.evidence.influence * cos(pi / (length + 1)))
-    assert f"norm {norm:.6g}" in found.evidence.notes
+    assert norm == close(2 * calibration.evidence.influence * cos(pi / (length + 1)))
+    assert f"norm {norm:.6g}" in calibration.evidence.notes
     phi = np.linalg.inv(np.eye(length) - matrix)
-    assert found.scale == close(2 * phi.sum(axis=1).max(), rel=1e-9)
-    assert found.scale >= 2 * phi.sum(axis=1).max() * (1 - 1e-13)
+    assert calibration.scale == close(2 * phi.sum(axis=1).max(), rel=1e-9)
+    assert calibration.scale >= 2 * phi.sum(axis=1).max() * (1 - 1e-13)
 
 
 def test_gk16_close_to_the_edge():
     """2 gamma above 1 but 2 gamma cos(pi / (T + 1)) below it: Phi exists and is large."""
     length = 6
     for p in np.linspace(0.37, 0.39, 30):
-        found = gk16_or_none(binary(p, 1 - p), length, 1)
-        if found is None:
+        calibration = gk16_or_none(binary(p, 1 - p), length, 1)
+        if calibration is None:
             continue
-        matrix = influence_matrix(found.evidence.influence, length)
+        matrix = influence_matrix(calibration.evidence.influence, length)
         assert np.linalg.norm(matrix, 2) < 1
         phi = np.linalg.inv(np.eye(length) - matrix)
-        assert found.scale == close(2 * phi.sum(axis=1).max(), rel=1e-6)
+        assert calibration.scale == close(2 * phi.sum(axis=1).max(), rel=1e-6)
 
 
 def test_gk16_of_a_long_series_takes_the_limit():
@@ -104,10 +104,10 @@ def test_gk16_of_a_long_series_takes_the_limit():
 @given(chains(3, least=2), st.integers(1, 5), epsilons)
 def test_gk16_is_private_where_it_applies(chain, length, epsilon):
     believed = chain.believed
-    found = gk16_or_none(believed, length, epsilon)
-    if found is not None:
+    calibration = gk16_or_none(believed, length, epsilon)
+    if calibration is not None:
         initial, transition = believed.initial, believed.transition
-        loss = brute.privacy_loss(initial, transition, length, brute.count_of(0), found.scale)
+        loss = brute.privacy_loss(initial, transition, length, brute.count_of(0), calibration.scale)
         assert loss <= epsilon * (1 + 1e-9)
 
 
@@ -116,10 +116,10 @@ def test_gk16_is_private_where_it_applies(chain, length, epsilon):
 )
 def test_gk16_is_private_where_it_just_applies(p, q, length, epsilon, start):
     believed = pk.MarkovChain([start, 1 - start], [[p, 1 - p], [q, 1 - q]])
-    found = gk16_or_none(believed, length, epsilon)
-    if found is not None:
+    calibration = gk16_or_none(believed, length, epsilon)
+    if calibration is not None:
         loss = brute.privacy_loss(
-            believed.initial, believed.transition, length, brute.count_of(0), found.scale
+            believed.initial, believed.transition, length, brute.count_of(0), calibration.scale
         )
         assert loss <= epsilon * (1 + 1e-9)
 
@@ -135,9 +135,9 @@ def test_gk16_over_all_starts_covers_each_start(chain, length):
 
 def test_gk16_of_a_class_takes_its_worst_chain():
     mild, strong = binary(0.45, 0.55), binary(0.4, 0.6)
-    found = pk.gk16(pk.ChainClass.of(mild, strong), pk.count(1, 50), 1)
-    assert found.scale == close(pk.gk16(strong, pk.count(1, 50), 1).scale)
-    assert found.evidence.belief == "chain 2 of 2"
+    calibration = pk.gk16(pk.ChainClass.of(mild, strong), pk.count(1, 50), 1)
+    assert calibration.scale == close(pk.gk16(strong, pk.count(1, 50), 1).scale)
+    assert calibration.evidence.belief == "chain 2 of 2"
 
 
 @pytest.mark.parametrize(

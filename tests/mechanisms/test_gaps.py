@@ -202,7 +202,7 @@ def test_answers_leave_out_what_was_not_observed():
     mechanism = pk.local.cheapest_noise(chain, 2)
     answers = pk.local.sanitize([0, None, 1, 1], mechanism)
     assert [answer is None for answer in answers] == [False, True, False, False]
-    found = pk.local.estimate(pk.Series.of([0, 1, None, 1, 0] * 50, [0, 1]), mechanism)
-    assert found.length == 200
-    assert found.counts.sum() == pytest.approx(200)
-    assert found.transitions.sum() == pytest.approx(149)
+    estimates = pk.local.estimate(pk.Series.of([0, 1, None, 1, 0] * 50, [0, 1]), mechanism)
+    assert estimates.length == 200
+    assert estimates.counts.sum() == pytest.approx(200)
+    assert estimates.transitions.sum() == pytest.approx(149)

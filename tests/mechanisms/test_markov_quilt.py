@@ -37,17 +37,17 @@ def scale(beliefs, lengths, epsilon, **options):
     ],
 )
 def test_running_example_of_section_4_4(theta, reading, score, node, quilt):
-    found = pk.markov_quilt(theta, pk.count(1, 100), 1, influence=reading)
-    assert found.scale == close(score, abs=5e-6)
-    assert (found.evidence.node, found.evidence.quilt) == (node, quilt)
+    calibration = pk.markov_quilt(theta, pk.count(1, 100), 1, influence=reading)
+    assert calibration.scale == close(score, abs=5e-6)
+    assert (calibration.evidence.node, calibration.evidence.quilt) == (node, quilt)
 
 
 @pytest.mark.parametrize(("reading", "score"), [("definition", 12.93405), ("formula", 13.02192)])
 def test_running_example_takes_the_larger_of_its_class(reading, score):
     theta = pk.ChainClass.of(THETA_2, THETA_1)
-    found = pk.markov_quilt(theta, pk.count(1, 100), 1, influence=reading)
-    assert found.scale == close(score, abs=5e-6)
-    assert found.evidence.belief == "chain 2 of 2"
+    calibration = pk.markov_quilt(theta, pk.count(1, 100), 1, influence=reading)
+    assert calibration.scale == close(score, abs=5e-6)
+    assert calibration.evidence.belief == "chain 2 of 2"
 
 
 def test_example_of_section_4_3():
@@ -55,19 +55,19 @@ def test_example_of_section_4_3():
     influences = [0, log(6), log(6), log(36)]
     scores = [n / (10 - e) for n, e in zip([3, 2, 2, 1], influences, strict=True)]
     assert scores == close([0.3, 0.2437, 0.2437, 0.1558], abs=5e-5)
-    found = pk.markov_quilt(chain, pk.count(1, 3), 10)
-    assert found.scale == close(scores[3])
-    assert (found.evidence.node, found.evidence.quilt) == (2, (1, 3))
-    assert found.evidence.influence == close(log(36))
+    calibration = pk.markov_quilt(chain, pk.count(1, 3), 10)
+    assert calibration.scale == close(scores[3])
+    assert (calibration.evidence.node, calibration.evidence.quilt) == (2, (1, 3))
+    assert calibration.evidence.influence == close(log(36))
 
 
 @pytest.mark.parametrize("case", QUILT_EXACT)
 def test_reference_cases(case):
     chain = pk.MarkovChain(case.initial, case.transition)
-    found = pk.markov_quilt(chain, pk.count(0, case.length), case.epsilon)
-    assert found.scale == close(case.scale, rel=1e-9)
+    calibration = pk.markov_quilt(chain, pk.count(0, case.length), case.epsilon)
+    assert calibration.scale == close(case.scale, rel=1e-9)
     if case.node < 30:  # the distribution has settled by then, and nodes tie
-        assert found.evidence.node == case.node
+        assert calibration.evidence.node == case.node
 
 
 def test_long_stationary_chains_of_theory():
@@ -79,8 +79,8 @@ def test_long_stationary_chains_of_theory():
     }
     for transition, expected in table.items():
         chain = pk.MarkovChain.steady(transition)
-        found = [scale(chain, 10**6, epsilon) for epsilon in (0.2, 1, 5)]
-        assert found == close(expected, rel=1e-3)
+        scales = [scale(chain, 10**6, epsilon) for epsilon in (0.2, 1, 5)]
+        assert scales == close(expected, rel=1e-3)
 
 
 # --- the optimum over all quilts ------------------------------------------------------------------
@@ -158,10 +158,10 @@ def test_moderately_long_chains_against_a_scan(seed, kind):
 @given(st.lists(chains(3, least=3), min_size=1, max_size=4), st.integers(1, 12), epsilons)
 def test_a_finite_class_needs_what_its_worst_chain_needs(members, length, epsilon):
     believed = [chain.believed for chain in members]
-    found = pk.markov_quilt(pk.ChainClass.of(*believed), pk.count(0, length), epsilon)
+    calibration = pk.markov_quilt(pk.ChainClass.of(*believed), pk.count(0, length), epsilon)
     alone = [scale(chain, length, epsilon) for chain in believed]
-    assert found.scale == close(max(alone), rel=1e-9)
-    worst = int(found.evidence.belief.split()[1]) - 1
+    assert calibration.scale == close(max(alone), rel=1e-9)
+    worst = int(calibration.evidence.belief.split()[1]) - 1
     assert alone[worst] == close(max(alone), rel=1e-9)
 
 
@@ -181,15 +181,15 @@ def test_any_start_with_several_matrices(transitions, epsilon):
 
 @given(chains(3), st.lists(st.integers(1, 8), min_size=1, max_size=4), epsilons)
 def test_several_segments_need_what_their_worst_needs(chain, lengths, epsilon):
-    found = pk.markov_quilt(chain.believed, pk.count(0, lengths), epsilon)
+    calibration = pk.markov_quilt(chain.believed, pk.count(0, lengths), epsilon)
     truth = max(brute.scan_scale(*chain, length, epsilon) for length in lengths)
-    assert found.scale == close(truth, rel=1e-9)
+    assert calibration.scale == close(truth, rel=1e-9)
 
 
 @given(chains(3), st.integers(1, 12), epsilons)
 def test_evidence_explains_the_scale(chain, length, epsilon):
-    found = pk.markov_quilt(chain.believed, pk.count(0, length), epsilon)
-    why = found.evidence
+    calibration = pk.markov_quilt(chain.believed, pk.count(0, length), epsilon)
+    why = calibration.evidence
     assert why.length == length
     left = [why.node - n for n in why.quilt if n < why.node]
     right = [n - why.node for n in why.quilt if n > why.node]
@@ -199,7 +199,7 @@ def test_evidence_explains_the_scale(chain, length, epsilon):
     assert why.influence == close(influence, abs=1e-9)
     nearby = {(a, b): n for a, b, n in brute.quilts(length, why.node)}
     kept = nearby[(left or [None])[0], (right or [None])[0]]
-    assert found.scale == close(kept / (epsilon - influence), rel=1e-9)
+    assert calibration.scale == close(kept / (epsilon - influence), rel=1e-9)
 
 
 # --- order ----------------------------------------------------------------------------------------
@@ -234,8 +234,8 @@ def test_the_printed_formula_never_means_less_noise(chain, length, epsilon):
 
 @given(chains(3), st.integers(1, 30), epsilons)
 def test_noise_lies_between_entry_and_group_privacy(chain, length, epsilon):
-    found = scale(chain.believed, length, epsilon)
-    assert 1 / epsilon <= found <= length / epsilon * (1 + 1e-12)
+    noise = scale(chain.believed, length, epsilon)
+    assert 1 / epsilon <= noise <= length / epsilon * (1 + 1e-12)
 
 
 @given(positive_chains(3), st.integers(1, 12))
@@ -356,9 +356,9 @@ def test_evidence_names_the_chain_that_needs_the_noise():
     assert pk.markov_quilt(worst, query, 2.5).scale == close(0.8)
     assert pk.markov_quilt(mild, query, 2.5).scale == close(0.4)
     for chains_in_order, name in (([worst, mild], "chain 1 of 2"), ([mild, worst], "chain 2 of 2")):
-        found = pk.markov_quilt(pk.ChainClass.of(*chains_in_order), query, 2.5)
-        assert found.scale == close(0.8)
-        assert found.evidence.belief == name
+        calibration = pk.markov_quilt(pk.ChainClass.of(*chains_in_order), query, 2.5)
+        assert calibration.scale == close(0.8)
+        assert calibration.evidence.belief == name
 
 
 # --- cost -----------------------------------------------------------------------------------------
@@ -413,8 +413,8 @@ def test_search_looks_at_few_quilts(laziness, monkeypatch):
         ]
     )
     lazy = np.eye(4) + (quick - np.eye(4)) / laziness
-    found = scale(pk.MarkovChain.steady(lazy), 10**6, 1)
-    assert found == close({1: 461.4554, 3: 1402.6851}[laziness], rel=1e-6)
+    noise = scale(pk.MarkovChain.steady(lazy), 10**6, 1)
+    assert noise == close({1: 461.4554, 3: 1402.6851}[laziness], rel=1e-6)
     assert evaluations <= 2000
 
 

@@ -52,8 +52,8 @@ def test_search_agrees_with_a_scan_of_lemma_c_1(pi_min, gap, length, epsilon):
     truth = max(
         brute.node_scores(lambda _, a, b: brute.mixing_bound(pi_min, gap, a, b), length, epsilon)
     )
-    found = approx(pk.ChainClass.mixing(2, pi_min, gap), length, epsilon)
-    assert found == close(truth, rel=1e-9)
+    noise = approx(pk.ChainClass.mixing(2, pi_min, gap), length, epsilon)
+    assert noise == close(truth, rel=1e-9)
 
 
 def test_long_chains_need_what_lemma_4_9_says():
@@ -62,11 +62,11 @@ def test_long_chains_need_what_lemma_4_9_says():
     ratio = (exp(epsilon / 6) + 1) / (exp(epsilon / 6) - 1)
     a_star = 2 * int(np.ceil(np.log(ratio / pi_min) / gap))
     theta = pk.ChainClass.mixing(2, pi_min, gap)
-    found = pk.markov_quilt_approx(theta, pk.count(0, 8 * a_star), epsilon)
-    left, right = found.evidence.quilt
+    calibration = pk.markov_quilt_approx(theta, pk.count(0, 8 * a_star), epsilon)
+    left, right = calibration.evidence.quilt
     assert right - left <= 4 * a_star
     for length in (8 * a_star, 10**4, 10**9):
-        assert approx(theta, length, epsilon) == close(found.scale, rel=1e-12)
+        assert approx(theta, length, epsilon) == close(calibration.scale, rel=1e-12)
 
 
 # --- never below the exact mechanism --------------------------------------------------------------
@@ -190,10 +190,10 @@ def test_states_too_rare_for_a_float_are_no_accident():
     size = 400
     walk = walk_with_drift(size, up=0.1)
     try:
-        found = approx(pk.MarkovChain.steady(walk), 50, 1, "paper")
+        noise = approx(pk.MarkovChain.steady(walk), 50, 1, "paper")
     except pk.NotApplicable:
         return
-    assert found == close(50)
+    assert noise == close(50)
 
 
 @pytest.mark.parametrize("bound", ["loose", None, 1])

@@ -179,7 +179,7 @@ def test_projection_is_the_nearest_histogram(values, total):
 @given(coordinates)
 def test_projection_agrees_with_a_general_solver(values):
     values = np.array(values) / 10
-    found = optimize.minimize(
+    optimum = optimize.minimize(
         lambda x: ((x - values) ** 2).sum(),
         np.full(len(values), 1 / len(values)),
         jac=lambda x: 2 * (x - values),
@@ -188,7 +188,7 @@ def test_projection_agrees_with_a_general_solver(values):
         method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 500},
     )
-    assert project_to_simplex(values, 1.0) == close(found.x, abs=1e-4)
+    assert project_to_simplex(values, 1.0) == close(optimum.x, abs=1e-4)
 
 
 def test_as_histogram_keeps_the_raw_answer():

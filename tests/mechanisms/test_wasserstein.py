@@ -83,8 +83,8 @@ def test_independent_entries_give_the_laplace_mechanism():
 )
 def test_stationary_binary_chains(matrix, expected):
     chain = MarkovChain.steady(matrix)
-    found = {n: round(wasserstein(chain, count(1, n), 1).scale, 6) for n in expected}
-    assert found == expected
+    scales = {n: round(wasserstein(chain, count(1, n), 1).scale, 6) for n in expected}
+    assert scales == expected
 
 
 CHAINS = [
@@ -155,12 +155,12 @@ def test_never_below_the_truth_and_exact_where_fractions_decide(table, values, l
     truth = brute(chain, values, length)
     assert exact_distance(chain, [v - min(values) for v in values], length).distance == truth
     try:
-        found = wasserstein(chain, total(values, length), 1).scale
+        scale = wasserstein(chain, total(values, length), 1).scale
     except NotApplicable:
         assert truth == 0
     else:
-        assert found == pytest.approx(float(truth))
-        assert found <= group_dp(total(values, length), 1).scale * (1 + 1e-9)  # Theorem 3.3
+        assert scale == pytest.approx(float(truth))
+        assert scale <= group_dp(total(values, length), 1).scale * (1 + 1e-9)  # Theorem 3.3
 
 
 @given(st.floats(0.02, 0.98), st.floats(0.02, 0.98), st.integers(2, 40))
@@ -189,8 +189,8 @@ def test_relative_accuracy_of_the_rarest_outcomes_of_2000_entries():
     for s in (0, 1, 37, 1000, 1999):
         exponent = int(around.exponents[0, s // blocks.BLOCK])
         expected = Fraction(math.comb(1999, s), 2**2000)
-        found = Fraction(float(around.mantissas[0, s])) * Fraction(2) ** exponent
-        assert abs(found / expected - 1) < Fraction(1, 10**11)
+        probability = Fraction(float(around.mantissas[0, s])) * Fraction(2) ** exponent
+        assert abs(probability / expected - 1) < Fraction(1, 10**11)
 
 
 def test_mean_is_total_over_length():
@@ -206,9 +206,9 @@ def test_rational_values():
 
 def test_class_takes_the_larger_and_names_it():
     chains = [MarkovChain.steady([[p, 1 - p], [1 - p, p]]) for p in (0.7, 0.9)]
-    found = wasserstein(ChainClass.of(*chains), count(1, 100), 1)
-    assert found.scale == pytest.approx(10)
-    assert found.evidence.belief == "chain 2 of 2"
+    calibration = wasserstein(ChainClass.of(*chains), count(1, 100), 1)
+    assert calibration.scale == pytest.approx(10)
+    assert calibration.evidence.belief == "chain 2 of 2"
 
 
 def flu_tree():

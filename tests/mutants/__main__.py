@@ -93,16 +93,15 @@ AREAS = {
         [
             f"accounting/{name}.py"
             for name in (
-                "access",
                 "amounts",
                 "anchor",
-                "batch",
                 "database",
                 "entries",
                 "fingerprints",
                 "ledger",
                 "recognition",
                 "replay",
+                "transactions",
             )
         ],
         [

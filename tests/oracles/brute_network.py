@@ -173,6 +173,16 @@ def real_loss(distribution: np.ndarray, likelihoods: np.ndarray) -> float:
     return worst
 
 
+def pair_losses(distribution: np.ndarray, likelihoods: np.ndarray, axis: int) -> np.ndarray:
+    """Largest log E[f | X_i = x] / E[f | X_i = x'] over rows f; 0 where one is impossible."""
+    mass = marginal(distribution, [axis])
+    rest = tuple(n + 1 for n in range(distribution.ndim) if n != axis)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log((likelihoods * distribution).sum(axis=rest) / mass)
+        losses = (logs[:, :, None] - logs[:, None, :]).max(axis=0)
+    return np.where(np.outer(mass > 0, mass > 0), losses, 0.0)
+
+
 def noisy_sums(values: Sequence[Sequence[float]], b: float) -> np.ndarray:
     """Likelihoods of Laplace noise of scale 1/b on a sum, for outputs at every atom.
 

@@ -125,6 +125,25 @@ def hooks():
     return module
 
 
+def test_every_formula_is_typeset():
+    """What the site makes of the pages: MathML, with no command of LaTeX left over."""
+    pytest.importorskip("latex2mathml")
+    markdown = pytest.importorskip("markdown")
+    pytest.importorskip("pymdownx.arithmatex")
+    options = {"pymdownx.arithmatex": {"generic": True}}
+    formulas = 0
+    for page in DOCS.rglob("*.md"):
+        text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        marked = markdown.markdown(text, extensions=["tables", *options], extension_configs=options)
+        made = hooks().mathematics(marked)
+        assert "arithmatex" not in made
+        for formula in re.findall(r"<math.*?</math>", made, re.S):
+            formulas += 1
+            assert "\\" not in formula
+            assert "&amp;" not in formula
+    assert formulas > 100
+
+
 def test_every_public_name_has_a_place_in_the_reference():
     for path, page in hooks().public_names().items():
         assert f"<!-- names: {page} -->" in (DOCS / "reference" / f"{page}.md").read_text()

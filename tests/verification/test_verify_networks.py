@@ -130,13 +130,13 @@ def test_distances_on_chains_agree_with_the_mechanism(chain, length, values):
     if len(set(values)) < 2:
         values[0] = values[-1] + 1
     weights = [Fraction(value) for value in values]
-    found = distance_of_chains(pk.ChainClass.of(chain), weights, [length], Work(1e11))
+    distance = distance_of_chains(pk.ChainClass.of(chain), weights, [length], Work(1e11))
     try:
         scale = pk.wasserstein(chain, pk.total(values, length), 1).scale
     except pk.NotApplicable:
-        assert found == 0
+        assert distance == 0
     else:
-        assert float(found) == pytest.approx(scale, rel=1e-9)
+        assert float(distance) == pytest.approx(scale, rel=1e-9)
 
 
 def test_distributions_walk_through_a_network():

@@ -46,7 +46,7 @@ from pufferkit.influence.curve.pair_curve import (
     stretches_of_both,
     swept,
 )
-from pufferkit.influence.curve.pair_sides import PairSide
+from pufferkit.influence.curve.pair_sides import EXPLICIT_WORK, PairSide
 from pufferkit.influence.curve.pairs import (
     LARGEST,
     SLACK,
@@ -61,6 +61,7 @@ _MOST_PERIODS = 400
 _EXPLICIT_STEPS = 400
 _FEW_SLOTS = 12
 _FEW_STATES = 3
+_LITTLE_WORK = 4_000
 _FIRST_TRIAL = 20.0
 _FAR = 40.0
 
@@ -82,7 +83,12 @@ class KernelCurve:
     def _steps(self, vertices: Sequence[Floats], error: float) -> Steps:
         if self.kernels.emission is None and self.kernels.contamination:
             return ContaminatedSteps(vertices, self.kernels.contamination, error)
-        often = self.kernels.period > _FEW_SLOTS or self.kernels.hidden > _FEW_STATES
+        work = self.length * self.kernels.hidden**2
+        often = (
+            self.kernels.period > _FEW_SLOTS
+            or self.kernels.hidden > _FEW_STATES
+            or _LITTLE_WORK < work <= EXPLICIT_WORK
+        )
         return PairSteps(vertices, error, often=often)
 
     @cached_property

@@ -19,7 +19,15 @@ from pufferkit.beliefs.chain_class import Member
 from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
 from pufferkit.influence.curve.pair_sides import EXPLICIT_WORK, PairSide, pair_sides
-from pufferkit.influence.curve.pairs import LARGEST, SLACK, certificate, closure, off_diagonal
+from pufferkit.influence.curve.pairs import (
+    LARGEST,
+    SLACK,
+    PairSteps,
+    certificate,
+    closure,
+    off_diagonal,
+)
+from pufferkit.influence.curve.plan_bases import bases_of, packed
 from pufferkit.rounding import EPS
 
 Runs = Sequence[tuple[int, Floats]]
@@ -59,7 +67,7 @@ def swept(side: PairSide, runs: Runs, most: float) -> list[Stretch] | None:
         Bounds above this are of no use.
     """
     size = len(runs[0][1])
-    outside = off_diagonal(size)
+    raised = (1 + 2 * EPS) * off_diagonal(size)
     slack = SLACK * max(float(cost.max()) for _, cost in runs) or SLACK
     most = min(most, LARGEST)
     if max(float(cost.max()) for _, cost in runs) > most:
@@ -91,7 +99,7 @@ def swept(side: PairSide, runs: Runs, most: float) -> list[Stretch] | None:
                     return None
             own = steps(variation)
             stretches.append(Stretch(here, here, own, variation))
-            variation, done = closure((cost + own) * outside), here
+            variation, done = closure((cost + own) * raised), here
             followed += 1
             if float(variation.max()) > most or followed * size**2 > 20 * EXPLICIT_WORK:
                 return None
@@ -159,6 +167,17 @@ def pair_losses(
     return rows
 
 
+def _bases(side: PairSide, stretches: Sequence[Stretch]) -> Iterator[bytes]:
+    """The bases of the plans from which the steps of all entries but the first follow."""
+    for stretch in stretches:
+        if stretch.limit is not None:
+            steps = side.at(stretch.first)
+            if not isinstance(steps, PairSteps):
+                raise TypeError("only programmes have bases")
+            steps(stretch.limit)
+            yield bases_of(steps)
+
+
 def _cost_at(runs: Runs, entry: int) -> Floats:
     for count, cost in runs:
         if entry <= count:
@@ -193,11 +212,13 @@ class PairCurve:
     def record(self, cost: Floats) -> dict[str, Any] | None:
         """What a check needs: from which entry on which limit holds, to the left and the right.
 
-        ``None`` for a side that is followed entry by entry to its end.
+        ``None`` for a side that is followed entry by entry to its end. ``plans`` has the bases of
+        the plans behind every step of a side, entry by entry and then at the limit; ``None`` if
+        they are too many.
         """
         if self._sides is None:
             return None
-        record: dict[str, Any] = {}
+        record: dict[str, Any] = {"plans": {}}
         runs = [(self.length, cost)]
         for name, side in zip(("left", "right"), self._sides[:2], strict=True):
             stretches = swept(side, runs, LARGEST)
@@ -208,6 +229,7 @@ class PairCurve:
             for stretch in settled:
                 limit = [] if stretch.limit is None else stretch.limit.tolist()
                 record[name] = {"from": stretch.first, "limit": limit}
+            record["plans"][name] = packed(_bases(side, stretches))
         return record
 
     def loss(self, runs: Runs, most: float = LARGEST) -> PairLoss | None:

@@ -23,6 +23,7 @@ from pufferkit.influence.quilts.chains import (
 )
 from pufferkit.influence.quilts.given_start import GivenStartInfluence
 from pufferkit.influence.quilts.hardest import influence_of
+from pufferkit.influence.quilts.powers import TINY
 
 EXPLICIT_WORK = 50_000
 """Entries are followed one by one while entries x states^2 stays below this."""
@@ -72,9 +73,10 @@ def pair_sides(member: Member, length: int) -> Sides | None:
 
 def _stationary(source: StationaryInfluence, error: float) -> tuple[PairSide | None, list[Bools]]:
     chain, support = source.chain, source.support(1)
-    if chain.has_lost_states:
+    if chain.has_underflow:
         return None, []
-    return PairSide([], _backward(chain.transition, chain.initial, support, error)), [support]
+    steps = _backward(chain.transition, chain.initial, support, error)
+    return None if steps is None else PairSide([], steps), [support]
 
 
 def _given_start(
@@ -82,9 +84,9 @@ def _given_start(
 ) -> tuple[PairSide | None, list[Bools]]:
     # From entry burn_in + 2 on, the entry before has the limiting distribution.
     own = min(length, source.burn_in + 2)
-    known = not any(source.lost_at(n) for n in range(1, own + 1))
+    certain = not any(source.underflows_at(n) for n in range(1, own + 1))
     short = own * len(source.chain) ** 2 <= EXPLICIT_WORK
-    if not (known and short) or (source.cycle > 1 and length > own):
+    if not (certain and short) or (source.cycle > 1 and length > own):
         return None, []
     steps = [
         _backward(
@@ -95,16 +97,21 @@ def _given_start(
         )
         for n in range(2, own + 1)
     ]
+    known = [step for step in steps if step is not None]
+    if len(known) < len(steps):
+        return None, []
     supports = [source.support(n) for n in range(1, own + 1)]
-    return PairSide(steps, steps[-1] if steps else None), supports
+    return PairSide(known, known[-1] if known else None), supports
 
 
-def _backward(transition: Floats, before: Floats, here: Bools, error: float) -> PairSteps:
-    """P(X_{i-1} = u | X_i = x) for X_{i-1} distributed as ``before``.
+def _backward(transition: Floats, before: Floats, here: Bools, error: float) -> PairSteps | None:
+    """P(X_{i-1} = u | X_i = x) for X_{i-1} distributed as ``before``; ``None`` after an underflow.
 
     Values that X_i cannot take get the row of one that it can: nothing is told about them.
     """
     joint = (before[:, None] * transition).T
+    if (joint[(before[:, None] > 0).T & (transition.T > 0)] < TINY).any():
+        return None
     joint[~here] = joint[int(np.flatnonzero(here)[0])]
     kernel = joint / joint.sum(axis=1, keepdims=True)
     return PairSteps([kernel], error + CONVERGED)

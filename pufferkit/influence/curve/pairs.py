@@ -60,6 +60,8 @@ _MOST_SWEEPS = 256
 _DENSE = 24
 _MOST_PIVOTS = 20_000
 _PLAIN = 16
+_PATIENCE = 100
+"""So many plain steps take as long as loading the compiled ones."""
 
 
 @dataclass(frozen=True)
@@ -118,17 +120,21 @@ class PairSteps:
         self._best: NDArray[np.intp] = np.zeros((self.rows, self.rows), dtype=np.intp)
         shape = (self.rows, self.rows)
         self._warm = [np.zeros((*shape, self.states)) for _ in self.kernels]
-        self._trees = [np.zeros((*shape, 2 * self.states, 2), dtype=np.int64) for _ in self.kernels]
+        self.trees = [np.zeros((*shape, 2 * self.states, 2), dtype=np.int64) for _ in self.kernels]
         self._known = [np.zeros(shape, dtype=np.bool_) for _ in self.kernels]
         small = self.rows * self.states * len(self.kernels) <= _PLAIN and not often
         self._programme = transport_programme if small else transport_programme.compiled()
+        self._asked = 0
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
+        self._asked += 1
+        if self._asked == _PATIENCE:  # slow sweeps are many, however few the states
+            self._programme = transport_programme.compiled()
         room = 2 * self.rows * self.rows * self.states
         values, self.arcs = [], []
         for kernel, warm, trees, known in zip(
-            self.kernels, self._warm, self._trees, self._known, strict=True
+            self.kernels, self._warm, self.trees, self._known, strict=True
         ):
             places = [np.empty(room, dtype=np.int64) for _ in range(3)]
             masses = [np.empty(room) for _ in range(2)]
@@ -161,10 +167,14 @@ def off_diagonal(size: int) -> Floats:
 
 
 def closure(variation: Floats) -> Floats:
-    """The triangle closure: shortest paths. The functions that are allowed stay the same."""
+    """The triangle closure: shortest paths. The functions that are allowed stay the same.
+
+    Lengths of paths are rounded up.
+    """
     closed = variation.copy()
     for middle in range(len(closed)):
-        np.minimum(closed, closed[:, middle, None] + closed[None, middle, :], out=closed)
+        ways = closed[:, middle, None] + closed[None, middle, :]
+        np.minimum(closed, ways * (1 + 2 * EPS), out=closed)
     return closed
 
 

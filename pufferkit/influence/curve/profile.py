@@ -20,7 +20,6 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, Member, as_chain_class
-from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.checks import Floats
 from pufferkit.data.queries import CLOSE
 from pufferkit.influence.curve import regions  # noqa: F401  (registers its sides)
@@ -275,15 +274,15 @@ class InfluenceCurve:
     ) -> None:
         self.beliefs: ChainClass = as_chain_class(beliefs)
         self.length = max(checks.segment_lengths(lengths))
-        self.metric = _metric(metric, len(self.beliefs.states))
+        self.metric = as_metric(metric, len(self.beliefs.states))
 
     def __repr__(self) -> str:
         return f"InfluenceCurve({self.beliefs.description}, length {self.length})"
 
     @cached_property
     def _members(self) -> Sequence[_MemberCurve | _KernelMember]:
-        if isinstance(self.beliefs, KernelClass):
-            parts = self.beliefs.kernels()
+        parts = self.beliefs.kernels()
+        if parts:
             return [_KernelMember(p.name, KernelCurve(p, self.length), p.notes) for p in parts]
         whole = class_sides(self.beliefs, self.length)
         if whole is not None:
@@ -397,7 +396,8 @@ class InfluenceCurve:
         return b, name, binding
 
 
-def _metric(metric: Metric | Floats | None, size: int) -> Metric:
+def as_metric(metric: Metric | Floats | None, size: int) -> Metric:
+    """A metric over ``size`` states, scaled to a largest distance of 1; discrete by default."""
     if metric is None or size == 1:  # one state: nothing to tell
         return Metric.discrete(size)
     distance = metric.distance if isinstance(metric, Metric) else checks.numbers("metric", metric)

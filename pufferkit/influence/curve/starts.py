@@ -67,7 +67,7 @@ def sides_of(member: Member, length: int) -> tuple[Side, Side]:
         left = _remembered(
             lambda m: (
                 None
-                if source.chain.has_lost_states
+                if source.chain.has_underflow
                 else _backward(source, source.distribution(1), support, support, m, 0.0)
             )
         )
@@ -207,7 +207,7 @@ def _given_left(source: GivenStartInfluence, node: int, m: int) -> Step | None:
     if m >= node:
         return None
     rows, columns = source.support(node), source.support(node - m)
-    if source.lost_at(node) or source.lost_at(node - m):
+    if source.underflows_at(node) or source.underflows_at(node - m):
         return None
     return _backward(source, source.distribution(node - m), rows, columns, m, source.prior(node)[1])
 

@@ -16,7 +16,7 @@ private for epsilon = max over i of loss_i.
 Any choice of blocks l, m gives a valid bound, so the search over them may be partial. And not every
 node needs to be visited. On a stretch where b and the kernels do not change, let F(v) be the least
 m b + step(P^m, v). If F(v) <= v and the nodes just before have at most v, so have all nodes of the
-stretch, by induction. F has slope below 1, so one v settles a stretch of any length. That is why
+stretch, by induction. F has slope below 1, so one v bounds a stretch of any length. That is why
 the cost does not depend on the length of the series, and why rounding v up is safe.
 """
 
@@ -37,7 +37,7 @@ StepOf = Callable[[int], Step | None]
 """Block size to step; ``None`` where that block has no kernel."""
 
 PATIENCE = 8
-"""Nodes of a stretch that are visited one by one before the rest is settled at once."""
+"""Nodes of a stretch that are visited one by one before one bound covers the rest."""
 
 _FIXED = 1e-9
 _NEAR = 1e-6
@@ -119,7 +119,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Settled:
+class Plateau:
     """Nodes up to ``last`` that share one bound, which also holds for all nodes a block reaches."""
 
     last: int
@@ -138,7 +138,7 @@ class Sweep:
         self._sums = np.cumsum([run.count * run.b for run in self.runs]).tolist()
         self.firsts: list[int] = []
         self.values: list[float] = []
-        self._settled: dict[int, Settled] = {}
+        self._plateaus: dict[int, Plateau] = {}
         self._levels: dict[tuple[int, int], float] = {}
         self._sweep()
 
@@ -155,9 +155,9 @@ class Sweep:
         """Bound on alpha of a node."""
         return self.values[bisect_right(self.firsts, node) - 1]
 
-    def settled_at(self, node: int) -> Settled | None:
+    def plateau_at(self, node: int) -> Plateau | None:
         """The bound that a node shares with others, if it does."""
-        return self._settled.get(bisect_right(self.firsts, node) - 1)
+        return self._plateaus.get(bisect_right(self.firsts, node) - 1)
 
     @property
     def is_uniform(self) -> bool:
@@ -169,22 +169,22 @@ class Sweep:
         return self._until(node) - self._until(node - block)
 
     def options(self, node: int, most: int) -> list[tuple[float, Option]]:
-        """The cheapest ways to bound this side of a node, and of all nodes settled with it."""
+        """The cheapest ways to bound this side of a node, and of all nodes on its plateau."""
         steps = self.side.steps_at(node)
-        settled = self.settled_at(node)
+        plateau = self.plateau_at(node)
         cheapest: list[tuple[float, Option]] = []
 
         def add(option: Option) -> None:
             insort(cheapest, (option.cost, option), key=lambda pair: pair[0])
             del cheapest[most:]
 
-        add(Option(None, self._until(node if settled is None else settled.last), None, 0.0))
-        for block in self.side.blocks if settled is None else settled.blocks:
-            spent = self.spent(node, block) if settled is None else block * settled.b
+        add(Option(None, self._until(node if plateau is None else plateau.last), None, 0.0))
+        for block in self.side.blocks if plateau is None else plateau.blocks:
+            spent = self.spent(node, block) if plateau is None else block * plateau.b
             if len(cheapest) == most and spent >= cheapest[-1][0]:
                 break  # larger blocks cost more still
-            if (settled is not None or block < node) and (step := steps(block)) is not None:
-                incoming = self.value_at(node - block) if settled is None else settled.value
+            if (plateau is not None or block < node) and (step := steps(block)) is not None:
+                incoming = self.value_at(node - block) if plateau is None else plateau.value
                 add(Option(block, spent, step, incoming))
         return cheapest
 
@@ -209,18 +209,18 @@ class Sweep:
         for first, last, steps in self._regions():
             node = first
             while node <= last:
-                settled = None
+                plateau = None
                 if node - first >= PATIENCE and last - node >= PATIENCE:
-                    settled = self._settle(node, first, last, steps)
+                    plateau = self._plateau(node, first, last, steps)
                 self.firsts.append(node)
-                if settled is not None:
-                    self._settled[len(self.values)] = settled
-                    self.values.append(settled.value)
+                if plateau is not None:
+                    self._plateaus[len(self.values)] = plateau
+                    self.values.append(plateau.value)
                     break
                 self.values.append(self.options(node, 1)[0][0])
                 node += 1
 
-    def _settle(self, node: int, first: int, last: int, steps: StepOf) -> Settled | None:
+    def _plateau(self, node: int, first: int, last: int, steps: StepOf) -> Plateau | None:
         """One bound for nodes ``node`` ... ``last``, or ``None`` if it would be too loose here."""
         b = self.b_at(node)
         # A block may reach back before the stretch if nothing there cost more than b each.
@@ -243,8 +243,8 @@ class Sweep:
         if recent > level * (1 + _NEAR) and node - first < 100 * PATIENCE:
             return None
         if level == inf:
-            return Settled(last, b, self._until(last), ())
-        return Settled(last, b, max(level, recent), tuple(usable))
+            return Plateau(last, b, self._until(last), ())
+        return Plateau(last, b, max(level, recent), tuple(usable))
 
     def _starts_between(self, low: int, high: int) -> Iterator[int]:
         """One node of every run that meets [low, high]."""
@@ -316,7 +316,7 @@ def quick_loss(left: Sweep, right: Sweep) -> float:
 def _hardest_of_all(left: Sweep, right: Sweep) -> int | None:
     """The middle node, if its loss bounds that of every other.
 
-    So it is if all nodes spend the same and have the same kernels, and the middle one is settled.
+    So it is if all nodes spend the same, have the same kernels, and the middle is on a plateau.
     For a node nearer to an end, take the blocks that serve the middle one: beyond a block the
     variation is no larger there, and a block that reaches past the end is replaced by the whole
     side, which holds fewer entries.
@@ -325,8 +325,8 @@ def _hardest_of_all(left: Sweep, right: Sweep) -> int | None:
         return None
     middle = (left.length + 1) // 2
     for sweep, node in ((left, middle), (right, left.length + 1 - middle)):
-        settled = sweep.settled_at(node)
-        if settled is None or max(sweep.values) > settled.value:
+        plateau = sweep.plateau_at(node)
+        if plateau is None or max(sweep.values) > plateau.value:
             return None
     return middle
 

@@ -5,6 +5,8 @@ distributions of the two nodes, P(X_parent = u | X_child = x) = P(u) P(x | u) / 
 non-negative numbers are multiplied and added, so entries carry a small relative error, which the
 steps add on the safe side. If a possible value has a probability that underflows, the kernel turned
 around is not known, and the step up that edge takes away nothing.
+
+Rows and columns are the values that a node can take; impossible ones are left out.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.curve.pairs import PairSteps
 from pufferkit.influence.curve.steps import MOST_CANDIDATES, KernelStep, RatioStep, Step
 from pufferkit.influence.quilts.powers import TINY, Kernel
 from pufferkit.rounding import EPS
@@ -29,17 +32,26 @@ MOST_GIGABYTES = 8.0
 MOST_PATHS = 48
 """Paths that a branch tries at most; fewer in large trees."""
 
+MOST_PAIR_WORK = 2e7
+"""Trees with more arcs in the programmes of one pass keep to the scalar curve."""
+
+_COMPILE = 5_000
 _FINEST = 1e-14
 _WORK = 8000
 
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """From one node to another along the tree: the kernel, its relative error, and its step."""
+    """From one node to another along the tree: the kernel, its relative error, and its steps.
+
+    ``pairs`` gives the step from a variation for each pair of values; ``None`` where the kernel is
+    not known or the tree is too large.
+    """
 
     kernel: Floats
     error: float
     step: Step
+    pairs: PairSteps | None = None
 
 
 class TreeKernels:
@@ -64,15 +76,18 @@ class TreeKernels:
             if parent >= 0:
                 self.children[parent].append(child)
         self._distributions()
-        self._steps: dict[tuple[Any, ...], Step] = {}
+        self._steps: dict[tuple[Any, ...], Way] = {}
         self._check_memory()
+        sizes = [int(support.sum()) for support in self.supports]
+        edges = [(sizes[n], sizes[p]) for n, p in enumerate(self.parent) if p >= 0]
+        self._pair_work = sum(2 * (one * other) ** 2 for one, other in edges)
         self.down: dict[int, Way] = {}
         self.up: dict[int, Way] = {}
         for child, parent in enumerate(self.parent):
             if parent >= 0:
-                self.down[child] = self._way(parent, *self._downward(child))
-                self.up[child] = self._way(child, *self._upward(child))
-        most = max((len(distribution) for distribution in self.distributions), default=1)
+                self.down[child] = self._way(*self._downward(child), pairs=True)
+                self.up[child] = self._way(*self._upward(child), pairs=True)
+        most = max(sizes, default=1)
         self.most_paths = max(1, min(MOST_PATHS, _WORK // len(self.parent), 10**6 // most**3))
         self._longer: dict[tuple[int, int], Way] = {}
 
@@ -93,43 +108,49 @@ class TreeKernels:
             self.supports.append(support)
             self.errors.append(error)
 
-    def _downward(self, child: int) -> tuple[Floats, float]:
+    def _table(self, child: int) -> Floats:
+        """The table of a child, for the values that it and its parent can take."""
         table = self.network.arrays[self.network.nodes[child]]
+        return np.asarray(table[np.ix_(self.supports[self.parent[child]], self.supports[child])])
+
+    def _downward(self, child: int) -> tuple[Floats, float]:
+        table = self._table(child)
         return table, table.shape[1] * EPS
 
     def _upward(self, child: int) -> tuple[Floats, float]:
         """P(X_parent = u | X_child = x); an infinite error if underflow has eaten it."""
         parent = self.parent[child]
-        table = self.network.arrays[self.network.nodes[child]]
-        joint = (self.distributions[parent][:, None] * table).T
-        sums = joint.sum(axis=1, keepdims=True)
+        table = self._table(child)
+        joint = (self.distributions[parent][self.supports[parent], None] * table).T
         lost = any((self.distributions[j][self.supports[j]] < TINY).any() for j in (parent, child))
+        lost = lost or bool((joint[table.T > 0] < TINY).any())
+        sums = joint.sum(axis=1, keepdims=True)
         kernel = np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0)
         return kernel, inf if lost else 2 * self.errors[parent] + (len(table) + 4) * EPS
 
-    def _way(self, start: int, kernel: Floats, error: float) -> Way:
-        support = self.supports[start]
+    def _way(self, kernel: Floats, error: float, pairs: bool = False) -> Way:
         if error == inf:
-            return Way(kernel, error, RatioStep(inf, len(support)))
+            return Way(kernel, error, RatioStep(inf, len(kernel)))
         # Errors are rounded up coarsely, so that equal kernels share one step.
         coarse = _FINEST * 2.0 ** max(0, ceil(log2(max(error, _FINEST) / _FINEST)))
-        key = kernel.shape, kernel.tobytes(), support.tobytes(), coarse
+        key = kernel.shape, kernel.tobytes(), coarse, pairs
         if key not in self._steps:
-            pairs = np.outer(support, support)
-            self._steps[key] = KernelStep(Kernel(kernel, kernel > 0), pairs, coarse)
-        return Way(kernel, error, self._steps[key])
+            every = np.ones((len(kernel),) * 2, dtype=bool)
+            own = None
+            if pairs and self._pair_work <= MOST_PAIR_WORK:
+                own = PairSteps([kernel], 2 * coarse, often=self._pair_work > _COMPILE)
+            step = KernelStep(Kernel(kernel, kernel > 0), every, coarse)
+            self._steps[key] = Way(kernel, coarse, step, own)
+        return self._steps[key]
 
     def _check_memory(self) -> None:
         """Refuse before anything large is built. Equal kernels are counted once."""
         entries: dict[tuple[Any, ...], int] = {}
         for child, parent in enumerate(self.parent):
             if parent >= 0:
-                for start, (kernel, _) in (
-                    (parent, self._downward(child)),
-                    (child, self._upward(child)),
-                ):
+                for kernel, _ in (self._downward(child), self._upward(child)):
                     size, columns = kernel.shape
-                    key = kernel.shape, hash(kernel.tobytes()), self.supports[start].tobytes()
+                    key = kernel.shape, hash(kernel.tobytes())
                     entries[key] = min(size**2 * columns, MOST_CANDIDATES)
         needed = 2 * 8 * sum(entries.values()) / 1e9
         if needed > MOST_GIGABYTES:
@@ -145,7 +166,7 @@ class TreeKernels:
             last = self.way(before, end)
             assert last is not None
             error = first.error + last.error + (len(last.kernel) + 1) * EPS
-            self._longer[start, end] = self._way(start, first.kernel @ last.kernel, error)
+            self._longer[start, end] = self._way(first.kernel @ last.kernel, error)
         return self._longer[start, end]
 
     def way(self, start: int, end: int) -> Way | None:

@@ -1,55 +1,50 @@
 """The influence curve on tree-shaped networks: every node has at most one parent.
 
-Let b_n be the entry privacy spent on node n. For neighbours i and n the kernel is
-K_{i,n}(x, y) = P(X_n = y | X_i = x), in either direction of the arrow. Write "n without i" for the
-part of the tree that hangs on n when the edge to i is cut. With the steps of
-`pufferkit.influence.curve.steps`, and y, y' over values that X_n can take,
+Let replacing the value y of node n by y' move the log-likelihood of the output by at most
+cost_n(y, y'). For neighbours i and n the kernel is K_{i,n}(x, y) = P(X_n = y | X_i = x), in either
+direction of the arrow. Write "n without i" for the part of the tree that hangs on n when the edge
+to i is cut. All matrices are over pairs of values that the node can take; step is the transport
+programme of `pufferkit.influence.curve.transport_programme`, cl the triangle closure.
 
-    branch_{y,y'}(n, j)  = step_{y,y'}(K_{n,j}, lambda(j without n))
-    lambda(n without i)  = b_n + max over y != y' of the sum over neighbours j != i of
-                           branch_{y,y'}(n, j)
-    loss_i               = b_i + max over x != x' of the sum over all neighbours n of
-                           branch_{x,x'}(i, n)
+    branch(n, j)         = step(K_{n,j}; Lambda(j without n))
+    Lambda(n without i)  = cl(cost_n + sum over neighbours j != i of branch(n, j))
+    loss_i               = cl(cost_i + sum over all neighbours n of branch(i, n))
 
-and lambda = loss = 0 for a node with only one possible value. A release with entry privacy b is
-epsilon-Pufferfish private for epsilon = max over i of loss_i.
+A release of these costs is epsilon-Pufferfish private for epsilon = the largest entry of any
+loss_i. The *scalar* curve is the same with Lambda replaced by its largest entry.
 
 *Proof.* Let f(data) be the likelihood of an output. Fix the data z outside "n without i", and let
-H_z(y) be the mean of f over the rest of "n without i" given X_n = y. Claim: log H_z varies by at
-most lambda(n without i), for every z. Going from y to y', first exchange the entry of n itself (at
-most b_n). Given X_n, the parts that hang on its other neighbours j are independent, so their
+H_z(y) be the mean of f over the rest of "n without i" given X_n = y. Claim: log H_z varies from y
+to y' by at most Lambda(n without i)(y, y'), for every z. First exchange the entry of n itself
+(cost_n). Given X_n, the parts that hang on its other neighbours j are independent, so their
 distributions are exchanged one after the other, all for the same pair y, y'. With everything
-outside "j without n" fixed, the logarithm of the mean of f given X_j = u varies with u by at most
-lambda(j without n), by induction; so exchanging the distribution of X_j given y for the one given
-y' costs at most step_{y,y'}(K_{n,j}, lambda(j without n)). The same around i, with nothing outside,
-gives loss_i.
+outside "j without n" fixed, the logarithm of the mean of f given X_j varies by at most Lambda(j
+without n), by induction; so exchanging the distribution of X_j given y for the one given y' costs
+at most step_{y,y'}(K_{n,j}; Lambda(j without n)). The closure holds because log-ratios add up along
+y, w, y'. The same around i, with nothing outside, gives loss_i.
 
 *Blocks.* A branch may also skip over a path n, v_1 = j, ..., v_m of the tree:
 
-    branch_{y,y'}(n, j) <= mu(v_1) + ... + mu(v_{m-1}) + step_{y,y'}(K_{n,v_m}, lambda(v_m without
+    branch_{y,y'}(n, j) <= mu(v_1) + ... + mu(v_{m-1}) + step_{y,y'}(K_{n,v_m}; Lambda(v_m without
                            v_{m-1}))
-    mu(v) = b_v + max over c != c' of the sum of branch_{c,c'}(v, k) over the neighbours k of v that
+    mu(v) = the largest entry of cost_v + the sum of branch(v, k) over the neighbours k of v that
             are off the path (0 if v has one possible value)
 
 *Proof.* Fix all data outside the branch. Let F(u; c) be the mean of f given X_{v_m} = u and the
 entries c of v_1 ... v_{m-1}; parts off the path depend on c alone, the part beyond v_m on u alone.
 For one u, exchanging c for c' entry by entry, each with the parts that hang on it, costs at most
-the sum of the mu. For one c, log F varies by at most lambda(v_m without v_{m-1}) in u, and then so
+the sum of the mu. For one c, log F varies by at most Lambda(v_m without v_{m-1}) in u, and then so
 does log G, where G(u) is the smallest F(u; c). The mean of f given y is at most e^(sum of mu) times
 the mean of G(X_{v_m}) given y, and given y' it is at least the mean of G(X_{v_m}) given y'.
 
 Each pair y, y' may use the path that is best for it, because the bound is for that pair. On a path
-this is the curve of a chain, with at most its value. In docs/theory.md the largest pair is taken in
-each branch of lambda apart; the sum for one pair is never larger.
-
-Two passes over the tree, towards the roots and back, give every loss.
+this is the curve of a chain, with at most its value. Blocks use the largest entry of Lambda.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Mapping, Sequence
-from functools import singledispatch
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, singledispatch
 from math import inf
 from typing import Any, NamedTuple
 
@@ -60,27 +55,30 @@ from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass, as_network_class
 from pufferkit.checks import Floats
-from pufferkit.influence.curve.steps import KernelStep, Step
+from pufferkit.influence.curve.pairs import LARGEST, off_diagonal
+from pufferkit.influence.curve.plan_bases import bases_of, blank, packed
+from pufferkit.influence.curve.tree_passes import Passes
 from pufferkit.influence.curve.tree_steps import TreeKernels
 from pufferkit.rounding import EPS, last_passing, round_up
 
 Spent = float | Mapping[Node, float] | Sequence[float]
-"""Entry privacy: one number, one for each node, or a list in the order of the nodes."""
+"""Event-level epsilon: one number, one for each node, or a list in the order of the nodes."""
 
 _PRECISION = 1e-8
-_MOST_DEGREE = 8
+_PAIR_PRECISION = 1e-6
 
 
 class TreeLoss(NamedTuple):
-    """The largest loss, the node that has it, and the network of the class."""
+    """The largest loss, the node that has it, the network, and whether pairs were told apart."""
 
     value: float
     node: Node
     network: int
+    pairwise: bool = False
 
 
 def tree_loss(networks: Any, b: Spent) -> tuple[float, Node]:
-    """The Pufferfish loss of a tree whose nodes have entry privacy ``b``, and the node it is at.
+    """The Pufferfish loss of a tree whose nodes have event-level epsilon ``b``, and where it is.
 
     Parameters
     ----------
@@ -102,12 +100,12 @@ def tree_loss(networks: Any, b: Spent) -> tuple[float, Node]:
     >>> round(tree_loss(pair, 1.0)[0], 4)
     1.5499
     """
-    found = TreeCurve(networks).loss(b)
-    return found.value, found.node
+    largest = TreeCurve(networks).loss(b)
+    return largest.value, largest.node
 
 
 def tree_entry_privacy(networks: Any, epsilon: float) -> float:
-    """The largest entry privacy found whose loss on the tree is at most ``epsilon``.
+    """The largest event-level epsilon found whose loss on the tree is at most ``epsilon``.
 
     The search ends on the private side: for what is returned, the loss was computed and is at most
     epsilon.
@@ -116,43 +114,69 @@ def tree_entry_privacy(networks: Any, epsilon: float) -> float:
 
 
 @singledispatch
-def record_loss(theta: Beliefs, b: float) -> float:
-    """Pufferfish epsilon when every one of the named entries has event-level epsilon ``b``.
+def record_loss(theta: Beliefs, cost: Floats) -> float:
+    """Pufferfish epsilon when replacing a value by another costs ``cost`` at every named entry.
 
     Changing everything that hangs together with an entry costs no more than all of it spends.
     """
-    return round_up(b * len(theta.entries or ()))
+    return round_up(float(cost.max()) * len(theta.entries or ()))
 
 
 @record_loss.register
-def _(theta: NetworkClass, b: float) -> float:
+def _(theta: NetworkClass, cost: Floats) -> float:
     # Parts without an edge between them are independent.
     first = theta.networks[0]
-    whole = round_up(b * max(len(part) for part in first.components))
-    return min(whole, TreeCurve(theta).loss(b).value) if first.is_tree else whole
+    whole = round_up(float(cost.max()) * max(len(part) for part in first.components))
+    return min(whole, TreeCurve(theta, cost).loss(1.0).value) if first.is_tree else whole
 
 
 class TreeCurve:
-    """Entry privacy b against Pufferfish epsilon, for a class of tree-shaped networks."""
+    """Event-level epsilon b against Pufferfish epsilon, for a class of tree-shaped networks.
 
-    def __init__(self, networks: Any) -> None:
+    Parameters
+    ----------
+    networks
+        With the same graph.
+    distance
+        For each two states of the class, in their order: replacing one by the other costs b times
+        this. By default 1 for any two.
+    pairwise
+        Whether to follow each pair of values; otherwise the scalar curve alone.
+    """
+
+    def __init__(
+        self, networks: Any, distance: Floats | None = None, *, pairwise: bool = True
+    ) -> None:
         self.beliefs = as_network_class(networks)
+        states = self.beliefs.states
+        self.distance = off_diagonal(len(states)) if distance is None else distance
+        self.pairwise = pairwise
+        self._place = {state: place for place, state in enumerate(states)}
         self._trees = [TreeKernels(network) for network in self.beliefs.networks]
 
     def loss(self, b: Spent) -> TreeLoss:
         """The largest loss over networks and nodes."""
         spent = _profile(self.beliefs.nodes, b)
-        found = [self._largest(number, spent) for number in range(len(self._trees))]
-        return max(found, key=lambda loss: loss.value)
+        each = [self._largest(number, spent) for number in range(len(self._trees))]
+        return max(each, key=lambda loss: loss.value)
 
     def losses(self, b: Spent) -> dict[Node, float]:
         """The loss of every node, the largest over the class."""
+        return {node: float(pairs.max()) for node, pairs in self.pair_losses(b).items()}
+
+    def pair_losses(self, b: Spent) -> dict[Node, Floats]:
+        """For every node, the loss of each two states; 0 where one is no value of the node."""
         spent = _profile(self.beliefs.nodes, b)
-        tables = [
-            dict(zip(tree.network.nodes, _Passes(tree, spent).losses().tolist(), strict=True))
-            for tree in self._trees
-        ]
-        return {node: max(table[node] for table in tables) for node in self.beliefs.nodes}
+        size = len(self.beliefs.states)
+        tables = {node: np.zeros((size, size)) for node in self.beliefs.nodes}
+        for number, tree in enumerate(self._trees):
+            scalar = self._passes(number, spent, pairwise=False).losses()
+            own = self._passes(number, spent, pairwise=True).losses() if self.pairwise else scalar
+            for n, node in enumerate(tree.network.nodes):
+                where = np.ix_(self._values(tree, n), self._values(tree, n))
+                smaller = np.minimum(own[n], scalar[n])
+                tables[node][where] = np.maximum(tables[node][where], smaller)
+        return tables
 
     def solve(self, epsilon: float) -> tuple[float, TreeLoss]:
         """The largest b found, and what binds there.
@@ -161,146 +185,103 @@ class TreeCurve:
         """
         epsilon = checks.privacy(epsilon)
         b, binding = inf, TreeLoss(0.0, self.beliefs.nodes[0], 0)
-        for number, tree in enumerate(self._trees):
-
-            def margin(b: float, number: int = number) -> float:
-                return epsilon - self._largest(number, dict.fromkeys(self.beliefs.nodes, b)).value
-
-            # Nothing loses less than b, and losses are rounded up by a little.
-            most = min(b, epsilon * (1 - (len(tree.network) + 32) * EPS))
-            if margin(most) < 0:
-                # With the whole tree paid for the loss is at most epsilon.
-                floor = epsilon / len(tree.network) * (1 - 1e-9)
-                low = high = most
-                while low > floor:
-                    high, low = low, max(floor, low / 4)
-                    if margin(low) >= 0:
-                        break
-                most = last_passing(margin, low, high, _PRECISION)
+        for number in range(len(self._trees)):
+            most, loss = self._solve(number, epsilon, b)
             if most < b:
-                b, binding = most, self._largest(number, dict.fromkeys(self.beliefs.nodes, most))
+                b, binding = most, loss
         return b, binding
 
-    def _largest(self, number: int, spent: Mapping[Node, float]) -> TreeLoss:
-        tree = self._trees[number]
-        losses = _Passes(tree, spent).losses()
-        worst = int(losses.argmax())
-        return TreeLoss(float(losses[worst]), tree.network.nodes[worst], number)
+    def pair_record(self, b: float) -> list[str | None]:
+        """For every network the bases of the plans along all its edges, for a check; see `packed`.
 
-
-class _Passes:
-    """Branches and lambdas of a tree for one profile of entry privacy."""
-
-    def __init__(self, tree: TreeKernels, spent: Mapping[Node, float]) -> None:
-        self.tree = tree
-        count = len(tree.parent)
-        # A node with one possible value has nothing to exchange.
-        self.b = [
-            spent[node] if support.sum() > 1 else 0.0
-            for node, support in zip(tree.network.nodes, tree.supports, strict=True)
+        Edges in the order of their first node, then of their second; blank where no pairs were told
+        apart.
+        """
+        spent = dict.fromkeys(self.beliefs.nodes, b)
+        return [
+            packed(self._bases(tree, self._passes(number, spent, pairwise=True)))
+            for number, tree in enumerate(self._trees)
         ]
-        self.below: dict[int, float] = {}  # lambda(child without parent)
-        self.above: dict[int, float] = {}  # lambda(parent without child), by child
-        self.to_child: dict[int, Floats] = {}  # branch(parent, child), by child
-        self.to_parent: dict[int, Floats] = {}  # branch(child, parent), by child
-        self._known: dict[tuple[int, float], Floats] = {}
-        for n in reversed(range(count)):
-            if tree.parent[n] >= 0:
-                self.below[n] = self._variation(n, [self.to_child[c] for c in tree.children[n]])
-                self.to_child[n] = self._branch(tree.parent[n], n)
-        for n in range(count):
-            self._downwards(n)
 
-    def losses(self) -> Floats:
-        """The loss of every node, rounded up."""
-        tree = self.tree
-        found = np.array([self._variation(n, self._branches(n)) for n in range(len(tree.parent))])
-        return found * (1 + (len(found) + 16) * EPS)
+    def _bases(self, tree: TreeKernels, passes: Passes) -> Iterator[bytes]:
+        for n, parent in enumerate(tree.parent):
+            for j in sorted([*tree.children[n], *([parent] if parent >= 0 else [])]):
+                way, beyond = tree.way(n, j), passes.variation(j, n)
+                assert way is not None
+                if way.pairs is None or float(beyond.max()) > LARGEST:
+                    yield blank(way.kernel)
+                else:
+                    way.pairs(beyond)
+                    yield bases_of(way.pairs)
 
-    def _downwards(self, n: int) -> None:
-        """lambda(n without child) and branch(child, n) for every child, by sums from both ends."""
-        children = self.tree.children[n]
-        nothing = np.zeros((len(self.tree.supports[n]),) * 2)
-        after = [nothing]
-        for child in reversed(children[1:]):
-            after.append(after[-1] + self.to_child[child])
-        before = self.to_parent.get(n, nothing)
-        for child in children:
-            self.above[child] = self._variation(n, [before + after.pop()])
-            before = before + self.to_child[child]
-            self.to_parent[child] = self._branch(child, n)
+    def _solve(self, number: int, epsilon: float, most: float) -> tuple[float, TreeLoss]:
+        """The largest b up to ``most`` for one network: by the scalar curve, then by pairs."""
+        nodes, count = self.beliefs.nodes, len(self._trees[number].network)
 
-    def _branches(self, n: int) -> list[Floats]:
-        found = [self.to_child[child] for child in self.tree.children[n]]
-        return [*found, self.to_parent[n]] if n in self.to_parent else found
+        @cache
+        def loss(b: float, pairwise: bool) -> TreeLoss:
+            return self._by(number, dict.fromkeys(nodes, b), pairwise)
 
-    def _variation(self, n: int, branches: Sequence[Floats]) -> float:
-        """b_n and the largest sum of branches for one pair of values."""
-        if not branches:
-            return self.b[n]
-        total = branches[0]
-        for branch in branches[1:]:
-            total = total + branch
-        return self.b[n] + float(total.max())
-
-    def _branch(self, n: int, j: int) -> Floats:
-        """branch(n, j): the best of a few paths, for each pair of values of n."""
-        tree = self.tree
-        first = tree.way(n, j)
-        assert first is not None
-        best = self._pairs(first.step, self._lambda(j, n), n)
-        if tree.most_paths == 1:
+        # No more is asked for than if entries told nothing of one another; losses are rounded up.
+        furthest = float(self.distance.max()) or 1.0
+        most = min(most, epsilon / furthest * (1 - (count + 32) * EPS))
+        if self.pairwise and loss(most, True).value <= epsilon:
+            return most, loss(most, True)
+        low = most
+        if loss(most, False).value > epsilon:
+            # With the whole tree paid for the loss is at most epsilon.
+            floor = epsilon / furthest / count * (1 - 1e-9)
+            high = most
+            while low > floor:
+                high, low = low, max(floor, low / 4)
+                if loss(low, False).value <= epsilon:
+                    break
+            low = last_passing(lambda b: epsilon - loss(b, False).value, low, high, _PRECISION)
+        best = low, loss(low, False)
+        if not self.pairwise or low >= most or loss(low, True).value > epsilon:
             return best
-        # Paths by what is spent on them: (spent, last but one, last).
-        heap = [(0.0, n, j)]
-        tried = 1
-        worst = float(best.max())
-        while heap and heap[0][0] < worst and tried < tree.most_paths:
-            spent, before, last = heapq.heappop(heap)
-            if before != n:
-                tried += 1
-                step = tree.longer(n, before, last).step
-                best = np.minimum(best, spent + self._pairs(step, self._lambda(last, before), n))
-                np.fill_diagonal(best, np.where(tree.supports[n], 0.0, -inf))
-                worst = float(best.max())
-            for following, cost in self._onwards(before, last):
-                if spent + cost < worst:
-                    heapq.heappush(heap, (spent + cost, last, following))
-        return best
+        high = low
+        while high < most:
+            low, high = high, min(most, 1.3 * high)
+            if loss(high, True).value > epsilon:
+                low = last_passing(
+                    lambda b: epsilon - loss(b, True).value, low, high, _PAIR_PRECISION
+                )
+                break
+        return (low, loss(low, True)) if low > best[0] else best
 
-    def _onwards(self, before: int, v: int) -> Iterable[tuple[int, float]]:
-        """Where a path through v may go on, and mu(v) for that."""
-        tree = self.tree
-        around = [*tree.children[v], tree.parent[v]] if tree.parent[v] >= 0 else tree.children[v]
-        if len(around) > _MOST_DEGREE:
-            return
-        for following in around:
-            if following != before:
-                aside = [self._of(v, k) for k in around if k not in (before, following)]
-                yield following, self._variation(v, aside)
+    def _largest(self, number: int, spent: Mapping[Node, float]) -> TreeLoss:
+        scalar = self._by(number, spent, pairwise=False)
+        if not self.pairwise:
+            return scalar
+        return min(self._by(number, spent, pairwise=True), scalar, key=lambda loss: loss.value)
 
-    def _of(self, n: int, j: int) -> Floats:
-        return self.to_child[j] if self.tree.parent[j] == n else self.to_parent[n]
+    def _by(self, number: int, spent: Mapping[Node, float], pairwise: bool) -> TreeLoss:
+        losses = [float(own.max()) for own in self._passes(number, spent, pairwise).losses()]
+        worst = int(np.argmax(losses))
+        nodes = self._trees[number].network.nodes
+        return TreeLoss(losses[worst], nodes[worst], number, pairwise)
 
-    def _lambda(self, n: int, without: int) -> float:
-        return self.below[n] if self.tree.parent[n] == without else self.above[without]
+    def _passes(self, number: int, spent: Mapping[Node, float], pairwise: bool) -> Passes:
+        tree = self._trees[number]
+        costs = []
+        for n, node in enumerate(tree.network.nodes):
+            own = self._values(tree, n)
+            costs.append(spent[node] * self.distance[np.ix_(own, own)])
+        return Passes(tree, costs, pairwise)
 
-    def _pairs(self, step: Step, variation: float, n: int) -> Floats:
-        """The step for all pairs of values of n; minus infinity where one is impossible."""
-        key = id(step), variation
-        if key not in self._known:
-            found = step.pairs(variation)
-            if found is None or not isinstance(step, KernelStep):
-                support = self.tree.supports[n]
-                same = step.largest(variation)
-                found = np.where(np.outer(support, support), same, -inf)
-                np.fill_diagonal(found, np.where(support, 0.0, -inf))
-            self._known[key] = found
-        return self._known[key]
+    def _values(self, tree: TreeKernels, n: int) -> list[int]:
+        """Places among the states of the values that a node can take."""
+        values = tree.network.values[tree.network.nodes[n]]
+        return [
+            self._place[value]
+            for value, possible in zip(values, tree.supports[n], strict=True)
+            if possible
+        ]
 
 
 def _profile(nodes: tuple[Node, ...], b: Spent) -> dict[Node, float]:
-    """Entry privacy of every node."""
+    """Event-level epsilon of every node."""
     if isinstance(b, Mapping):
         known = set(nodes)
         for node in b:
@@ -309,13 +290,15 @@ def _profile(nodes: tuple[Node, ...], b: Spent) -> dict[Node, float]:
         for node in nodes:
             if node not in b:
                 raise ValueError(f"b: has no entry for node {node!r}; give every node its own")
-        found = checks.numbers("b", [b[node] for node in nodes])
+        amounts = checks.numbers("b", [b[node] for node in nodes])
     else:
-        found = checks.numbers("b", b)
-        if found.ndim == 0:
-            found = np.full(len(nodes), float(found))
-        if found.shape != (len(nodes),):
-            raise ValueError(f"b: has shape {found.shape}, but the network has {len(nodes)} nodes")
-    if (found < 0).any():
-        raise ValueError(f"b: entry privacy cannot be negative, got {found.min():g}")
-    return dict(zip(nodes, found.tolist(), strict=True))
+        amounts = checks.numbers("b", b)
+        if amounts.ndim == 0:
+            amounts = np.full(len(nodes), float(amounts))
+        if amounts.shape != (len(nodes),):
+            raise ValueError(
+                f"b: has shape {amounts.shape}, but the network has {len(nodes)} nodes"
+            )
+    if (amounts < 0).any():
+        raise ValueError(f"b: event-level epsilon cannot be negative, got {amounts.min():g}")
+    return dict(zip(nodes, amounts.tolist(), strict=True))

@@ -63,7 +63,7 @@ class GivenStartInfluence(ChainInfluence):
         possible = np.vstack([possible[: self.burn_in], limits[tail] > 0])
         self.patterns, self.which = np.unique(possible, axis=0, return_inverse=True)
         # Possible but underflowed probabilities have no known ratio: their prior is infinite.
-        self.lost = possible & (distributions < TINY)
+        self.underflowed = possible & (distributions < TINY)
         self.logs = np.log(np.maximum(distributions, TINY))
 
     def _converges(self) -> bool:
@@ -108,9 +108,9 @@ class GivenStartInfluence(ChainInfluence):
         distribution: Floats = np.where(self.support(node), np.exp(self.logs[self.row(node)]), 0.0)
         return distribution
 
-    def lost_at(self, node: int) -> bool:
+    def underflows_at(self, node: int) -> bool:
         """Whether some possible value of X_node has a probability too small for a float."""
-        return bool(self.lost[self.row(node)].any())
+        return bool(self.underflowed[self.row(node)].any())
 
     def spread_at(self, node: int) -> float:
         """Spread of the log-ratio of X_node's distribution to its limit; it never grows."""
@@ -122,8 +122,8 @@ class GivenStartInfluence(ChainInfluence):
         row = self.row(node)
         logs = self.logs[row]
         prior = logs[None, :] - logs[:, None]
-        if self.lost[row].any():
-            prior[self.lost[row][None, :] | self.lost[row][:, None]] = inf
+        if self.underflowed[row].any():
+            prior[self.underflowed[row][None, :] | self.underflowed[row][:, None]] = inf
             np.fill_diagonal(prior, 0.0)
         return prior, self._error
 
@@ -228,5 +228,5 @@ class GivenStartInfluence(ChainInfluence):
             here = values[start : start + stride]
             for x in range(len(states)):
                 np.maximum(here, (logs + total[x]).max(axis=1) - logs[:, x], out=here)
-            here[self.lost[np.ix_(part, states)].any(axis=1)] = inf
+            here[self.underflowed[np.ix_(part, states)].any(axis=1)] = inf
         return values

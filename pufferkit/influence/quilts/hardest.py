@@ -204,7 +204,7 @@ def hardest_member(
     """
     bounds = np.full(len(members), inf)
     screened = np.array(
-        [not m.any_start and m.chain.is_stationary and not m.chain.has_lost_states for m in members]
+        [not m.any_start and m.chain.is_stationary and not m.chain.has_underflow for m in members]
     )
     worst, binding = members[0], Binding(0, NOTHING)
     while True:

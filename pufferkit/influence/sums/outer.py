@@ -80,11 +80,13 @@ def _losses(
     """
     weights = np.exp(exponents - exponents.max(axis=1, keepdims=True))
     ones, start = np.ones_like(weights), np.broadcast_to(chain.initial, weights.shape)
-    after = _settled(
+    after = _power_iteration(
         lambda v: (weights * v) @ chain.transition.T, ones, length - entry, precision, most
     )
-    joint = _settled(lambda v: (weights * v) @ chain.transition, start, entry - 1, precision, most)
-    alone = _settled(
+    joint = _power_iteration(
+        lambda v: (weights * v) @ chain.transition, start, entry - 1, precision, most
+    )
+    alone = _power_iteration(
         lambda v: v @ chain.transition, chain.initial[None], entry - 1, precision, most
     )
     if after is None or joint is None or alone is None:
@@ -98,7 +100,7 @@ def _losses(
     return losses
 
 
-def _settled(
+def _power_iteration(
     step: Callable[[Floats], Floats], values: Floats, steps: int, precision: float, most: int
 ) -> Floats | None:
     """So many steps, each up to a factor, or fewer if nothing changes any more."""

@@ -205,7 +205,7 @@ class SumWindows:
         if isinstance(source, AnyStartInfluence):
             raise NotApplicable("the distribution of a sum is not known when the start is not")
         self.source: StationaryInfluence | GivenStartInfluence = source  # type: ignore[assignment]
-        if member.chain.has_lost_states:
+        if member.chain.has_underflow:
             raise NotApplicable("some states are too rare for a float; drop or merge them")
         self.chain = member.chain
         self.values, self.length, self.reach = values, length, min(reach, length)

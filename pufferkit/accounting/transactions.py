@@ -1,0 +1,188 @@
+"""Reading and writing a ledger in transactions: snapshots, batches of charges, refusals.
+
+What does not exist reads as empty, and anchors are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from pufferkit.accounting import database
+from pufferkit.accounting.amounts import show
+from pufferkit.accounting.anchor import START, Anchor, Head
+from pufferkit.accounting.database import ENTRIES, Result
+from pufferkit.accounting.entries import (
+    Account,
+    Charge,
+    Draft,
+    Terms,
+    accounts_named,
+    entries_named,
+    head_of,
+)
+from pufferkit.accounting.recognition import Recognition
+from pufferkit.errors import OverBudget
+
+
+class Access:
+    """The transactions of one ledger."""
+
+    def __init__(
+        self, place: database.Place, recognition: Recognition, anchor: Anchor | None
+    ) -> None:
+        self.place, self.recognition, self.anchor = place, recognition, anchor
+        self._made = False
+        self._empty: sa.Engine | None = None
+
+    def close(self) -> None:
+        """Let go of database connections."""
+        self.place.close()
+        if self._empty is not None:
+            self._empty.dispose()
+
+    def read(self, act: Callable[[sa.Connection], Result], *, settle: bool = False) -> Result:
+        """``act`` on one snapshot, which must hold what the anchor does.
+
+        With ``settle``, for what will be handed over, the anchor catches up after a crash between
+        commit and anchor.
+        """
+        anchor = self.anchor
+        held = None if anchor is None else anchor.read()  # before the snapshot: never ahead of it
+
+        def checked(connection: sa.Connection) -> tuple[Result, Head | None]:
+            if anchor is None:
+                return act(connection), None
+            if held is not None or settle:
+                anchor.check(connection, held)
+            return act(connection), Head(*head_of(connection))
+
+        if self.exists():
+            result, head = database.read(self.place, checked)
+        else:
+            if self._empty is None:
+                self._empty = database.empty_engine()
+            with self._empty.begin() as connection:
+                result, head = checked(connection)
+        if settle and anchor is not None and head is not None and head != START:
+            anchor.advance(head)
+        return result
+
+    def write(self, act: Callable[[sa.Connection], Result]) -> Result:
+        """``act`` under the write lock; the anchor moves on after the commit."""
+        anchor = self.anchor
+
+        def checked(connection: sa.Connection) -> tuple[Result, Head]:
+            if anchor is not None:
+                anchor.check(connection, anchor.read())
+            return act(connection), Head(*head_of(connection))
+
+        if not self.exists():
+            # What an empty ledger refuses is refused before one is made.
+            with self.recognition.trial():
+                engine = database.empty_engine()
+                with engine.begin() as connection:
+                    checked(connection)
+                engine.dispose()
+            if anchor is not None and anchor.read() is None:
+                anchor.advance(START)
+            database.make(self.place)
+        self.recognition.prepare(self.place)
+        result, head = database.write(self.place, checked)
+        if anchor is not None and head != START:
+            anchor.advance(head)
+        return result
+
+    def exists(self) -> bool:
+        """Whether the ledger was made."""
+        self._made = self._made or database.exists(self.place)
+        return self._made
+
+
+class Batch:
+    """The drafts that a list of charges comes to."""
+
+    def __init__(
+        self,
+        known: Mapping[str, Account],
+        charged: set[tuple[str, str]],
+        valued: set[tuple[str, str]],
+        marks: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        self._before, self._charged, self._valued = dict(known), charged, valued
+        self._totals = {name: account.total for name, account in known.items()}
+        self._marks = dict(marks)
+
+    def drafts(self, charges: Sequence[Charge]) -> list[Draft] | None:
+        """Openings, charges and values in order; ``None`` if an account has moved on."""
+        drafts: list[Draft] = []
+        for charge in charges:
+            place = (charge.account, charge.key)
+            if charge.value is not None and place in self._valued:
+                return None
+            if place not in self._charged:
+                new = self._charge(charge)
+                if new is None:
+                    return None
+                drafts += new
+                self._charged.add(place)
+            if charge.value is not None:
+                total = self._totals[charge.account]
+                drafts.append(Draft(charge.account, "value", charge.key, 0, total, charge.value))
+                self._valued.add(place)
+        return drafts
+
+    def _charge(self, charge: Charge) -> list[Draft] | None:
+        name, known = charge.account, self._before.get(charge.account)
+        if known is None and charge.terms is None:
+            raise ValueError(f"account: {name!r} is not in this ledger; open it first")
+        if charge.after != (0 if known is None else known.entries):
+            return None
+        budget = known.budget if known is not None else charge.terms.budget  # type: ignore[union-attr]
+        drafts = []
+        if name not in self._totals and charge.terms is not None:
+            drafts.append(Draft(name, "open", "", 0, 0, charge.terms.body))
+        total = self._totals.get(name, 0)
+        if charge.total > budget:
+            refusal = over_budget(charge.total - total, budget - total)
+            raise OverBudget(f"{name}: {refusal}")
+        total = self._totals[name] = max(charge.total, total)
+        marks = self._marks.pop(name, {})
+        body = {**charge.body, **marks} if marks else charge.body
+        drafts.append(Draft(name, "charge", charge.key, charge.epsilon, total, body))
+        return drafts
+
+
+def rows(connection: sa.Connection, account: str | None) -> Generator[Any, None, None]:
+    """The rows of all entries in order, or of those of one account."""
+    query = ENTRIES.select().order_by(ENTRIES.c.seq)
+    if account is not None:
+        query = query.where(ENTRIES.c.account == account)
+    with connection.execution_options(yield_per=1000).execute(query) as lines:
+        yield from lines
+
+
+def required(connection: sa.Connection, account: str) -> Account:
+    """Where an account stands; an error if it is not there."""
+    known = accounts_named(connection, [account]).get(account)
+    if known is None:
+        raise ValueError(f"account: {account!r} is not in this ledger; open it first")
+    return known
+
+
+def on_terms(connection: sa.Connection, terms: Mapping[str, Terms]) -> dict[str, Account]:
+    """Those of these accounts that are there, on the same terms."""
+    known = accounts_named(connection, terms)
+    for opened in entries_named(connection, known, "open"):
+        terms[opened.account].check(known[opened.account], opened)
+    return known
+
+
+def over_budget(requested: int, remaining: int, fits: str = "") -> OverBudget:
+    """The refusal, in the words people look for."""
+    return OverBudget(
+        f"requested {show(requested)}, remaining {show(max(0, remaining))}, "
+        f"short by {show(requested - max(0, remaining))}" + (f"; {fits}" if fits else "")
+    )

@@ -1,0 +1,178 @@
+"""``pufferkit beliefs``: from public people to beliefs that people held out do not refute."""
+
+from __future__ import annotations
+
+import base64
+import json
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.form import Form
+from pufferkit.cli.model import counted_table
+from pufferkit.cli.options import with_options
+
+if TYPE_CHECKING:
+    from pufferkit import Series, Table
+    from pufferkit.fitting.choosing import Choice
+
+NOTHING_PASSES = 1
+"""Exit code if no class covers the people held out."""
+
+
+@with_options
+def beliefs(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Public people: text or Parquet. Several: a subject in each."
+        ),
+    ],
+    state: inputs.State,
+    question: inputs.Question,
+    form: Form,
+    time: inputs.Time = None,
+    subject: Annotated[
+        str | None,
+        typer.Option("--subject", metavar="COL", help="Column that says whose row it is."),
+    ] = None,
+    epsilon: Annotated[
+        float,
+        typer.Option(
+            "--epsilon", parser=terminal.number, metavar="X", help="Where noise is compared."
+        ),
+    ] = 1.0,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            "--length",
+            parser=terminal.integer,
+            metavar="N",
+            help="Entries of the series to release; default: as held out.",
+        ),
+    ] = None,
+    day: Annotated[
+        int | None,
+        typer.Option(
+            "--day", parser=terminal.integer, metavar="N", help="Entries in a day, if no clock."
+        ),
+    ] = None,
+    held_out: Annotated[
+        int | None,
+        typer.Option("--held-out", parser=terminal.integer, metavar="N", help="People to test on."),
+    ] = None,
+    regimes: Annotated[
+        str, typer.Option("--regimes", metavar="2,3,4", help="Numbers of regimes to try.")
+    ] = "2,3,4,6,8,12",
+    seed: Annotated[
+        int, typer.Option("--seed", parser=terminal.integer, metavar="N", help="Of the split.")
+    ] = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the chosen model here.")
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Write a page with pictures, .html."),
+    ] = None,
+) -> None:
+    """Build beliefs on some public people, test them on others, choose the least noise.
+
+    Single chain, hourly chain, region, hull of people, hidden regimes: each with what it promises,
+    whether it covers the people held out, and the noise of your query. What fails is not
+    recommended, and nothing is written for --out then. The exit code is 1 if nothing passes.
+    """
+    from pufferkit.fitting.choosing import choose_beliefs  # noqa: PLC0415
+
+    named = inputs.files_of(files)
+    outputs.check_outputs([out, report], named)
+    counts = _whole_numbers(regimes)
+    table = counted_table(named, state, time, subject, None, None, form)
+    terminal.say(table.report(), err=True)
+    people = [table.series(name) for name in table.subjects]
+    entries, firsts = _clock(table, day)
+    longest = max(max(one.lengths) for one in people) if length is None else length
+    choice = choose_beliefs(
+        people,
+        question.over(table.states, [longest]),
+        epsilon=epsilon,
+        day=entries,
+        firsts=firsts,
+        held_out=held_out,
+        regimes=counts,
+        seed=seed,
+        progress=lambda name: terminal.say(f"{name} ...", err=True),
+    )
+    terminal.say(choice)
+    written: dict[Path, bytes] = {}
+    if out is not None and choice.best is not None and choice.best.beliefs is not None:
+        model = json.dumps(choice.best.beliefs.to_dict(), indent=2) + "\n"
+        written[out] = model.encode()
+    if report is not None:
+        written[report] = _page(choice, people[0], entries).encode()
+    outputs.write_all(written)
+    for path in written:
+        terminal.say(f"written: {path}", err=True)
+    if choice.best is None:
+        raise typer.Exit(NOTHING_PASSES)
+
+
+def _clock(table: Table, day: int | None) -> tuple[int | None, list[int] | None]:
+    """Entries in a day, and the slot of each person's first entry, where times are of days."""
+    from pufferkit.data.table import DAY  # noqa: PLC0415
+
+    timed = table.of_time and table.step is not None and DAY % table.step == 0
+    if day is not None or not timed or table.step is None or table.step > DAY / 2:
+        return day, None
+    begins = table.begins or (0,) * len(table.subjects)
+    return int(DAY // table.step), [int(begin % DAY // table.step) for begin in begins]
+
+
+def _whole_numbers(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 100 for part in parts):
+        raise ValueError(f"--regimes: {text!r} is no list of numbers from 1 to 99, like 2,3,4")
+    return [int(part) for part in parts]
+
+
+def _page(choice: Choice, person: Series, day: int | None) -> str:
+    """The choice as one page of HTML, pictures inside."""
+    from pufferkit import plots  # noqa: PLC0415
+
+    pictures = []
+    if day is not None:
+        title = "One person's days"
+        pictures.append(plots.days_figure(person.codes.tolist(), person.states, day, title))
+    budgets = [
+        {"name": row.name, "budget": row.influence.budget, "covers": row.covers}
+        for row in choice.rows
+        if row.influence is not None and row.influence.budget is not None
+    ]
+    if budgets and choice.measured is not None:
+        point, lower = choice.measured.point, choice.measured.lower
+        pictures.append(plots.influence_figure(budgets, point, lower))
+    images = [
+        base64.b64encode(plots.picture(figure, "picture.png")).decode() for figure in pictures
+    ]
+    heads = "".join(f"<th>{head}</th>" for head in ("class", "promise", "covers?", "noise"))
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in choice.table()
+    )
+    tests = "".join(
+        f"<h3>{escape(row.name)}</h3><ul>"
+        + "".join(f"<li>{escape(f'{c.name}: {c.text}')}</li>" for c in row.checks)
+        + "</ul>"
+        for row in choice.rows
+    )
+    shown = "".join(f'<p><img alt="" src="data:image/png;base64,{image}"></p>' for image in images)
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Whose beliefs?</title>'
+        "<style>body{font-family:sans-serif;max-width:60em;margin:2em auto}"
+        "td,th{border:1px solid #ccc;padding:.3em;text-align:left;vertical-align:top}"
+        "table{border-collapse:collapse}pre{white-space:pre-wrap}</style>"
+        f"<h1>Whose beliefs?</h1><pre>{escape(str(choice))}</pre>"
+        f"<table><tr>{heads}</tr>{body}</table>{shown}<h2>Tests</h2>{tests}</html>\n"
+    )

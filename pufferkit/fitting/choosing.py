@@ -1,0 +1,458 @@
+"""From a table of public people to beliefs that people who were held out do not refute.
+
+People are split. On one part every class of `pufferkit.fitting.candidates` is built, on the other
+all are tested (`pufferkit.fitting.decision`). A class is recommended only if it budgets the
+influence that those held out show; of these, the one with the least noise for the query at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.kernel_class import KernelClass
+from pufferkit.data.queries import Query
+from pufferkit.data.series import Series
+from pufferkit.errors import NotApplicable
+from pufferkit.fitting.candidates import (
+    People,
+    calibrated_contamination,
+    hidden_regimes,
+    people_hull,
+    regimes_of_people,
+    seasonal_chain,
+    single_chain,
+    two_sided_region,
+    unsure_of_person,
+)
+from pufferkit.fitting.decision import (
+    INFLUENCE,
+    PREDICTION,
+    ROWS,
+    Clock,
+    InfluenceCheck,
+    flexible_predictors,
+    influence_check,
+    influence_of_people,
+    prediction_check,
+    rows_check,
+)
+from pufferkit.fitting.measured_influence import MeasuredInfluence
+from pufferkit.fitting.ratio_tests import Check
+from pufferkit.fitting.sequences import Codes
+from pufferkit.mechanisms.influence_curve import influence_curve
+from pufferkit.records import Report
+
+REGIMES = (2, 3, 4, 6, 8, 12)
+"""Numbers of regimes that are tried, one after another."""
+
+_STRETCHES = 4
+_GAIN = 0.003
+_THINNED = (2, 5, 10)
+_KNOWN = "promised to whoever knows this one chain"
+_REGION = "promised to whoever knows the chain in force, any that the counts leave plausible"
+
+_SHORT = {ROWS: "rows", PREDICTION: "prediction", INFLUENCE: "influence"}
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One class of beliefs, tested on people who were held out.
+
+    Attributes
+    ----------
+    name
+        What it is called here.
+    beliefs
+        The class; ``None`` if it could not be built.
+    promise
+        To whom the promise is made, or why there is none.
+    checks
+        The answers of the tests.
+    scale
+        Laplace scale for the query; ``None`` if there is none.
+    at_its_word
+        Whether one fitted model is taken as the truth. It is not recommended: such a fit shows less
+        influence than the truth more often than not.
+    """
+
+    name: str
+    beliefs: ChainClass | None
+    promise: str
+    checks: tuple[Check, ...] = ()
+    scale: float | None = None
+    at_its_word: bool = False
+
+    @property
+    def influence(self) -> InfluenceCheck | None:
+        """The test that decides."""
+        return next((check for check in self.checks if isinstance(check, InfluenceCheck)), None)
+
+    @property
+    def covers(self) -> bool:
+        """Whether the class budgets what people show, and not by slack.
+
+        Series drawn from the class must reach what people show, or its rows must be theirs. Worse
+        predictions than a flexible predictor's are told but do not decide: what others would do
+        better by them, influence has measured.
+        """
+        influence, rows = self.influence, self._answer(ROWS)
+        if self.scale is None or influence is None or not influence.passed or rows is False:
+            return False
+        return influence.p_value is not None or rows is True
+
+    def _answer(self, name: str) -> bool | None:
+        return next((check.passed for check in self.checks if check.name == name), None)
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """Tests that it fails."""
+        return tuple(check for check in self.checks if check.passed is False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; the beliefs in words."""
+        return {
+            "name": self.name,
+            "beliefs": None if self.beliefs is None else self.beliefs.description,
+            "promise": self.promise,
+            "covers": self.covers,
+            "scale": self.scale,
+            "checks": [asdict(check) for check in self.checks],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Choice(Report):
+    """Every class that was built, and which one is recommended.
+
+    Attributes
+    ----------
+    rows
+        The classes, from the plainest to the widest.
+    measured
+        Influence of one entry on people held out; ``None`` if they cannot tell.
+    public, held_out
+        How many people, or stretches of one person, built and tested.
+    query, epsilon
+        What noise is compared for.
+    advice
+        What would pass, if nothing does; and what to know about the split.
+    """
+
+    rows: tuple[Row, ...]
+    measured: MeasuredInfluence | None
+    public: int
+    held_out: int
+    query: str
+    epsilon: float
+    advice: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Row | None:
+        """Of the classes that cover and are not a bare fit, the one with the least noise."""
+        covering = [row for row in self.rows if row.covers and not row.at_its_word]
+        return min(covering, key=lambda row: row.scale or 0.0, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {
+            "rows": [row.to_dict() for row in self.rows],
+            "recommended": None if self.best is None else self.best.name,
+            "measured": None if self.measured is None else asdict(self.measured),
+            "public": self.public,
+            "held_out": self.held_out,
+            "query": self.query,
+            "epsilon": self.epsilon,
+            "advice": list(self.advice),
+        }
+
+    def table(self) -> list[tuple[str, str, str, str]]:
+        """Class, promise, covers and noise, as words."""
+        return [
+            (row.name, row.promise, _covers(row), "-" if row.scale is None else f"{row.scale:.4g}")
+            for row in self.rows
+        ]
+
+    def __str__(self) -> str:
+        lines = [
+            f"built on {self.public}, tested on {self.held_out} held out; "
+            f"noise for {self.query} at epsilon {self.epsilon:g}"
+        ]
+        if self.measured is not None:
+            lines.append(
+                f"one entry gives away {self.measured.point:.3g} entries within "
+                f"{self.measured.window} on either side (at least {self.measured.lower:.3g})"
+            )
+        cells = [("class", "covers?", "noise"), *((r[0], r[2], r[3]) for r in self.table())]
+        wide = [max(len(row[n]) for row in cells) for n in range(3)]
+        lines += ["  ".join(c.ljust(w) for c, w in zip(row, wide, strict=True)) for row in cells]
+        lines += [f"{row.name}: {row.promise}" for row in self.rows]
+        best = self.best
+        if best is None:
+            lines.append("recommended: none of these; people held out refute them")
+        else:
+            lines.append(f"recommended: {best.name}")
+            lines += [f"  but: {check.name}: NO, {check.text}" for check in best.failed]
+        return "\n".join([*lines, *self.advice])
+
+
+def choose_beliefs(
+    people: Sequence[Series],
+    query: Query,
+    *,
+    epsilon: float = 1.0,
+    day: int | None = None,
+    firsts: Sequence[int] | None = None,
+    window: int | None = None,
+    held_out: int | None = None,
+    regimes: Sequence[int] = REGIMES,
+    alpha: float = 0.1,
+    repetitions: int = 100,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Choice:
+    """Build every class on some public people, test it on the others, and say which to use.
+
+    Parameters
+    ----------
+    people
+        Public people, one `Series` each over the same states. One person alone is cut into
+        stretches; then nothing is said about other people.
+    query
+        What will be asked about a series to be released; its lengths are those of that series.
+    epsilon
+        At which noise is compared.
+    day
+        Entries in a day; without it there are no seasonal classes.
+    firsts
+        Slot of the first entry of each person, from 0 to ``day - 1``; 0 if left out.
+    window
+        Entries on either side within which influence is measured; by default a third of a day.
+    held_out
+        How many people to test on; by default a quarter, drawn with ``seed``.
+    regimes
+        Numbers of hidden regimes to try, in this order, until the influence is covered and
+        predictions no longer improve. That choice is made on those held out.
+    alpha
+        A calibrated hull misses a new person with this probability at most, with enough people.
+    repetitions, seed
+        Of the series drawn from the classes.
+    progress
+        Told what is done next.
+    """
+    epsilon = checks.privacy(epsilon)
+    tell = progress or (lambda _: None)
+    built, tested, notes = _split(people, day, firsts, held_out, seed)
+    segments = [np.asarray(s) for one in tested.series for s in one.segments]
+    slots = [row for number in range(len(tested.series)) for row in tested.slots(number)]
+    clock = Clock.of(segments, day, window)
+    each = [[np.asarray(s) for s in one.segments] for one in tested.series]
+    learned = [np.asarray(s) for s in built.pooled.segments]
+    times = [row for number in range(len(built.series)) for row in built.slots(number)]
+    tell("flexible predictors")
+    flexible = flexible_predictors(learned, len(built.states), clock, slots=times, seed=seed)
+
+    def row(name: str, theta: ChainClass, words: str = "") -> Row:
+        tell(name)
+        asked = (
+            rows_check(segments, theta, clock, slots=slots),
+            prediction_check(segments, theta, clock, flexible, slots=slots),
+            influence_check(each, theta, clock, repetitions=repetitions, seed=seed),
+        )
+        scale = influence_curve(theta, query, epsilon).scale
+        return Row(name, theta, _promise(theta) + words, asked, scale)
+
+    rows = []
+    for name, make in (
+        ("single chain", single_chain),
+        ("seasonal chain", seasonal_chain),
+        ("two-sided region", two_sided_region),
+        ("hull of people", people_hull),
+    ):
+        rows.append(_attempt(name, partial(_built, name, make, built, row)))
+    rows[-1] = replace(rows[-1], promise=rows[-1].promise + _unsure(built, epsilon))
+    rows.append(_attempt("calibrated hull", lambda: _calibrated(built, alpha, row)))
+    rows += _regime_rows(built, clock, regimes, row, seed)
+    measured = None
+    try:
+        measured, _ = influence_of_people(each, len(built.states), clock, seed)
+    except NotApplicable as reason:
+        notes.append(f"influence cannot be measured: {reason}")
+    found = Choice(
+        tuple(rows), measured, len(built.series), len(tested.series), query.name, epsilon
+    )
+    if found.best is None:
+        tell("coarser steps")
+        notes += _advice(built, tested, clock, repetitions, seed)
+    return Choice(
+        found.rows, measured, found.public, found.held_out, query.name, epsilon, tuple(notes)
+    )
+
+
+def _attempt(name: str, make: Callable[[], Row]) -> Row:
+    try:
+        return make()
+    except NotApplicable as reason:
+        return Row(name, None, f"not built: {reason}")
+
+
+def _unsure(built: People, epsilon: float) -> str:
+    """What someone learns who does not know which of the public people it is."""
+    if len(built.series) < 2:
+        return ""
+    most = epsilon + unsure_of_person(built)
+    return f"; someone unsure which of these people it is loses at most {most:.3g}"
+
+
+def _built(
+    name: str, make: Callable[[People], ChainClass], people: People, row: Callable[..., Row]
+) -> Row:
+    return row(name, make(people))
+
+
+def _calibrated(built: People, alpha: float, row: Callable[..., Row]) -> Row:
+    calibrated = calibrated_contamination(built, alpha)
+    words = f"; contamination {calibrated.eta:.3g}, {calibrated.words}"
+    return row("calibrated hull", people_hull(built, min(calibrated.eta, 0.99)), words)
+
+
+def _regime_rows(
+    built: People, clock: Clock, regimes: Sequence[int], row: Callable[..., Row], seed: int
+) -> Iterator[Row]:
+    """One model for everybody, with more regimes until that no longer helps; then people's own."""
+    best, model, nats = None, None, float("inf")
+    for count in regimes:
+        try:
+            theta, fitted = hidden_regimes(built, count, seed)
+            words = "; the fit is taken at its word"
+            tried = replace(row(f"{count} hidden regimes", theta, words), at_its_word=True)
+        except NotApplicable as reason:
+            yield Row(f"{count} hidden regimes", None, f"not built: {reason}")
+            break
+        own = tried.checks[1].statistic
+        worse = own is not None and own > nats - _GAIN
+        if best is not None and best.covers and worse:
+            break
+        best, model, nats = tried, fitted, min(nats, nats if own is None else own)
+    if best is None or model is None:
+        return
+    yield best
+    name = f"{model.regimes} regimes of people"
+    yield _attempt(name, lambda: row(name, regimes_of_people(built, model, clock.window, seed)))
+
+
+def _split(
+    people: Sequence[Series],
+    day: int | None,
+    firsts: Sequence[int] | None,
+    held_out: int | None,
+    seed: int,
+) -> tuple[People, People, list[str]]:
+    """Those who build and those who test; one person alone is cut into stretches of whole days."""
+    everybody = list(people)
+    if not everybody or not all(isinstance(one, Series) for one in everybody):
+        raise ValueError("people: must be a list of Series, one for each person")
+    if len({one.states for one in everybody}) > 1:
+        raise ValueError("people: all must have the same states; read them with states=")
+    length = None if day is None else checks.whole("day", day, 2)
+    begins = [0] * len(everybody) if firsts is None else [int(slot) for slot in firsts]
+    if len(begins) != len(everybody):
+        raise ValueError(f"firsts: {len(begins)} slots for {len(everybody)} people")
+    notes = []
+    if len(everybody) == 1:
+        notes.append(
+            "one person only, cut into stretches: nothing here is about other people; add people"
+        )
+        everybody, begins = _stretches(everybody[0], length, begins[0])
+        order = np.arange(len(everybody))
+    else:
+        order = np.random.default_rng(seed).permutation(len(everybody))
+    count = max(1, len(everybody) // 4) if held_out is None else held_out
+    count = checks.whole("held_out", count, 1)
+    if count >= len(everybody):
+        raise ValueError(
+            f"held_out: {count} of {len(everybody)} people leaves nobody to build on; hold out "
+            f"{len(everybody) - 1} at most"
+        )
+    whole = People(tuple(everybody), length, tuple(begins))
+    return whole.only(sorted(order[:-count])), whole.only(sorted(order[-count:])), notes
+
+
+def _stretches(one: Series, day: int | None, first: int) -> tuple[list[Series], list[int]]:
+    """A person's longest segment in stretches; the last is as long as a quarter, and tests."""
+    codes: Codes = max(one.segments, key=len)
+    step = day or 1
+    part = max(len(codes) // _STRETCHES // step, 1) * step
+    cuts = [part * n for n in range(_STRETCHES)]
+    if cuts[-1] + 2 > len(codes):
+        raise NotApplicable(
+            f"people: one series of {len(codes)} entries is too short to build and to test; give "
+            "more people or a longer series"
+        )
+    pieces = np.split(codes, cuts[1:])
+    usable = [piece for piece in pieces if (piece >= 0).any()]
+    return (
+        [Series(piece, one.states, (len(piece),)) for piece in usable],
+        [
+            (first + cut) % step
+            for cut, piece in zip(cuts, pieces, strict=True)
+            if (piece >= 0).any()
+        ],
+    )
+
+
+def _promise(theta: ChainClass) -> str:
+    if isinstance(theta, KernelClass):
+        return theta.promise
+    return _KNOWN if theta.lists_matrices else _REGION
+
+
+def _covers(row: Row) -> str:
+    check = row.influence
+    if row.beliefs is None or check is None:
+        return "not built"
+    names = ", ".join(_SHORT[other.name] for other in row.failed)
+    if row.covers:
+        yes = "as fitted" if row.at_its_word else "yes"
+        return f"{yes}, but: {names}" if names else yes
+    return f"NO: {names}" if names else "?"
+
+
+def _advice(built: People, tested: People, clock: Clock, repetitions: int, seed: int) -> list[str]:
+    """What would pass: every second, fifth or tenth entry, if a plain class covers it then."""
+    lines = ["what would pass: more hidden regimes, fewer levels, more people, or coarser steps"]
+    for factor in _THINNED:
+        if clock.day // factor < 6:
+            break
+        coarse = Clock(clock.day // factor, max(clock.window // factor, 1), clock.known)
+        try:
+            theta = people_hull(_thinned(built, factor))
+            each = [
+                [np.asarray(s) for s in one.segments] for one in _thinned(tested, factor).series
+            ]
+            check = influence_check(each, theta, coarse, repetitions=repetitions, seed=seed)
+        except (NotApplicable, ValueError):
+            continue
+        words = "passes" if check.passed else "does not pass"
+        lines.append(f"  every {factor}th entry: the hull of people {words}; {check.text}")
+        if check.passed:
+            break
+    return lines
+
+
+def _thinned(people: People, factor: int) -> People:
+    day = None if people.day is None or people.day % factor else people.day // factor
+    thin = []
+    for one in people.series:
+        parts = [segment[::factor] for segment in one.segments]
+        thin.append(Series(np.concatenate(parts), one.states, tuple(len(p) for p in parts)))
+    firsts = tuple(first // factor for first in people.firsts)
+    return People(tuple(thin), day, firsts if day else (0,) * len(thin))

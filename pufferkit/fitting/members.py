@@ -1,0 +1,236 @@
+"""What a class of beliefs says about people: predictions, series drawn from it, its own influence.
+
+A class answers through its `distributions`: chains, or functions of a hidden chain. Where it lists
+all of them, the one that predicts people best speaks for it. Where it holds more (a hull, a
+region), its vertices are mixed anew in every part of the day, by weights chosen in hindsight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.kernel_class import KernelClass
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.seasonal_class import SeasonalClass
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.fitting.prediction import Predictor, chain_predictor
+from pufferkit.fitting.ratio_tests import closest_in_box
+from pufferkit.fitting.sequences import Codes
+from pufferkit.mechanisms.influence_curve import entry_epsilon
+
+SMALL = 0.01
+"""The epsilon at which budgets are compared: a floor by influence holds as epsilon goes to 0."""
+
+_FIRST = 2_000
+_MANY = 12
+_ROUNDS = 40
+_LEAST = 1e-300
+
+
+def budgeted_influence(theta: ChainClass, window: int) -> float:
+    """Entries that noise for a class allows one entry to give away, epsilon / b at a small epsilon.
+
+    Over a series of 2 ``window`` + period entries, the period that of the clock of the class: in
+    every slot there is an entry with whole windows on either side, the same window in which
+    influence is measured.
+    """
+    period = max(part.period for part in theta.kernels()) if isinstance(theta, KernelClass) else 1
+    return SMALL / entry_epsilon(theta, 2 * checks.whole("window", window, 1) + period, SMALL)
+
+
+def filtered(member: MarkovChain | HiddenChain, person: Codes) -> Floats:
+    """Distribution of each entry after the first given those before it, a row for each.
+
+    The forward recursion over the hidden states that show what was observed. A row is NaN once the
+    member holds what happened for impossible.
+    """
+    hidden = member.chain if isinstance(member, HiddenChain) else member
+    shown = np.asarray(member.shown if isinstance(member, HiddenChain) else range(len(member)))
+    showing = [np.flatnonzero(shown == state) for state in range(len(member.states))]
+    everywhere = np.arange(len(shown))
+    spread = np.zeros((len(shown), len(showing)))
+    spread[everywhere, shown] = 1.0
+    rows = np.full((len(person) - 1, len(showing)), np.nan)
+    ahead = np.asarray(hidden.initial)
+    for t, code in enumerate(person[:-1]):
+        places = everywhere if code < 0 else showing[code]
+        here = ahead[places]
+        total = here.sum()
+        if not total > 0:
+            break
+        ahead = (here / total) @ hidden.transition[places]
+        rows[t] = ahead @ spread
+    return rows
+
+
+def member_predictor(member: MarkovChain | HiddenChain) -> Predictor:
+    """The predictor of one distribution; nothing is scored that it holds for impossible."""
+
+    def predict(person: Codes, slots: Codes) -> Floats:
+        rows = filtered(member, person)
+        chances = rows[np.arange(len(rows)), person[1:]]
+        with np.errstate(divide="ignore"):
+            scores = np.log(chances)
+        scores[np.isnan(chances)] = -np.inf
+        return np.where(person[1:] >= 0, scores, np.nan)
+
+    return predict
+
+
+def schedule_predictor(kernels: Sequence[Floats], block: int) -> Predictor:
+    """Mixtures of kernels whose weights are chosen in hindsight for every ``block`` of entries."""
+    matrices = np.array(kernels)
+
+    def predict(person: Codes, slots: Codes) -> Floats:
+        scores = np.full(len(person) - 1, np.nan)
+        seen = (person[:-1] >= 0) & (person[1:] >= 0)
+        for first in range(0, len(scores), block):
+            at = first + np.flatnonzero(seen[first : first + block])
+            if not at.size:
+                continue
+            chances = matrices[:, person[at], person[at + 1]].T
+            weights = np.full(len(matrices), 1 / len(matrices))
+            for _ in range(_ROUNDS):
+                shares = chances * weights
+                shares /= np.maximum(shares.sum(axis=1, keepdims=True), _LEAST)
+                weights = shares.mean(axis=0)
+            with np.errstate(divide="ignore"):
+                scores[at] = np.log(chances @ weights)
+        return scores
+
+    return predict
+
+
+@dataclass(frozen=True, eq=False)
+class Speaker:
+    """One distribution of a class: how it predicts, and how series are drawn from it."""
+
+    name: str
+    predict: Predictor
+    sample: Callable[[int, np.random.Generator], Codes]
+
+
+def region_predictor(low: Floats, high: Floats, block: int) -> Predictor:
+    """Chains within bounds, the nearest in hindsight for every ``block`` of entries."""
+    size = len(low)
+
+    def predict(person: Codes, slots: Codes) -> Floats:
+        scores = np.full(len(person) - 1, np.nan)
+        seen = (person[:-1] >= 0) & (person[1:] >= 0)
+        for first in range(0, len(scores), block):
+            at = first + np.flatnonzero(seen[first : first + block])
+            counts = np.zeros((size, size))
+            np.add.at(counts, (person[at], person[at + 1]), 1)
+            rows = zip(counts, low, high, strict=True)
+            nearest = np.array([closest_in_box(*row) for row in rows])
+            with np.errstate(divide="ignore"):
+                scores[at] = np.log(nearest[person[at], person[at + 1]])
+        return scores
+
+    return predict
+
+
+def best_member(theta: ChainClass, people: Sequence[Codes]) -> Speaker:
+    """The listed distribution that makes people most likely; the first entries tell for many."""
+    speakers = _speakers(theta)
+    if len(speakers) == 1:
+        return speakers[0]
+    length = _FIRST if len(speakers) > _MANY else max(len(person) for person in people)
+
+    def nats(one: Speaker) -> float:
+        parts = [person[:length] for person in people if len(person) > 1]
+        return -float(sum(np.nansum(one.predict(part, np.zeros_like(part))) for part in parts))
+
+    return min(speakers, key=nats)
+
+
+@singledispatch
+def _speakers(theta: ChainClass) -> list[Speaker]:
+    """The distributions of a class that can speak for it."""
+    found = []
+    for one in theta.distributions():
+        member = one.distribution
+        if not isinstance(member, (MarkovChain, HiddenChain)):
+            raise NotApplicable(f"{one.name}: is no series of entries")
+        found.append(Speaker(one.name, member_predictor(member), member.sample))
+    return found
+
+
+@_speakers.register
+def _(theta: SeasonalClass) -> list[Speaker]:
+    """The chain of the clock from each slot; one chain of slots and states would be too large."""
+    period = len(theta.matrices)
+    slots = range(period) if theta.start is None else (theta.start,)
+    matrices, sums = np.array(theta.matrices), np.cumsum(theta.matrices, axis=2)
+
+    def speaker(first: int) -> Speaker:
+        def predict(person: Codes, slots: Codes) -> Floats:
+            clock = (first + np.arange(len(person))) % period
+            return chain_predictor(matrices, period)(person, clock)
+
+        def sample(length: int, rng: np.random.Generator) -> Codes:
+            path = np.empty(length, dtype=np.intp)
+            draws = rng.random(length)
+            path[0] = np.cumsum(theta.marginals[first])[:-1].searchsorted(draws[0], side="right")
+            for t in range(1, length):
+                row = sums[(first + t - 1) % period, path[t - 1], :-1]
+                path[t] = row.searchsorted(draws[t], side="right")
+            return path
+
+        return Speaker(f"first entry at slot {first}", predict, sample)
+
+    return [speaker(first) for first in slots]
+
+
+def class_predictor(theta: ChainClass, people: Sequence[Codes], block: int) -> Predictor:
+    """How a class predicts people at its best."""
+    bounds = region_bounds(theta)
+    if bounds is not None:
+        return region_predictor(*bounds, block)
+    kernels = None if lists_all(theta) else forward_kernels(theta)
+    if kernels is None:
+        return best_member(theta, people).predict
+    return schedule_predictor(kernels, block)
+
+
+def region_bounds(theta: ChainClass) -> tuple[Floats, Floats] | None:
+    """Bounds on the matrix that are the class; ``None`` for other classes."""
+    if isinstance(theta, KernelClass) or theta.lists_matrices or not theta.names_matrices:
+        return None
+    boxes = theta.boxes()
+    return (boxes[0][1], boxes[0][2]) if len(boxes) == 1 else None
+
+
+def allowed_contamination(theta: ChainClass) -> float:
+    """Weight of anything else that a class allows in a row of its kernels."""
+    if not isinstance(theta, KernelClass):
+        return 0.0
+    return min(part.contamination for part in theta.kernels())
+
+
+def lists_all(theta: ChainClass) -> bool:
+    """Whether a class holds no more than the distributions it lists, but for their start."""
+    if isinstance(theta, KernelClass):
+        return all(
+            part.contamination == 0 and all(len(vertices) == 1 for vertices in part.forward)
+            for part in theta.kernels()
+        )
+    return theta.lists_matrices
+
+
+def forward_kernels(theta: ChainClass) -> list[Floats] | None:
+    """The matrices of the chains a class lists; ``None`` where entries are no such chain."""
+    if isinstance(theta, SeasonalClass):
+        return None
+    members = [one.distribution for one in theta.distributions()]
+    if not all(isinstance(member, MarkovChain) for member in members):
+        return None
+    return [member.transition for member in members if isinstance(member, MarkovChain)]

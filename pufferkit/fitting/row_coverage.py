@@ -1,0 +1,301 @@
+"""Whether the moves of people look like those of given kernels, row by row.
+
+A row is the moves of one person out of one state in one part of the day. It is compared with the
+hull of the same row of the kernels: 2 sum_y m_y log (m_y / n / p_y) at the nearest p, which is at
+most chi-squared with k - 1 degrees of freedom if the row was drawn from a member. The least
+*contamination* eta is the smallest for which (1 - eta) p + eta r, with p in the hull and r any
+distribution, is plausible. What data do not refute may still be larger in truth: the contamination
+of the counted shares themselves, (m + 1/2) / (n + k/2), errs upwards instead. It is a linear
+programme, 1 - max { sum w : sum_j w_j p^j <= share, w >= 0 }.
+
+Both optima of the test are found by expectation and maximisation over the weights of the kernels
+and over r, for all rows at once. Stopped early they err to larger deviances and larger eta, which
+refuses more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Any, Literal
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.fitting.ratio_tests import closest_in_box
+from pufferkit.fitting.sequences import checked_people, checked_slots
+
+VISITS = 30
+"""Rows with fewer moves are not tested."""
+
+_ROUNDS = 200
+_HALVINGS = 12
+_LEAST = 1e-300
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of one person.
+
+    Attributes
+    ----------
+    person, part, state
+        Whose moves, in which part of the day, out of which state; all from 0.
+    moves
+        How many.
+    deviance, p_value
+        Of the nearest row of the hull.
+    contamination
+        The least that makes the row plausible, 0 if it is so already; or that of the counted
+        shares.
+    """
+
+    person: int
+    part: int
+    state: int
+    moves: int
+    deviance: float
+    p_value: float
+    contamination: float
+
+
+@dataclass(frozen=True)
+class RowCoverage:
+    """How well kernels cover the rows of people who were held out.
+
+    Attributes
+    ----------
+    rows
+        Those with enough moves.
+    people
+        How many people there were.
+    level
+        A row with a p-value below this fails, if it needs more contamination than ``inflate``.
+    inflate
+        Contamination that the class allows in every row.
+    """
+
+    rows: tuple[Row, ...]
+    people: int
+    level: float
+    inflate: float = 0.0
+
+    @property
+    def failing(self) -> tuple[Row, ...]:
+        """The rows that fail."""
+        return tuple(
+            row
+            for row in self.rows
+            if row.p_value < self.level and not row.contamination <= self.inflate
+        )
+
+    @property
+    def plausible(self) -> int:
+        """How many rows pass."""
+        return len(self.rows) - len(self.failing)
+
+    @property
+    def contamination(self) -> float:
+        """The least that makes every row plausible."""
+        return max((row.contamination for row in self.rows), default=0.0)
+
+    @property
+    def contaminations(self) -> tuple[float | None, ...]:
+        """The same for each person; ``None`` where no row had enough moves."""
+        own: list[list[float]] = [[] for _ in range(self.people)]
+        for row in self.rows:
+            own[row.person].append(row.contamination)
+        return tuple(max(each) if each else None for each in own)
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether failures are no more than chance; ``None`` without rows.
+
+        One row in 1 / level fails by chance. So many failures must have probability ``level`` at
+        least, and the worst row must pass with the level shared among the rows.
+        """
+        from scipy.stats import binom  # noqa: PLC0415
+
+        if not self.rows:
+            return None
+        total = len(self.rows)
+        often = float(binom.sf(len(self.failing) - 1, total, self.level))
+        worst = min((row.p_value for row in self.failing), default=1.0)
+        return often >= self.level and worst * total >= self.level
+
+
+def row_coverage(
+    people: Sequence[Any],
+    kernels: Any,
+    *,
+    bounds: tuple[Floats, Floats] | None = None,
+    day: int = 1,
+    parts: int = 4,
+    slots: Sequence[Any] | None = None,
+    visits: int = VISITS,
+    level: float = 0.01,
+    inflate: float = 0.0,
+    score: Literal["plausible", "counted"] = "plausible",
+) -> RowCoverage:
+    """Compare the rows of people with the hull of the rows of kernels.
+
+    Parameters
+    ----------
+    people
+        One array of codes for each person who was held out, -1 where nothing was observed.
+    kernels
+        Matrices, or one array of them. For moves backwards give reversed sequences and the
+        backward kernels.
+    bounds
+        In place of kernels, lower and upper bounds of a matrix: rows are compared with the nearest
+        within them. No contamination is told, 1 stands for a row that fails.
+    day
+        Entries in a day.
+    parts
+        Equal parts of the day that are looked at one by one.
+    slots
+        The time of day of each entry, a row for each person; left out, sequences begin at 0.
+    visits
+        Rows with fewer moves are left out.
+    level
+        Of the test of a row.
+    inflate
+        Contamination that the class allows: rows that need no more than this pass.
+    score
+        Which contamination is told: the least that makes a row plausible, or that of the counted
+        shares, which seldom falls short of the true one.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain
+    >>> chain = MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]])
+    >>> covered = row_coverage([chain.sample(5000, seed=1)], [chain.transition], parts=1)
+    >>> covered.plausible, covered.contamination, covered.passed
+    (2, 0.0, True)
+    """
+    from scipy.stats import chi2  # noqa: PLC0415
+
+    matrices = np.array([checks.stochastic_matrix("kernels", kernel) for kernel in kernels])
+    if not len(matrices) and bounds is None:
+        raise ValueError("kernels: must hold at least one matrix, got none")
+    size = matrices.shape[1] if bounds is None else len(bounds[0])
+    coded = checked_people(people, size)
+    length, share = checks.whole("day", day, 1), min(checks.whole("parts", parts, 1), day)
+    times = checked_slots(slots, coded, length)
+    level = checks.real("level", level)
+    places, counts = [], []
+    for number, (person, slot) in enumerate(zip(coded, times, strict=True)):
+        seen = (person[:-1] >= 0) & (person[1:] >= 0)
+        part = slot[:-1][seen] * share // length
+        cell = (part * size + person[:-1][seen]) * size + person[1:][seen]
+        table = np.bincount(cell, minlength=share * size * size).reshape(share, size, size)
+        for which, state in np.argwhere(table.sum(axis=2) >= checks.whole("visits", visits, 1)):
+            places.append((number, int(which), int(state)))
+            counts.append(table[which, state])
+    if not places:
+        return RowCoverage((), len(coded), level, inflate)
+    moves = np.array(counts, dtype=float)
+    left = [state for _, _, state in places]
+    if bounds is None:
+        own = matrices[:, left, :].transpose(1, 0, 2)
+    else:
+        triples = zip(moves, bounds[0][left], bounds[1][left], strict=True)
+        own = np.array([[closest_in_box(*triple)] for triple in triples])
+    deviance = _deviances(moves, own, np.zeros(len(moves)))
+    p_values = chi2.sf(deviance, max(size - 1, 1))
+    if bounds is not None:
+        needed = (p_values < level).astype(float)
+    elif score == "counted":
+        needed = np.array([_outside(*row) for row in zip(moves, own, strict=True)])
+    else:
+        needed = _contaminations(moves, own, float(chi2.isf(level, max(size - 1, 1))), deviance)
+    rows = (
+        Row(*place, int(each.sum()), float(statistic), float(p), float(eta))
+        for place, each, statistic, p, eta in zip(
+            places, moves, deviance, p_values, needed, strict=True
+        )
+    )
+    return RowCoverage(tuple(rows), len(coded), level, inflate)
+
+
+def conformal_contamination(etas: Iterable[float], alpha: float) -> float:
+    """A contamination that covers a new person with probability 1 - alpha at least.
+
+    With a class built on other people, n people's least contaminations and that of a new
+    exchangeable person are equally likely in every order, so the ceil((n + 1)(1 - alpha))-th
+    smallest of the n is at least the new one with that probability. What is covered is the score
+    as it was computed, from as much data: with scores of plausible rows, that no row of the new
+    person is refuted.
+
+    Raises
+    ------
+    NotApplicable
+        If n people cannot give that confidence: n / (n + 1) is the most.
+
+    Examples
+    --------
+    >>> conformal_contamination([0.0, 0.02, 0.0, 0.1], alpha=0.2)
+    0.1
+    """
+    scores = sorted(checks.real("etas", eta) for eta in etas)
+    missed = checks.real("alpha", alpha)
+    if not 0 < missed < 1:
+        raise ValueError(f"alpha: must lie between 0 and 1, got {missed:g}; for example 0.1")
+    if any(not 0 <= eta <= 1 for eta in scores):
+        raise ValueError("etas: contaminations lie between 0 and 1")
+    total = len(scores)
+    rank = ceil((total + 1) * (1 - Fraction(str(missed))))
+    if rank > total:
+        needed = ceil((1 - Fraction(str(missed))) / Fraction(str(missed)))
+        raise NotApplicable(
+            f"etas: {total} people can give confidence {total / (total + 1):.3g} at most, not "
+            f"{1 - missed:.3g}; hold out {needed} people or ask for less"
+        )
+    return scores[rank - 1]
+
+
+def _deviances(moves: Floats, rows: Floats, eta: Floats) -> Floats:
+    """Deviance of each row of counts to the nearest contaminated mixture of its rows."""
+    count, kernels, size = rows.shape
+    weights = np.full((count, kernels), 1 / kernels)
+    rest = np.full((count, size), 1 / size)
+    spoiled = eta[:, None]
+    for _ in range(_ROUNDS):
+        mixed = (1 - spoiled) * np.einsum("rj,rjy->ry", weights, rows) + spoiled * rest
+        ratio = moves / np.maximum(mixed, _LEAST)
+        weights *= np.einsum("rjy,ry->rj", rows, ratio)
+        weights /= np.maximum(weights.sum(axis=1, keepdims=True), _LEAST)
+        rest *= ratio
+        rest /= np.maximum(rest.sum(axis=1, keepdims=True), _LEAST)
+    mixed = (1 - spoiled) * np.einsum("rj,rjy->ry", weights, rows) + spoiled * rest
+    seen = moves > 0
+    share = moves / moves.sum(axis=1, keepdims=True)
+    logs = np.log(np.where(seen, share, 1.0)) - np.log(
+        np.where(seen, np.maximum(mixed, _LEAST), 1.0)
+    )
+    return np.asarray(2 * np.maximum((moves * logs).sum(axis=1), 0.0))
+
+
+def _contaminations(moves: Floats, rows: Floats, largest: float, deviance: Floats) -> Floats:
+    """The least contamination with deviance below ``largest``; bisection ends where it is."""
+    low, high = np.zeros(len(moves)), np.where(deviance < largest, 0.0, 1.0)
+    fails = np.flatnonzero(high)
+    for _ in range(_HALVINGS if fails.size else 0):
+        middle = (low[fails] + high[fails]) / 2
+        enough = _deviances(moves[fails], rows[fails], middle) < largest
+        high[fails] = np.where(enough, middle, high[fails])
+        low[fails] = np.where(enough, low[fails], middle)
+    return high
+
+
+def _outside(moves: Floats, rows: Floats) -> float:
+    """The least contamination of the counted shares of a row."""
+    from scipy.optimize import linprog  # noqa: PLC0415
+
+    share = (moves + 0.5) / (moves + 0.5).sum()
+    most = linprog(-np.ones(len(rows)), A_ub=rows.T, b_ub=share, bounds=(0, None))
+    return 1.0 - min(1.0, max(0.0, -float(most.fun)))

@@ -1,0 +1,48 @@
+"""What those learn who are unsure which distribution of a class is in force.
+
+A promise over a class is made to whoever knows the distribution in force. Let the types z (people,
+regime paths) each have their distribution in the class, with loss epsilon, and let an entry tell
+about the type through P(z | X_i = x). Whoever is unsure of the type then loses at most
+
+    epsilon + max over z, x, x' of log P(z | X_i = x) / P(z | X_i = x'),
+
+because P(o | x) = sum_z P(z | x) P(o | x, z) <= e^epsilon sum_z P(z | x) P(o | x', z). The second
+term is free of the noise: it caps what noise for the class says nothing about.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+
+
+def transfer_cap(joint: Any) -> float:
+    """The most that an entry tells about the type: max log P(z | x) / P(z | x').
+
+    Parameters
+    ----------
+    joint
+        P(z, x) up to a factor: a row for each type, a column for each state. States that cannot
+        occur are left out. It is infinite if a state rules a type out that another does not.
+
+    Examples
+    --------
+    >>> round(transfer_cap([[0.45, 0.05], [0.25, 0.25]]), 4)  # log 0.833 / 0.357, log 0.643 / 0.167
+    1.3499
+    """
+    table = checks.numbers("joint", joint)
+    if table.ndim != 2 or (table < 0).any():
+        raise ValueError("joint: must be probabilities, a row for each type, a column for a state")
+    table = table[:, table.sum(axis=0) > 0]
+    if not table.size:
+        raise ValueError("joint: some state must be possible")
+    shares = table / table.sum(axis=0)
+    largest, least = shares.max(axis=1), shares.min(axis=1)
+    if ((least == 0) & (largest > 0)).any():
+        return inf
+    told = largest > 0
+    return float(np.log(largest[told] / least[told]).max())

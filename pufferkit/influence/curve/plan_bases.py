@@ -1,0 +1,96 @@
+"""Bases of transport plans, written down so that others can check steps without optimising.
+
+The best plan of a pair of rows lives on a spanning tree of the sources y with p_y > 0 and the
+targets z with q_z > 0. The tree alone is enough: with the variation B on its arcs, the plan and its
+value follow by walking over it (`pufferkit.verification.plan_bases` does that). It is written as
+the neighbour of every node on the way to the first source: for the second and later sources a
+place among the targets, then for every target a place among the sources, one byte each.
+
+Pairs of equal rows, whose plan leaves everything in place, are filled with `STAY`; where no
+programme was solved all bytes are `NONE`.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Iterable
+
+import numpy as np
+
+from pufferkit.checks import Floats
+from pufferkit.influence.curve.pairs import PairSteps
+
+STAY, NONE = 255, 254
+
+MOST_TEXT = 150_000
+"""Longer texts are not written; a check must then solve the programmes again."""
+
+_MOST_STATES = 250
+_MOST_BYTES = 20_000_000
+
+
+def bases_of(steps: PairSteps) -> bytes:
+    """The trees of the last call, kernel by kernel, for all ordered pairs of different rows."""
+    if steps.states > _MOST_STATES:
+        raise OverflowError("too many states for a byte")
+    written = bytearray()
+    for kernel, trees in zip(steps.kernels, steps.trees, strict=True):
+        counts = (kernel > 0).sum(axis=1).tolist()
+        for x in range(steps.rows):
+            for other in range(steps.rows):
+                if other == x:
+                    continue
+                rows, columns = counts[x], counts[other]
+                if np.array_equal(kernel[x], kernel[other]):
+                    written += bytes([STAY]) * (rows + columns - 1)
+                else:
+                    arcs = trees[x, other, : rows + columns - 1].tolist()
+                    written += _neighbours(rows, columns, arcs)
+    return bytes(written)
+
+
+def blank(kernel: Floats) -> bytes:
+    """As long as the bases of a kernel, and saying that there are none."""
+    counts = (kernel > 0).sum(axis=1)
+    pairs = len(counts) * (len(counts) - 1)
+    return bytes([NONE]) * int(2 * (len(counts) - 1) * counts.sum() - pairs)
+
+
+def _neighbours(rows: int, columns: int, arcs: list[list[int]]) -> bytes:
+    """The tree hung from its first source."""
+    around: list[list[int]] = [[] for _ in range(rows + columns)]
+    for y, z in arcs:
+        around[y].append(rows + z)
+        around[rows + z].append(y)
+    towards = [0] * (rows + columns)
+    todo = [0]
+    for node in todo:
+        for following in around[node]:
+            if following != towards[node] or node == 0:
+                towards[following] = node
+                todo.append(following)
+    return bytes([z - rows for z in towards[1:rows]] + towards[rows:])
+
+
+def packed(bases: Iterable[bytes]) -> str | None:
+    """Text of several bases, each as its difference from the one before where that is as long.
+
+    ``None`` if it is longer than `MOST_TEXT`.
+    """
+    packer, before, total = zlib.compressobj(9), b"", 0
+    parts = []
+    try:
+        for own in bases:
+            total += len(own)
+            if total > _MOST_BYTES:
+                return None
+            shown = np.frombuffer(own, dtype=np.uint8)
+            if len(own) == len(before):
+                shown = shown ^ np.frombuffer(before, dtype=np.uint8)
+            parts.append(packer.compress(shown.tobytes()))
+            before = own
+    except OverflowError:
+        return None
+    text = base64.b64encode(b"".join([*parts, packer.flush()])).decode("ascii")
+    return text if len(text) <= MOST_TEXT else None

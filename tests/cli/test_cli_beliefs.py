@@ -1,0 +1,69 @@
+"""``pufferkit beliefs``: a table of public people in, a model that they do not refute out."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pufferkit as pk
+from tests.oracles.switching import draw
+from tests.strategies.command_line import refusal, run
+
+REGIMES = np.array([[0.97, 0.03], [0.03, 0.97]])
+SHOWN = np.array([[0.9, 0.1], [0.2, 0.8]])
+LABELS = ("rest", "run")
+ASKED = ("--subject", "id", "--time", "t", "--state", "s", "--query", "frequencies")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five people, twelve days each, an entry every half hour."""
+    path = tmp_path_factory.mktemp("people") / "public.csv"
+    lines = ["id,t,s"]
+    for person in range(5):
+        start = datetime(2024, 3, 4, 6, 0)
+        for n, x in enumerate(draw(REGIMES, SHOWN, 12 * 48, person)):
+            when = start + n * timedelta(minutes=30)
+            lines.append(f"p{person},{when:%Y-%m-%dT%H:%M},{LABELS[x]}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_from_people_to_a_model_that_they_do_not_refute(table, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    done = run("beliefs", table, *ASKED, "--regimes", "2", "--out", "m.json", "--report", "r.html")
+    assert done.exit_code == 0, done.stderr
+    assert "built on 4, tested on 1 held out" in done.stdout
+    assert "one entry gives away" in done.stdout
+    lines = {line.split("  ")[0]: line for line in done.stdout.splitlines()}
+    assert "NO" in lines["single chain"]
+    assert "regimes" in lines[next(name for name in lines if name.startswith("recommended"))]
+    model = pk.RegimeClass.from_json(Path("m.json").read_text())
+    assert model.states == LABELS
+    assert pk.influence_curve(model, pk.relative_frequencies(LABELS, 100), 1).scale > 0
+    page = Path("r.html").read_text()
+    assert page.count("data:image/png;base64,") == 2
+    assert "<td>single chain</td>" in page
+
+
+def test_one_person_is_cut_into_stretches(table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own = [line for line in table.read_text().splitlines() if line.startswith(("id", "p0"))]
+    Path("one.csv").write_text("\n".join(own) + "\n")
+    done = run("beliefs", "one.csv", *ASKED, "--regimes", "1", "--out", "m.json")
+    assert done.exit_code == 1, done.stderr
+    assert "one person only, cut into stretches" in done.stdout
+    assert "recommended: none of these" in done.stdout
+    assert "what would pass" in done.stdout
+    assert not Path("m.json").exists()  # what fails is not written
+
+
+def test_what_cannot_be_asked(table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for wrong in ("0", "two", "2,,3", ""):
+        assert "--regimes" in refusal("beliefs", table, *ASKED, "--regimes", wrong)
+    done = run("beliefs", table, *ASKED, "--regimes", "2", "--held-out", "5")
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[-1].startswith("error: held_out: 5 of 5 people leaves nobody")

@@ -1,0 +1,317 @@
+"""Classes given by their kernels: the curve against outputs that are searched for."""
+
+import numpy as np
+import pytest
+
+from pufferkit import ChainClass, InfluenceCurve, MarkovChain, RegimeClass
+from pufferkit.influence.curve.contaminated import ContaminatedSteps
+from pufferkit.influence.curve.kernel_curve import KernelCurve, contaminated_discrete
+from pufferkit.influence.curve.pairs import PairSteps
+from tests.oracles.kernel_losses import attacked_loss
+
+
+class Case:
+    """One random class, and the law of one entry's surroundings under one of its members."""
+
+    def __init__(self, kind, seed):
+        self.rng = np.random.default_rng([seed, *kind.encode()])
+        self.size = int(self.rng.integers(2, 4))
+        self.length = int(self.rng.integers(2, 6))
+        self.entry = int(self.rng.integers(self.length))
+        self.cost = float(self.rng.choice([0.1, 0.5, 1.5]))
+        self.sharp = float(self.rng.choice([0.3, 1, 3]))
+        self.secret = "entry"
+        self.metric = self._metric()
+        getattr(self, kind)()
+
+    def _metric(self):
+        if self.rng.random() < 0.5:
+            return 1 - np.eye(self.size)
+        values = self.rng.permutation(np.arange(self.size)).astype(float)
+        values[int(values.argmax())] += self.rng.integers(0, 3)
+        distance = np.abs(values[:, None] - values[None, :])
+        return distance / distance.max()
+
+    def rows(self, count, size, zeros=False):
+        table = self.rng.dirichlet(np.full(size, self.sharp), size=count) + 1e-9
+        if zeros:
+            gone = self.rng.random((count, size)) < 0.25
+            gone[np.arange(count), self.rng.integers(size, size=count)] = False
+            table = np.where(gone, 0.0, table)
+        return table / table.sum(axis=1, keepdims=True)
+
+    def mixed(self, vertices):
+        if self.rng.random() < 0.5:
+            return vertices[self.rng.integers(len(vertices))]
+        weights = self.rng.dirichlet(np.full(len(vertices), 0.3))
+        return sum(w * v for w, v in zip(weights, vertices, strict=True))
+
+    def around(self, backward, forward, shown):
+        """Kernels outwards from the entry, drawn anew for every step."""
+        self.left = [(backward(), shown()) for _ in range(self.entry)]
+        self.right = [(forward(), shown()) for _ in range(self.length - 1 - self.entry)]
+        self.shown = shown()
+
+    def hull(self, eta=0.0):
+        vertices = [self.rows(self.size, self.size) for _ in range(self.rng.integers(1, 4))]
+        chains = [MarkovChain.steady(v) for v in vertices]
+        self.theta = ChainClass.hull(*chains, inflate=eta)
+        eye = np.eye(self.size)
+
+        def kernel(of):
+            anything = eye[self.rng.integers(self.size, size=self.size)]
+            return (1 - eta) * self.mixed(of) + eta * anything
+
+        back = [chain.reversal.transition for chain in chains]
+        self.around(lambda: kernel(back), lambda: kernel(vertices), lambda: eye)
+        self.given = eye
+
+    def inflated(self):
+        self.hull(float(self.rng.choice([0.05, 0.3])))
+
+    def seasonal(self):
+        period = int(self.rng.integers(2, 4))
+        matrices = [self.rows(self.size, self.size) for _ in range(period)]
+        start = int(self.rng.integers(period))
+        known = start if self.rng.random() < 0.5 else None
+        self.theta = ChainClass.seasonal(matrices, start=known)
+        whole = np.linalg.multi_dot([np.eye(self.size), *matrices])
+        marginals = [MarkovChain.steady(whole / whole.sum(axis=1, keepdims=True)).stationary]
+        for matrix in matrices:
+            marginals.append(marginals[-1] @ matrix)
+        eye = np.eye(self.size)
+        self.left = []
+        for n in range(self.entry, 0, -1):
+            slot = (start + n - 1) % period
+            joint = (marginals[slot][:, None] * matrices[slot]).T
+            self.left.append((joint / joint.sum(axis=1, keepdims=True), eye))
+        self.right = [
+            (matrices[(start + n) % period], eye) for n in range(self.entry, self.length - 1)
+        ]
+        self.shown = self.given = eye
+
+    def _function(self):
+        """The stationary law of a function of a chain."""
+        ((_, hidden), *_) = self.theta.representatives()
+        matrix, pi = hidden.chain.transition, hidden.chain.stationary
+        shown = np.zeros((len(matrix), self.size))
+        shown[np.arange(len(matrix)), hidden.shown] = 1.0
+        back = (pi[:, None] * matrix).T
+        back /= back.sum(axis=1, keepdims=True)
+        self.around(lambda: back, lambda: matrix, lambda: shown)
+        joint = (pi[:, None] * shown).T
+        self.given = joint / joint.sum(axis=1, keepdims=True)
+
+    def order(self):
+        table = np.array([self.rows(self.size, self.size) for _ in range(self.size)])
+        self.theta = ChainClass.order(2, table)
+        self._function()
+
+    def switching(self):
+        chains = np.array([self.rows(self.size, self.size) for _ in range(2)])
+        self.theta = RegimeClass(self.rows(2, 2), chains)
+        self._function()
+
+    def regimes(self, models=1, eta=0.0, secret="entry"):
+        hidden = int(self.rng.integers(2, 4))
+        transitions = [self.rows(hidden, hidden) for _ in range(models)]
+        emissions = [self.rows(hidden, self.size, zeros=True) for _ in range(models)]
+        for emission in emissions:
+            emission[0] = 0.5 * emission[0] + 0.5 / self.size  # every value can occur
+        members = [
+            RegimeClass(a, e, emissions=eta, secret=secret)
+            for a, e in zip(transitions, emissions, strict=True)
+        ]
+        self.theta = RegimeClass.hull_of(*members) if models > 1 else members[0]
+        self.secret = secret
+        back, given = [], []
+        for a, e in zip(transitions, emissions, strict=True):
+            pi = MarkovChain.steady(a).stationary
+            joint = (pi[:, None] * a).T
+            back.append(joint / joint.sum(axis=1, keepdims=True))
+            joint = (pi[:, None] * e).T
+            given.append(joint / joint.sum(axis=1, keepdims=True))
+
+        def shown():
+            anything = np.eye(self.size)[self.rng.integers(self.size, size=hidden)]
+            return (1 - eta) * self.mixed(emissions) + eta * anything
+
+        self.around(lambda: self.mixed(back), lambda: self.mixed(transitions), shown)
+        self.given = self.mixed(given)
+        if eta:
+            self.given = np.eye(hidden)[self.rng.integers(hidden, size=self.size)]
+        if secret == "regime":
+            self.given = np.eye(hidden)
+
+    def regime_hull(self):
+        self.regimes(models=2)
+
+    def contaminated(self):
+        self.regimes(eta=0.2)
+
+    def regime_secret(self):
+        self.regimes(secret="regime")
+
+    def ratio(self):
+        """Loss of the worst output that was found, over the bound."""
+        lost = attacked_loss(
+            self.left,
+            self.right,
+            self.shown,
+            self.given,
+            self.metric,
+            self.cost,
+            self.rng,
+            starts=1,
+            secret=self.secret,
+        )
+        return lost / InfluenceCurve(self.theta, self.length, self.metric).epsilon(self.cost)
+
+
+KINDS = [
+    "hull",
+    "inflated",
+    "seasonal",
+    "order",
+    "switching",
+    "regimes",
+    "regime_hull",
+    "contaminated",
+    "regime_secret",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_output_loses_more_than_the_bound(kind):
+    ratios = [Case(kind, seed).ratio() for seed in range(6)]
+    assert max(ratios) <= 1 + 1e-9
+    assert max(ratios) > 0.7  # the attack is worth its name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_attacks(kind):
+    assert max(Case(kind, seed).ratio() for seed in range(100, 180)) <= 1 + 1e-9
+
+
+MATRIX = np.array([[0.9, 0.1], [0.4, 0.6]])
+OTHER = np.array([[0.8, 0.2], [0.2, 0.8]])
+
+
+@pytest.mark.parametrize(
+    "theta",
+    [
+        ChainClass.hull(MarkovChain.steady(MATRIX)),
+        ChainClass.seasonal([MATRIX, MATRIX, MATRIX]),
+        ChainClass.order(1, MATRIX),
+        RegimeClass(MATRIX, np.eye(2)),
+    ],
+    ids=["hull", "seasonal", "order", "regimes"],
+)
+@pytest.mark.parametrize("length", [1, 2, 7, 500])
+def test_one_known_chain_in_every_guise(theta, length):
+    known = InfluenceCurve(MarkovChain.steady(MATRIX), length).entry_privacy(1.0)
+    assert InfluenceCurve(theta, length).entry_privacy(1.0) == pytest.approx(known, rel=2e-5)
+
+
+def test_a_hull_is_at_least_each_of_its_vertices():
+    curve = InfluenceCurve(
+        ChainClass.hull(MarkovChain.steady(MATRIX), MarkovChain.steady(OTHER)), 50
+    )
+    for matrix in (MATRIX, OTHER):
+        assert curve.epsilon(0.2) >= InfluenceCurve(MarkovChain.steady(matrix), 50).epsilon(0.2)
+
+
+def test_more_is_never_less():
+    def epsilon(theta):
+        return InfluenceCurve(theta, 40).epsilon(0.1)
+
+    emission = [[0.8, 0.2], [0.3, 0.7]]
+    one, two = RegimeClass(MATRIX, emission), RegimeClass(OTHER, emission)
+    each, hull = RegimeClass.of(one, two), RegimeClass.hull_of(one, two)
+    assert epsilon(each) == max(epsilon(one), epsilon(two)) <= epsilon(hull)
+    assert (
+        epsilon(one) <= epsilon(one.replace(emissions=0.05)) <= epsilon(one.replace(emissions=0.3))
+    )
+    chain = MarkovChain.steady(MATRIX)
+    assert epsilon(ChainClass.hull(chain)) <= epsilon(ChainClass.hull(chain, inflate=0.05))
+
+
+def test_any_first_slot_is_the_worst_of_all():
+    theta = [ChainClass.seasonal([MATRIX, OTHER, OTHER], start=s) for s in (None, 0, 1, 2)]
+    worst, *each = (InfluenceCurve(t, 4).epsilon(0.3) for t in theta)
+    assert worst == max(each)
+    assert len(set(each)) == 3
+
+
+def test_long_series_with_a_clock_are_bounded_by_their_limit():
+    theta = ChainClass.seasonal([MATRIX] * 3 + [OTHER] * 3)
+    short, long = (InfluenceCurve(theta, n).epsilon(0.2) for n in (60, 10**6))
+    assert short <= long <= short * (1 + 1e-4)
+
+
+def test_contaminated_rows_against_all_places_of_the_weight():
+    rng = np.random.default_rng(3)
+    for size, eta in ((2, 0.1), (3, 0.3), (4, 0.02)):
+        kernel = rng.dirichlet(np.ones(size), size=size)
+        limit = rng.uniform(0.1, 2.0, (size, size)) * (1 - np.eye(size))
+        for y in range(size):
+            limit = np.minimum(limit, limit[:, y, None] + limit[None, y, :])
+        mixed = (1 - eta) * kernel[:, None, :] + eta * np.eye(size)[None, :, :]
+        every = PairSteps([mixed.reshape(-1, size)])(limit)
+        exact = every.reshape(size, size, size, size).max(axis=(1, 3)) * (1 - np.eye(size))
+        bound = ContaminatedSteps([kernel], eta)(limit)
+        assert (bound >= exact - 1e-12).all()
+        assert bound.max() <= exact.max() * 1.25
+
+
+def test_contaminated_rows_in_closed_form():
+    emission = np.random.default_rng(4).dirichlet(np.ones(5), size=3)
+    for cost in (0.01, 0.7, 3.0):
+        closed = contaminated_discrete(emission, 0.1, cost)
+        solved = ContaminatedSteps([emission], 0.1)(cost * (1 - np.eye(5)))
+        assert closed == pytest.approx(solved, rel=1e-6, abs=1e-9)
+
+
+def test_known_slow_regimes_cost_less():
+    transition = [[0.99, 0.01, 0.0], [0.01, 0.5, 0.49], [0.0, 0.5, 0.5]]
+    emission = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]]
+    hidden = RegimeClass(transition, emission)
+    known = hidden.replace(slow=20.0)
+    moving = known.replace(transients=True)
+    scales = [InfluenceCurve(t, 200).epsilon(0.05) for t in (known, moving, hidden)]
+    assert scales[0] <= scales[1] < scales[2]
+    assert "taken as known" in known.promise
+
+
+def test_a_chain_that_tells_nothing():
+    theta = RegimeClass([[0.5, 0.5], [0.5, 0.5]], [[0.3, 0.7], [0.3, 0.7]])
+    assert InfluenceCurve(theta, 1000).epsilon(0.4) == pytest.approx(0.4, rel=1e-9)
+    alone = RegimeClass([[1.0]], [[0.3, 0.7]])
+    assert InfluenceCurve(alone, 1000).epsilon(0.4) == pytest.approx(0.4, rel=1e-9)
+
+
+def test_tiny_and_huge_epsilon():
+    theta = RegimeClass(MATRIX, [[0.8, 0.2], [0.3, 0.7]])
+    curve = InfluenceCurve(theta, 30)
+    for epsilon in (1e-6, 0.01, 3.0, 50.0):
+        b = curve.entry_privacy(epsilon)
+        assert epsilon / 30 * (1 - 1e-9) <= b <= epsilon
+        assert curve.epsilon(b) <= epsilon * (1 + 1e-12)
+
+
+def test_profiles_with_windows():
+    theta = ChainClass.hull(MarkovChain.steady(MATRIX), MarkovChain.steady(OTHER))
+    curve = InfluenceCurve(theta, 9)
+    nothing, some = curve.epsilon([0.0] * 9), curve.epsilon([0.0] * 4 + [0.3] + [0.0] * 4)
+    assert nothing == 0
+    assert 0.3 <= some <= curve.epsilon(0.3)
+    assert curve.entry_losses([0.3] * 9)["all chains of the hull"].max() <= curve.epsilon(0.3)
+
+
+def test_a_part_of_a_class_has_its_record():
+    (part,) = RegimeClass(MATRIX, [[0.8, 0.2], [0.3, 0.7]]).kernels()
+    curve = KernelCurve(part, 10_000)
+    record = curve.record(0.1 * (1 - np.eye(2)))
+    assert set(record) == {"left", "right"}
+    assert np.array(record["right"]["limit"]).shape == (2, 2)

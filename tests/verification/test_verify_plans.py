@@ -1,0 +1,147 @@
+"""Recorded bases of plans: checked without a solver; false ones show nothing."""
+
+import base64
+import json
+import zlib
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+import pufferkit as pk
+from pufferkit import verify
+from pufferkit.influence.curve.pairs import PairSteps
+from pufferkit.influence.curve.plan_bases import bases_of, packed
+from pufferkit.verification import pair_steps
+from pufferkit.verification.pair_tables import Work
+from pufferkit.verification.plan_bases import Bases, steps_of_bases
+from tests.influence.test_pairs import chains, metrics
+from tests.influence.test_tree_pairs import TREE
+
+SPARSE = [[0.8, 0.2, 0, 0], [0.1, 0.7, 0.2, 0], [0, 0.2, 0.7, 0.1], [0, 0, 0.4, 0.6]]
+OTHER = pk.BayesianNetwork(TREE.parents, {**TREE.tables, "a": {(): [0.2, 0.4, 0.4]}})
+CASES = {
+    "long": lambda: pk.influence_curve(
+        pk.MarkovChain.steady(SPARSE), pk.total([0, 1, 2, 3], 10**5), 1
+    ),
+    "short": lambda: pk.influence_curve(pk.MarkovChain([1, 0, 0, 0], SPARSE), pk.count(1, 9), 1),
+    "trees": lambda: pk.influence_curve([TREE, OTHER], pk.total([0, 1, 2], 6), 1),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def record(request):
+    calibration = CASES[request.param]()
+    assert calibration.evidence.bound == "pairs"
+    return json.loads(calibration.release([0] * calibration.query.longest).to_json())
+
+
+@pytest.fixture
+def no_solver(monkeypatch):
+    def solver(*args, **options):
+        raise AssertionError("a programme was solved")
+
+    monkeypatch.setattr(pair_steps, "linprog", solver)
+
+
+def texts(record):
+    """Where the record holds bases: containers and keys."""
+    pairs = record["workings"]["pairs"]
+    if isinstance(pairs, list):
+        return [(pairs, n) for n in range(len(pairs))]
+    return [(own["plans"], side) for own in pairs.values() for side in own["plans"]]
+
+
+def changed(record, change):
+    copy = deepcopy(record)
+    for holder, key in texts(copy):
+        holder[key] = change(holder[key])
+    return copy
+
+
+def test_an_honest_record_needs_no_solver(record, no_solver):
+    verdict = verify(record)
+    assert verdict.ok, str(verdict)
+    assert "by the recorded plans" in str(verdict)
+    assert not verify({**record, "scale": 0.999 * record["scale"]}).ok
+    assert not verify({**record, "epsilon": 0.999 * record["epsilon"]}).ok
+
+
+def test_a_record_without_plans_is_solved_again(record):
+    verdict = verify(changed(record, lambda text: None))
+    assert verdict.ok, str(verdict)
+    assert "solved again" in str(verdict)
+    if isinstance(record["workings"]["pairs"], dict):  # as files of earlier versions are
+        old = deepcopy(record)
+        for own in old["workings"]["pairs"].values():
+            del own["plans"]
+        assert verify(old).ok
+
+
+def bytes_of(text):
+    return zlib.decompress(base64.b64decode(text))
+
+
+def text_of(content):
+    return base64.b64encode(zlib.compress(content)).decode()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text[:-8],
+        lambda text: text_of(bytes_of(text)[:-1]),
+        lambda text: text_of(bytes_of(text) + b"\0"),
+        lambda text: text_of(bytes([200]) * len(bytes_of(text))),
+        lambda text: "no base64 at all!",
+        lambda text: 5,
+        lambda text: {"a": 1},
+        lambda text: text_of(bytes(30_000_000)),
+    ],
+    ids=["cut", "too few", "too many", "no states", "no text", "number", "object", "bomb"],
+)
+def test_spoiled_plans_are_a_problem_and_no_crash(record, change):
+    verdict = verify(changed(record, change))
+    assert not verdict.ok
+    assert verdict.problems
+
+
+@pytest.mark.parametrize("byte", [0, 254, 255])
+def test_plans_that_are_none_show_nothing(record, byte, no_solver):
+    """Everything sent through the first state, no plan at all, everything left in place."""
+    assert not verify(changed(record, lambda text: text_of(bytes([byte]) * len(bytes_of(text))))).ok
+
+
+def test_whatever_the_plans_are_less_noise_is_not_shown(record, no_solver):
+    rng = np.random.default_rng(1)
+
+    def change(text):
+        content = bytearray(bytes_of(text))
+        for place in rng.integers(len(content), size=3):
+            content[place] = rng.integers(4)
+        return text_of(bytes(content))
+
+    for _ in range(20):
+        spoiled = changed(record, change)
+        assert not verify({**spoiled, "scale": 0.999 * record["scale"]}).ok
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_steps_of_bases_are_those_of_the_engine(seed):
+    size = 2 + seed % 6
+    kernel = chains(seed, size, zeros=[0, 0.3, 0.6][seed % 3])
+    limit = metrics(seed, size, [0.01, 1, 5, 20][seed % 4])
+    steps = PairSteps([kernel])
+    own = steps(limit)
+    bases = Bases(packed([bases_of(steps)]))
+    again = steps_of_bases(kernel, limit, bases.following(kernel), Work(1e10))
+    bases.end()
+    assert again == pytest.approx(own, abs=1e-11)
+    assert np.all(again >= own - 1e-13 * (1 + own))
+
+
+def test_too_many_bases_are_not_written(monkeypatch):
+    steps = PairSteps([chains(1, 6)])
+    steps(metrics(1, 6, 1))
+    monkeypatch.setattr("pufferkit.influence.curve.plan_bases.MOST_TEXT", 20)
+    assert packed([bases_of(steps)]) is None

@@ -47,6 +47,7 @@ _SMOOTHING = 0.5
 _TOWARDS_POOLED = 20.0
 _FEW_PEOPLE = 10
 _REFITS = 20
+_DAYS_AWAY = 3
 _CONFIDENCE = 0.95
 
 
@@ -255,15 +256,15 @@ def regime_influence(model: HiddenModel, window: int) -> float:
 
 
 def _slow(model: HiddenModel, day: int | None) -> NDArray[np.bool_]:
-    """Which regimes last longer than a day on average."""
+    """Which regimes last longer than some days on average: a holiday, no long night."""
     stays = np.diag(model.transition)
-    return np.asarray((1 - stays) * (day or np.inf) < 1)
+    return np.asarray((1 - stays) * (_DAYS_AWAY * (day or np.inf)) < 1)
 
 
 def _known_after(model: HiddenModel, day: int | None) -> float | None:
-    """A day, if regimes that last longer are to be known: some do, and not all."""
+    """Some days in entries, if regimes that last longer are to be known: some do, and not all."""
     slow = _slow(model, day)
-    return float(day) if day is not None and slow.any() and not slow.all() else None
+    return float(_DAYS_AWAY * day) if day is not None and slow.any() and not slow.all() else None
 
 
 def _regime_class(model: HiddenModel, people: People, slow: float | None) -> RegimeClass:

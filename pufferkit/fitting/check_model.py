@@ -184,7 +184,8 @@ def check_model(
     if not 0 < level < 1:
         raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.01")
     if isinstance(data, Table):
-        data = _in_order(data, theta) if data.codes is None else _everybody(data)
+        counted = _in_order(data, theta)
+        data = counted if data.codes is None else _everybody(data)
     if isinstance(data, np.ndarray) and data.ndim == 2:
         table = count_table(data)
         if len(table) != len(theta.states):

@@ -332,7 +332,7 @@ class Release(Report):
         if missing:
             raise ValueError(f"release: lacks {', '.join(sorted(missing))}")
         fields.setdefault("noise", "laplace")
-        for name, known in _WORDS.items():
+        for name, known in _RECORD_WORDS.items():
             if fields[name] not in known:
                 raise ValueError(
                     f"release: {name} must be one of {', '.join(known)}, got {fields[name]!r}"
@@ -376,7 +376,7 @@ class Release(Report):
 _OPTIONAL = {"workings", "observed", "noise", "unit", "scales"}
 """What files may leave out."""
 
-_WORDS = {
+_RECORD_WORDS = {
     "kind": get_args(Kind),
     "presentation": get_args(Presentation),
     "noise": get_args(Family),

@@ -106,7 +106,7 @@ def test_a_holiday_of_one_person_is_known_for_all():
     moves = HiddenModel([[0.9, 0.1], [0.2, 0.8]], [[0.9, 0.1], [0.2, 0.8]])
     alone = regimes_of_people(those, moves, 4)
     assert alone.slow is None
-    assert regimes_of_people(those, stays, 4).slow == DAY
+    assert regimes_of_people(those, stays, 4).slow == 3 * DAY
 
 
 # ----------------------------------------------------------------------------- the recommendation

@@ -172,8 +172,8 @@ def discrete_laplace(
     wanted = [at_least(Fraction(checks.positive("scale", scale)) / unit) for scale in scales]
     steps = np.array([whole[n] for n in which], dtype=np.int64)
     noisy = discrete_laplace_rows(steps, np.broadcast_to(np.array(wanted), steps.shape))
-    found = [unit * number for number in noisy.ravel().tolist()]
-    return [int(number) if unit.denominator == 1 else float(number) for number in found]
+    noisy_numbers = [unit * number for number in noisy.ravel().tolist()]
+    return [int(number) if unit.denominator == 1 else float(number) for number in noisy_numbers]
 
 
 def discrete_laplace_rows(rows: NDArray[np.int64], scales: Floats) -> NDArray[np.int64]:

@@ -285,11 +285,11 @@ def compose(
     considered = []
     for name, rule in rules_for(history, theta, sizes, dependence).items():
         try:
-            found = rule()
+            charge = rule()
         except NoTheorem as reason:
             considered.append(Considered(name, None, str(reason)))
         else:
-            micro = found if isinstance(found, int) else spent_micro(found)
+            micro = charge if isinstance(charge, int) else spent_micro(charge)
             considered.append(Considered(name, micro, ""))
     usable = [row for row in considered if row.micro is not None]
     if not usable:
@@ -307,12 +307,12 @@ def rules_for(
 ) -> dict[str, Callable[[], float | int]]:
     """The rules by name, each ready to be asked; ``NoTheorem`` where one does not apply."""
 
-    def anchored(found: float) -> float:
+    def anchored(charge: float) -> float:
         # A promise is made for a series that starts as the beliefs say.
         for spending in history:
             if spending.mechanism not in ANY_START:
                 check_start(spending.window, theta, sizes)
-        return found
+        return charge
 
     rules: dict[str, Callable[[], float | int]] = {
         "single": lambda: anchored(single(history)),
@@ -369,9 +369,9 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     for size in sizes:
         runs = _runs(history, theta.states, start + 1, start + size)
         start += size
-        told = tuple((run.count, run.cost.tobytes()) for run in runs)
-        if told not in seen:
-            seen.add(told)
+        signature = tuple((run.count, run.cost.tobytes()) for run in runs)
+        if signature not in seen:
+            seen.add(signature)
             worst = max(worst, _curve(theta, size).epsilon(runs))
     return worst
 

@@ -337,13 +337,13 @@ class Session(Shown):
         return self._standing()[1]
 
     def _spendings(self, charges: list[Entry]) -> list[Spending]:
-        found = []
+        spendings = []
         for entry in charges:
             body = entry.body
             pico, quilt = body["entry_privacy_pico"], body["quilt"]
             # Charges of earlier versions have neither.
             added, gaps = body.get("contributions"), body.get("gaps")
-            found.append(
+            spendings.append(
                 Spending(
                     body["mechanism"],
                     in_epsilon(entry.epsilon),
@@ -356,7 +356,7 @@ class Session(Shown):
                     gaps=None if gaps is None else tuple(gaps),
                 )
             )
-        return found
+        return spendings
 
     def _body(
         self, calibration: Calibration, window: tuple[int, int], joint: Composition

@@ -76,25 +76,25 @@ def audit(
         if local:
             response = _response(beliefs, epsilon)
             longest = max(lengths)
-            found = attacked(response, trials=trials, confidence=confidence, length=longest)
+            result = attacked(response, trials=trials, confidence=confidence, length=longest)
         else:
             states = beliefs.states
             query = question.over(states, lengths)
             noise = calibrated(name, beliefs, query, epsilon)
-            found = attacked(noise, beliefs, trials=trials, confidence=confidence)
+            result = attacked(noise, beliefs, trials=trials, confidence=confidence)
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
 
-        outputs.write_all({plot: plots.picture(plots.audit_figure(found), plot)})
+        outputs.write_all({plot: plots.picture(plots.audit_figure(result), plot)})
     if as_json:
-        known = found.exact is not None and found.exact.complete
-        exact = found.exact.loss if known and found.exact is not None else None
-        terminal.say(json.dumps({**found.to_dict(), "exact_loss": exact}, indent=2, default=str))
+        known = result.exact is not None and result.exact.complete
+        exact = result.exact.loss if known and result.exact is not None else None
+        terminal.say(json.dumps({**result.to_dict(), "exact_loss": exact}, indent=2, default=str))
     else:
-        terminal.say(str(found))
+        terminal.say(str(result))
     if plot is not None:
         terminal.written([plot])
-    if not found.passed:
+    if not result.passed:
         raise typer.Exit(FAILED)
 
 

@@ -88,16 +88,16 @@ def read_model(path: Path) -> Beliefs:
     try:
         if path.suffix.lower() == ".bif":
             return as_beliefs(pk.BayesianNetwork.from_bif(path))
-        found = beliefs_from_json(path.read_text(encoding="utf-8"))
+        model = beliefs_from_json(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise ValueError(f"{path}: is not a JSON file") from None
     except (TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: model: has a field of the wrong type ({error})") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    if found.is_private:
+    if model.is_private:
         terminal.warn(f"{path} was fitted to private data; the model itself gives them away")
-    return found
+    return model
 
 
 def lengths_of(beliefs: Beliefs) -> list[int]:
@@ -267,28 +267,28 @@ def _middles(states: Sequence[Hashable]) -> dict[Hashable, float]:
     if bins is None:
         raise ValueError("--values middles: the states of the model are not levels of numbers")
     try:
-        found = dict(zip(states, bins.middles, strict=True))
+        middles = dict(zip(states, bins.middles, strict=True))
     except ValueError as error:
         raise ValueError(f"--values middles: {error}") from None
-    told = ", ".join(f"{state}={value:g}" for state, value in found.items())
+    told = ", ".join(f"{state}={value:g}" for state, value in middles.items())
     terminal.note(f"values: {told}")
-    return found
+    return middles
 
 
 def _values(text: str, states: Sequence[Hashable]) -> dict[Hashable, float]:
-    found: dict[Hashable, float] = {}
+    values: dict[Hashable, float] = {}
     for part in text.split(","):
         name, equals, number = part.rpartition("=")
         if not equals:
             raise ValueError(f"--values: {part!r} is not of the form state=number")
         label = _state("--values", name.strip(), states)
-        if label in found:
+        if label in values:
             raise ValueError(f"--values: {name.strip()!r} is given twice")
         try:
-            found[label] = terminal.number(number.strip())
+            values[label] = terminal.number(number.strip())
         except typer.BadParameter:
             raise ValueError(f"--values: {number!r} is not a number, in {part!r}") from None
-    missing = [str(label) for label in states if label not in found]
+    missing = [str(label) for label in states if label not in values]
     if missing:
         raise ValueError(f"--values: no value for {', '.join(missing)}; give 0 if it adds nothing")
-    return found
+    return values

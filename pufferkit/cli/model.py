@@ -247,15 +247,15 @@ def fit(
         smoothing != 0 or start is not Start.STATIONARY or order is not Order.ONE
     ):
         raise ValueError("--around: takes plain counts and any start; drop the other options")
-    found: ChainClass | MarkovChain
+    model: ChainClass | MarkovChain
     if around is not None:
-        found = pk.ChainClass.around(series, around, theta_from_private_data=private)
+        model = pk.ChainClass.around(series, around, theta_from_private_data=private)
     elif order is Order.TWO:
         if start is not Start.STATIONARY:
             raise ValueError("--order 2: only with a stationary start")
-        found = order_two(series, smoothing or 0.5, theta_from_private_data=private)
+        model = order_two(series, smoothing or 0.5, theta_from_private_data=private)
     else:
-        found = fitted(series, smoothing, start.value, theta_from_private_data=private)
+        model = fitted(series, smoothing, start.value, theta_from_private_data=private)
     if private:
         terminal.warn(f"{file} was said to be private; the model is a release of it without noise")
     else:
@@ -264,7 +264,7 @@ def fit(
             "would give that series away"
         )
     _tell(series, rarely_left(series))
-    text = json.dumps(found.to_dict(), indent=2) + "\n"
+    text = json.dumps(model.to_dict(), indent=2) + "\n"
     if out is None:
         terminal.give(text)
     else:
@@ -402,9 +402,9 @@ def _warn_if_impossible(beliefs: Beliefs, series: Series) -> None:
         members = beliefs.members()
     except pk.NotApplicable:
         return
-    found = [impossible_moves(series, member.chain) for member in members]
-    if all(found):
-        (before, after), count = next(iter(found[0].items()))
+    moves = [impossible_moves(series, member.chain) for member in members]
+    if all(moves):
+        (before, after), count = next(iter(moves[0].items()))
         terminal.warn(
             f"the model says this series cannot happen ({before} then {after}: {count} times), so "
             "it promises nothing about it; this line is about the data, keep it to yourself"

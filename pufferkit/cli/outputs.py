@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pufferkit.records import private_file
-
 
 def check_outputs(
     targets: Iterable[Path | None],
@@ -42,6 +40,8 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
 
     They can be read by their owner alone; who may see them is for the owner to say.
     """
+    from pufferkit.records import private_file  # noqa: PLC0415  (loads numpy)
+
     parts: dict[Path, Path] = {}
     try:
         for target, content in contents.items():

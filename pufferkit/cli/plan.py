@@ -56,27 +56,27 @@ def plan(
     lengths = size.of(beliefs, form)
     query = question.over(states, lengths)
     with terminal.progress() as progress:
-        found = pk.plan(beliefs, query, epsilon, progress)
+        table = pk.plan(beliefs, query, epsilon, progress)
     written = {}
     if error_plot is not None:
-        written[error_plot] = usefulness.error_picture(beliefs, found, wanted, error_plot)
+        written[error_plot] = usefulness.error_picture(beliefs, table, wanted, error_plot)
     if simulate is not None:
-        written[simulate] = usefulness.simulation_picture(beliefs, found, simulate)
+        written[simulate] = usefulness.simulation_picture(beliefs, table, simulate)
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
 
-        title = str(found).partition("\n")[0].replace("; ", "\n")
-        written[plot] = plots.picture(plots.plan_figure(found.rows, title), plot)
+        title = str(table).partition("\n")[0].replace("; ", "\n")
+        written[plot] = plots.picture(plots.plan_figure(table.rows, title), plot)
     outputs.write_all(written)
-    ways = usefulness.ways(beliefs, found, wanted)
+    ways = usefulness.ways(beliefs, table, wanted)
     if as_json:
         record = {
             "query": query.name,
             "lengths": query.lengths,
-            "epsilon": found.epsilon,
-            "beliefs": found.beliefs,
-            "rows": found.rows,
-            "useful": found.useful.to_dict(),
+            "epsilon": table.epsilon,
+            "beliefs": table.beliefs,
+            "rows": table.rows,
+            "useful": table.useful.to_dict(),
             "target": None if wanted is None else wanted.half_width(query),
             "remedies": [
                 {
@@ -90,7 +90,7 @@ def plan(
         }
         terminal.say(json.dumps(record, indent=2))
     else:
-        terminal.show_plan(found)
-        for line in usefulness.in_words(found, wanted, ways):
+        terminal.show_plan(table)
+        for line in usefulness.in_words(table, wanted, ways):
             terminal.say(line)
     terminal.written(written)

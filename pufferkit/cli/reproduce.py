@@ -43,15 +43,15 @@ def reproduce(
     outputs.check_outputs([t for t in (table, picture) if out.is_dir()], [data])
     drawn = _can_draw(picture)
     with terminal.progress() as progress:
-        found = experiments.run(name, quick=quick, data=data, seed=seed, progress=progress)
-    contents = {table: found.to_csv().encode()}
+        result = experiments.run(name, quick=quick, data=data, seed=seed, progress=progress)
+    contents = {table: result.to_csv().encode()}
     if drawn:
         from pufferkit import plots  # noqa: PLC0415
 
-        contents[picture] = plots.picture(plots.experiment_figure(found), picture)
+        contents[picture] = plots.picture(plots.experiment_figure(result), picture)
     out.mkdir(parents=True, exist_ok=True)
     outputs.write_all(contents)
-    terminal.say(str(found))
+    terminal.say(str(result))
     terminal.written(contents)
 
 

@@ -73,9 +73,9 @@ def sanitize(
     kept += [] if segment is None else [segment]
     answered: Series = mechanism.sanitize(series)
     try:
-        found = estimate(answered, mechanism)
+        estimated = estimate(answered, mechanism)
     except ValueError:  # the answers say nothing at all
-        found = None
+        estimated = None
     written = {
         out: answer_table(
             file,
@@ -90,15 +90,15 @@ def sanitize(
     if record is not None:
         data = {
             "mechanism": mechanism.to_dict(),
-            "estimates": None if found is None else found.to_dict(),
+            "estimates": None if estimated is None else estimated.to_dict(),
         }
         written[record] = (json.dumps(data, indent=2) + "\n").encode()
     if alone:
         terminal.give(written.pop(out).decode())
     outputs.write_all(written)
     terminal.say(str(mechanism), err=alone)
-    if found is not None:
-        terminal.say(str(found), err=alone)
+    if estimated is not None:
+        terminal.say(str(estimated), err=alone)
     terminal.written(written)
 
 

@@ -35,14 +35,14 @@ def ways(beliefs: Beliefs, plan: Plan, target: Target | None) -> list[Remedy]:
         return pk.remedies(beliefs, plan.query, plan.epsilon, wanted)
 
 
-def in_words(plan: Plan, target: Target | None, found: Sequence[Remedy]) -> Iterator[str]:
+def in_words(plan: Plan, target: Target | None, remedies: Sequence[Remedy]) -> Iterator[str]:
     """The target and what would do, one line each."""
     if target is not None:
         met = "reached" if target.is_met(plan.best) else "NOT reached"
         yield f"target: {target}: {met}"
-    if found:
+    if remedies:
         yield "what would do, each by itself:"
-        yield from (f"  {way}" for way in found)
+        yield from (f"  {way}" for way in remedies)
     elif (target is not None and not target.is_met(plan.best)) or plan.useful.drowned:
         yield "nothing that was tried would do: more epsilon, more data, coarser questions"
 
@@ -74,8 +74,8 @@ def refuse_drowned(
     if worth_having().is_met(least):
         would = f"{least.mechanism} in place of {calibration.mechanism}"
     else:
-        found = pk.remedies(beliefs, query, epsilon, worth_having())
-        would = "; ".join(way.text for way in found) or "nothing that was tried"
+        remedies = pk.remedies(beliefs, query, epsilon, worth_having())
+        would = "; ".join(way.text for way in remedies) or "nothing that was tried"
     raise ValueError(
         f"{useful.warning}{rows}; nothing was released. What would do: {would}. To release it all "
         "the same, say --anyway"

@@ -55,12 +55,12 @@ class Bins:
     def __init__(
         self, cuts: Iterable[float], labels: Iterable[Hashable] | None = None, unit: str = ""
     ) -> None:
-        found = tuple(checks.real("cuts", cut) for cut in cuts)
-        if not found:
+        numbers = tuple(checks.real("cuts", cut) for cut in cuts)
+        if not numbers:
             raise ValueError("cuts: need at least one, or there is only one state")
-        if any(not a < b for a, b in pairwise(found)):
-            raise ValueError(f"cuts: must increase, got {list(found)}")
-        object.__setattr__(self, "cuts", found)
+        if any(not a < b for a, b in pairwise(numbers)):
+            raise ValueError(f"cuts: must increase, got {list(numbers)}")
+        object.__setattr__(self, "cuts", numbers)
         object.__setattr__(self, "unit", str(unit))
         object.__setattr__(self, "labels", None)
         if labels is not None:
@@ -127,8 +127,8 @@ class Bins:
         values = checks.numbers("public", list(public))
         if values.ndim != 1 or values.size == 0:
             raise ValueError("public: must be a list of numbers")
-        found = np.unique(np.quantile(values, np.arange(1, wanted) / wanted))
-        return cls(float(cut) for cut in found)
+        edges = np.unique(np.quantile(values, np.arange(1, wanted) / wanted))
+        return cls(float(cut) for cut in edges)
 
     @classmethod
     def of_names(cls, names: Sequence[Hashable]) -> Bins | None:
@@ -150,10 +150,10 @@ class Bins:
                 return None
             cuts.append(float(inner[2]))
         try:
-            found = cls(cuts, unit=first[2] or "")
+            bins = cls(cuts, unit=first[2] or "")
         except ValueError:
             return None
-        return found if list(found.names) == texts else None
+        return bins if list(bins.names) == texts else None
 
     @property
     def names(self) -> tuple[Hashable, ...]:

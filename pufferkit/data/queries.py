@@ -202,22 +202,22 @@ class Query:
             if series.missing:
                 entries = np.fromiter(labels, dtype=object, count=len(labels))
             answer = np.atleast_1d(checks.numbers("answer", self.evaluate(entries)))
-            found = [Fraction(float(value)) for value in answer.ravel()]
-            if self.unit is not None and any((v / self.unit).denominator > 1 for v in found):
+            parts = [Fraction(float(value)) for value in answer.ravel()]
+            if self.unit is not None and any((v / self.unit).denominator > 1 for v in parts):
                 raise ValueError(
                     f"evaluate: gave a number that is no whole multiple of {self.unit}"
                 )
         else:
-            found = [Fraction(0)] * self.size
+            parts = [Fraction(0)] * self.size
             for state, count in zip(series.states, series.counts.tolist(), strict=True):
                 for j, weight in enumerate(self.weights.get(state, ())):
-                    found[j] += count * weight
-        if len(found) != self.size:
+                    parts[j] += count * weight
+        if len(parts) != self.size:
             raise ValueError(
-                f"evaluate: gave {len(found)} numbers but the query has {self.size} labels; "
+                f"evaluate: gave {len(parts)} numbers but the query has {self.size} labels; "
                 "pass labels, one for each coordinate"
             )
-        return found
+        return parts
 
 
 def count(state: Hashable, lengths: Lengths) -> Query:

@@ -112,11 +112,11 @@ class Series(Shown, checks.Frozen):
         segments = _segments(data.as_segments() if isinstance(data, Series) else data)
         flat = [label for segment in segments for label in segment]
         if states is None:
-            found: set[Any] = set(flat) - {None}
+            occurring: set[Any] = set(flat) - {None}
             try:
-                labels = tuple(sorted(found))
+                labels = tuple(sorted(occurring))
             except TypeError:
-                labels = tuple(sorted(found, key=repr))
+                labels = tuple(sorted(occurring, key=repr))
         else:
             labels = checks.distinct_states(states)
         index: dict[Any, int] = {label: code for code, label in enumerate(labels)}
@@ -181,11 +181,11 @@ class Series(Shown, checks.Frozen):
         """The codes of each run of observed neighbours, within segments."""
         if not self.missing:
             return self.segments
-        found = []
+        stretches = []
         for segment in self.segments:
             edges = np.flatnonzero(np.diff(segment >= 0)) + 1
-            found += [part for part in np.split(segment, edges) if part.size and part[0] >= 0]
-        return tuple(found)
+            stretches += [part for part in np.split(segment, edges) if part.size and part[0] >= 0]
+        return tuple(stretches)
 
     @property
     def counts(self) -> NDArray[np.intp]:

@@ -150,9 +150,9 @@ class Table(Shown, checks.Frozen):
     @cached_property
     def counts(self) -> Counts:
         """How often each state occurs, a row for each subject."""
-        found = np.zeros((len(self.subjects), len(self.states)), dtype=np.int64)
-        np.add.at(found, self.owner, self.pieces)
-        return found
+        counts = np.zeros((len(self.subjects), len(self.states)), dtype=np.int64)
+        np.add.at(counts, self.owner, self.pieces)
+        return counts
 
     @cached_property
     def totals(self) -> Counts:
@@ -197,10 +197,10 @@ class Table(Shown, checks.Frozen):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of a release must know about gaps."""
-        found = list(declared_independent(self.independent_after))
+        notes = list(declared_independent(self.independent_after))
         if not self.is_regular:
-            found.append("times are uneven: rows are taken for neighbours one step apart")
-        return tuple(found)
+            notes.append("times are uneven: rows are taken for neighbours one step apart")
+        return tuple(notes)
 
     @property
     def segment_lengths(self) -> Counts:
@@ -328,20 +328,20 @@ def ticks(name: str, duration: Any, of_time: bool) -> int | float:
     600000000
     """
     if isinstance(duration, timedelta):
-        found: int | float = duration // timedelta(microseconds=1)
+        number_of_ticks: int | float = duration // timedelta(microseconds=1)
         duration_of_time = True
     elif isinstance(duration, str):
         match = re.fullmatch(r"\s*([0-9]+)\s*(us|ms|s|m|h|d|w)\s*", duration)
         if match is None:
             raise ValueError(f"{name}: {duration!r} is not a duration such as 30s, 5m, 1h or 7d")
-        found, duration_of_time = int(match[1]) * _UNITS[match[2]], True
+        number_of_ticks, duration_of_time = int(match[1]) * _UNITS[match[2]], True
     else:
         number = checks.positive(name, duration)
-        found, duration_of_time = (int(number) if number.is_integer() else number), False
-    if found <= 0:
+        number_of_ticks, duration_of_time = (int(number) if number.is_integer() else number), False
+    if number_of_ticks <= 0:
         raise ValueError(f"{name}: must be above 0, got {duration!r}")
     if duration_of_time != of_time:
         remedy = "give it as text like 5m or a timedelta" if of_time else "give it as a number"
         kind = "timestamps" if of_time else "numbers"
         raise ValueError(f"{name}: the times are {kind}; {remedy}, not {duration!r}")
-    return found
+    return number_of_ticks

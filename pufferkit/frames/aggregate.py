@@ -64,19 +64,19 @@ def entries(frame: Any, rules: Rules) -> Any:
     elif isinstance(kinds[STATE], (nw.Categorical, nw.Enum)):
         state = state.cast(nw.String)
     time = nw.col(TIME)
-    found = frame.with_columns(state.alias(STATE))
+    coded = frame.with_columns(state.alias(STATE))
     if rules.every is not None:
-        found = _with_place(found, rules.origin, rules.every, SLOT)
+        coded = _with_place(coded, rules.origin, rules.every, SLOT)
         if kinds[TIME].is_float() or isinstance(rules.every * rules.origin, float):
             # 0.3 / 0.1 is below 3 in floats: a reading that is late by rounding alone is in time.
             number, unit = time.cast(nw.Float64), rounding_of(kinds[TIME]) / rules.every
             places = (number - rules.origin) / rules.every
             slack = (number.abs() + abs(rules.origin)) * unit
-            found = found.with_columns(((places + slack) // 1).cast(nw.Int64).alias(SLOT))
+            coded = coded.with_columns(((places + slack) // 1).cast(nw.Int64).alias(SLOT))
     if rules.windows is not None:
         shown = WALL if WALL in kinds.names() else TIME  # days are cut by clocks on the wall
-        found = _with_place(found, rules.windows.origin, rules.windows.width, WINDOW, shown)
-    return found
+        coded = _with_place(coded, rules.windows.origin, rules.windows.width, WINDOW, shown)
+    return coded
 
 
 def _with_place(
@@ -182,9 +182,9 @@ def pair_counts(frame: Any, *, by_step: bool = True) -> Any:
 
 def collected_pairs(frame: Any) -> pl.DataFrame:
     """`pair_counts` of an engine that knows no order; without steps if there are too many."""
-    found = in_polars(pair_counts(frame).head(MOST_STEPS + 1).collect())
-    if found.height <= MOST_STEPS:
-        return found
+    pairs = in_polars(pair_counts(frame).head(MOST_STEPS + 1).collect())
+    if pairs.height <= MOST_STEPS:
+        return pairs
     return in_polars(pair_counts(frame, by_step=False).collect())
 
 
@@ -197,10 +197,10 @@ def merged_pairs(counts: list[pl.DataFrame]) -> pl.DataFrame:
     if STEP not in rows.columns or any(STEP not in batch.columns for batch in counts):
         keys = keys[:-1]
     sums = [pl.col("n").sum(), pl.col("low").min(), pl.col("high").max(), pl.col("lost").sum()]
-    found = rows.group_by(keys).agg(sums)
-    if STEP in keys and found.height > MOST_STEPS:
-        return merged_pairs([found.drop(STEP)])
-    return found
+    merged = rows.group_by(keys).agg(sums)
+    if STEP in keys and merged.height > MOST_STEPS:
+        return merged_pairs([merged.drop(STEP)])
+    return merged
 
 
 def smallest_step(frame: Any, *, ordered: bool) -> Any:
@@ -218,9 +218,9 @@ def smallest_step(frame: Any, *, ordered: bool) -> Any:
     )
 
 
-def in_polars(found: Any) -> pl.DataFrame:
+def in_polars(frame: Any) -> pl.DataFrame:
     """A small result of any engine as a polars frame."""
     import polars as pl  # noqa: PLC0415
 
-    table = found.to_native()
-    return table if isinstance(table, pl.DataFrame) else pl.DataFrame(found.to_arrow())
+    table = frame.to_native()
+    return table if isinstance(table, pl.DataFrame) else pl.DataFrame(frame.to_arrow())

@@ -157,9 +157,9 @@ class Layout:
             at = _steps(place - pl.col("_start"), self.step)
         rows = rows.with_columns((pl.col("_offset") + at).alias("_at"))
         rows = rows.join(coded, on=STATE, how="inner")
-        found = np.full(int(self.spans.sum()), UNOBSERVED, dtype=np.int64)
-        found[rows["_at"].to_numpy()] = rows["_code"].to_numpy()
-        return found
+        codes = np.full(int(self.spans.sum()), UNOBSERVED, dtype=np.int64)
+        codes[rows["_at"].to_numpy()] = rows["_code"].to_numpy()
+        return codes
 
     def table(
         self,
@@ -170,27 +170,27 @@ class Layout:
         codes: Counts | None = None,
     ) -> Table:
         """The table with these counts in its pieces."""
-        found, rules = self.pieces, self.rules
-        change = (found[SUBJECT] != found[SUBJECT].shift(1)).fill_null(True)
+        pieces, rules = self.pieces, self.rules
+        change = (pieces[SUBJECT] != pieces[SUBJECT].shift(1)).fill_null(True)
         owner = change.cast(int).cum_sum().to_numpy() - 1
         windowed = rules.windows is not None
         step = self.step if rules.every is None else rules.every
         split = len(self.spans) > len(self.begins)
         after = rules.independent_after if split else None
         return Table(
-            subjects=tuple(found.filter(change)[SUBJECT].to_list()),
+            subjects=tuple(pieces.filter(change)[SUBJECT].to_list()),
             states=states,
             owner=owner,
-            segment=found["_number"].to_numpy(),
-            window=found[WINDOW].to_numpy() if windowed else np.zeros(len(owner), dtype=np.int64),
+            segment=pieces["_number"].to_numpy(),
+            window=pieces[WINDOW].to_numpy() if windowed else np.zeros(len(owner), dtype=np.int64),
             pieces=counts,
             transitions=transitions,
             windows=rules.windows,
             steps=steps,
             begins=self.begins,
             of_time=rules.of_time,
-            first=found["_from"].to_numpy(),
-            last=found["_to"].to_numpy(),
+            first=pieces["_from"].to_numpy(),
+            last=pieces["_to"].to_numpy(),
             spans=self.spans,
             step=step,
             independent_after=None if after is None else in_words(after, rules.of_time),

@@ -170,19 +170,19 @@ def read_record(
     for row, cell in enumerate(columns["state"], 1):
         if nothing_in(cell):
             raise ValueError(f"{file}: row {row} has no state; the model needs one for each entry")
-    found: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     for row, (name, cell) in enumerate(zip(columns["entry"], columns["state"], strict=True), 1):
-        if str(name) in found:
+        if str(name) in record:
             raise ValueError(f"{file}: row {row}: entry {name!r} is there twice")
-        found[str(name)] = cell
-    missing = [str(name) for name in names if str(name) not in found]
-    extra = sorted(set(found) - {str(name) for name in names})
+        record[str(name)] = cell
+    missing = [str(name) for name in names if str(name) not in record]
+    extra = sorted(set(record) - {str(name) for name in names})
     if missing or extra:
         raise ValueError(
             f"{file}: needs one row for each entry of the model; missing {missing}, unknown {extra}"
         )
     known = None if states is None else tuple(states)
-    return Series.of(state_labels([found[str(name)] for name in names], known), known)
+    return Series.of(state_labels([record[str(name)] for name in names], known), known)
 
 
 def states_from_text(names: Iterable[str]) -> list[Hashable]:
@@ -235,19 +235,19 @@ def _columns(
         raise ValueError(f"{table.name}: has a header but no rows")
     if numeric and not rows.schema[wanted["state"]].is_numeric():
         raise ValueError(f"{table.name}: bins need numbers, but {wanted['state']!r} holds none")
-    found = {role: rows[name].to_list() for role, name in wanted.items()}
+    cells = {role: rows[name].to_list() for role, name in wanted.items()}
     if time:
         plain = len(time) == 1 and (clock is None or clock.is_plain)
         if plain and not (table.is_text and _is_calendar(rows[time[0]])):
-            found["time"] = rows[time[0]].to_list()
+            cells["time"] = rows[time[0]].to_list()
         else:
             moments, said = _moments(read, time, wanted, clock or Clock())
-            found["time"], notes = moments["time"], (*notes, *said)
-            found["state"] = [
+            cells["time"], notes = moments["time"], (*notes, *said)
+            cells["state"] = [
                 cell if kept else None
-                for cell, kept in zip(found["state"], moments["kept"], strict=True)
+                for cell, kept in zip(cells["state"], moments["kept"], strict=True)
             ]
-    return found, notes
+    return cells, notes
 
 
 def _is_calendar(cells: Any) -> bool:

@@ -117,24 +117,24 @@ def parsed(table: Opened, time: str, first: str | None) -> tuple[pl.Expr, tuple[
         datetime.fromisoformat(text)
     except ValueError:
         return _calendar(table, time, text)
-    found = column.str.to_datetime(_iso(table.name, text), time_unit="us", strict=False)
+    times = column.str.to_datetime(_iso(table.name, text), time_unit="us", strict=False)
     if text.endswith("Z"):
-        found = found.dt.replace_time_zone("UTC")
-    return found, ()
+        times = times.dt.replace_time_zone("UTC")
+    return times, ()
 
 
 def _iso(name: str, text: str) -> str:
     """The format of an ISO timestamp."""
     date, gap, rest = text[:10], text[10:11], text[11:]
-    found = "%Y-%m-%d"
+    pattern = "%Y-%m-%d"
     if gap:
         body = rest.replace("Z", "+").replace("-", "+").partition("+")[0]
-        found += gap + (_time_of_day(body) or "?")
+        pattern += gap + (_time_of_day(body) or "?")
         zone = rest[len(body) :]
-        found += ("Z" if zone == "Z" else "%#z") if zone else ""
-    if len(date) != 10 or "?" in found:
+        pattern += ("Z" if zone == "Z" else "%#z") if zone else ""
+    if len(date) != 10 or "?" in pattern:
         raise _no_time(name, text)
-    return found
+    return pattern
 
 
 def _no_time(name: str, text: str) -> ValueError:
@@ -258,9 +258,9 @@ def applied(
         notes.append(f"times as clocks in {place} show them")
     moment = instant.cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(clock.timezone)
     wall = moment.dt.replace_time_zone(None).dt.timestamp("us")
-    found = frame.with_columns(instant.alias(TIME), wall.alias(WALL))
+    timed = frame.with_columns(instant.alias(TIME), wall.alias(WALL))
     notes.append(f"days cut at midnight in {clock.timezone}")
-    return _without(found, again, clock.repeated_hour, notes), tuple(notes)
+    return _without(timed, again, clock.repeated_hour, notes), tuple(notes)
 
 
 def _without(frame: pl.DataFrame, again: pl.Series, policy: Policy, notes: list[str]) -> Any:
@@ -342,8 +342,8 @@ def _unrolled(
         times[own] = moved
         again[own] = twice
     notes: list[str] = []
-    found = frame.with_columns(pl.Series(TIME, times))
-    return _without(found, pl.Series(again), policy, notes), tuple(notes)
+    timed = frame.with_columns(pl.Series(TIME, times))
+    return _without(timed, pl.Series(again), policy, notes), tuple(notes)
 
 
 def _one_unrolled(name: str, times: Any, rows: Any) -> tuple[Any, Any]:

@@ -109,10 +109,10 @@ def is_files(source: Any) -> bool:
 def files_of(source: Any) -> list[Path]:
     """The files that a path, a pattern such as ``N*`` or a list of them names, sorted."""
     if isinstance(source, (list, tuple)):
-        found = [file for one in source for file in files_of(one)]
-        if len(set(found)) < len(found):
+        files = [file for one in source for file in files_of(one)]
+        if len(set(files)) < len(files):
             raise ValueError("files: one of them is named twice")
-        return found
+        return files
     path = Path(source)
     if path.exists() or not _WILD.search(str(source)):
         return [path]
@@ -187,9 +187,9 @@ def _opened(file: Path, form: TextFormat) -> Opened:
         return Opened(name, lazy, False, form)
     if file.suffix.lower() == ".parquet":
         raise ValueError(f"{file}: is not a Parquet file; if it is CSV, rename it")
-    found, notes = _sniffed(name, head, form)
+    sniffed, notes = _sniffed(name, head, form)
     try:
-        return Opened(name, _scanned(file, content, found), True, found, notes)
+        return Opened(name, _scanned(file, content, sniffed), True, sniffed, notes)
     except pl.exceptions.NoDataError:
         raise ValueError(f"{name}: is empty") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -211,8 +211,8 @@ def first_cell(source: Any, column: str, form: TextFormat | None = None) -> Any:
     cell = pl.col(column)
     if table.is_text:
         cell = cell.filter(~cell.str.strip_chars().is_in([*MARKS, *table.form.missing, ""]))
-    found = table.lazy.select(cell.drop_nulls().first()).collect()
-    return found.item() if found.height else None
+    cells = table.lazy.select(cell.drop_nulls().first()).collect()
+    return cells.item() if cells.height else None
 
 
 _READ: WeakKeyDictionary[Any, bytes] = WeakKeyDictionary()

@@ -79,15 +79,15 @@ def split_after(
     of_time = isinstance(times[0], date)
     limit = ticks("independent_after", after, of_time)
     exact = limit if isinstance(limit, int) else as_fraction("independent_after", limit)
-    found, row = [], 0
+    sizes, row = [], 0
     for length in lengths:
-        found.append(1)
+        sizes.append(1)
         for before, now in pairwise(numbers[row : row + length]):
             if now - before > exact:
-                found.append(0)
-            found[-1] += 1
+                sizes.append(0)
+            sizes[-1] += 1
         row += length
-    return found, in_words(limit, of_time) if len(found) > len(lengths) else None
+    return sizes, in_words(limit, of_time) if len(sizes) > len(lengths) else None
 
 
 def exact_ticks(name: str, duration: Any, times: Sequence[Any]) -> Any:
@@ -147,17 +147,17 @@ def places_of(
     if step is None:
         _tell_gaps(file, times, lengths)
         return None
-    found = []
+    places = []
     for start, end in pairwise(bounds):
-        found += [int((now - numbers[start]) // step) for now in numbers[start:end]]
-    entries = sum(found[end - 1] + 1 for end in bounds[1:])
+        places += [int((now - numbers[start]) // step) for now in numbers[start:end]]
+    entries = sum(places[end - 1] + 1 for end in bounds[1:])
     if entries > MOST_ENTRIES:
         raise ValueError(
             f"{file}: {len(times):,} rows span {entries:,} entries of the clock, more than the "
             f"{MOST_ENTRIES:,} that a series may hold; declare far rows independent with "
             "independent_after, or use read_table, which does not list what is missing"
         )
-    return found
+    return places
 
 
 def _tell_gaps(file: str, times: Sequence[Any], lengths: Sequence[int]) -> None:

@@ -238,8 +238,8 @@ def _microseconds(frame: Any, time: str) -> Any:
         column = duckdb.ColumnExpression(time)
         if str(frame.collect_schema()[time]) == "Date":
             column = column.cast("TIMESTAMP")
-        found = duckdb.FunctionExpression("epoch_us", column).alias(TICKS)
-        return native.select(duckdb.StarExpression(), found)
+        ticks = duckdb.FunctionExpression("epoch_us", column).alias(TICKS)
+        return native.select(duckdb.StarExpression(), ticks)
     from pufferkit.frames import spark_source  # noqa: PLC0415
 
     return spark_source.with_ticks(native, time, TICKS)
@@ -270,12 +270,12 @@ def _local(
             time = time.dt.timestamp("us")
         elif kind.is_integer():
             time = time.cast(nw.Int64)
-    found = frame.select(*_selection(columns, time)).to_native()
+    selected = frame.select(*_selection(columns, time)).to_native()
     if time is not None and clock.is_plain:
-        if isinstance(found, pl.LazyFrame):
-            return Source(name, of_time, lazy=found, notes=tuple(notes))
-        return Source(name, of_time, eager=found, notes=tuple(notes))
-    rows = found.collect() if isinstance(found, pl.LazyFrame) else found
+        if isinstance(selected, pl.LazyFrame):
+            return Source(name, of_time, lazy=selected, notes=tuple(notes))
+        return Source(name, of_time, eager=selected, notes=tuple(notes))
+    rows = selected.collect() if isinstance(selected, pl.LazyFrame) else selected
     said = list(notes)
     if time is None:
         rows, of_time, assumed = moments.by_rows(rows, clock)
@@ -303,8 +303,8 @@ def _cells(series: Any) -> Any:
     cells = zip(series.to_list(), missing.tolist(), strict=True)
     plain = [None if gone else _plain(cell) for cell, gone in cells]
     try:
-        found = pl.Series(plain, strict=False)
-        whole = found.null_count() == int(missing.sum())
+        column = pl.Series(plain, strict=False)
+        whole = column.null_count() == int(missing.sum())
     except (pl.exceptions.PolarsError, TypeError):
         whole = False
     if not whole:
@@ -312,7 +312,7 @@ def _cells(series: Any) -> Any:
             f"table: column {series.name!r} mixes cells of kinds that do not go together; make all "
             "of them text or all of them numbers"
         )
-    return found
+    return column
 
 
 def _plain(cell: Any) -> Any:

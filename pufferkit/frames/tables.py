@@ -130,7 +130,7 @@ def read_table(
     by_rows = None if times else every
     clock = Clock(timezone, times_in, repeated_hour, by_rows, start)
     check_every(time, clock)
-    found = sources.opened(
+    opened = sources.opened(
         source, columns, time=times, numeric=bins is not None, form=text, clock=clock
     )
     every = every if times else None
@@ -139,25 +139,25 @@ def read_table(
         if independent_after is not None:
             raise ValueError("max_gap: is an older name of independent_after; give one of them")
         independent_after = max_gap
-    rules = _rules(found.of_time, independent_after, every, window, origin, cut, timezone)
-    rules = replace(rules, read_as=found.notes)
-    _LOG.info("%s: read as %s", found.name, "; ".join(found.notes) or "it stands")
+    rules = _rules(opened.of_time, independent_after, every, window, origin, cut, timezone)
+    rules = replace(rules, read_as=opened.notes)
+    _LOG.info("%s: read as %s", opened.name, "; ".join(opened.notes) or "it stands")
     known = _known(states, cut)
-    if found.spark:
+    if opened.spark:
         from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
-        return ClusterTable(found, rules, known)
-    if found.sql:
-        return table_of_sql(found, rules, known)
-    if found.lazy is not None:
+        return ClusterTable(opened, rules, known)
+    if opened.sql:
+        return table_of_sql(opened, rules, known)
+    if opened.lazy is not None:
         try:
-            batches = _batches(found, found.lazy)
-            return _from_batches(batches, found, rules, known)
+            batches = _batches(opened, opened.lazy)
+            return _from_batches(batches, opened, rules, known)
         except _OutOfOrder:
-            frame = found.collected(found.lazy)
+            frame = opened.collected(opened.lazy)
     else:
-        frame = found.eager
-    return _from_batches(iter([frame]), found, rules, known)
+        frame = opened.eager
+    return _from_batches(iter([frame]), opened, rules, known)
 
 
 def frame_of(rows: Sequence[Mapping[str, Any]], backend: str = "polars") -> Any:
@@ -243,14 +243,14 @@ class _OutOfOrder(Exception):
     """A later batch has an earlier row of some subject."""
 
 
-def _batches(found: sources.Source, lazy: pl.LazyFrame) -> Iterator[pl.DataFrame]:
-    with found.reading():
+def _batches(source: sources.Source, lazy: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    with source.reading():
         yield from lazy.collect_batches(chunk_size=BATCH, maintain_order=True)
 
 
 def _from_batches(
     batches: Iterator[pl.DataFrame],
-    found: sources.Source,
+    source: sources.Source,
     rules: Rules,
     known: tuple[Hashable, ...] | None,
 ) -> Table:
@@ -263,7 +263,7 @@ def _from_batches(
     row, batch = 0, next(batches, None)
     while batch is not None:
         following = next(batches, None)
-        found.refuse_lost(batch, row)
+        source.refuse_lost(batch, row)
         frame = _with_carry(_entries(batch, rules), carry)
         frame = _sorted(frame)
         if carry is not None and _overtaken(frame):
@@ -274,7 +274,7 @@ def _from_batches(
         if rules.every is not None:
             low = _smallest(frame)
         if low is not None and low <= 0:
-            raise found.duplicates_in(batch, frame, row)
+            raise source.duplicates_in(batch, frame, row)
         pairs = aggregate.merged_pairs([counts] if pairs is None else [pairs, counts])
         found_pieces = _collected(aggregate.piece_counts(_lazy(linked), rules))
         if following is not None or carry is not None:
@@ -286,7 +286,7 @@ def _from_batches(
             )
         unknown = None if known is None else _unknown(found_pieces[STATE], known, rules)
         if unknown:
-            raise found.unknown_in(batch, unknown, row)
+            raise source.unknown_in(batch, unknown, row)
         pieces.append(found_pieces.drop(BASE, strict=False))
         kept = linked if row == 0 and following is None else None
         row += batch.height
@@ -301,22 +301,22 @@ def _lazy(frame: pl.DataFrame) -> Any:
 
 
 def _collected(result: Any) -> pl.DataFrame:
-    found: pl.DataFrame = result.to_native().collect()
-    return found
+    collected: pl.DataFrame = result.to_native().collect()
+    return collected
 
 
 def _entries(batch: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     import narwhals as nw  # noqa: PLC0415
 
-    found: pl.DataFrame = aggregate.entries(nw.from_native(batch), rules).to_native()
-    return found
+    entries: pl.DataFrame = aggregate.entries(nw.from_native(batch), rules).to_native()
+    return entries
 
 
 def _linked(frame: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     import narwhals as nw  # noqa: PLC0415
 
-    found: pl.DataFrame = aggregate.linked(nw.from_native(frame), rules, ordered=True).to_native()
-    return found
+    linked: pl.DataFrame = aggregate.linked(nw.from_native(frame), rules, ordered=True).to_native()
+    return linked
 
 
 def _smallest(frame: pl.DataFrame) -> Any:
@@ -393,9 +393,9 @@ def _sorted(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.sort(code, time)
 
 
-def _unknown(found: pl.Series, known: tuple[Hashable, ...], rules: Rules) -> list[Any]:
+def _unknown(column: pl.Series, known: tuple[Hashable, ...], rules: Rules) -> list[Any]:
     if rules.bins is not None:
         return []
-    cells = found.unique().drop_nulls().to_list()
+    cells = column.unique().drop_nulls().to_list()
     labels = state_labels(cells, known)
     return [cell for cell, label in zip(cells, labels, strict=True) if label not in set(known)]

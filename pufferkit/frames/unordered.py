@@ -10,15 +10,15 @@ from pufferkit.frames.aggregate import Rules
 from pufferkit.frames.assemble import assembled
 
 
-def table_of_sql(found: sources.Source, rules: Rules, known: tuple[Hashable, ...] | None) -> Table:
+def table_of_sql(source: sources.Source, rules: Rules, known: tuple[Hashable, ...] | None) -> Table:
     """The aggregates of a table in an engine that knows no order."""
-    frame = aggregate.entries(found.frame, rules)
+    frame = aggregate.entries(source.frame, rules)
     if rules.every is not None:
         low = aggregate.in_polars(aggregate.smallest_step(frame, ordered=False).collect())
         if low.item() is not None and low.item() <= 0:
-            raise found.duplicates(frame)
+            raise source.duplicates(frame)
     linked = aggregate.linked(frame, rules, ordered=False)
     pairs = aggregate.collected_pairs(linked)
-    found.refuse_rows(pairs, frame)
+    source.refuse_rows(pairs, frame)
     pieces = aggregate.in_polars(aggregate.piece_counts(linked, rules).collect())
-    return assembled([pieces], pairs, rules, known, lambda bad: found.unknown(frame, bad))
+    return assembled([pieces], pairs, rules, known, lambda bad: source.unknown(frame, bad))

@@ -98,15 +98,17 @@ class PlanRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        found = self.calibration
+        calibration = self.calibration
         return {
             "mechanism": self.mechanism,
             "applicable": self.applicable,
             "pufferfish": self.pufferfish,
-            "scale": None if found is None else found.mean_scale,
-            "scales": None if found is None or found.scales is None else list(found.scales),
-            "expected_l1_error": None if found is None else found.expected_l1_error,
-            "half_width_95": None if found is None else found.half_width(),
+            "scale": None if calibration is None else calibration.mean_scale,
+            "scales": None
+            if calibration is None or calibration.scales is None
+            else list(calibration.scales),
+            "expected_l1_error": None if calibration is None else calibration.expected_l1_error,
+            "half_width_95": None if calibration is None else calibration.half_width(),
             "alone": self.alone,
             "together": self.together,
             "tightness": self.tightness,
@@ -252,15 +254,15 @@ def plan(
             continue
         try:
             if name == "exact_sum":
-                found = exact_sum(theta, query, epsilon, most_work=most_work)
+                calibration = exact_sum(theta, query, epsilon, most_work=most_work)
             else:
-                found = calibrate(name, theta, query, epsilon, progress)
+                calibration = calibrate(name, theta, query, epsilon, progress)
         except NotApplicable as reason:
             entries.append(PlanRow(name, None, str(reason)))
         else:
-            together = _together(found)
-            tight = _tightness(theta, found)
-            entries.append(PlanRow(name, found, _why(found, together), together, tight))
+            together = _together(calibration)
+            tight = _tightness(theta, calibration)
+            entries.append(PlanRow(name, calibration, _why(calibration, together), together, tight))
 
     least = min(
         row.calibration.scale
@@ -269,53 +271,53 @@ def plan(
     )
 
     def order(row: PlanRow) -> tuple[bool, bool, float]:
-        found = row.calibration
-        size = 0.0 if found is None else found.mean_scale
+        calibration = row.calibration
+        size = 0.0 if calibration is None else calibration.mean_scale
         # An option stands below what it is an option to.
         size = max(size, least) if row.mechanism in OPTIONS else size
-        return found is None, not row.pufferfish, size
+        return calibration is None, not row.pufferfish, size
 
     return Plan(query, epsilon, theta.description, tuple(sorted(entries, key=order)))
 
 
-def _together(found: Calibration) -> float | None:
+def _together(calibration: Calibration) -> float | None:
     """Two such releases: the loss on the influence curve when every entry spends twice."""
-    theta = found.beliefs
-    if found.mechanism not in OF_SUMS or theta is None or found.query.weights is None:
+    theta = calibration.beliefs
+    if calibration.mechanism not in OF_SUMS or theta is None or calibration.query.weights is None:
         return None
     if theta.entries is not None:
-        apart = as_metric(metric_of(theta, found.query), len(theta.states)).distance
-        return record_loss(theta, 2 * found.entry_privacy * apart)
-    curve = InfluenceCurve(theta, found.query.longest, metric_of(theta, found.query))
-    return curve.epsilon(2 * found.entry_privacy)
+        apart = as_metric(metric_of(theta, calibration.query), len(theta.states)).distance
+        return record_loss(theta, 2 * calibration.entry_privacy * apart)
+    curve = InfluenceCurve(theta, calibration.query.longest, metric_of(theta, calibration.query))
+    return curve.epsilon(2 * calibration.entry_privacy)
 
 
-def _tightness(theta: Beliefs, found: Calibration) -> float | None:
+def _tightness(theta: Beliefs, calibration: Calibration) -> float | None:
     """The loss at outer outputs, over epsilon, rounded down; for known chains and sums."""
-    if found.guarantee is Guarantee.ENTRY or theta.entries is not None:
+    if calibration.guarantee is Guarantee.ENTRY or theta.entries is not None:
         return None
     try:
         chains = [member.chain for member in theta.members() if not member.any_start]
     except NotApplicable:
         return None
-    contributions = added_by_state(theta, found.query)
-    if contributions is None or found.query.missing or not chains:
+    contributions = added_by_state(theta, calibration.query)
+    if contributions is None or calibration.query.missing or not chains:
         return None
-    length = found.query.longest
-    if found.scales is not None:
-        contributions = contributions * (found.scale / np.array(found.scales))
-    lost = max(outer_loss(chain, contributions, found.scale, length) for chain in chains)
-    return lost / found.epsilon
+    length = calibration.query.longest
+    if calibration.scales is not None:
+        contributions = contributions * (calibration.scale / np.array(calibration.scales))
+    lost = max(outer_loss(chain, contributions, calibration.scale, length) for chain in chains)
+    return lost / calibration.epsilon
 
 
-def _why(found: Calibration, together: float | None) -> str:
-    if found.guarantee is Guarantee.ENTRY:
-        return str(found.guarantee)
-    if found.scales is not None:
-        each = zip(found.query.labels, found.scales, strict=True)
+def _why(calibration: Calibration, together: float | None) -> str:
+    if calibration.guarantee is Guarantee.ENTRY:
+        return str(calibration.guarantee)
+    if calibration.scales is not None:
+        each = zip(calibration.query.labels, calibration.scales, strict=True)
         told = ", ".join(f"{printable(label)} {scale:.4g}" for label, scale in each)
-        return f"a scale for each bin: {told}; {found.evidence}"
-    if found.mechanism not in OF_SUMS:
-        return str(found.evidence)
+        return f"a scale for each bin: {told}; {calibration.evidence}"
+    if calibration.mechanism not in OF_SUMS:
+        return str(calibration.evidence)
     told = "no theorem" if together is None else f"epsilon {together:.3g}"
-    return f"for this and nothing else (two such: {told}); {found.evidence}"
+    return f"for this and nothing else (two such: {told}); {calibration.evidence}"

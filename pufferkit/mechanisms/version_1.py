@@ -38,14 +38,14 @@ def from_version_1(data: Mapping[str, Any]) -> dict[str, Any]:
     """
     evidence = data.get("evidence")
     notes = evidence.get("notes") or () if isinstance(evidence, Mapping) else ()
-    told = " ".join(note for note in notes if isinstance(note, str))
+    all_notes = " ".join(note for note in notes if isinstance(note, str))
     mechanism, guarantee = data.get("mechanism"), data.get("guarantee")
     bound, variant = _BOUNDS.get(str(mechanism)), _READINGS.get(str(mechanism))
-    if mechanism == "influence_curve" and "quilt bound was the better" in told:
+    if mechanism == "influence_curve" and "quilt bound was the better" in all_notes:
         bound = "quilts"
-    if "operator norm" in told:
+    if "operator norm" in all_notes:
         variant = "tight"
-    elif "as printed" in told:
+    elif "as printed" in all_notes:
         variant = "formula"
     drawn = data.get("value") == data.get("raw")
     return {

@@ -32,10 +32,10 @@ def table(folder: Path) -> Path:  # noqa: F811
 def test_one_row_for_each_subject_to_parquet(table: Path):
     result = run(*EACH, "--out", "out.parquet")
     assert result.exit_code == 0, result.output
-    found = pl.read_parquet("out.parquet")
-    assert found.columns == ["subject", "entries", "scale", "rest", "run"]
-    assert found["subject"].to_list() == ["ann", "bob"]
-    assert found["entries"].to_list() == [336, 336]
+    rows = pl.read_parquet("out.parquet")
+    assert rows.columns == ["subject", "entries", "scale", "rest", "run"]
+    assert rows["subject"].to_list() == ["ann", "bob"]
+    assert rows["entries"].to_list() == [336, 336]
     assert "2 subjects, 672 entries" in result.stderr
     assert "Pufferfish" in result.stdout
 

@@ -74,9 +74,9 @@ def test_an_anchor_at_the_command_line(folder):  # noqa: F811
     for left in ("l.db-wal", "l.db-shm"):
         Path(left).unlink(missing_ok=True)
     assert "nothing wrong" in good("ledger", "verify", "l.db")
-    found = run("ledger", "verify", "l.db", "--anchor", "head")
-    assert found.exit_code == 1
-    assert "set back or rewritten" in found.output
+    result = run("ledger", "verify", "l.db", "--anchor", "head")
+    assert result.exit_code == 1
+    assert "set back or rewritten" in result.output
     assert "set back" in refusal(*paid("anna", "0.2", "1", "--anchor", "head"))
     good("ledger", "anchor", "l.db", "new", "--anchor-key", "new.key")
     good(*paid("anna", "0.3", "1", "--anchor", "new", "--anchor-key", "new.key"))
@@ -87,9 +87,9 @@ def test_an_anchor_at_the_command_line(folder):  # noqa: F811
 def test_looking_never_makes_or_harms_a_ledger(folder, command):  # noqa: F811
     assert "there is no such ledger" in refusal("ledger", *command, "l.db")
     Path("l.db").write_bytes(b"")
-    found = run("ledger", *command, "l.db")
-    assert found.exit_code in (1, 2)
-    assert "is empty" in found.output
+    result = run("ledger", *command, "l.db")
+    assert result.exit_code in (1, 2)
+    assert "is empty" in result.output
     assert Path("l.db").read_bytes() == b""
     assert "is empty" in refusal(*paid())
 

@@ -102,9 +102,9 @@ def _facts(source, rules):
     except ValueError as error:
         return str(error).partition(":")[2].partition(",")[0]
     names = ("owner", "segment", "window", "pieces", "transitions")
-    found = {name: getattr(table, name).tolist() for name in names}
-    found["states"] = [repr(state) for state in table.states]
-    return found | {"subjects": table.subjects, "steps": table.steps, "begins": table.begins}
+    facts = {name: getattr(table, name).tolist() for name in names}
+    facts["states"] = [repr(state) for state in table.states]
+    return facts | {"subjects": table.subjects, "steps": table.steps, "begins": table.begins}
 
 
 @pytest.mark.parametrize(("state", "clock"), PAIRS)

@@ -36,13 +36,13 @@ def spark():
 def rows():
     """Twelve subjects over three weeks of six-hour steps, with gaps and missing states."""
     rng = np.random.default_rng(8)
-    found = []
+    records = []
     for number in range(12):
         now = datetime(2024, 1, 1)
         for code in BELIEF.sample(60 + number, seed=number):
             now += timedelta(hours=6 if rng.random() > 0.03 else 30)
-            found.append((f"s{number:02}", now, None if rng.random() < 0.03 else STATES[code]))
-    return pl.DataFrame(found, schema=["who", "when", "what"], orient="row")
+            records.append((f"s{number:02}", now, None if rng.random() < 0.03 else STATES[code]))
+    return pl.DataFrame(records, schema=["who", "when", "what"], orient="row")
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +77,11 @@ def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
     table = pk.read_table(cluster, **options)
     book, call = str(tmp_path / "ledger.db"), {"budget": 20.0, "label": "spring"}
     place = str(tmp_path / "values")
-    found = pk.release_each(table, BELIEF, 10, ledger=book, storage=place, **call)
-    first = sorted(found.collect())
+    releases = pk.release_each(table, BELIEF, 10, ledger=book, storage=place, **call)
+    first = sorted(releases.collect())
     here = pk.release_each(pk.read_table(rows, **options), BELIEF, 10)
     there = [row.asDict() for row in first]
-    assert found.columns == list(here.columns())
+    assert releases.columns == list(here.columns())
     for one, other in zip(here.rows(), there, strict=True):
         assert one["subject"] == other["subject"]
         assert one["window_start"].replace(tzinfo=None) == other["window_start"]
@@ -90,7 +90,7 @@ def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
         for state in STATES:  # two independent draws around one count
             assert abs(one[state] - other[state]) < 80 * one["scale"]
     # Evaluated again and asked for again: the same numbers, and nothing is charged.
-    assert sorted(found.collect()) == first
+    assert sorted(releases.collect()) == first
     with pk.Ledger(book) as ledger:
         entries = len(ledger.entries())
         again = pk.release_each(table, BELIEF, 10, ledger=ledger, storage=place, **call)
@@ -124,9 +124,9 @@ def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
 
 def test_all_subjects_together(rows, cluster):
     options = {**COLUMNS, "states": STATES, "max_gap": "6h"}
-    found = pk.release_all(pk.read_table(cluster, **options), BELIEF, 10, query="frequencies")
+    release = pk.release_all(pk.read_table(cluster, **options), BELIEF, 10, query="frequencies")
     exact = pk.read_table(rows, **options).counts.sum(axis=0)
-    assert np.abs(found.value - exact / exact.sum()).max() < 80 * found.scale[0]
+    assert np.abs(release.value - exact / exact.sum()).max() < 80 * release.scale[0]
 
 
 def test_refusals(spark, cluster, tmp_path):
@@ -183,8 +183,8 @@ def test_a_file_that_was_added_is_seen(spark, tmp_path):
 
     def subjects(frame, name):
         table = pk.read_table(frame, **options)
-        found = pk.release_each(table, BELIEF, 10, storage=str(tmp_path / name))
-        return sorted(row["subject"] for row in found.select("subject").collect())
+        releases = pk.release_each(table, BELIEF, 10, storage=str(tmp_path / name))
+        return sorted(row["subject"] for row in releases.select("subject").collect())
 
     add("1.parquet", "a")
     spark.sql(f"create table diary using parquet location '{folder}'")
@@ -285,10 +285,12 @@ def test_a_job_that_fails_and_two_drivers_at_once(cluster, tmp_path, monkeypatch
         write(draw, *job)
 
     monkeypatch.setattr(cluster_room._Draw, "write", write_after_another)
-    found = pk.release_each(table, BELIEF, 10, **call)
-    assert [None, *sorted(found.collect())] == others
+    releases = pk.release_each(table, BELIEF, 10, **call)
+    assert [None, *sorted(releases.collect())] == others
     with pk.Ledger(call["ledger"]) as book:
         assert book.remaining("s00") == 0
         assert sum(entry.epsilon > 0 for entry in book.entries()) == 13
     # What was not noted is gone.
-    assert [folder.name for folder in place.iterdir()] == [Path(found.inputFiles()[0]).parent.name]
+    assert [folder.name for folder in place.iterdir()] == [
+        Path(releases.inputFiles()[0]).parent.name
+    ]

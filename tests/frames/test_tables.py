@@ -83,13 +83,13 @@ def split(entries, after):
 
 def same(table, expected):
     pieces, transitions, lengths = expected
-    found = {
+    facts = {
         (table.subjects[owner], int(segment), int(window)): (counts.tolist(), int(a), int(b))
         for owner, segment, window, counts, a, b in zip(
             table.owner, table.segment, table.window, table.pieces, *table.places, strict=True
         )
     }
-    assert found == {
+    assert facts == {
         key: (counts.tolist(), min(places), max(places)) for key, (counts, places) in pieces.items()
     }
     assert table.transitions.tolist() == transitions.tolist()

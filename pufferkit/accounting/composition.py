@@ -39,6 +39,7 @@ from pufferkit.accounting.windows import (
     QUILTS,
     all_by,
     check_start,
+    entries_separate,
     far_apart,
     parallel,
 )
@@ -312,6 +313,7 @@ def rules_for(
         for spending in history:
             if spending.mechanism not in ANY_START:
                 check_start(spending.window, theta, sizes)
+                entries_separate(spending.window, theta, sizes)
         return charge
 
     rules: dict[str, Callable[[], float | int]] = {
@@ -337,7 +339,8 @@ def single(history: Sequence[Spending]) -> float:
 
     An entry that was not used is seen through the nearest entry X_n of the window in its segment:
     P(output | X_j = x) is a mean of P(output | X_n = u) over values u, and two such means differ by
-    no more than two values of X_n do.
+    no more than two values of X_n do. Where entries depend on hidden states that is not so, and the
+    window must hold whole segments.
     """
     if len(history) != 1:
         raise NoTheorem("there are several releases")

@@ -195,13 +195,36 @@ def check_start(window: tuple[int, int], theta: Beliefs, sizes: Sequence[int]) -
     shift_invariant(theta)
 
 
+def entries_separate(window: tuple[int, int], theta: Beliefs, sizes: Sequence[int]) -> None:
+    """Refuse a window within a segment if entries do not separate what lies on either side.
+
+    A release promises to hide the entries it uses. Another entry of the segment is seen through the
+    nearest of them only if the entries themselves are a Markov chain. Where they depend on hidden
+    states, the two together may tell more of the hidden state than each of them alone.
+    """
+    if not theta.hides_states:
+        return
+    start = 1
+    for size in sizes:
+        end = start + size - 1
+        if window[0] <= end and start <= window[1] and not (window[0] <= start <= end <= window[1]):
+            raise NoTheorem(
+                f"entries outside the window {window[0]} to {window[1]} are seen through hidden "
+                "states, not only through entries of the window"
+            )
+        start = end + 1
+
+
 def shift_invariant(theta: Beliefs) -> None:
     """A window is a chain of the class itself only if the class does not fix where it starts."""
+    if theta.hides_states:
+        raise NoTheorem("it is about Markov chains; here entries depend on hidden states")
     fixed = theta.fixed_start
     if fixed is not None:
         raise NoTheorem(
             f"windows need beliefs that hold from any time on; {fixed} has a fixed "
-            "initial distribution; use ChainClass.any_start, or MarkovChain.steady"
+            "initial distribution; use ChainClass.any_start, MarkovChain.steady, or a clock with "
+            "any first slot"
         )
 
 
@@ -221,4 +244,7 @@ def _disjoint(history: Sequence[Spending], sizes: tuple[int, ...]) -> list[Spend
 def _influence(
     theta: ChainClass, node: int, left: int | None = None, right: int | None = None
 ) -> float:
-    return influence_between(theta, node, left, right)
+    try:
+        return influence_between(theta, node, left, right)
+    except NotApplicable as reason:
+        raise NoTheorem(f"the influence of entries on one another is not known: {reason}") from None

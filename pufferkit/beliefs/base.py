@@ -133,6 +133,11 @@ class Beliefs(ABC):
     lists_matrices: ClassVar[bool] = True
     """Whether the matrices of ``members`` are all the matrices of the class."""
 
+    @property
+    def hides_states(self) -> bool:
+        """Whether entries depend on hidden states, so that they do not separate past and future."""
+        return False
+
     def to_json(self) -> str:
         """One JSON object; floats keep every digit."""
         return json.dumps(self.to_dict())

@@ -106,6 +106,10 @@ class KernelClass(ChainClass):
         """To whom the promise is made, in one sentence."""
 
     @property
+    def hides_states(self) -> bool:
+        return any(part.emission is not None for part in self.kernels())
+
+    @property
     def caveats(self) -> tuple[str, ...]:
         return (*super().caveats, self.promise)
 

@@ -97,6 +97,10 @@ class SeasonalClass(KernelClass):
         )
 
     @property
+    def fixed_start(self) -> str | None:  # type: ignore[override]
+        return None if self.start is None else "the chain of the clock, with its first slot,"
+
+    @property
     def sources(self) -> tuple[Provenance, ...]:
         return () if self.fitted_on is None else (self.fitted_on,)
 

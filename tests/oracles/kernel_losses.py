@@ -37,7 +37,9 @@ def messages(kernels, emissions, phis):
     return value
 
 
-def attacked_loss(left, right, shown, given, metric, cost, rng, starts=3, secret="entry"):
+def attacked_loss(
+    left, right, shown, given, metric, cost, rng, starts=3, secret="entry", used=None
+):
     """The largest loss found of the entry between ``left`` and ``right``.
 
     Parameters
@@ -49,23 +51,32 @@ def attacked_loss(left, right, shown, given, metric, cost, rng, starts=3, secret
         Emission of the entry itself.
     given
         Rows P(hidden state | secret); secrets are values of the entry, or hidden states.
+    used
+        Whether the output depends on the entry itself, on those to its left and to its right,
+        counted outwards; by default on all.
     """
+    own_used, *sides_used = used or (True, [True] * len(left), [True] * len(right))
+    nothing = np.zeros(len(metric))
     functions = extreme_functions(metric, cost)
     hidden = len(shown)
     best = 0.0
     for _ in range(starts):
-        choice = [[functions[rng.integers(len(functions))] for _ in side] for side in (left, right)]
-        own = functions[rng.integers(len(functions))]
+        choice = [
+            [functions[rng.integers(len(functions))] if use else nothing for use in side]
+            for side in sides_used
+        ]
+        own = functions[rng.integers(len(functions))] if own_used else nothing
         now = -np.inf
         while True:
             candidates = []
             for side, kernels in enumerate((left, right)):
                 for place in range(len(kernels)):
-                    for function in functions:
+                    for function in functions if sides_used[side][place] else ():
                         trial = [list(c) for c in choice]
                         trial[side][place] = function
                         candidates.append((trial, own))
-            candidates += [(choice, function) for function in functions]
+            candidates += [(choice, function) for function in functions if own_used]
+            candidates = candidates or [(choice, own)]
             values = [
                 _spread(c, o, left, right, shown, given, hidden, secret) for c, o in candidates
             ]

@@ -64,7 +64,7 @@ def parallel(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence[
     """
     theta, sizes = as_chain_class(beliefs), checks.segment_lengths(lengths)
     ordered = _disjoint(history, sizes)
-    shift_invariant(theta)
+    _entries_are_a_chain(theta)
     all_by(history, PRIVATE, "Pufferfish private releases")
     count = len(ordered)
     right, left = [0.0] * count, [0.0] * count
@@ -148,7 +148,7 @@ def far_apart(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence
     if any(s.gaps is not None for s in history):
         raise NoTheorem("[C] 3.3 lends quilts to other entries, and some were not observed")
     both = _disjoint(history, sizes)
-    shift_invariant(theta)
+    _entries_are_a_chain(theta)
     gap = both[1].window[0] - both[0].window[1]
     longer = max(s.window[1] - s.window[0] for s in both)
     if gap < longer:
@@ -217,8 +217,6 @@ def entries_separate(window: tuple[int, int], theta: Beliefs, sizes: Sequence[in
 
 def shift_invariant(theta: Beliefs) -> None:
     """A window is a chain of the class itself only if the class does not fix where it starts."""
-    if theta.hides_states:
-        raise NoTheorem("it is about Markov chains; here entries depend on hidden states")
     fixed = theta.fixed_start
     if fixed is not None:
         raise NoTheorem(
@@ -226,6 +224,12 @@ def shift_invariant(theta: Beliefs) -> None:
             "initial distribution; use ChainClass.any_start, MarkovChain.steady, or a clock with "
             "any first slot"
         )
+
+
+def _entries_are_a_chain(theta: ChainClass) -> None:
+    shift_invariant(theta)
+    if theta.hides_states:
+        raise NoTheorem("it is about Markov chains; here entries depend on hidden states")
 
 
 def _disjoint(history: Sequence[Spending], sizes: tuple[int, ...]) -> list[Spending]:

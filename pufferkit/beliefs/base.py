@@ -134,6 +134,11 @@ class Beliefs(ABC):
     """Whether the matrices of ``members`` are all the matrices of the class."""
 
     @property
+    def promise(self) -> str | None:
+        """To whom the promise is made, in one sentence, where that has to be said."""
+        return None
+
+    @property
     def hides_states(self) -> bool:
         """Whether entries depend on hidden states, so that they do not separate past and future."""
         return False

@@ -11,7 +11,6 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.estimation import fit, order_two
-from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.region_class import count_table
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
@@ -226,7 +225,7 @@ def _people(data: Any, theta: ChainClass) -> list[Series]:
 
 def _claimed(name: str, theta: ChainClass, check: Callable[[], Check]) -> Check:
     """A test of a chain that does not change, for classes that say so."""
-    if isinstance(theta, KernelClass):
+    if theta.kernels():
         chain = forward_kernels(theta) is not None
         if not chain or (name == CONSTANT and not lists_all(theta)):
             return Check(name, None, "these beliefs do not say so")

@@ -16,7 +16,6 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
@@ -410,7 +409,7 @@ def _stretches(one: Series, day: int | None, first: int) -> tuple[list[Series], 
 
 
 def _promise(theta: ChainClass) -> str:
-    if isinstance(theta, KernelClass):
+    if theta.promise is not None:
         return theta.promise
     return _KNOWN if theta.lists_matrices else _REGION
 

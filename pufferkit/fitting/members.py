@@ -16,7 +16,6 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.hidden_chain import HiddenChain
-from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.checks import Floats
@@ -42,7 +41,7 @@ def budgeted_influence(theta: ChainClass, window: int) -> float:
     every slot there is an entry with whole windows on either side, the same window in which
     influence is measured.
     """
-    period = max(part.period for part in theta.kernels()) if isinstance(theta, KernelClass) else 1
+    period = max((part.period for part in theta.kernels()), default=1)
     return SMALL / entry_epsilon(theta, 2 * checks.whole("window", window, 1) + period, SMALL)
 
 
@@ -203,7 +202,7 @@ def class_predictor(theta: ChainClass, people: Sequence[Codes], block: int) -> P
 
 def region_bounds(theta: ChainClass) -> tuple[Floats, Floats] | None:
     """Bounds on the matrix that are the class; ``None`` for other classes."""
-    if isinstance(theta, KernelClass) or theta.lists_matrices or not theta.names_matrices:
+    if theta.kernels() or theta.lists_matrices or not theta.names_matrices:
         return None
     boxes = theta.boxes()
     return (boxes[0][1], boxes[0][2]) if len(boxes) == 1 else None
@@ -211,14 +210,12 @@ def region_bounds(theta: ChainClass) -> tuple[Floats, Floats] | None:
 
 def allowed_contamination(theta: ChainClass) -> float:
     """Weight of anything else that a class allows in a row of its kernels."""
-    if not isinstance(theta, KernelClass):
-        return 0.0
-    return min(part.contamination for part in theta.kernels())
+    return min((part.contamination for part in theta.kernels()), default=0.0)
 
 
 def lists_all(theta: ChainClass) -> bool:
     """Whether a class holds no more than the distributions it lists, but for their start."""
-    if isinstance(theta, KernelClass):
+    if theta.kernels():
         return all(
             part.contamination == 0 and all(len(vertices) == 1 for vertices in part.forward)
             for part in theta.kernels()
@@ -228,7 +225,7 @@ def lists_all(theta: ChainClass) -> bool:
 
 def forward_kernels(theta: ChainClass) -> list[Floats] | None:
     """The matrices of the chains a class lists; ``None`` where entries are no such chain."""
-    if isinstance(theta, SeasonalClass):
+    if any(part.period > 1 for part in theta.kernels()):
         return None
     members = [one.distribution for one in theta.distributions()]
     if not all(isinstance(member, MarkovChain) for member in members):

@@ -36,6 +36,7 @@ MOST_EPSILON = 100.0
 
 _DIGITS = 3
 _LEAST_EPSILON = 1e-6
+_NARROW = 1e-3
 _CLOSE = 2e-3
 _MOST_ENTRIES = 10**7
 _TRIES = 12
@@ -150,7 +151,8 @@ def epsilon_for(
     def excess(logarithm: float) -> float:
         """How much too wide the interval is, on a scale where it falls about like epsilon grows."""
         found = least_noise(theta, query, math.exp(logarithm))
-        return math.log(found.half_width(level)) - wanted
+        # Whole noise may have an interval of no width; that is enough by far.
+        return math.log(max(found.half_width(level), _NARROW * math.exp(wanted))) - wanted
 
     low, high = math.log(_LEAST_EPSILON), math.log(MOST_EPSILON)
     if excess(high) > 0:

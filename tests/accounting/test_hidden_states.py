@@ -25,7 +25,9 @@ def test_a_window_is_charged_by_the_profile_alone(theta):
     assert joint.rule == "entry_profile"
     why = {row.rule: row.why for row in joint.considered}
     assert "hidden states" in why["single"]
-    assert "hidden states" in why["parallel"]
+    two = compose([spent(theta, 3, (1, 3)), spent(theta, 3, (7, 9))], theta, 12)
+    assert two.rule == "entry_profile"
+    assert "hidden states" in {row.rule: row.why for row in two.considered}["parallel"]
     whole = compose([spent(theta, 12, (1, 12))], theta, 12)
     assert whole.rule in ("single", "entry_profile")
     assert whole.epsilon <= 0.500001
@@ -53,7 +55,7 @@ def test_a_session_under_hidden_regimes(tmp_path):
     for window in ((1, 100), (101, 200), (1, 100)):
         assert pk.verify(session.release(query, 0.4, window=window)).ok
         left.append(session.remaining)
-    assert left[0] > left[1] > left[2]
+    assert left[0] >= left[1] > left[2]
     with pytest.raises(pk.OverBudget):
         session.release(query, 1.9, window=(1, 100))
 

@@ -93,7 +93,8 @@ def test_tables_of_other_people_make_beliefs():
     assert region.states == other.states
 
     turned = MarkovChain.steady([[0.7, 0.3], [0.2, 0.8]], states=["run", "rest"])
-    assert pk.check_model(table, turned).checks == pk.check_model(table, chain).checks
+    ours, theirs = (pk.check_model(table, one).checks for one in (turned, chain))
+    assert [(c.name, c.passed) for c in ours] == [(c.name, c.passed) for c in theirs]
     with pytest.raises(ValueError, match="states= as in the beliefs"):
         pk.check_model(table, MarkovChain.steady([[0.7, 0.3], [0.2, 0.8]]))
     for beliefs in (region, MarkovChain.fit(table), MarkovChain.fit(table, 0.5)):

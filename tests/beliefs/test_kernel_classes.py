@@ -120,11 +120,11 @@ def test_few_people_are_refitted_by_default():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: ChainClass.seasonal([]), "kernels: needs a matrix"),
+        (lambda: ChainClass.seasonal([]), "kernels: needs at least one matrix"),
         (lambda: ChainClass.seasonal([MATRIX, np.eye(3)]), "kernels: all must have the same"),
         (lambda: ChainClass.seasonal([np.eye(2)]), "kernels: over one period"),
         (lambda: ChainClass.seasonal([MATRIX], start=1), "start: the clock has slots 0 to 0"),
-        (ChainClass.hull, "chains: a hull needs"),
+        (ChainClass.hull, "chains: a class needs"),
         (lambda: ChainClass.hull(MATRIX), "chains: must be MarkovChain"),
         (lambda: ChainClass.hull(MarkovChain.steady([[0, 1], [0, 1]])), "never returns"),
         (lambda: ChainClass.hull(MarkovChain.steady(MATRIX), inflate=1), "inflate: must be"),

@@ -216,7 +216,7 @@ def test_weeks_that_arrive_one_by_one(book):
             assert (releases.value[: weeks - 1] == earlier).all()
         earlier = releases.value
     assert len([e for e in book.entries("p0") if e.kind == "charge"]) == 5
-    assert book.account("p0").total == pytest.approx(1_012_229, abs=1)
+    assert book.account("p0").total == pytest.approx(1_012_222, abs=2)
     assert book.verify() == []
     # Far above in the first bin and far below in the others, every week: entries in the first
     # state weigh e^(1 / scale), others e^(-1 / scale).
@@ -228,8 +228,8 @@ def test_weeks_that_arrive_one_by_one(book):
         after.append(BELIEF.transition @ (here * after[-1]))
     logs = np.log(np.array(before) * np.array(after[::-1]) / BELIEF.initial)
     loss = float(np.ptp(logs, axis=1).max())
-    assert loss == pytest.approx(1.0122283, abs=1e-6)
-    assert 1 < loss <= book.account("p0").total / 1e6
+    charged = book.account("p0").total / 1e6
+    assert 1 < charged - 3e-6 <= loss <= charged
 
 
 @pytest.mark.parametrize("mechanism", ["influence_curve", "markov_quilt", "group_dp"])

@@ -17,7 +17,7 @@ def test_every_pair_keeps_the_promise_and_close_ones_more():
     assert 0 < table.losses[0, 1] < 0.8
     assert not table.losses.diagonal().any()
     assert "middle" in str(table)
-    assert len(str(table).splitlines()) == 5
+    assert len(str(table).splitlines()) == 9
 
 
 def test_any_start_has_one_bound_for_all_pairs():

@@ -50,7 +50,8 @@ def test_noise_that_drowns_the_answer_is_called_so():
 def test_the_threshold_is_half_of_an_average_answer():
     query = pk.relative_frequencies([0, 1], 100)
     edge = 0.25 / pk.entry_dp(query, 1).half_width() * pk.entry_dp(query, 1).scale
-    for factor, drowned in ((0.99, False), (1.01, True)):
+    # Whole counts have whole intervals: a step of 1 / 100 is about 4% here.
+    for factor, drowned in ((0.95, False), (1.06, True)):
         made = pk.Calibration("entry_dp", 1, edge * factor, query)
         assert pk.Usefulness.of(made).drowned is drowned
 
@@ -63,7 +64,7 @@ def test_the_epsilon_it_takes_is_enough_and_not_much_more(beliefs, error):
     query = pk.relative_frequencies([0, 1], 1000)
     epsilon = pk.epsilon_for(beliefs, query, error)
     assert pk.influence_curve(beliefs, query, epsilon).half_width() <= error
-    assert pk.influence_curve(beliefs, query, epsilon * 0.98).half_width() > error
+    assert pk.influence_curve(beliefs, query, epsilon * 0.98).half_width() >= error
     assert epsilon == float(f"{epsilon:.3g}")
     same = pk.epsilon_for(beliefs, query, error / 0.5, relative=True)
     assert same == epsilon
@@ -71,7 +72,7 @@ def test_the_epsilon_it_takes_is_enough_and_not_much_more(beliefs, error):
 
 def test_no_epsilon_is_enough_for_nothing():
     with pytest.raises(pk.NotApplicable, match="no epsilon up to 100"):
-        pk.epsilon_for(CHAIN, pk.relative_frequencies([0, 1], 10), 1e-9)
+        pk.epsilon_for(CHAIN, pk.Query("own", len, 1.0, 10, states=[0, 1]), 1e-9)
     with pytest.raises(ValueError, match="error"):
         pk.epsilon_for(CHAIN, pk.count(1, 10), 0)
 

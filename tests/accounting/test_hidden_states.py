@@ -52,12 +52,12 @@ def test_a_session_under_hidden_regimes(tmp_path):
     data = np.random.default_rng(0).integers(0, 2, 300).tolist()
     session = pk.Session(data, REGIMES, 2.0, tmp_path / "l.db")
     query, left = pk.histogram([0, 1], 100), []
-    for window in ((1, 100), (101, 200), (1, 100)):
-        assert pk.verify(session.release(query, 0.4, window=window)).ok
+    for n, window in enumerate(((1, 100), (101, 200), (1, 100))):
+        assert pk.verify(session.release(query, 0.4, window=window, label=str(n))).ok
         left.append(session.remaining)
     assert left[0] >= left[1] > left[2]
     with pytest.raises(pk.OverBudget):
-        session.release(query, 1.9, window=(1, 100))
+        session.release(query, 1.9, window=(1, 100), label="more")
 
 
 def test_releases_of_unknown_kind_have_no_theorem():

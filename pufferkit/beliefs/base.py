@@ -139,6 +139,16 @@ class Beliefs(ABC):
         return None
 
     @property
+    def told_of_type(self) -> float | None:
+        """The most that an entry tells about which part of the class is in force.
+
+        What is promised to those who know it holds for those who are unsure of it with so much more
+        loss (`pufferkit.beliefs.transfer`), all parts being equally likely. ``None`` if the class
+        has no parts.
+        """
+        return None
+
+    @property
     def hides_states(self) -> bool:
         """Whether entries depend on hidden states, so that they do not separate past and future."""
         return False

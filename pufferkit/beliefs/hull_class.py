@@ -15,6 +15,7 @@ from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain
 from pufferkit.beliefs.provenance import Provenance
+from pufferkit.beliefs.transfer import transfer_cap
 from pufferkit.checks import Floats
 
 
@@ -80,6 +81,11 @@ class HullClass(KernelClass):
     def sources(self) -> tuple[Provenance, ...]:
         fitted = [chain.fitted_on for chain in self.chains if chain.fitted_on is not None]
         return tuple(dict.fromkeys(fitted))
+
+    @property
+    def told_of_type(self) -> float | None:
+        each = [chain for chain in self.chains if len(chain.closed_classes) == 1]
+        return transfer_cap([chain.stationary for chain in each]) if len(each) > 1 else None
 
     def kernels(self) -> tuple[Kernels, ...]:
         forward = tuple(chain.transition for chain in self.chains)

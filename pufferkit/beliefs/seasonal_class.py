@@ -16,6 +16,7 @@ from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels, reversed_kernel
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
 from pufferkit.beliefs.provenance import Provenance
+from pufferkit.beliefs.transfer import transfer_cap
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 
@@ -103,6 +104,10 @@ class SeasonalClass(KernelClass):
     @property
     def sources(self) -> tuple[Provenance, ...]:
         return () if self.fitted_on is None else (self.fitted_on,)
+
+    @property
+    def told_of_type(self) -> float | None:
+        return transfer_cap(self.marginals) if len(self.matrices) > 1 else None
 
     def kernels(self) -> tuple[Kernels, ...]:
         count, marginals = len(self.matrices), self.marginals

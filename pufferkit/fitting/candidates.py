@@ -33,11 +33,11 @@ from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.regime_class import RegimeClass
 from pufferkit.beliefs.regime_estimation import people_models, refits
 from pufferkit.beliefs.seasonal_class import SeasonalClass
+from pufferkit.beliefs.transfer import transfer_cap
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
 from pufferkit.fitting.row_coverage import conformal_contamination, row_coverage
-from pufferkit.fitting.transfer import transfer_cap
 
 PARTS = 4
 """Parts of the day that a hull tells apart."""

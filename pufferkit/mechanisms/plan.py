@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from time import perf_counter
 from typing import Any
 
@@ -118,12 +119,18 @@ class PlanRow:
 
 @dataclass(frozen=True, repr=False)
 class Plan(Shown):
-    """All mechanisms for one query: least noise first, then those that do not apply."""
+    """All mechanisms for one query: least noise first, then those that do not apply.
+
+    ``unsure`` is the loss to whoever is unsure which part of the beliefs is in force (which slot of
+    the clock, which of the people), all of them being equally likely; ``None`` if there are no
+    parts.
+    """
 
     query: Query
     epsilon: float
     beliefs: str
     entries: tuple[PlanRow, ...]
+    unsure: float | None = None
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -157,6 +164,16 @@ class Plan(Shown):
                 return row.calibration
         known = ", ".join(row.mechanism for row in self.entries)
         raise ValueError(f"mechanism: {mechanism!r} is unknown; known are {known}")
+
+    @property
+    def _to_whom(self) -> str | None:
+        if self.unsure is None:
+            return None
+        most = "has no bound" if self.unsure == inf else f"is at most {self.unsure:.3g}"
+        return (
+            f"whoever knows which part of the beliefs is in force learns {self.epsilon:g} at most; "
+            f"for whoever is unsure of it, all being equally likely, the loss {most}"
+        )
 
     def __str__(self) -> str:
         lengths = self.query.lengths
@@ -193,7 +210,7 @@ class Plan(Shown):
             )
             lines.append("  ".join(cells).rstrip())
         rule = "-" * min(100, max(len(line) for line in lines))
-        words = [str(self.useful), *in_odds(self.epsilon), questioned(self.epsilon)]
+        words = [str(self.useful), *in_odds(self.epsilon), self._to_whom, questioned(self.epsilon)]
         below = [word for word in words if word is not None]
         return "\n".join([head, "", lines[0], rule, *lines[1:], "", *below])
 
@@ -277,7 +294,10 @@ def plan(
         size = max(size, least) if row.mechanism in OPTIONS else size
         return calibration is None, not row.pufferfish, size
 
-    return Plan(query, epsilon, theta.description, tuple(sorted(entries, key=order)))
+    told = theta.told_of_type
+    unsure = None if told is None else epsilon + told
+    ordered = tuple(sorted(entries, key=order))
+    return Plan(query, epsilon, theta.description, ordered, unsure)
 
 
 def _together(calibration: Calibration) -> float | None:

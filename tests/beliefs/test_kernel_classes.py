@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import pufferkit as pk
 from pufferkit import ChainClass, MarkovChain, RegimeClass, Series
 from pufferkit.errors import NotApplicable
 
@@ -151,6 +152,19 @@ def test_few_people_are_refitted_by_default():
 def test_bad_input_is_refused_in_words(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_whoever_is_unsure_of_the_schedule_is_told_apart():
+    planned = pk.plan(CLASSES["hull"], pk.count(1, 20), 1)
+    both = [MarkovChain.steady(m).stationary for m in (MATRIX, OTHER)]
+    shares = np.array(both) / np.sum(both, axis=0)
+    assert planned.unsure == pytest.approx(
+        1 + np.log(shares.max(axis=1) / shares.min(axis=1)).max()
+    )
+    assert "unsure of it" in str(planned)
+    sleeps = ChainClass.seasonal([[[1.0, 0.0], [1.0, 0.0]], [[0.5, 0.5], [0.5, 0.5]]])
+    assert "has no bound" in str(pk.plan(sleeps, pk.count(1, 20), 1))
+    assert pk.plan(CLASSES["order"], pk.count(1, 20), 1).unsure is None
 
 
 def test_many_levels_are_not_taken_at_their_word():

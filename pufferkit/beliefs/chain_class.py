@@ -146,7 +146,7 @@ class ChainClass(checks.Frozen, Beliefs):
         --------
         >>> theta = ChainClass.around([[900, 100], [80, 120]], confidence=0.95)
         >>> theta.low.round(3).tolist()
-        [[0.857, 0.067], [0.273, 0.462]]
+        [[0.858, 0.066], [0.275, 0.466]]
         """
         region: ChainClass = _KINDS["region"].counted_around(
             counts, confidence, states, theta_from_private_data, sides

@@ -140,7 +140,7 @@ def epsilon_for(
     --------
     >>> from pufferkit import MarkovChain, epsilon_for, relative_frequencies
     >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> 0.5 < epsilon_for(chain, relative_frequencies([0, 1], 1000), 0.04) < 0.8
+    >>> 0.4 < epsilon_for(chain, relative_frequencies([0, 1], 1000), 0.04) < 0.6
     True
     """
     theta = as_beliefs(beliefs)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -103,9 +104,12 @@ def audit_release(
     weakest = detectable_epsilon(hits[0], trials, 1 - error, calibration.epsilon)
     if exact is not None:
         # The sampler may draw less than is claimed, by as much as goes unnoticed.
-        unseen = _exact(beliefs, calibration, claimed * checked.detectable, exact)
+        # Whole noise may be so small that none at all would go unnoticed.
+        least = claimed * checked.detectable
+        unseen = _exact(beliefs, calibration, least, exact) if least > 0 else None
         weakest = max(calibration.epsilon, exact.loss if unseen is None else unseen.loss)
-        if checked.most < claimed and checked.problem:
+        weakest = weakest if least > 0 else inf
+        if 0 < checked.most < claimed and checked.problem:
             really = _exact(beliefs, calibration, checked.most, exact)
             proven = max(proven, 0.0 if really is None else really.loss)
     return Audit(

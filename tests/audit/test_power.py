@@ -21,7 +21,9 @@ LAZY = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 
 
 def halved(calibration):
-    return replace(calibration, scale=calibration.scale / 2)
+    each = calibration.scales
+    halves = None if each is None else tuple(scale / 2 for scale in each)
+    return replace(calibration, scale=calibration.scale / 2, scales=halves)
 
 
 def random_case(number):

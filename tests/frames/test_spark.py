@@ -276,7 +276,7 @@ def test_a_job_that_fails_and_two_drivers_at_once(cluster, tmp_path, monkeypatch
         patch.setattr(frames, "_draw_batches", fail)
         with pytest.raises(RuntimeError, match=r"disk is full.*under the same charge"):
             pk.release_each(table, BELIEF, 10, **call)
-    write, others = cluster_room._Draw.write, []
+    write, others = cluster_room._ClusterDraw.write, []
 
     def write_after_another(draw, *job):
         if not others:
@@ -284,7 +284,7 @@ def test_a_job_that_fails_and_two_drivers_at_once(cluster, tmp_path, monkeypatch
             others.extend(sorted(pk.release_each(table, BELIEF, 10, **call).collect()))
         write(draw, *job)
 
-    monkeypatch.setattr(cluster_room._Draw, "write", write_after_another)
+    monkeypatch.setattr(cluster_room._ClusterDraw, "write", write_after_another)
     releases = pk.release_each(table, BELIEF, 10, **call)
     assert [None, *sorted(releases.collect())] == others
     with pk.Ledger(call["ledger"]) as book:

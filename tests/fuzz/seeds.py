@@ -77,9 +77,10 @@ def write(folder: Path) -> None:
         session.release(query, 0.5)
 
 
-RELEASE = "release data.csv --model chain.json --epsilon 1 --state state"
+RELEASE = "release data.csv --model chain.json --epsilon 1 --state state --anyway"
 EACH = (
-    "release-each people.csv --model chain.json --epsilon 1 --state state --time when --subject who"
+    "release-each people.csv --model chain.json --epsilon 1 --state state --time when --subject who "
+    "--anyway"
 )
 SANITIZE = "sanitize data.csv --model chain.json --epsilon 1 --state state --out out.csv"
 ANNA = "--ledger book.db --budget 3 --account anna"
@@ -95,9 +96,9 @@ plan --model chain.json --epsilon 1 --data data.csv --state state --json
 {RELEASE} --time when --segment part --query total --values rest=0,run=1.5
 {RELEASE} {ANNA}
 {RELEASE} {ANNA} --label again --out out.json
-release data.parquet --model chain.json --epsilon 1 --state state --out out.json
+release data.parquet --model chain.json --epsilon 1 --state state --anyway --out out.json
 release entries.csv --model network.json --epsilon 1 --state state --entry who --query count \
-    --state-value 1
+    --state-value 1 --anyway
 {EACH} --out out.csv
 {EACH} --window 4 --out out.parquet
 {EACH.replace("csv", "parquet")} --out out.csv

@@ -79,8 +79,8 @@ def write(folder: Path) -> None:
 
 RELEASE = "release data.csv --model chain.json --epsilon 1 --state state --anyway"
 EACH = (
-    "release-each people.csv --model chain.json --epsilon 1 --state state --time when --subject who "
-    "--anyway"
+    "release-each people.csv --model chain.json --epsilon 1 --state state --time when "
+    "--subject who --anyway"
 )
 SANITIZE = "sanitize data.csv --model chain.json --epsilon 1 --state state --out out.csv"
 ANNA = "--ledger book.db --budget 3 --account anna"

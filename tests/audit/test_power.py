@@ -82,7 +82,8 @@ def any_case(number):
     rows = np.eye(size).tolist() if bins else [rng.permutation(size).astype(float).tolist()]
     query = pk.histogram(range(size), length) if bins else pk.total(rows[0], length)
     real = MECHANISMS[name](beliefs, query, float(rng.choice([0.2, 1, 4])))
-    told = [NoisySum(1, length, tuple(row), real.scale / 2) for row in rows]
+    each = real.scales or [real.scale] * len(rows)
+    told = [NoisySum(1, length, tuple(r), s / 2) for r, s in zip(rows, each, strict=True)]
     if start == "any":
         return real, beliefs, any_start_losses(matrix, told, length).max()
     return real, beliefs, losses(beliefs.initial, matrix, told, [length]).max()

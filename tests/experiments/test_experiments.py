@@ -129,7 +129,9 @@ def test_table_3(measured):  # noqa: F811
             # The factor 2 that [Q] 5.1 leaves out, and the published numbers have.
             assert row["at_paper_size"] == pytest.approx(row["published"], rel=0.04)
         if row["score"] is not None:
-            assert row["expected"] == pytest.approx(3 * 2 * row["score"] / row["entries"], rel=0.05)
+            # Whole noise errs less than the Laplace distribution of the same scale.
+            bound = 3 * 2 * row["score"] / row["entries"]
+            assert bound / 2 < row["expected"] <= bound * (1 + 1e-9)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import singledispatch
 from typing import Any
 
@@ -12,14 +13,16 @@ import numpy as np
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.protocol import beliefs_from_dict
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, printable
+from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
-from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.calibration import HISTOGRAMS, Calibration
 from pufferkit.mechanisms.influence_curve import metric_of
 from pufferkit.mechanisms.odds import one_in, posterior
-from pufferkit.mechanisms.release import Guarantee
+from pufferkit.mechanisms.release import Guarantee, Release
 from pufferkit.shown import Shown
 
 
@@ -119,6 +122,36 @@ def explain(calibration: Calibration) -> PairTable:
         # Its own theorem may promise less than the curve shows.
         losses = np.minimum(losses, calibration.epsilon)
     return PairTable(theta.states, losses, calibration.epsilon, query.name)
+
+
+def explain_release(record: Release) -> PairTable:
+    """The same for a release, from its record; see `Release.explain`."""
+    if record.beliefs is None:
+        raise NotApplicable(f"{record.mechanism} asks no beliefs, so there is no curve")
+    theta = beliefs_from_dict(record.beliefs)
+    cost = _recorded_cost(record, len(theta.states))
+    losses = _losses(theta, max(record.lengths), Metric(cost / cost.max()), float(cost.max()))
+    if record.guarantee in (Guarantee.PUFFERFISH, Guarantee.GROUP):
+        losses = np.minimum(losses, record.epsilon)
+    return PairTable(theta.states, losses, record.epsilon, record.query)
+
+
+def _recorded_cost(record: Release, size: int) -> Floats:
+    """What replacing a state by another costs: all alike where the record does not say more."""
+    alike = record.lipschitz / record.scale * off_diagonal(size)
+    added = (record.workings or {}).get("weights")
+    if record.kind in HISTOGRAMS:
+        if record.scales is None or len(record.scales) != size:
+            return alike
+        unit = 1.0 if record.kind == "histogram" else record.lipschitz / 2
+        rows = unit * np.eye(size)
+    elif added is None or len(added) != size:
+        return alike
+    else:
+        rows = np.array([[float(Fraction(w)) for w in np.atleast_1d(row)] for row in added])
+    each = np.array(record.scales or [record.scale] * rows.shape[1])
+    cost: Floats = (np.abs(rows[:, None, :] - rows[None, :, :]) / each).sum(axis=2)
+    return cost if cost.max() > 0 else alike
 
 
 @singledispatch

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from importlib import import_module
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -296,6 +297,11 @@ class Release(Report):
                 self.labels, self.value, self.interval(), strict=True
             )
         ]
+
+    def explain(self) -> Any:
+        """How well each pair of values of an entry is hidden; see `pufferkit.explain`."""
+        # The curve is above this module, which only holds the record; it is looked up when asked.
+        return import_module("pufferkit.mechanisms.explain").explain_release(self)
 
     def as_histogram(self) -> Release:
         """The nearest proper histogram: no negative bins, summing to the known total.

@@ -20,6 +20,15 @@ def test_every_pair_keeps_the_promise_and_close_ones_more():
     assert len(str(table).splitlines()) == 9
 
 
+@pytest.mark.parametrize(
+    "query", [pk.total([0, 1, 2], 60), pk.histogram(range(3), 60), pk.count(1, 60)], ids=str
+)
+def test_a_release_explains_itself(query):
+    noise = pk.influence_curve(pk.MarkovChain.steady(LADDER), query, 1)
+    release = pk.Release.from_json(noise.release([0, 1, 2] * 20).to_json())
+    assert release.explain().losses == pytest.approx(pk.explain(noise).losses, rel=1e-6, abs=1e-9)
+
+
 def test_any_start_has_one_bound_for_all_pairs():
     beliefs = pk.ChainClass.any_start(LADDER)
     table = pk.explain(pk.influence_curve(beliefs, pk.histogram([0, 1, 2], 50), 1))

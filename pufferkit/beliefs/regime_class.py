@@ -90,7 +90,7 @@ class RegimeClass(KernelClass):
     secret: Secret
     slow: float | None
     transients: bool
-    fitted_on: Provenance | None
+    fitted_on: tuple[Provenance, ...]
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class RegimeClass(KernelClass):
             secret,
             slow,
             transients,
-            fitted_on,
+            () if fitted_on is None else (fitted_on,),
         )
 
     def _set(
@@ -125,7 +125,7 @@ class RegimeClass(KernelClass):
         secret: Secret,
         slow: float | None,
         transients: bool,
-        fitted_on: Provenance | None,
+        fitted_on: tuple[Provenance, ...],
     ) -> None:
         if emissions is None:
             many = len(states) > MANY_LEVELS and models[0].within != "chain"
@@ -175,8 +175,10 @@ class RegimeClass(KernelClass):
         if not members:
             raise ValueError("members: a class needs at least one model, got none")
         for member in members:
-            if not isinstance(member, RegimeClass):
-                raise ValueError(f"members: must be RegimeClass objects, got {type(member)}")
+            if not hasattr(member, "models"):
+                raise ValueError(
+                    f"members: must be RegimeClass objects, got {type(member).__name__}"
+                )
         first = members[0]
         for name in ("states", "emissions", "secret", "slow", "transients"):
             values = [getattr(member, name) for member in members]
@@ -191,7 +193,7 @@ class RegimeClass(KernelClass):
                 f"members: a hull needs the same regimes in each, got shapes {sorted(shapes)}"
             )
         several = object.__new__(cls)
-        source = next((m.fitted_on for m in members if m.fitted_on is not None), None)
+        sources = dict.fromkeys(source for member in members for source in member.fitted_on)
         several._set(
             models,
             first.states,
@@ -200,7 +202,7 @@ class RegimeClass(KernelClass):
             first.secret,
             first.slow,
             first.transients,
-            source,
+            tuple(sources),
         )
         return several
 
@@ -281,7 +283,7 @@ class RegimeClass(KernelClass):
             secret,
             slow,
             transients,
-            Provenance.of_series(whole, private=private),
+            (Provenance.of_series(whole, private=private),),
         )
         return theta
 
@@ -341,7 +343,7 @@ class RegimeClass(KernelClass):
 
     @property
     def sources(self) -> tuple[Provenance, ...]:
-        return () if self.fitted_on is None else (self.fitted_on,)
+        return self.fitted_on
 
     def kernels(self) -> tuple[Kernels, ...]:
         parts = [self._part(n, model) for n, model in enumerate(self.models, 1)]
@@ -400,9 +402,14 @@ class RegimeClass(KernelClass):
 
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
         count = len(self.models)
+        # Slow regimes are known, so what is drawn is drawn given that none of them holds.
+        each = [
+            known_slow(m, self.slow or 0.0, slow=self._slow).model if self._slow else m
+            for m in self.models
+        ]
         return [
             (f"model {n} of {count}", _with_levels(model, self.states))
-            for n, model in enumerate(self.models, 1)
+            for n, model in enumerate(each, 1)
         ]
 
     @classmethod
@@ -423,7 +430,7 @@ class RegimeClass(KernelClass):
             data["secret"],
             data["slow"],
             data["transients"],
-            Provenance.from_dict(data.get("fitted_on")),
+            tuple(s for s in map(Provenance.from_dict, data.get("fitted_on", ())) if s is not None),
         )
         return theta
 
@@ -441,8 +448,8 @@ class RegimeClass(KernelClass):
             "slow": self.slow,
             "transients": self.transients,
         }
-        if self.fitted_on is not None:
-            plain["fitted_on"] = self.fitted_on.to_dict()
+        if self.fitted_on:
+            plain["fitted_on"] = [source.to_dict() for source in self.fitted_on]
         return plain
 
 

@@ -112,6 +112,28 @@ def test_fit_of_people(people):
     assert theta.sources[0].covers(each[0])
 
 
+def test_a_class_of_several_fits_remembers_all_of_them():
+    model = CLASSES["each"].models[0]
+    one, two = (Series.of(model.sample(300, n).tolist(), [0, 1]) for n in (1, 2))
+    fits = [RegimeClass.fit(s, 2, people="pooled", refitted=0, restarts=1) for s in (one, two)]
+    for theta in (RegimeClass.of(*fits), RegimeClass.hull_of(*fits).replace(emissions=0.1)):
+        again = ChainClass.from_json(theta.to_json())
+        for data in (one, two):
+            assert any(source.covers(data) for source in again.sources)
+            with pytest.raises(ValueError, match="very series being released"):
+                pk.influence_curve(again, pk.count(1, 300), 1).release(data)
+
+
+def test_data_are_drawn_beside_the_known_slow_regimes():
+    slow = RegimeClass(
+        [[0.999, 0.001, 0.0], [0.01, 0.5, 0.49], [0.0, 0.5, 0.5]],
+        [[0.0, 0.0, 1.0], [0.9, 0.1, 0.0], [0.2, 0.8, 0.0]],
+        slow=100.0,
+    )
+    ((_, shown),) = slow.representatives()
+    assert set(shown.sample(500, seed=1)) == {0, 1}
+
+
 def test_few_people_are_refitted_by_default():
     model = CLASSES["each"].models[0]
     theta = RegimeClass.fit(model.sample(300, 1).tolist(), 2, restarts=1)

@@ -116,7 +116,6 @@ def test_a_new_class_is_one_new_class():
 def test_callers_do_not_ask_what_a_class_is():
     # Doors turn what a user gave into a class of beliefs; nobody else looks.
     doors = {"as_beliefs", "as_chain_class", "as_network_class", "chains_only", "chains"}
-    doors |= {"_several"}  # RegimeClass.of and hull
     asked = []
     for path in Path(pk.__file__).parent.rglob("*.py"):
         for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -182,7 +182,8 @@ class KernelCurve:
         """Every entry in turn, the first one at slot ``phase``."""
         costs = [cost for count, cost in runs for _ in range(count)]
         own = [cost for count, cost in hidden for _ in range(count)]
-        period, outside = self.kernels.period, off_diagonal(len(own[0]))
+        period = self.kernels.period
+        outside = (1 + 2 * EPS) * off_diagonal(len(own[0]))
         left, right = [np.zeros_like(own[0])], [np.zeros_like(own[0])]
         variation = closure(own[0])
         for n in range(1, self.length):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import pufferkit as pk
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain, RegimeClass
 from pufferkit.influence.curve.contaminated import ContaminatedSteps
 from pufferkit.influence.curve.kernel_curve import KernelCurve, contaminated_discrete
@@ -157,13 +158,18 @@ class Case:
 
         With a window only some entries are used, and the entry may be one of the others.
         """
-        profile, used = [self.cost] * self.length, None
+        profile = [self.cost] * self.length
         if window:
             first, last = sorted(self.rng.integers(self.length, size=2))
             profile = [self.cost * (first <= n <= last) for n in range(self.length)]
-            on = [bool(b) for b in profile]
-            used = on[self.entry], on[: self.entry][::-1], on[self.entry + 1 :]
-        lost = attacked_loss(
+        curve = InfluenceCurve(self.theta, self.length, self.metric)
+        return self.lost(profile) / curve.epsilon(profile)
+
+    def lost(self, profile):
+        """Loss of the worst output that was found, from what each entry costs."""
+        here = self.entry
+        costs = profile[here], profile[:here][::-1], profile[here + 1 :]
+        return attacked_loss(
             self.left,
             self.right,
             self.shown,
@@ -173,9 +179,21 @@ class Case:
             self.rng,
             starts=1,
             secret=self.secret,
-            used=used,
+            costs=costs,
         )
-        return lost / InfluenceCurve(self.theta, self.length, self.metric).epsilon(profile)
+
+    def charged_ratio(self):
+        """Worst loss of a history of releases over windows, over what an account charges."""
+        history, profile = [], np.zeros(self.length)
+        for _ in range(self.rng.integers(1, 4)):
+            first, last = sorted(self.rng.integers(self.length, size=2))
+            query = pk.histogram(range(self.size), int(last - first + 1))
+            release = pk.influence_curve(self.theta, query, float(self.rng.choice([0.2, 1, 3])))
+            history.append(pk.Spending.of(release, window=(int(first) + 1, int(last) + 1)))
+            profile[first : last + 1] += release.entry_privacy
+        self.metric = 1 - np.eye(self.size)
+        charged = pk.compose(history, self.theta, self.length).epsilon
+        return self.lost(profile.tolist()) / charged
 
 
 KINDS = [
@@ -203,11 +221,17 @@ def test_entries_outside_a_window_lose_no_more_than_the_profile_says(kind):
     assert max(Case(kind, seed).ratio(window=True) for seed in range(20, 25)) <= 1 + 1e-9
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_entry_loses_more_than_an_account_charges(kind):
+    assert max(Case(kind, seed).charged_ratio() for seed in range(30, 34)) <= 1 + 1e-9
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_attacks(kind):
     assert max(Case(kind, seed).ratio() for seed in range(100, 160)) <= 1 + 1e-9
     assert max(Case(kind, seed).ratio(window=True) for seed in range(200, 260)) <= 1 + 1e-9
+    assert max(Case(kind, seed).charged_ratio() for seed in range(300, 340)) <= 1 + 1e-9
 
 
 MATRIX = np.array([[0.9, 0.1], [0.4, 0.6]])

@@ -38,7 +38,7 @@ def messages(kernels, emissions, phis):
 
 
 def attacked_loss(
-    left, right, shown, given, metric, cost, rng, starts=3, secret="entry", used=None
+    left, right, shown, given, metric, cost, rng, starts=3, secret="entry", costs=None
 ):
     """The largest loss found of the entry between ``left`` and ``right``.
 
@@ -51,31 +51,30 @@ def attacked_loss(
         Emission of the entry itself.
     given
         Rows P(hidden state | secret); secrets are values of the entry, or hidden states.
-    used
-        Whether the output depends on the entry itself, on those to its left and to its right,
-        counted outwards; by default on all.
+    costs
+        What the entry itself costs, those to its left and those to its right, counted outwards;
+        by default ``cost`` for all. With 0 the output does not depend on an entry.
     """
-    own_used, *sides_used = used or (True, [True] * len(left), [True] * len(right))
-    nothing = np.zeros(len(metric))
-    functions = extreme_functions(metric, cost)
+    own_cost, *side_costs = costs or (cost, [cost] * len(left), [cost] * len(right))
+    functions = extreme_functions(metric, 1.0)
     hidden = len(shown)
     best = 0.0
     for _ in range(starts):
         choice = [
-            [functions[rng.integers(len(functions))] if use else nothing for use in side]
-            for side in sides_used
+            [each * functions[rng.integers(len(functions))] for each in side] for side in side_costs
         ]
-        own = functions[rng.integers(len(functions))] if own_used else nothing
+        own = own_cost * functions[rng.integers(len(functions))]
         now = -np.inf
         while True:
             candidates = []
             for side, kernels in enumerate((left, right)):
                 for place in range(len(kernels)):
-                    for function in functions if sides_used[side][place] else ():
+                    each = side_costs[side][place]
+                    for function in functions if each else ():
                         trial = [list(c) for c in choice]
-                        trial[side][place] = function
+                        trial[side][place] = each * function
                         candidates.append((trial, own))
-            candidates += [(choice, function) for function in functions if own_used]
+            candidates += [(choice, own_cost * f) for f in functions if own_cost]
             candidates = candidates or [(choice, own)]
             values = [
                 _spread(c, o, left, right, shown, given, hidden, secret) for c, o in candidates

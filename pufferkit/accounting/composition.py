@@ -356,8 +356,8 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
 
     Event-level epsilons add up where windows overlap and do not where they are disjoint, so the
     joint release is b_t-entry-private at entry t, with b_t = 0 at entries that no release used or
-    that were not observed; pair by pair of states, each release has its own distances, and b_t d_t is
-    the sum of theirs. The theorem of the influence curve gives the loss of every entry of each
+    that were not observed; pair by pair of states, each release has its own distances, and b_t d_t
+    is the sum of theirs. The theorem of the influence curve gives the loss of every entry of each
     segment under that profile.
     """
     unknown = sorted({s.mechanism for s in history if s.entry_epsilon is None})

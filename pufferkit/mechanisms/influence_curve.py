@@ -50,7 +50,8 @@ def influence_curve(
     """Least Laplace noise known to hide every entry of a chain.
 
     The scale is L / b, with b the largest event-level epsilon whose loss on the influence curve is
-    at most epsilon. It never asks more than `markov_quilt`: where that bound is better, it is taken.
+    at most epsilon. It never asks more than `markov_quilt`: where that bound is better, it is
+    taken.
 
     Parameters
     ----------

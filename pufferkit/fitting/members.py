@@ -154,13 +154,13 @@ def best_member(theta: ChainClass, people: Sequence[Codes]) -> Speaker:
 @singledispatch
 def _speakers(theta: ChainClass) -> list[Speaker]:
     """The distributions of a class that can speak for it."""
-    found = []
+    speakers = []
     for one in theta.distributions():
         member = one.distribution
         if not isinstance(member, (MarkovChain, HiddenChain)):
             raise NotApplicable(f"{one.name}: is no series of entries")
-        found.append(Speaker(one.name, member_predictor(member), member.sample))
-    return found
+        speakers.append(Speaker(one.name, member_predictor(member), member.sample))
+    return speakers
 
 
 @_speakers.register

@@ -87,7 +87,7 @@ def exact_sum(
     if max(values) == 0:
         raise NotApplicable("no entry moves the answer: there is nothing to hide")
     # Compiled code, loaded when first needed: it takes a second.
-    from pufferkit.influence.sums.windows import LeastScale, least_scale  # noqa: PLC0415
+    from pufferkit.influence.sums.least_scale import LeastScale, least_scale  # noqa: PLC0415
 
     # Discrete noise has no grid to pay for; no scale is above that of group privacy.
     coarsest = query.lipschitz * query.longest / epsilon

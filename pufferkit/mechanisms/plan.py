@@ -307,9 +307,9 @@ def _together(calibration: Calibration) -> float | None:
         return None
     if theta.entries is not None:
         apart = as_metric(metric_of(theta, calibration.query), len(theta.states)).distance
-        return record_loss(theta, 2 * calibration.entry_privacy * apart)
+        return record_loss(theta, 2 * calibration.entry_epsilon * apart)
     curve = InfluenceCurve(theta, calibration.query.longest, metric_of(theta, calibration.query))
-    return curve.epsilon(2 * calibration.entry_privacy)
+    return curve.epsilon(2 * calibration.entry_epsilon)
 
 
 def _tightness(theta: Beliefs, calibration: Calibration) -> float | None:

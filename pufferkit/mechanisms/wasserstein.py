@@ -87,7 +87,7 @@ def wasserstein(
     check_scalar(query)
     if query.missing:
         raise NotApplicable(GAPS)
-    worst, name, length, workings = _largest_distance(theta, query, secrets, progress)
+    worst, name, length, verification_data = _largest_distance(theta, query, secrets, progress)
     if worst.distance == 0:
         raise NotApplicable("no secret moves the answer: there is nothing to hide")
     distance = at_least(worst.distance)
@@ -99,7 +99,7 @@ def wasserstein(
         theta,
         Evidence(name, worst.node, length, influence=distance, notes=worst.notes, bound="distance"),
         guarantee=Guarantee.PUFFERFISH if secrets is None else Guarantee.SECRETS,
-        workings=workings,
+        verification_data=verification_data,
     )
 
 
@@ -116,7 +116,7 @@ def _pairs(secrets: Secrets) -> list[tuple[Event, Event]]:
     return chosen
 
 
-def _workings(
+def _verification_data(
     theta: JointClass, query: Query, secrets: Sequence[tuple[Event, Event]] | None
 ) -> dict[str, Any]:
     """The answer on every row, and the rows of every secret, so that a release can be checked."""
@@ -191,7 +191,7 @@ def _(
             distance = _largest([distribution for distribution in distributions if distribution])
             if distance > worst.distance or not name:
                 worst, name = _Farthest(distance, node), f"joint {number} of {len(theta.joints)}"
-    return worst, name, theta.joints[0].variables, _workings(theta, query, chosen)
+    return worst, name, theta.joints[0].variables, _verification_data(theta, query, chosen)
 
 
 def _only_sums(query: Query, secrets: Secrets | None) -> None:

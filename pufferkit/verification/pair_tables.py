@@ -46,10 +46,10 @@ class Work:
             raise NotChecked(f"it takes more than the {self.most:.3g} units of work allowed")
 
 
-class Side(Protocol):
+class PairTables(Protocol):
     """Tables over pairs of values of an entry, for one chain or one bound on all chains.
 
-    From node ``settled`` on (0: always) distributions repeat with ``period``. ``left`` and
+    From node ``repeats_from`` on (0: always) distributions repeat with ``period``. ``left`` and
     ``right`` are the steps from a variation; from an infinite one, the influence that quilts use.
     """
 
@@ -59,7 +59,7 @@ class Side(Protocol):
         ...
 
     @property
-    def settled(self) -> int:
+    def repeats_from(self) -> int:
         """Node from which distributions repeat."""
         ...
 
@@ -134,9 +134,9 @@ class KnownChain:
         self.period = 1 if self.stationary or self.any_start else self.chain.period
         self._distributions = [(self.chain.initial, self.chain.initial > 0)]
         self._memory: dict[Hashable, Any] = {}
-        self.settled = self._settled(length)
+        self.repeats_from = self._repeats_from(length)
 
-    def _settled(self, length: int) -> int:
+    def _repeats_from(self, length: int) -> int:
         if self.stationary or (self.any_start and (self.matrix > 0).any(axis=0).all()):
             return 0
         if self.any_start:
@@ -245,7 +245,7 @@ class MixingBound:
     weight: int
     size: int
     work: Work
-    settled: int = 0
+    repeats_from: int = 0
     period: int = 1
 
     def pairs(self, node: int) -> Bools:

@@ -10,8 +10,8 @@ import pufferkit as pk
 from pufferkit.beliefs.chain_class import as_chain_class
 from pufferkit.influence.curve.pair_curve import PairCurve
 from pufferkit.influence.curve.pairs import PairSteps, certificate, closure, off_diagonal
+from pufferkit.influence.sums.least_scale import least_scale
 from pufferkit.influence.sums.outer import outer_loss
-from pufferkit.influence.sums.windows import least_scale
 from tests.oracles import pairs as oracle
 from tests.strategies.curves import scalar
 
@@ -227,7 +227,7 @@ def test_the_numbers_of_the_page_on_pairs():
     chain = pk.MarkovChain.steady(rows)
     noise = pk.influence_curve(chain, pk.total([0, 1, 3, 6], 2016), 1)
     assert noise.scale == pytest.approx(41.2, abs=0.05)
-    one_number = scalar(pk.InfluenceCurve(chain, 2016)).entry_privacy(1.0)
+    one_number = scalar(pk.InfluenceCurve(chain, 2016)).entry_epsilon(1.0)
     assert 6 / one_number == pytest.approx(68.3, abs=0.05)
 
 
@@ -281,7 +281,7 @@ def test_the_least_scale_against_every_path(seed):
 @pytest.mark.parametrize("seed", range(20))
 def test_windows_cover_a_series_that_is_longer(seed):
     """Windows shorter than the series: valid, and not far from the truth."""
-    from pufferkit.influence.sums.windows import SumWindows
+    from pufferkit.influence.sums.least_scale import SumWindows
 
     chain = pk.MarkovChain.steady(chains(seed, 2) * 0.9 + 0.05)
     length, reach, scale = 7, 2 + seed % 2, float(np.exp(seed % 5 - 2))

@@ -14,7 +14,7 @@ from pufferkit.influence.curve.pairs import PairSteps
 from pufferkit.influence.curve.plan_bases import bases_of, packed
 from pufferkit.verification import pair_steps
 from pufferkit.verification.pair_tables import Work
-from pufferkit.verification.plan_bases import Bases, steps_of_bases
+from pufferkit.verification.recorded_plans import Bases, steps_of_bases
 from tests.influence.test_pairs import chains, metrics
 from tests.influence.test_tree_pairs import TREE
 
@@ -46,7 +46,7 @@ def no_solver(monkeypatch):
 
 def texts(record):
     """Where the record holds bases: containers and keys."""
-    pairs = record["workings"]["pairs"]
+    pairs = record["verification_data"]["pairs"]
     if isinstance(pairs, list):
         return [(pairs, n) for n in range(len(pairs))]
     return [(own["plans"], side) for own in pairs.values() for side in own["plans"]]
@@ -71,9 +71,9 @@ def test_a_record_without_plans_is_solved_again(record):
     verdict = verify(changed(record, lambda text: None))
     assert verdict.ok, str(verdict)
     assert "solved again" in str(verdict)
-    if isinstance(record["workings"]["pairs"], dict):  # as files of earlier versions are
+    if isinstance(record["verification_data"]["pairs"], dict):  # as files of earlier versions are
         old = deepcopy(record)
-        for own in old["workings"]["pairs"].values():
+        for own in old["verification_data"]["pairs"].values():
             del own["plans"]
         assert verify(old).ok
 

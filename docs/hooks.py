@@ -2,7 +2,7 @@
 
 ``<!-- names: beliefs -->`` becomes the reference of that room's public names, and
 ``<!-- commands -->`` the help of every command, so neither can be forgotten or go stale.
-``<!-- contributing -->`` becomes CONTRIBUTING.md, which stands at the root, and ``<!-- rooms -->`` the
+``<!-- contributing -->`` becomes CONTRIBUTING.md, which stands at the root, ``<!-- rooms -->`` the
 rooms with their lines and imports. Formulas become MathML, which browsers typeset by themselves: no
 script, no fonts, nothing to fetch.
 """
@@ -102,7 +102,7 @@ def contributing() -> str:
 def rooms() -> str:
     """The rooms in their order, from the top: lines of code, and the rooms each imports from.
 
-    Imports for types alone do not count; ``errors`` and ``checks``, which all may use, are left out.
+    Imports for types alone do not count; ``errors`` and ``checks``, which all may use, stay out.
     """
     root = Path(__file__).parents[1]
     contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]

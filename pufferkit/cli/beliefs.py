@@ -121,7 +121,7 @@ def beliefs(
 
 def _clock(table: Table, day: int | None) -> tuple[int | None, list[int] | None]:
     """Entries in a day, and the slot of each person's first entry, where times are of days."""
-    from pufferkit.data.table import DAY  # noqa: PLC0415
+    from pufferkit.data.durations import DAY  # noqa: PLC0415
 
     timed = table.of_time and table.step is not None and DAY % table.step == 0
     if day is not None or not timed or table.step is None or table.step > DAY / 2:

@@ -24,7 +24,7 @@ from pufferkit import checks
 from pufferkit.records import JsonRecord
 
 if TYPE_CHECKING:
-    from pufferkit.beliefs.bayesian_network import BayesianNetwork
+    pass
 
 Probability = float | Fraction
 Row = tuple[Hashable, ...]
@@ -78,11 +78,6 @@ class FiniteJoint(JsonRecord):
             )
         object.__setattr__(self, "table", MappingProxyType(rows))
         object.__setattr__(self, "names", _names(names, next(iter(lengths))))
-
-    @classmethod
-    def from_network(cls, network: BayesianNetwork) -> FiniteJoint:
-        """The joint distribution of a small network; variables are named by its nodes."""
-        return network.joint()
 
     @property
     def variables(self) -> int:

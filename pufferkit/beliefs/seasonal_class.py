@@ -15,6 +15,7 @@ from pufferkit.beliefs.chain_class import plural
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels, reversed_kernel
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
+from pufferkit.beliefs.people import People
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.transfer import transfer_cap
 from pufferkit.checks import Floats
@@ -62,6 +63,13 @@ class SeasonalClass(KernelClass):
         object.__setattr__(self, "fitted_on", fitted_on)
         if any(((marginal > 0) & (marginal < RAREST)).any() for marginal in self.marginals):
             raise ValueError("kernels: some states are too rare for a float; drop or merge them")
+
+    @classmethod
+    def of_people(
+        cls, people: People, slots: int | None = None, start: int | None = None
+    ) -> SeasonalClass:
+        """Everybody's moves in each hour of the clock, or in each of ``slots`` parts of it."""
+        return cls(people.slot_kernels(slots), people.states, start, people.source)
 
     @cached_property
     def marginals(self) -> tuple[Floats, ...]:

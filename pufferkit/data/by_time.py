@@ -8,7 +8,7 @@ histogram over everything. Entries that were not observed are in no bin.
 
 That is a per-entry bound, which is all that the influence curve asks: the proof of its theorem
 (`docs/pairs.md`) uses nothing of the release but that bound. With Laplace noise of scale s the
-release is (2 / s)-entry-private at every entry. It is no sum of one contribution for each state,
+event-level epsilon is 2 / s at every entry. It is no sum of one contribution for each state,
 because the slot counts, so mechanisms that follow the distribution of a sum do not apply.
 """
 

@@ -64,7 +64,7 @@ class Query:
         The exact answer: takes the array of all entries (labels, segments one after another,
         ``None`` where nothing was observed) and returns a number or a vector of numbers.
     lipschitz
-        Largest L1 change of the answer when one entry changes. You vouch for it.
+        Largest L1 change of the answer when one entry changes. It is not checked.
     lengths
         Length of the series, or the lengths of its independent segments, entries that were not
         observed included; or the `Series` itself, of which only lengths and gaps are taken (as
@@ -86,7 +86,7 @@ class Query:
     unit
         Every coordinate of every answer is a whole multiple of it: 1 for counts, 1/T for shares of
         T entries. Such answers get discrete noise. It follows from ``weights``; for other queries
-        you vouch for it, and answers that are none are refused. ``None``: any number.
+        it is taken as given, and answers that are none are refused. ``None``: any number.
     apart
         For queries that are no sums: a row of numbers for each state, such that replacing x by x'
         at one entry moves the answer by at most the L1 distance of their rows, whatever the other

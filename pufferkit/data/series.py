@@ -26,9 +26,12 @@ from pufferkit.shown import Shown
 UNOBSERVED = -1
 """Code of an entry that was not observed; its label is ``None``."""
 
-Pattern = tuple[tuple[int, ...], ...]
-"""For each segment the lengths of its runs of entries, by turns observed and not observed; the
-first is of observed entries and may be 0."""
+SegmentPattern = tuple[int, ...]
+"""The lengths of the runs of entries of a segment, by turns observed and not observed; the first is
+of observed entries and may be 0."""
+
+Pattern = tuple[SegmentPattern, ...]
+"""Of each segment."""
 
 _NOTHING = ("NAType", "NaTType")
 

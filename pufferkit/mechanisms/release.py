@@ -230,7 +230,7 @@ class Release(Report):
         Time in UTC.
     version
         Of pufferkit.
-    workings
+    verification_data
         What a check of the scale needs besides: for sums, the contribution of each state; where
         only observed entries were counted, which they are (``pattern``, as `Series.pattern`); for
         networks, a quilt of every node; for joint distributions, the answer on every row.
@@ -258,7 +258,7 @@ class Release(Report):
     evidence: Evidence
     released_at: str
     version: str
-    workings: Mapping[str, Any] | None = None
+    verification_data: Mapping[str, Any] | None = None
     kind: Kind = "own"
     presentation: Presentation = "as drawn"
     observed: tuple[int, ...] | None = None
@@ -352,6 +352,8 @@ class Release(Report):
         check_format("release", data)
         if data["format"] == VERSION_1:
             data = from_version_1(data)
+        if "workings" in data:  # what files called it before
+            data = {"verification_data": data["workings"], **data}
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         missing = set(cls.__dataclass_fields__) - set(fields) - _OPTIONAL
         if missing:
@@ -399,7 +401,7 @@ class Release(Report):
         return "\n".join([head, *rows, f"  {self.guarantee}", f"  binds: {self.evidence}"])
 
 
-_OPTIONAL = {"workings", "observed", "noise", "unit", "scales", "question"}
+_OPTIONAL = {"verification_data", "observed", "noise", "unit", "scales", "question"}
 """What files may leave out."""
 
 _RECORD_WORDS = {

@@ -56,14 +56,17 @@ def contributions_of_states(record: Release) -> list[list[Fraction]] | None:
         return [[unit if j == own else Fraction(0) for j in range(size)] for own in range(size)]
     if record.kind in OF_STATES:
         return _told_apart(record)
-    if not isinstance(record.workings, Mapping) or "weights" not in record.workings:
+    if (
+        not isinstance(record.verification_data, Mapping)
+        or "weights" not in record.verification_data
+    ):
         return None
     if record.kind in ("by time", "transition counts"):
         return None
     try:
         rows = [
             [Fraction(weight) for weight in (row if isinstance(row, list) else [row])]
-            for row in record.workings["weights"]
+            for row in record.verification_data["weights"]
         ]
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(f"release: weights are not numbers ({error})") from None
@@ -257,7 +260,7 @@ def nearest_histogram(raw: Sequence[float], total: float) -> list[float]:
         kept = above
 
 
-def not_vouched_for(record: Release) -> Iterator[str]:
+def assumptions(record: Release) -> Iterator[str]:
     """What no recomputation from a file can know."""
     yield "that noise of this scale was drawn, afresh and once"
     if record.beliefs is not None:

@@ -46,10 +46,18 @@ def test_the_constant_follows_from_the_question(kind, mechanism):
 def test_weights_in_the_file_count_for_nothing():
     record = json.loads(pk.influence_curve(CHAIN, QUERIES["by time"][0], 1).release(DATA).to_json())
     small = {"weights": [["0"] * 72, ["1/100", *["0"] * 71], ["0"] * 72]}
-    lie = {**record, "scale": record["scale"] / 3, "workings": {**record["workings"], **small}}
+    lie = {
+        **record,
+        "scale": record["scale"] / 3,
+        "verification_data": {**record["verification_data"], **small},
+    }
     assert not pk.verify(lie).ok
     record = json.loads(pk.influence_curve(CHAIN, QUERIES["stays"][0], 1).release(DATA).to_json())
-    lie = {**record, "scale": record["scale"] / 3, "workings": {"weights": [["0", "0"]] * 3}}
+    lie = {
+        **record,
+        "scale": record["scale"] / 3,
+        "verification_data": {"weights": [["0", "0"]] * 3},
+    }
     assert not pk.verify(lie).ok
 
 

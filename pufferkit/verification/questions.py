@@ -131,7 +131,8 @@ def not_such_a_query(record: Release, states: Sequence[Hashable] | None) -> Iter
     """Where the fields of the question contradict its kind."""
     weights, kind, size = weights_of(record), record.kind, len(record.labels)
     if kind in _SIZES and size != _SIZES[kind]:
-        yield f"labels: a {kind} has {_SIZES[kind]} number(s), not {size}"
+        many = "one number" if _SIZES[kind] == 1 else f"{_SIZES[kind]} numbers"
+        yield f"labels: a {kind} is {many}, not {size}"
     if kind in OF_STATES and states is not None:
         strange_states = set((record.question or {})["of"]) - {str(state) for state in states}
         if strange_states:

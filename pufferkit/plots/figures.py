@@ -21,6 +21,7 @@ from pufferkit.plots.canvas import (
     legend,
     noted_bar,
 )
+from pufferkit.plots.questions import moves_figure, time_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,7 +71,7 @@ def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
 
 
 def release_figure(release: Release, exact: Sequence[float] | None = None) -> Figure:
-    """A release as bars with 95% intervals of the noise.
+    """A release as bars with 95% intervals of the noise; by time and for moves, as a heat map.
 
     Parameters
     ----------
@@ -82,6 +83,10 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
     count = len(release.labels)
     if exact is not None and len(exact) != count:
         raise ValueError(f"exact: has {len(exact)} numbers for {count} labels")
+    if release.kind == "by time" and exact is None:
+        return time_figure(release)
+    if release.kind == "transition counts" and exact is None:
+        return moves_figure(release)
     figure, axes = blank(min(14.0, max(6.4, 1.6 + 0.75 * count)), 4.4, _heading(release))
     positions = list(range(count))
     lows, highs = zip(*release.interval(), strict=True)

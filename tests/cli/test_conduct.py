@@ -95,9 +95,7 @@ def test_an_interruption_leaves_nothing_half_done(folder, monkeypatch):
 
 
 def test_a_drowned_answer_is_refused(folder):
-    slow = {"states": ["rest", "run"], "transition": [[0.999, 0.001], [0.001, 0.999]]}
-    Path("slow.json").write_text(json.dumps(slow))
-    ask = ("release", "data.csv", "--model", "slow.json", "--epsilon", "1", "--state", "state")
+    ask = ("release", "data.csv", "--model", "model.json", "--epsilon", "0.02", "--state", "state")
     line = refusal(*ask, "--out", "r.json", anyway=False)
     assert "the noise drowns the answer" in line
     assert "--anyway" in line

@@ -14,7 +14,10 @@ def asked(query: Query) -> dict[str, Any]:
         weights = sorted(
             (repr(state), [str(w) for w in row]) for state, row in query.weights.items()
         )
+    # Left out where there is none, so that keys of earlier releases stay as they are.
+    own = {} if query.question is None else {"question": query.question}
     return {
+        **own,
         "query": query.name,
         "labels": list(query.labels),
         "weights": weights,

@@ -49,8 +49,7 @@ from pufferkit.influence.curve.profile import Metric, as_metric
 from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.influence_curve import (
     Solved,
-    added_by_state,
-    entry_privacy_for,
+    entry_epsilon_for,
     metric_of,
 )
 from pufferkit.mechanisms.release import Release
@@ -138,14 +137,14 @@ class Stream(Shown):
         self._standing()
 
     @property
-    def entry_privacy(self) -> float:
+    def entry_epsilon(self) -> float:
         """The one number: event-level epsilon that the releases about an entry have together."""
         return self._rate / PICO
 
     def __str__(self) -> str:
         return (
             f"Stream({self.name!r}, {self.beliefs.description}, epsilon {self.epsilon:g} for ever, "
-            f"event-level epsilon {self.entry_privacy:.6g} a window)"
+            f"event-level epsilon {self.entry_epsilon:.6g} a window)"
         )
 
     def calibrate(self, query: Query, share: float = 1.0) -> Calibration:
@@ -258,7 +257,7 @@ class Stream(Shown):
         """The one number of this epsilon, and what shows it."""
         apart = None if self._metric is None else self._apart.tobytes()
         known = _Known(self._terms.about["beliefs"], self.beliefs)
-        b, self._evidence, self._workings = _for_ever(known, self.epsilon, apart)
+        b, self._evidence, self._verification_data = _for_ever(known, self.epsilon, apart)
         self._rate = _rate(b)
 
     def _standing(self) -> tuple[Account, Frontier]:
@@ -291,7 +290,7 @@ class Stream(Shown):
             raise NoTheorem("share: of one question there is one answer a window; leave it out")
         amount = int(self._rate * Fraction(part))
         if amount < 1:
-            raise ValueError(f"share: {share:g} of {self.entry_privacy:g} is too little to account")
+            raise ValueError(f"share: {share:g} of {self.entry_epsilon:g} is too little to account")
         return amount
 
     def _noise(self, query: Query, pico: int) -> Calibration:
@@ -307,19 +306,23 @@ class Stream(Shown):
             query,
             self.beliefs,
             evidence,
-            workings=self._workings,
+            verification_data=self._verification_data,
         )
 
     def _moved(self, query: Query) -> float:
         """By how much an entry moves the answer, in units of the distance of the two states."""
         if self._metric is None:
             return query.lipschitz
-        added = added_by_state(self.beliefs, query)
-        if added is None:
+        rows = query.moved
+        if rows is None:
             raise NoTheorem(
-                f"{query.name} is no sum over entries, and this stream was opened for one "
+                f"{query.name} has one bound for all states, and this stream was opened for one "
                 "question; open it without question= to ask anything"
             )
+        nothing = (Fraction(0),) * len(next(iter(rows.values())))
+        added = np.array(
+            [[float(w) for w in rows.get(state, nothing)] for state in self.beliefs.states]
+        )
         moved = np.abs(added[:, None, :] - added[None, :, :]).sum(axis=2)
         if (moved[self._apart == 0] > 0).any():
             raise NoTheorem(
@@ -334,8 +337,10 @@ class Stream(Shown):
             return None
         check_query(question, "any number of entries, like count(state, 1)")
         check_states(self.beliefs, question)
-        if question.weights is None:
-            raise NoTheorem(f"question: {question.name} is no sum over entries; leave question out")
+        if question.moved is None:
+            raise NoTheorem(
+                f"question: {question.name} has one bound for all states; leave question out"
+            )
         return metric_of(self.beliefs, question)
 
 
@@ -353,14 +358,14 @@ def _for_ever(known: _Known, epsilon: float, distances: bytes | None) -> Solved:
     theta = known.beliefs
     size = len(theta.states)
     apart = None if distances is None else np.frombuffer(distances).reshape(size, size)
-    b, _, _ = entry_privacy_for(theta, _SCREEN, epsilon, apart)
+    b, _, _ = entry_epsilon_for(theta, _SCREEN, epsilon, apart)
     if b * _SCREEN < _FORGETS * epsilon:
         raise NoTheorem(
             f"releases for ever need beliefs that forget: under {theta.description} an entry is "
             f"told by entries {_SCREEN:,} away. Name chains that mix, or declare independent "
             "segments and use Session"
         )
-    return entry_privacy_for(theta, HORIZON, epsilon, apart)
+    return entry_epsilon_for(theta, HORIZON, epsilon, apart)
 
 
 def _rate(b: float) -> int:

@@ -29,6 +29,7 @@ from pufferkit.mechanisms.calibration import Calibration, check_states
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.mechanisms.markov_quilt import markov_quilt
 from pufferkit.mechanisms.usefulness import DROWNED, Usefulness, average_answer
+from pufferkit.rounding import last_passing
 from pufferkit.shown import Shown
 
 MOST_EPSILON = 100.0
@@ -148,40 +149,23 @@ def epsilon_for(
     target = Target(checks.positive("error", error), level, relative)
     wanted = math.log(target.half_width(query))
 
-    def excess(logarithm: float) -> float:
-        """How much too wide the interval is, on a scale where it falls about like epsilon grows."""
-        found = least_noise(theta, query, math.exp(logarithm))
+    def slack(logarithm: float) -> float:
+        """How much narrower the interval is than it must be, on a scale near that of epsilon."""
+        width = least_noise(theta, query, math.exp(logarithm)).half_width(level)
         # Whole noise may have an interval of no width; that is enough by far.
-        return math.log(max(found.half_width(level), _NARROW * math.exp(wanted))) - wanted
+        return wanted - math.log(max(width, _NARROW * math.exp(wanted)))
 
-    low, high = math.log(_LEAST_EPSILON), math.log(MOST_EPSILON)
-    if excess(high) > 0:
+    most, least = math.log(MOST_EPSILON), math.log(_LEAST_EPSILON)
+    if slack(most) < 0:
         raise NotApplicable(
             f"error: no epsilon up to {MOST_EPSILON:g} gets {target}; ask for less, or of more data"
         )
-    # Regula falsi, with steps of its own where the curve bends; it ends on the side that is enough.
-    guess, side = 0.0, 0
-    above, below = None, excess(high)
-    while high - low > _CLOSE:
-        value = excess(guess)
-        if value > 0:
-            low, above = guess, value
-            below = below / 2 if side > 0 else below
-            side = 1
-        else:
-            high, below = guess, value
-            above = above / 2 if side < 0 and above is not None else above
-            side = -1
-        if above is None:
-            guess = max(low, high - max(-value, _CLOSE) * 1.5)
-            if guess <= math.log(_LEAST_EPSILON):
-                return math.exp(high)
-        else:
-            guess = low + (high - low) * above / (above - below) if below < 0 else high
-            margin = _CLOSE / 4
-            guess = min(max(guess, low + margin), high - margin)
-    rounded = _rounded_up(math.exp(high))
-    return rounded if excess(math.log(rounded)) <= 0 else math.exp(high)
+    if slack(least) >= 0:
+        return _LEAST_EPSILON
+    # Counted from the least, so that a precision relative to the place is one of epsilon.
+    enough = least + last_passing(lambda way: slack(least + way), most - least, 0.0, _CLOSE / 10)
+    rounded = _rounded_up(math.exp(enough))
+    return rounded if slack(math.log(rounded)) >= 0 else math.exp(enough)
 
 
 def _rounded_up(epsilon: float) -> float:
@@ -202,8 +186,8 @@ def fewest_entries(beliefs: Any, query: Query, epsilon: float, target: Target) -
     size = sum(query.lengths)
     for _ in range(_TRIES):
         question = over(query, size)
-        found = least_noise(theta, question, epsilon)
-        times = found.half_width(target.level) / target.half_width(question)
+        noise = least_noise(theta, question, epsilon)
+        times = noise.half_width(target.level) / target.half_width(question)
         if times <= 1:
             return size
         # The noise of a sum hardly grows with the length, that of a share falls with it.
@@ -267,11 +251,11 @@ def _remedies(theta: Beliefs, query: Query, epsilon: float, target: Target) -> I
         )
     for text, beliefs, coarser in _coarser(theta, query):
         try:
-            found = least_noise(beliefs, coarser, epsilon)
+            noise = least_noise(beliefs, coarser, epsilon)
         except NotApplicable:
             continue
-        if target.is_met(found):
-            yield Remedy(text, found)
+        if target.is_met(noise):
+            yield Remedy(text, noise)
 
 
 def _coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query]]:
@@ -305,7 +289,7 @@ def _chains(theta: Beliefs) -> list[MarkovChain]:
         members = theta.members()
     except NotApplicable:
         return []
-    found = []
+    chains = []
     for member in members:
         try:
             steady = not member.any_start and np.allclose(
@@ -315,8 +299,8 @@ def _chains(theta: Beliefs) -> list[MarkovChain]:
             steady = False
         if not steady:
             return []
-        found.append(member.chain)
-    return found
+        chains.append(member.chain)
+    return chains
 
 
 def _every(chain: MarkovChain, step: int) -> MarkovChain:
@@ -358,10 +342,10 @@ def error_rows(
     for name in mechanisms or QUICK:
         for epsilon in epsilons:
             try:
-                found = calibrate(name, beliefs, query, epsilon)
+                calibration = calibrate(name, beliefs, query, epsilon)
             except NotApplicable:
                 break
-            useful = Usefulness.of(found)
+            useful = Usefulness.of(calibration)
             rows.append(
                 {
                     "mechanism": name,

@@ -256,10 +256,10 @@ def fit(
     declared = None if states is None else states_from_text(states.split(","))
     plain = order == 1 and start is Start.STATIONARY
     of_people = _of_people(kind, period, inflate, regimes)
-    if of_people is not None and (not plain or around is not None or smoothing != 0 or private):
-        raise ValueError(f"--class {kind}: is counted plainly, from public data; drop the others")
-    if around is not None and (smoothing != 0 or not plain):
-        raise ValueError("--around: takes plain counts and any start; drop the other options")
+    if (of_people is not None or around is not None) and (not plain or smoothing != 0):
+        raise ValueError("--class and --around: count plainly; drop --order, --start, --smoothing")
+    if of_people is not None and (around is not None or private):
+        raise ValueError(f"--class {kind}: takes no --around and no --theta-from-private-data")
     if order != 1 and (start is not Start.STATIONARY or smoothing != 0):
         raise ValueError("--order: only with a stationary start and without --smoothing")
     timed = time is not None or form.every is not None
@@ -267,7 +267,8 @@ def fit(
     after = max_gap or independent_after
     series: Series | Table
     if of_people is not None or len(named) > 1 or grid:
-        _check_several(plain)
+        if not plain:
+            raise ValueError("--order and --start: of several files only 1 and stationary")
         series = counted_table(named, state, time, segment, declared, after, form)
     else:
         read = inputs.read_data(
@@ -284,25 +285,22 @@ def fit(
         model = of_people(cast("Table", series))
     else:
         model = fitted(series, smoothing, start.value, theta_from_private_data=private)
-    if private:
-        terminal.warn(f"{file} was said to be private; the model is a release of it without noise")
-    else:
-        terminal.warn(
-            f"{file} must be public or historical; a model counted from the series to be released "
-            "would give that series away"
-        )
+    terminal.warn(
+        f"{file} was said to be private; the model is a release of it without noise"
+        if private
+        else f"{file} must be public or historical; a model counted from the series to be released "
+        "would give that series away"
+    )
     _tell(series, rarely_left(series))
-    text = json.dumps(model.to_dict(), indent=2) + "\n"
+    _give(json.dumps(model.to_dict(), indent=2) + "\n", out)
+
+
+def _give(text: str, out: Path | None) -> None:
     if out is None:
         terminal.give(text)
     else:
         outputs.write_all({out: text.encode()})
         terminal.written([out])
-
-
-def _check_several(plain: bool) -> None:
-    if not plain:
-        raise ValueError("--order and --start: of several files only 1 and stationary")
 
 
 def _of_people(

@@ -329,7 +329,7 @@ def test_fit_a_second_order_chain(folder: Path):
     ("options", "words"),
     [
         (["--around", "2"], "confidence: must be"),
-        (["--around", "0.9", "--smoothing", "1"], "--around: takes plain counts"),
+        (["--around", "0.9", "--smoothing", "1"], "--around: count plainly"),
         (["--order", "0"], "order"),
         (["--order", "2", "--start", "first"], "only with a stationary start"),
     ],

@@ -97,7 +97,7 @@ def test_each_class_is_counted_by_one_command(table, tmp_path, monkeypatch, opti
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--class", "hull", "--around", "0.9"], "--class hull: is counted plainly"),
+        (["--class", "hull", "--around", "0.9"], "--class hull: takes no --around"),
         (["--class", "seasonal", "--inflate", "0.1"], "--inflate: goes with"),
         (["--class", "regimes"], "--regimes: says how many"),
         (["--regimes", "2"], "--regimes: says how many"),

@@ -284,6 +284,14 @@ def chains_only(beliefs: Any, mechanism: str) -> ChainClass:
     return theta
 
 
+def checked(beliefs: Any, query: Query, epsilon: float) -> tuple[Beliefs, float]:
+    """Beliefs and epsilon for a query, checked."""
+    epsilon = checks.privacy(epsilon)
+    theta = as_beliefs(beliefs)
+    check_states(theta, query)
+    return theta, epsilon
+
+
 def check_states(beliefs: Beliefs, query: Query) -> None:
     """A query and its beliefs must speak of the same entries and states."""
     if not isinstance(query, Query):

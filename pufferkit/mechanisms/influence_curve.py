@@ -23,7 +23,7 @@ from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.gaps import solvers
-from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
+from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
 from pufferkit.mechanisms.observed import (
     WORTH,
     curve_of_observed,
@@ -77,9 +77,7 @@ def influence_curve(
     >>> round(influence_curve(chain, count(1, 10**6), 1).scale, 3)
     3.336
     """
-    epsilon = checks.privacy(epsilon)
-    theta = as_beliefs(beliefs)
-    check_states(theta, query)
+    theta, epsilon = checked(beliefs, query, epsilon)
     scales = _proportions(theta, query, epsilon) if per_bin else None
     metric = metric_of(theta, query, scales)
     b, evidence, verification_data = entry_epsilon_for(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pufferkit import checks
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs
+from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.data.queries import Query
 from pufferkit.influence.answers import QuiltBound, QuiltSearch, hardest_quilt
 from pufferkit.influence.progress import Progress
@@ -13,7 +13,7 @@ from pufferkit.influence.quilts.chains import Reading
 from pufferkit.influence.quilts.gaps import solvers
 from pufferkit.influence.quilts.hardest import check_reading
 from pufferkit.influence.quilts.mixing import hardest_by_mixing, influences_by_mixing
-from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
+from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states, checked
 from pufferkit.mechanisms.observed import quilts_of_observed, recorded
 from pufferkit.mechanisms.release import Evidence
 from pufferkit.rounding import round_up
@@ -65,10 +65,8 @@ def markov_quilt(
     >>> round(noise.scale, 5), noise.evidence.node, noise.evidence.quilt
     (12.93405, 8, (1, 13))
     """
-    epsilon = checks.privacy(epsilon)
+    theta, epsilon = checked(beliefs, query, epsilon)
     check_reading(influence)
-    theta = as_beliefs(beliefs)
-    check_states(theta, query)
     hardest = hardest_quilt(theta, QuiltSearch(query.longest, epsilon, influence, progress))
     observed = quilts_of_observed(
         lambda length: solvers(theta, length, influence), query, epsilon, hardest

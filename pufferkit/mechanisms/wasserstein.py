@@ -17,14 +17,14 @@ from pufferkit.beliefs.finite_joint import FiniteJoint, Row
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs
+from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.network_sums import conditional_distributions
 from pufferkit.influence.sums.transport import w_infinity
 from pufferkit.influence.sums.work import sum_work
-from pufferkit.mechanisms.calibration import GAPS, Calibration, check_states
+from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
 from pufferkit.mechanisms.release import Evidence, Guarantee
 from pufferkit.rounding import as_fraction, at_least, round_up
 
@@ -81,9 +81,7 @@ def wasserstein(
         For vectors, for queries that are not sums, for series with entries that were not observed,
         and for classes whose starts are open.
     """
-    epsilon = checks.privacy(epsilon)
-    theta = as_beliefs(beliefs)
-    check_states(theta, query)
+    theta, epsilon = checked(beliefs, query, epsilon)
     check_scalar(query)
     if query.missing:
         raise NotApplicable(GAPS)

@@ -28,6 +28,8 @@ BLUE, ORANGE, GREEN, PINK, YELLOW, SKY = (
     "#56B4E9",
 )
 BLACK, GREY, PALE = "#222222", "#6B6B6B", "#E3E3E3"
+COLOURS = (BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK)
+"""Of curves side by side, in turn."""
 
 
 def panels(count: int, width: float, height: float, title: str) -> tuple[Figure, list[Axes]]:
@@ -79,6 +81,28 @@ def blank(width: float, height: float, title: str) -> tuple[Figure, Axes]:
     """A figure with one empty set of axes."""
     figure, every = panels(1, width, height, title)
     return figure, every[0]
+
+
+def noted_bar(axes: Axes, y: float, width: float, note: str, *, good: bool) -> None:
+    """A horizontal bar with words behind it; hatched if what it shows does not do."""
+    axes.barh(
+        y,
+        width,
+        height=0.62,
+        color=BLUE if good else "white",
+        edgecolor=BLUE if good else ORANGE,
+        hatch=None if good else "////",
+        linewidth=1.2,
+    )
+    axes.annotate(
+        note,
+        (width, y),
+        xytext=(5, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=9,
+        color=BLACK,
+    )
 
 
 def footnote(figure: Figure, text: str) -> None:

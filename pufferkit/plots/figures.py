@@ -18,6 +18,7 @@ from pufferkit.plots.canvas import (
     footnote,
     grid,
     legend,
+    noted_bar,
 )
 
 if TYPE_CHECKING:
@@ -53,27 +54,10 @@ def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
     positions = range(len(bars))
     for y, row in zip(positions, bars, strict=True):
         hides = row["pufferfish"]
-        axes.barh(
-            y,
-            row["scale"],
-            height=0.62,
-            color=BLUE if hides else "white",
-            edgecolor=BLUE if hides else ORANGE,
-            hatch=None if hides else "////",
-            linewidth=1.2,
-        )
         note = f"{row['scale']:,.4g}" + ("" if hides else "  does not hide correlated entries")
         if row.get("tightness") is not None:
             note += f"  tight to {percent(row['tightness'])}"
-        axes.annotate(
-            note,
-            (row["scale"], y),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=9,
-            color=BLACK,
-        )
+        noted_bar(axes, y, row["scale"], note, good=hides)
     axes.set_yticks(list(positions), names, parse_math=False)
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)

@@ -12,25 +12,12 @@ from pufferkit.fleet.releases import Releases
 from pufferkit.mechanisms.explain import PairTable
 from pufferkit.mechanisms.plan import Plan
 from pufferkit.mechanisms.release import Release
-from pufferkit.plots.canvas import (
-    BLACK,
-    BLUE,
-    GREEN,
-    ORANGE,
-    PINK,
-    SKY,
-    YELLOW,
-    blank,
-    grid,
-    legend,
-)
+from pufferkit.plots.canvas import BLACK, BLUE, COLOURS, blank, grid, legend
 from pufferkit.plots.charts import experiment_figure
 from pufferkit.plots.figures import audit_figure, pair_figure, plan_figure, release_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-_COLOURS = (BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK)
 
 
 @singledispatch
@@ -49,24 +36,10 @@ def _(thing: SessionPlan) -> Figure:
     return figure_of(thing.plan)
 
 
-@figure_of.register(Release)
-def _(thing: Release) -> Figure:
-    return release_figure(thing)
-
-
-@figure_of.register(PairTable)
-def _(thing: PairTable) -> Figure:
-    return pair_figure(thing)
-
-
-@figure_of.register(Audit)
-def _(thing: Audit) -> Figure:
-    return audit_figure(thing)
-
-
-@figure_of.register(Result)
-def _(thing: Result) -> Figure:
-    return experiment_figure(thing)
+figure_of.register(Release, release_figure)
+figure_of.register(PairTable, pair_figure)
+figure_of.register(Audit, audit_figure)
+figure_of.register(Result, experiment_figure)
 
 
 @figure_of.register(Session)
@@ -100,7 +73,7 @@ def _(thing: Releases) -> Figure:
             starts,
             thing.value[:, number],
             yerr=3.0 * thing.scale,
-            color=_COLOURS[number % len(_COLOURS)],
+            color=COLOURS[number % len(COLOURS)],
             marker="o",
             markersize=4,
             capsize=2,

@@ -207,13 +207,6 @@ def pairs_over_gaps(chain: KnownChain, runs: SegmentPattern, cost: Floats, work:
     costs = [cost if own else np.zeros_like(cost) for own in observed]
     memory: dict[tuple[bytes, bytes], Floats] = {}
 
-    def backward(node: int) -> Floats:
-        joint = (chain.distribution(node - 1)[0][:, None] * chain.matrix).T
-        here = chain.distribution(node)[1]
-        joint[~here] = joint[int(np.flatnonzero(here)[0])]
-        kernel: Floats = joint / joint.sum(axis=1, keepdims=True)
-        return kernel
-
     unit = _ROUND * float(cost.max())
 
     def side(kernel: Callable[[int], Floats], order: Iterable[int]) -> dict[int, Floats]:
@@ -232,7 +225,7 @@ def pairs_over_gaps(chain: KnownChain, runs: SegmentPattern, cost: Floats, work:
             variation = np.ceil((costs[node - 1] + own) / unit) * unit
         return tables
 
-    left = side(backward, range(1, length + 1))
+    left = side(chain.backward, range(1, length + 1))
     right = side(lambda _: chain.matrix, range(length, 0, -1))
     losses = (costs[n - 1] + left[n] + right[n] for n in range(1, length + 1))
     return max(float(own[chain.pairs(n)].max()) for n, own in enumerate(losses, 1))

@@ -220,16 +220,9 @@ def loss_of_pairs(
     if chain.any_start or (chain.period > 1 and any(limits)):
         raise NotChecked("the pairwise curve is for chains with a known start that they forget")
 
-    def backward(node: int) -> Floats:
-        joint = (chain.distribution(node - 1)[0][:, None] * chain.matrix).T
-        here = chain.distribution(node)[1]
-        joint[~here] = joint[int(np.flatnonzero(here)[0])]
-        kernel: Floats = joint / joint.sum(axis=1, keepdims=True)
-        return kernel
-
     ways = [Programmes(plans.get(side), work) for side in ("left", "right")]
     right = _SideTables(lambda _: chain.matrix, 0, length, cost, limits[1], ways[1])
-    left = _SideTables(backward, chain.repeats_from, length, cost, limits[0], ways[0])
+    left = _SideTables(chain.backward, chain.repeats_from, length, cost, limits[0], ways[0])
     if not (left.holds and right.holds):
         return inf
     # Between the first and the last entries with a table of their own, all are alike.

@@ -156,6 +156,14 @@ class KnownChain:
             self._memory[key] = make()
         return self._memory[key]
 
+    def backward(self, node: int) -> Floats:
+        """P(X_{node-1} = u | X_node = x), a row for each x; of impossible x, that of another."""
+        joint = (self.distribution(node - 1)[0][:, None] * self.matrix).T
+        here = self.distribution(node)[1]
+        joint[~here] = joint[int(np.flatnonzero(here)[0])]
+        kernel: Floats = joint / joint.sum(axis=1, keepdims=True)
+        return kernel
+
     def power(self, steps: int) -> tuple[Floats, Bools]:
         """P^steps, and which of its entries are possible."""
 

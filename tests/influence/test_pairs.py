@@ -36,15 +36,21 @@ def metrics(seed, size, largest):
     return closure(limit * off_diagonal(size))
 
 
+def programme(seed):
+    """A kernel and a variation for its steps."""
+    size = 2 + seed % 6
+    kernel = chains(seed, size, zeros=[0, 0.3, 0.6][seed % 3])
+    return kernel, metrics(seed, size, [0.01, 1, 5, 20][seed % 4])
+
+
 def member(chain):
     return as_chain_class(chain).members()[0]
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_steps_are_the_optimum_of_the_programme(seed):
-    size = 2 + seed % 6
-    kernel = chains(seed, size, zeros=[0, 0.3, 0.6][seed % 3])
-    limit = metrics(seed, size, [0.01, 1, 5, 20][seed % 4])
+    kernel, limit = programme(seed)
+    size = len(kernel)
     steps = PairSteps([kernel])
     first = steps(limit)
     again = steps(limit)  # from where it ended

@@ -15,7 +15,7 @@ from pufferkit.influence.curve.plan_bases import bases_of, packed
 from pufferkit.verification import pair_steps
 from pufferkit.verification.pair_tables import Work
 from pufferkit.verification.recorded_plans import Bases, steps_of_bases
-from tests.influence.test_pairs import chains, metrics
+from tests.influence.test_pairs import chains, metrics, programme
 from tests.influence.test_tree_pairs import TREE
 
 SPARSE = [[0.8, 0.2, 0, 0], [0.1, 0.7, 0.2, 0], [0, 0.2, 0.7, 0.1], [0, 0, 0.4, 0.6]]
@@ -128,9 +128,7 @@ def test_whatever_the_plans_are_less_noise_is_not_shown(record, no_solver):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_steps_of_bases_are_those_of_the_engine(seed):
-    size = 2 + seed % 6
-    kernel = chains(seed, size, zeros=[0, 0.3, 0.6][seed % 3])
-    limit = metrics(seed, size, [0.01, 1, 5, 20][seed % 4])
+    kernel, limit = programme(seed)
     steps = PairSteps([kernel])
     own = steps(limit)
     bases = Bases(packed([bases_of(steps)]))

@@ -76,8 +76,7 @@ class ChainClass(checks.Frozen, Beliefs):
 
         A series that moves by one matrix for a while and then by another (weekdays and weekends,
         day and night) is in no such class, though both matrices are: noise for a promise of 1 over
-        8 entries can lose 1.19 then. Of the mechanisms only `group_dp` covers a chain that
-        switches.
+        8 entries can lose 1.19 then. `hull` covers a chain that switches between them.
         """
         return _made("finite", tuple(chains))
 

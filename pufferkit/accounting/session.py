@@ -399,8 +399,11 @@ class Session(Shown):
             weights = sorted(
                 (repr(state), [str(w) for w in row]) for state, row in query.weights.items()
             )
+        # Left out where there is none, so that keys of earlier releases stay as they are.
+        asked = {} if query.question is None else {"question": query.question}
         return digest(
             {
+                **asked,
                 "query": query.name,
                 "labels": list(query.labels),
                 "weights": weights,

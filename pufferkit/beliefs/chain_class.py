@@ -36,6 +36,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
+from pufferkit.shown import Matrix
 
 if TYPE_CHECKING:
     from pufferkit.beliefs.kernel_class import Kernels
@@ -386,7 +387,14 @@ class ChainClass(checks.Frozen, Beliefs):
         """The class that ``to_json`` wrote."""
         return ChainClass.from_dict(checks.json_object("model", text))
 
-    def __repr__(self) -> str:
+    def matrices_shown(self) -> tuple[Matrix, ...]:
+        try:
+            members = self.members()
+        except NotApplicable:
+            return ()
+        return tuple(Matrix.of(m.name, self.states, m.chain.transition) for m in members)
+
+    def __str__(self) -> str:
         return f"ChainClass({self.description})"
 
 

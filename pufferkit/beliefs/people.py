@@ -17,8 +17,9 @@ from pufferkit import checks
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.row_coverage import conformal_contamination, row_coverage
 from pufferkit.checks import Floats
+from pufferkit.data.durations import DAY, MONDAY, ticks
 from pufferkit.data.series import Series
-from pufferkit.data.table import DAY, MONDAY, Table, ticks
+from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
 
 PARTS = 4

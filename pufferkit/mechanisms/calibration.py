@@ -30,7 +30,7 @@ GAPS = (
 )
 
 
-HISTOGRAMS = frozenset({"histogram", "relative frequencies"})
+HISTOGRAMS = frozenset({"histogram", "relative frequencies", "by time"})
 """Kinds of queries that are shown as the nearest proper histogram."""
 
 OF_SUMS = frozenset({"wasserstein", "exact_sum"})
@@ -194,6 +194,7 @@ class Calibration(Shown):
             version=pufferkit.__version__,
             verification_data=self._verification_data(),
             kind=self.query.kind,
+            question=self.query.question,
         )
         return drawn.as_histogram() if self.query.kind in HISTOGRAMS else drawn
 
@@ -312,8 +313,8 @@ def check_states(beliefs: Beliefs, query: Query) -> None:
             f"query: is about states {list(query.states)}, the beliefs about "
             f"{list(states)}; use the same labels in both"
         )
-    if query.weights is not None and not set(query.weights) <= known:
-        strange = sorted(repr(s) for s in set(query.weights) - known)
+    if query.moved is not None and not set(query.moved) <= known:
+        strange = sorted(repr(s) for s in set(query.moved) - known)
         raise ValueError(
             f"query: counts {', '.join(strange)}, which the beliefs do not know; their states "
             f"are {list(states)}"

@@ -186,21 +186,25 @@ def contributions_of(
 ) -> tuple[Contribution, ...] | None:
     """What each state adds to a sum: a number from 0 to 1, or a row of them for a vector.
 
-    Scaled so that the two states that are furthest apart are at L1 distance 1. With a scale for
-    each coordinate, what is added to it counts in units of its scale. ``None`` if the query is no
-    sum over entries, and if all states are equally far apart.
+    For queries that are no sums, rows whose distances bound how far an entry moves the answer
+    (`Query.apart`): the theorem of the pairwise curve asks no more than that. Scaled so that the
+    two states that are furthest apart are at L1 distance 1. With a scale for each coordinate, what
+    is added to it counts in units of its scale. ``None`` if nothing is known
+    but the Lipschitz constant, and if all states are equally far apart.
     """
-    if query.weights is None or beliefs is None:
+    moved = query.moved
+    if moved is None or beliefs is None:
         return None
     if scales is None and query.kind in ("histogram", "relative frequencies"):
         return None
-    nothing = (Fraction(0),) * query.size
-    units = [Fraction(scale) for scale in scales or [1.0] * query.size]
-    rows = [query.weights.get(state, nothing) for state in beliefs.states]
+    width = len(next(iter(moved.values())))
+    nothing = (Fraction(0),) * width
+    units = [Fraction(scale) for scale in scales or [1.0] * width]
+    rows = [moved.get(state, nothing) for state in beliefs.states]
     rows = [tuple(w / unit for w, unit in zip(row, units, strict=True)) for row in rows]
     apart = {sum(abs(a - b) for a, b in zip(*pair, strict=True)) for pair in combinations(rows, 2)}
     furthest = max(apart, default=Fraction(0))
-    if not furthest or (query.size > 1 and len(apart) == 1):
+    if not furthest or (width > 1 and len(apart) == 1):
         return None
     least = [min(column) for column in zip(*rows, strict=True)]
     scaled = [
@@ -210,7 +214,7 @@ def contributions_of(
     # States that floats cannot tell apart would seem to be the same.
     if len(set(scaled)) < len(set(rows)):
         return None
-    return tuple(row[0] if query.size == 1 else row for row in scaled)
+    return tuple(row[0] if width == 1 else row for row in scaled)
 
 
 def added_by_state(beliefs: Beliefs, query: Query) -> Floats | None:

@@ -56,6 +56,22 @@ class ChainClass(checks.Frozen, Beliefs):
     """A class Theta of Markov chains over the same states.
 
     ``states`` are in the order of the rows of a matrix.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain
+    >>> weekday = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "active"])
+    >>> weekend = MarkovChain.steady([[0.95, 0.05], [0.4, 0.6]], states=["rest", "active"])
+    >>> ChainClass.of(weekday, weekend)
+    ChainClass(2 chains, 2 states, stationary start)
+    >>> ChainClass.any_start(weekday.transition)
+    ChainClass(1 matrix, 2 states, any start)
+    >>> ChainClass.binary(0.4, 0.9)
+    ChainClass(every two-state chain staying with probability 0.4 to 0.9)
+    >>> ChainClass.mixing(5, pi_min=0.05, gap=0.3)
+    ChainClass(every chain on 5 states with pi_min >= 0.05 and gap >= 0.3)
+    >>> ChainClass.from_json(ChainClass.binary(0.4, 0.9).to_json())
+    ChainClass(every two-state chain staying with probability 0.4 to 0.9)
     """
 
     kind: ClassVar[str]

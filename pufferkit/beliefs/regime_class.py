@@ -81,6 +81,11 @@ class RegimeClass(KernelClass):
     >>> theta = RegimeClass([[0.95, 0.05], [0.1, 0.9]], [[0.8, 0.2], [0.3, 0.7]])
     >>> theta.description
     '2 hidden regimes, 2 states, independent within a regime'
+    >>> other = RegimeClass([[0.9, 0.1], [0.1, 0.9]], [[0.8, 0.2], [0.3, 0.7]])
+    >>> RegimeClass.of(theta, other).description
+    '2 hidden regimes, 2 states, independent within a regime, each of 2'
+    >>> RegimeClass.hull_of(theta, other).description
+    '2 hidden regimes, 2 states, independent within a regime, hull of 2'
     """
 
     kind = "regimes"

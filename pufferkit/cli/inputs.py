@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import terminal
+from pufferkit.cli import outputs, terminal
 from pufferkit.cli.form import Form, duration, time_of
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ OF_STATES = (QueryName.EPISODES, QueryName.STAYS, QueryName.TIME_IN, QueryName.D
 """Questions about some states."""
 
 
-Model = Annotated[Path, typer.Option("--model", help="Beliefs: a JSON file, see 'model'.")]
+Model = Annotated[
+    Path, typer.Option("--model", help="Beliefs: a JSON file, see 'model'; - is stdin.")
+]
 Epsilon = Annotated[
     float,
     typer.Option(
@@ -94,6 +97,13 @@ Plot = Annotated[
 ]
 
 
+def text_of(path: Path) -> str:
+    """What a file of text holds, or standard input for ``-``."""
+    if str(path) == outputs.STREAM:
+        return sys.stdin.read()
+    return path.read_text(encoding="utf-8")
+
+
 def read_model(path: Path) -> Beliefs:
     """The beliefs in a JSON file: chains, networks or joint distributions; networks also as BIF."""
     from pufferkit.beliefs.protocol import as_beliefs, beliefs_from_json  # noqa: PLC0415
@@ -101,7 +111,7 @@ def read_model(path: Path) -> Beliefs:
     try:
         if path.suffix.lower() == ".bif":
             return as_beliefs(pk.BayesianNetwork.from_bif(path))
-        model = beliefs_from_json(path.read_text(encoding="utf-8"))
+        model = beliefs_from_json(text_of(path))
     except UnicodeDecodeError:
         raise ValueError(f"{path}: is not a JSON file") from None
     except (TypeError, AttributeError, RecursionError) as error:

@@ -69,6 +69,7 @@ def release(
         typer.Option("--out", metavar="FILE", help="Write JSON here, not to stdout; - is stdout."),
     ] = None,
     anyway: Anyway = False,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Answer a query about one window of a stream with noise.
 
@@ -94,7 +95,7 @@ def release(
     record = answer.to_json() + "\n"
     written = {} if out is None else {out: record.encode()}
     outputs.write_all(written)
-    terminal.say(record.rstrip() if out is None else str(answer))
+    terminal.say(record.rstrip() if out is None or as_json else str(answer))
     terminal.written(written)
 
 
@@ -107,6 +108,7 @@ def change(
     epsilon: inputs.Epsilon,
     kept: Kept,
     why: Annotated[str, typer.Option("--why", help="Recorded with the change.")] = "",
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Change the epsilon of a stream, from the first entry on that was not used yet.
 
@@ -116,6 +118,9 @@ def change(
     with kept.opened() as ledger:
         stream = pk.Stream(inputs.read_model(model), epsilon, ledger, name=account)
         other = stream.change_epsilon(new, why=why)
+    if as_json:
+        terminal.as_json({"account": account, "was": stream.epsilon, "epsilon": other.epsilon})
+        return
     terminal.say(
         f"{account}: epsilon {stream.epsilon:g} is now {other.epsilon:g}; everything together is "
         f"private at {max(stream.epsilon, other.epsilon):g} or what it was before, if that is more"

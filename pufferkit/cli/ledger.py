@@ -211,8 +211,8 @@ def _what(body: Mapping[str, Any]) -> str:
         return " ".join(["budget changed", *([f"({body['why']})"] if body.get("why") else [])])
     words = [str(body.get("query") or body.get("what") or ""), str(body.get("mechanism", ""))]
     if body.get("window"):
-        first, last = body["window"]
-        words.append(f"entries {first} to {last}")
+        ends = " to ".join(map(str, body["window"]))
+        words.append(ends if isinstance(body["window"][0], str) else f"entries {ends}")
     if body.get("label"):
         words.append(f"({body['label']})")
     return " ".join(word for word in words if word)

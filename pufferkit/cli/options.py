@@ -182,6 +182,29 @@ class Book:
             yield ledger
 
 
+@dataclass(frozen=True)
+class Kept:
+    """The ledger of what cannot be without one."""
+
+    ledger: Annotated[
+        str, typer.Option("--ledger", metavar="FILE|URL", help="Where the account is kept.")
+    ]
+    anchor: Annotated[
+        str | None,
+        typer.Option("--anchor", metavar="FILE", help="Its head, kept outside; checked and moved."),
+    ] = None
+    anchor_key: Annotated[
+        str | None, typer.Option("--anchor-key", metavar="FILE", help="Key of the anchor, if any.")
+    ] = None
+    by: Annotated[
+        str | None, typer.Option("--by", help="Who spends; by default the user and host.")
+    ] = None
+
+    def opened(self) -> pk.Ledger:
+        """The ledger; close it."""
+        return pk.Ledger(self.ledger, by=self.by, anchor=self.anchor, anchor_key=self.anchor_key)
+
+
 def known_mechanism(mechanism: str | None) -> str | None:
     """A mechanism as the plan spells it; hyphens are welcome."""
     if mechanism is None:

@@ -138,11 +138,12 @@ def read_data(
     form: Form | None = None,
 ) -> Series:
     """The series in a file; with named entries, in the order of the beliefs."""
-    from pufferkit.frames import read_record, read_series  # noqa: PLC0415
+    from pufferkit.frames import check_parquet, read_record, read_series  # noqa: PLC0415
 
     form = form or Form()
     if state is None:
         raise ValueError("--state: name the column of the file that holds the states")
+    check_parquet(path)
     if beliefs is not None and lengths_of(beliefs):
         if independent_after is not None:
             raise ValueError("--independent-after: is for chains; named entries have no clock")

@@ -175,12 +175,34 @@ class Book:
             self.ledger, key=self.ledger_key, anchor=self.anchor, anchor_key=self.anchor_key
         ) as ledger:
             if not ledger.recognises_data:
-                terminal.say(
-                    "note: without a key (--ledger-key, or PUFFERKIT_LEDGER_KEY) the same data "
-                    "under two names are not noticed",
-                    err=True,
+                terminal.note(
+                    "without a key (--ledger-key, or PUFFERKIT_LEDGER_KEY) the same data "
+                    "under two names are not noticed"
                 )
             yield ledger
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The ledger of what cannot be without one."""
+
+    ledger: Annotated[
+        str, typer.Option("--ledger", metavar="FILE|URL", help="Where the account is kept.")
+    ]
+    anchor: Annotated[
+        str | None,
+        typer.Option("--anchor", metavar="FILE", help="Its head, kept outside; checked and moved."),
+    ] = None
+    anchor_key: Annotated[
+        str | None, typer.Option("--anchor-key", metavar="FILE", help="Key of the anchor, if any.")
+    ] = None
+    by: Annotated[
+        str | None, typer.Option("--by", help="Who spends; by default the user and host.")
+    ] = None
+
+    def opened(self) -> pk.Ledger:
+        """The ledger; close it."""
+        return pk.Ledger(self.ledger, by=self.by, anchor=self.anchor, anchor_key=self.anchor_key)
 
 
 def known_mechanism(mechanism: str | None) -> str | None:

@@ -9,6 +9,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
+from pufferkit.cli.flags import File, option, real
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Kept, with_options
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
@@ -20,9 +21,7 @@ app = typer.Typer(
     help="Release a window after the other, for ever, at one epsilon for everything.",
 )
 
-Account = Annotated[
-    str, typer.Option("--account", metavar="NAME", help="Whose data these are, in the ledger.")
-]
+Account = Annotated[str, option("Whose data these are, in the ledger.", "NAME", "--account")]
 
 
 @app.callback(invoke_without_command=True)
@@ -42,10 +41,9 @@ def release(
     state: inputs.State,
     window: Annotated[
         str,
-        typer.Option(
-            "--window",
-            metavar="DAY|FROM,TO",
-            help="2026-11-16; or two times, the second not included; or first and last entry.",
+        option(
+            "2026-11-16; or two times, the second not included; or first and last entry.",
+            "DAY|FROM,TO",
         ),
     ],
     account: Account,
@@ -55,21 +53,14 @@ def release(
     time: inputs.Time = None,
     segment: inputs.Segment = None,
     independent_after: inputs.IndependentAfter = None,
-    share: Annotated[
-        float,
-        typer.Option("--share", parser=terminal.number, help="Part of what the window may spend."),
-    ] = 1.0,
+    share: Annotated[float, real("Part of what the window may spend.")] = 1.0,
     one_question: Annotated[
-        bool,
-        typer.Option("--one-question", help="This sum and no other, in every window: less noise."),
+        bool, option("This sum and no other, in every window: less noise.", None, "--one-question")
     ] = False,
-    label: Annotated[str, typer.Option("--label", help="Distinguishes equal releases.")] = "",
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="Write JSON here, not to stdout; - is stdout."),
-    ] = None,
+    label: Annotated[str, option("Distinguishes equal releases.")] = "",
+    out: Annotated[File, option("Write JSON here, not to stdout; - is stdout.", "FILE")] = None,
     data_meant: Annotated[
-        bool, typer.Option("--data-meant", help="A second account for the same data is meant.")
+        bool, option("A second account for the same data is meant.", None, "--data-meant")
     ] = False,
     anyway: Anyway = False,
 ) -> None:
@@ -113,7 +104,7 @@ def change(
     model: inputs.Model,
     epsilon: inputs.Epsilon,
     kept: Kept,
-    why: Annotated[str, typer.Option("--why", help="Recorded with the change.")] = "",
+    why: Annotated[str, option("Recorded with the change.")] = "",
 ) -> None:
     """Change the epsilon of a stream, from the first entry on that was not used yet.
 

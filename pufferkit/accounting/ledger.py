@@ -95,6 +95,16 @@ class Ledger(Shown):
     ...     _ = book.spend("alice", 0.1, what="weekly count")
     >>> book.remaining("alice")
     0.0
+    >>> book.account("alice").entries, [one.account for one in book.accounts()]
+    (4, ['alice'])
+    >>> [entry.kind for entry in book.entries("alice")][:2]
+    ['open', 'charge']
+    >>> book.verify()
+    []
+    >>> book.examine().entries == len(list(book.export()))
+    True
+    >>> _ = book.change_budget("alice", 1.0, why="a second year")
+    >>> book.close()
     """
 
     def __init__(

@@ -101,6 +101,9 @@ class Session(Shown):
     0.6
     >>> session.release(count(1, 300), epsilon=0.4).value == release.value  # the same one, free
     True
+    >>> from pufferkit import histogram
+    >>> session.plan(histogram([0, 1], 300), epsilon=0.3).plan.best.mechanism
+    'influence_curve'
     """
 
     def __init__(

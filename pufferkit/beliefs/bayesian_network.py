@@ -32,13 +32,14 @@ from pufferkit.beliefs.network_checks import Node, Rows, Values
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.records import JsonRecord
+from pufferkit.shown import Shown
 
 MOST_ROWS = 1 << 18
 """Largest joint distribution, in rows, that is written out."""
 
 
-@dataclass(frozen=True, eq=False)
-class BayesianNetwork(JsonRecord):
+@dataclass(frozen=True, eq=False, repr=False)
+class BayesianNetwork(Shown, JsonRecord):
     """Nodes, their parents, and the distribution of each node given its parents.
 
     Parameters
@@ -69,6 +70,17 @@ class BayesianNetwork(JsonRecord):
     [0.915, 0.085]
     >>> flu.distribution("Ada", given={"Ben": 1}).round(3).tolist()
     [0.529, 0.471]
+    >>> flu.ancestors(["Ben"]), round(flu.joint().probability("Ben", 1), 3)
+    (('Ada', 'Ben'), 0.085)
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "flu.bif")
+    >>> with open(path, "w") as file:
+    ...     _ = file.write(
+    ...         "network flu { } variable Ann { type discrete [2] { no, yes }; } "
+    ...         "probability ( Ann ) { table 0.9, 0.1; }"
+    ...     )
+    >>> BayesianNetwork.from_bif(path).distribution("Ann").tolist()
+    [0.9, 0.1]
     """
 
     parents: Mapping[Node, tuple[Node, ...]]
@@ -146,8 +158,25 @@ class BayesianNetwork(JsonRecord):
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return f"BayesianNetwork({self.description})"
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """A row for each node, the values of its parents and its own."""
+        return [
+            {
+                "node": str(node),
+                "given": ", ".join(
+                    f"{parent}={value}"
+                    for parent, value in zip(self.parents[node], given, strict=True)
+                ),
+                "value": str(value),
+                "probability": float(p),
+            }
+            for node, rows in self.tables.items()
+            for given, row in rows.items()
+            for value, p in zip(self.values[node], row, strict=True)
+        ]
 
     def __reduce__(self) -> tuple[Any, ...]:
         plain = {node: dict(rows) for node, rows in self.tables.items()}

@@ -22,6 +22,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.records import JsonRecord
+from pufferkit.shown import Shown
 
 if TYPE_CHECKING:
     pass
@@ -30,8 +31,8 @@ Probability = float | Fraction
 Row = tuple[Hashable, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class FiniteJoint(JsonRecord):
+@dataclass(frozen=True, eq=False, repr=False)
+class FiniteJoint(Shown, JsonRecord):
     """A distribution of (X_1, ..., X_n), one row for each data set.
 
     Parameters
@@ -48,6 +49,8 @@ class FiniteJoint(JsonRecord):
     >>> flu = FiniteJoint({(0, 0): 0.4, (0, 1): 0.1, (1, 0): 0.1, (1, 1): 0.4})
     >>> dict(flu.conditional(1, 0).table)
     {(0, 0): 0.8, (0, 1): 0.2}
+    >>> flu.values(1), flu.probability(1, 0), dict(flu.marginal(2).table)
+    ((0, 1), 0.5, {(0,): 0.5, (1,): 0.5})
     """
 
     table: Mapping[Row, Probability]
@@ -87,8 +90,16 @@ class FiniteJoint(JsonRecord):
     def __len__(self) -> int:
         return len(self.table)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return f"FiniteJoint({self.description})"
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """A row for each data set and its probability."""
+        names = [str(name) for name in self.names]
+        return [
+            {**dict(zip(names, map(str, row), strict=True)), "probability": float(p)}
+            for row, p in self.table.items()
+        ]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FiniteJoint, (dict(self.table), self.names)

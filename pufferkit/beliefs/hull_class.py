@@ -18,6 +18,7 @@ from pufferkit.beliefs.people import PARTS, People, calibrated_contamination
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.transfer import transfer_cap
 from pufferkit.checks import Floats
+from pufferkit.shown import Matrix
 
 _MOST = 0.99
 
@@ -113,6 +114,12 @@ class HullClass(KernelClass):
     def told_of_type(self) -> float | None:
         each = [chain for chain in self.chains if len(chain.closed_classes) == 1]
         return transfer_cap([chain.stationary for chain in each]) if len(each) > 1 else None
+
+    def matrices_shown(self) -> tuple[Matrix, ...]:
+        return tuple(
+            Matrix.of(f"vertex {n}", self.states, chain.transition)
+            for n, chain in enumerate(self.chains, 1)
+        )
 
     def kernels(self) -> tuple[Kernels, ...]:
         forward = tuple(chain.transition for chain in self.chains)

@@ -26,7 +26,7 @@ from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.structure import ClosedClass, closed_classes, common_period
 from pufferkit.checks import Floats
 from pufferkit.records import JsonRecord
-from pufferkit.shown import Shown
+from pufferkit.shown import Matrix, Shown
 
 STATIONARY_TOLERANCE = 1e-12
 """A start counts as stationary if its log-ratio to that distribution varies by no more."""
@@ -58,6 +58,10 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
     >>> chain = MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
     >>> chain.stationary.round(3).tolist()
     [0.8, 0.2]
+    >>> chain.marginal(2).round(3).tolist(), chain.power(2).round(2).tolist()
+    ([0.9, 0.1], [[0.85, 0.15], [0.6, 0.4]])
+    >>> MarkovChain.steady(chain.transition).sample(5, seed=1).tolist()
+    [0, 1, 0, 1, 0]
     """
 
     initial: Floats
@@ -159,13 +163,7 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
 
     def table_rows(self) -> list[dict[str, Any]]:
         """The transition matrix, a row for each state."""
-        return [
-            {
-                "after": str(state),
-                **{str(s): float(p) for s, p in zip(self.states, row, strict=True)},
-            }
-            for state, row in zip(self.states, self.transition, strict=True)
-        ]
+        return Matrix.of("transition", self.states, self.transition).table_rows()
 
     def __str__(self) -> str:
         start = "stationary start" if self.is_stationary else "fixed initial distribution"

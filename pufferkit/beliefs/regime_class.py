@@ -28,7 +28,9 @@ from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.regime_estimation import known_slow, mean_stays, people_models, refits
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
+from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
+from pufferkit.shown import Matrix
 
 MANY_LEVELS = 10
 """With more states than this, rows of the emission are not taken at their word by default."""
@@ -79,6 +81,11 @@ class RegimeClass(KernelClass):
     >>> theta = RegimeClass([[0.95, 0.05], [0.1, 0.9]], [[0.8, 0.2], [0.3, 0.7]])
     >>> theta.description
     '2 hidden regimes, 2 states, independent within a regime'
+    >>> other = RegimeClass([[0.9, 0.1], [0.1, 0.9]], [[0.8, 0.2], [0.3, 0.7]])
+    >>> RegimeClass.of(theta, other).description
+    '2 hidden regimes, 2 states, independent within a regime, each of 2'
+    >>> RegimeClass.hull_of(theta, other).description
+    '2 hidden regimes, 2 states, independent within a regime, hull of 2'
     """
 
     kind = "regimes"
@@ -233,7 +240,8 @@ class RegimeClass(KernelClass):
         Parameters
         ----------
         data
-            A `Series`, or a list of them, one for each person. Never the series to be released.
+            A `Table` of people, a `Series`, or a list of them, one for each person. Never the
+            series to be released.
         regimes
             How many.
         within
@@ -344,6 +352,21 @@ class RegimeClass(KernelClass):
     @property
     def sources(self) -> tuple[Provenance, ...]:
         return self.fitted_on
+
+    def matrices_shown(self) -> tuple[Matrix, ...]:
+        labels = tuple(str(state) for state in self.states)
+        shown = []
+        for n, model in enumerate(self.models, 1):
+            which = f" of model {n}" if len(self.models) > 1 else ""
+            regimes = tuple(f"regime {z}" for z in range(1, model.regimes + 1))
+            shown.append(Matrix(f"regimes{which}", regimes, regimes, model.transition))
+            if model.within == "independent":
+                entries = Matrix(f"entries{which}", regimes, labels, model.emission, "in", "entry")
+                shown.append(entries)
+                continue
+            for z, own in zip(regimes, model.emission, strict=True):
+                shown.append(Matrix.of(f"entries in {z}{which}", labels, own))
+        return tuple(shown)
 
     def kernels(self) -> tuple[Kernels, ...]:
         parts = [self._part(n, model) for n, model in enumerate(self.models, 1)]
@@ -457,6 +480,8 @@ def _people(data: Any) -> tuple[Series, ...]:
     """One series for each person, all with the same states."""
     if isinstance(data, Series):
         return (data,)
+    if isinstance(data, Table):
+        return tuple(data.series(name) for name in data.subjects)
     if isinstance(data, Mapping):
         data = list(data.values())
     several = list(data) if isinstance(data, Iterable) else []

@@ -20,6 +20,7 @@ from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.transfer import transfer_cap
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.shown import Matrix
 
 _MOST_HIDDEN = 2_000
 
@@ -116,6 +117,11 @@ class SeasonalClass(KernelClass):
     @property
     def told_of_type(self) -> float | None:
         return transfer_cap(self.marginals) if len(self.matrices) > 1 else None
+
+    def matrices_shown(self) -> tuple[Matrix, ...]:
+        return tuple(
+            Matrix.of(f"slot {n}", self.states, matrix) for n, matrix in enumerate(self.matrices)
+        )
 
     def kernels(self) -> tuple[Kernels, ...]:
         count, marginals = len(self.matrices), self.marginals

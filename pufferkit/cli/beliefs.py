@@ -77,6 +77,7 @@ def beliefs(
         Path | None,
         typer.Option("--report", metavar="FILE", help="Write a page with pictures, .html."),
     ] = None,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Build beliefs on some public people, test them on others, choose the least noise.
 
@@ -91,7 +92,7 @@ def beliefs(
     outputs.check_outputs([out, report], named)
     counts = _whole_numbers(regimes)
     table = counted_table(named, state, time, subject, None, None, form)
-    terminal.say(table.report(), err=True)
+    terminal.summary(table.report())
     people = People.of(table, day)
     longest = int(table.longest.max()) if length is None else length
     choice = choose_beliefs(
@@ -101,9 +102,9 @@ def beliefs(
         held_out=held_out,
         regimes=counts,
         seed=seed,
-        progress=lambda name: terminal.say(f"{name} ...", err=True),
+        progress=terminal.doing,
     )
-    terminal.say(choice)
+    terminal.say(choice.to_json() if as_json else choice)
     written: dict[Path, bytes] = {}
     if out is not None and choice.best is not None and choice.best.beliefs is not None:
         model = json.dumps(choice.best.beliefs.to_dict(), indent=2) + "\n"
@@ -111,8 +112,7 @@ def beliefs(
     if report is not None:
         written[report] = _page(choice, people.series[0], people.day).encode()
     outputs.write_all(written)
-    for path in written:
-        terminal.say(f"written: {path}", err=True)
+    terminal.written(written)
     if choice.best is None:
         raise typer.Exit(NOTHING_PASSES)
 

@@ -28,6 +28,7 @@ def release_each(
         ),
     ],
     noise: Noise,
+    question: inputs.Question,
     reading: Reading,
     form: Form,
     book: Book,
@@ -36,7 +37,6 @@ def release_each(
         typer.Option("--subject", metavar="COL", help="Column that says whose row it is."),
     ] = None,
     time: inputs.Time = None,
-    query: inputs.QueryOption = inputs.QueryName.HISTOGRAM,
     account: Annotated[
         str | None,
         typer.Option(
@@ -48,6 +48,8 @@ def release_each(
         typer.Option("--out", metavar="FILE", help="Write here: .csv or .parquet. Default: stdout"),
     ] = None,
     anyway: Anyway = False,
+    plot: inputs.Plot = None,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Answer one query with noise for each subject of a table.
 
@@ -62,14 +64,28 @@ def release_each(
         raise ValueError(
             "--subject: name the column that says whose row it is; for one subject, see release"
         )
-    release_table(files, subject, time, query, noise, reading, form, book, account, out, anyway)
+    release_table(
+        files,
+        subject,
+        time,
+        question,
+        noise,
+        reading,
+        form,
+        book,
+        account,
+        out,
+        anyway,
+        plot,
+        as_json=as_json,
+    )
 
 
 def release_table(
     files: Sequence[Path],
     subject: str | None,
     time: str | None,
-    query: inputs.QueryName,
+    question: inputs.Question,
     noise: Noise,
     reading: Reading,
     form: Form,
@@ -78,12 +94,15 @@ def release_table(
     out: Path | None,
     anyway: bool,
     plot: Path | None = None,
+    *,
+    as_json: bool = False,
 ) -> None:
     """One histogram for each subject and window; without a column of subjects, for the only one."""
-    from pufferkit.frames import read_table, write_columns  # noqa: PLC0415
+    from pufferkit.frames import check_parquet, read_table, write_columns  # noqa: PLC0415
 
-    if query not in (inputs.QueryName.HISTOGRAM, inputs.QueryName.FREQUENCIES):
-        raise ValueError("--query: of a table it is histogram or frequencies")
+    query = question.query
+    if query.value in ("count", "total", "mean"):
+        raise ValueError(f"--query: of a table no {query.value}, but histogram or frequencies")
     every, start = duration(form.every), form.begins
     if time is None and every is None:
         raise ValueError(
@@ -101,6 +120,8 @@ def release_table(
     record = None if out is None else out.with_suffix(".json")
     outputs.check_outputs([out, record], [*named, noise.model], plot)
     beliefs = inputs.chains(noise.model)
+    for file in named:
+        check_parquet(file)
     source = named[0] if len(named) == 1 else named
     data: Any = read_table(
         source,
@@ -112,7 +133,7 @@ def release_table(
         independent_after=duration(reading.after),
         every=every,
         start=start,
-        window=duration(reading.window),
+        window=question.window(duration(reading.window)),
         text=form.text,
         **form.clock,
     )
@@ -126,7 +147,7 @@ def release_table(
             data,
             beliefs,
             noise.epsilon,
-            query=query.value,
+            query=question.of_many(beliefs.states),
             mechanism=mechanism or "influence_curve",
             ledger=ledger,
             budget=book.budget,
@@ -135,23 +156,29 @@ def release_table(
             prefix=prefix,
             progress=progress,
         )
-    terminal.say(data.report(), err=True)
+    terminal.summary(data.report())
     releases = releases.as_drawn() if noise.as_drawn else releases
     content = write_columns(out or Path("stdout.csv"), releases.columns())
     for note in releases.notes:
-        terminal.say(f"note: {note}", err=True)
-    pictures = {}
+        terminal.note(note)
+    written = {}
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
 
-        pictures[plot] = plots.picture(plots.figure_of(releases), plot)
-    if out is None or record is None:
-        outputs.write_all(pictures)
+        written[plot] = plots.picture(plots.figure_of(releases), plot)
+    told: list[Any] = list(written)
+    if out is not None and record is not None:
+        written |= {out: content, record: releases.to_json().encode() + b"\n"}
+        told.insert(0, f"{out}, and {record} for pufferkit verify")
+    outputs.write_all(written)
+    if as_json:
+        terminal.say(releases.to_json())
+    elif out is None:
         terminal.give(content.decode())
-        return
-    outputs.write_all({out: content, record: releases.to_json().encode() + b"\n", **pictures})
-    terminal.say(f"{releases.guarantee}: epsilon {releases.epsilon:g} for all rows of a subject")
-    terminal.say(f"written: {out}, and {record} for pufferkit verify", err=True)
+    else:
+        words = f"{releases.guarantee}: epsilon {releases.epsilon:g} for all rows of a subject"
+        terminal.say(words)
+    terminal.written(told)
 
 
 def _refuse_drowned(

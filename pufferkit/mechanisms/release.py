@@ -40,7 +40,15 @@ Presentation = Literal["as drawn", "nearest histogram"]
 
 
 class Guarantee(StrEnum):
-    """What a release promises. The value is the sentence for people; files hold the ``code``."""
+    """What a release promises. The value is the sentence for people; files hold the ``code``.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> print(pk.influence_curve(week, pk.count(1, 100), epsilon=1).guarantee)
+    Pufferfish for each entry
+    """
 
     PUFFERFISH = "Pufferfish for each entry"
     GROUP = "Pufferfish for each entry, whatever the correlation within a segment"
@@ -92,6 +100,14 @@ class Evidence:
         the promise is about this release alone.
     notes
         How the numbers were obtained, in words for people. Nothing reads them.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> decided = pk.markov_quilt(week, pk.count(1, 1000), epsilon=1).evidence
+    >>> decided.node, decided.quilt
+    (500, (495, 505))
     """
 
     belief: str | None = None
@@ -239,6 +255,21 @@ class Release(Report):
     question
         What was asked, where the kind alone does not say it: the slots of a question by time and
         the entries observed in each, the states whose episodes were counted.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "active"])
+    >>> data = pk.Series.of([week.states[code] for code in week.sample(1000, seed=1)], week.states)
+    >>> release = pk.influence_curve(week, pk.histogram(week.states, data), epsilon=1).release(data)
+    >>> len(release.interval(0.9))
+    2
+    >>> release.as_drawn().presentation, release.as_histogram().presentation
+    ('as drawn', 'nearest histogram')
+    >>> Release.from_json(release.to_json()).scale == release.scale
+    True
+    >>> print(release.explain().epsilon)
+    1.0
     """
 
     _called = "release"

@@ -50,6 +50,18 @@ class Target:
     """The error that would do: half a confidence interval of one coordinate.
 
     ``relative``: as a part of an average answer, not in its units.
+
+    Examples
+    --------
+    >>> from pufferkit import relative_frequencies
+    >>> Target.of_text("5%").half_width(relative_frequencies(["a", "b"], 100))
+    0.025
+    >>> print(Target.of_text("0.05"))
+    95% within 0.05
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> Target.of_text("20").is_met(pk.influence_curve(week, pk.count(1, 1000), epsilon=1))
+    True
     """
 
     error: float
@@ -222,6 +234,15 @@ def remedies(beliefs: Any, query: Query, epsilon: float, target: Target) -> list
     """What was tried and would do: more epsilon, more data, a coarser question. Computed.
 
     Each is a change of one thing, and its calibration shows that it is enough.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "active"])
+    >>> query = pk.relative_frequencies(week.states, 1000)
+    >>> ways = remedies(week, query, 0.2, pk.Target.of_text("0.05"))
+    >>> print(ways[0].text)
+    epsilon 0.373 in place of 0.2
     """
     theta = as_beliefs(beliefs)
     return list(_remedies(theta, query, epsilon, target))

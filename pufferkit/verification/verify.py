@@ -85,6 +85,15 @@ class Verdict(Shown):
         What no recomputation can know: it stays with whoever made the release.
     rows
         How many releases the record holds. The scales are those of the row with the least to spare.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> data = pk.Series.of(week.sample(100, seed=1).tolist(), week.states)
+    >>> verdict = pk.verify(pk.influence_curve(week, pk.count(1, data), epsilon=1).release(data))
+    >>> verdict.ok
+    True
     """
 
     ok: bool

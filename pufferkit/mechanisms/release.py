@@ -98,6 +98,9 @@ class Evidence:
     beside
         Event-level epsilon that is spent beside this release under the same promise; ``None`` if
         the promise is about this release alone.
+    horizon
+        For a stream: entries that the promise is for, all other releases of the stream included;
+        ``None`` if it is about the entries of this release alone.
     notes
         How the numbers were obtained, in words for people. Nothing reads them.
 
@@ -121,6 +124,7 @@ class Evidence:
     variant: Variant | None = None
     beside: float | None = None
     counted: Counted | None = None
+    horizon: int | None = None
 
     def __post_init__(self) -> None:
         for name, known in _WORDS.items():
@@ -171,6 +175,8 @@ class Evidence:
             parts += [f"{side} {what} {'whole' if n is None else n}" for side, n in sides]
         if self.counted is not None:
             parts.append(_COUNTED[self.counted])
+        if self.horizon is not None:
+            parts.append(f"with all other releases of the stream, over {self.horizon:.0e} entries")
         return "; ".join([*parts, *self.notes])
 
 
@@ -208,6 +214,7 @@ _EVIDENCE: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "bound": ("text", lambda v: isinstance(v, str)),
     "variant": ("text", lambda v: isinstance(v, str)),
     "counted": ("text", lambda v: isinstance(v, str)),
+    "horizon": ("a whole number above 0", lambda v: _is_whole(v) and v > 0),
     "beside": ("a number of at least 0", lambda v: _is_number(v) and 0 <= v < math.inf),
 }
 """What each field of the evidence must be in a file, in words and as a test."""
@@ -399,6 +406,8 @@ class Release(Report):
             if not _is_list(fields[name]):
                 raise ValueError(f"release: {name} must be a list, got {fields[name]!r}")
             fields[name] = tuple(fields[name])
+        if fields["total"] is not None and not _is_number(fields["total"]):
+            raise ValueError(f"release: total must be a number or null, got {fields['total']!r}")
         fields["guarantee"] = Guarantee.of_code(fields["guarantee"])
         fields["evidence"] = Evidence.from_dict(fields["evidence"])
         if fields.get("observed") is not None:

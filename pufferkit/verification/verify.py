@@ -29,6 +29,7 @@ from pufferkit.verification.needed import (
     TOLERANCE,
     BadBeliefs,
     hint_of,
+    longest_promised,
     needed_scale,
     on_chains,
 )
@@ -294,7 +295,14 @@ def _possible(observed: tuple[int, ...], lengths: tuple[int, ...]) -> bool:
 
 def _inconsistent(record: Release) -> Iterator[str]:
     """Fields that contradict one another."""
-    longest, binding = max(record.lengths), record.evidence.length
+    longest, binding = longest_promised(record), record.evidence.length
+    if longest < max(record.lengths):
+        yield f"horizon: is {longest}, but there are segments of {max(record.lengths)} entries"
+    if record.evidence.horizon is not None:
+        if record.mechanism != "influence_curve":
+            yield f"horizon: {record.mechanism} gives no stream"
+        if record.evidence.counted == "observed" or (record.verification_data or {}).get("pattern"):
+            yield "horizon: the other windows of a stream may have no gaps"
     # Where gaps are counted, a shorter segment may be the hardest.
     may_bind = record.lengths if record.evidence.counted == "observed" else (longest,)
     if on_chains(record) and binding not in (None, *may_bind):

@@ -32,6 +32,7 @@ from pufferkit.accounting.composition import (
 from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger
+from pufferkit.accounting.profiles import entry_rows
 from pufferkit.accounting.transactions import over_budget
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
@@ -185,6 +186,26 @@ class Session(Shown):
         total = self._joint(charges, _best(table), bounds).micro
         cost = max(0, total - account.total)
         return SessionPlan(table, in_epsilon(cost), in_epsilon(account.remaining))
+
+    def cost(
+        self,
+        query: Query,
+        epsilon: float,
+        *,
+        mechanism: str = BEST,
+        window: tuple[int, int] | None = None,
+    ) -> float:
+        """What `release` with the same arguments would take from the budget; nothing is written."""
+        self._check_query(query)
+        bounds = self._window(window)
+        account, charges = self._standing()
+        _, calibration = self._calibrate(query, checks.privacy(epsilon), mechanism)
+        return in_epsilon(max(0, self._joint(charges, calibration, bounds).micro - account.total))
+
+    @property
+    def profile(self) -> list[dict[str, Any]]:
+        """What was spent on the entries, run by run (`entry_rows`)."""
+        return entry_rows(self._spendings(self._charges()), self.beliefs, self.data.lengths)
 
     def release(
         self,

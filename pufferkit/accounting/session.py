@@ -194,10 +194,16 @@ class Session(Shown):
         *,
         mechanism: str = BEST,
         window: tuple[int, int] | None = None,
+        label: str = "",
     ) -> float:
-        """What `release` with the same arguments would take from the budget; nothing is written."""
+        """What `release` with the same arguments would take from the budget; nothing is written.
+
+        0 for a release that is stored already.
+        """
         self._check_query(query)
         bounds = self._window(window)
+        if self.ledger.find(self.name, self._key(query, epsilon, mechanism, bounds, label)):
+            return 0.0
         account, charges = self._standing()
         _, calibration = self._calibrate(query, checks.privacy(epsilon), mechanism)
         return in_epsilon(max(0, self._joint(charges, calibration, bounds).micro - account.total))

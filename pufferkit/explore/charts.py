@@ -6,6 +6,7 @@ dark. Every picture has its axes named and says in words what it shows (`aria`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,6 +45,7 @@ def _axis(name: str, kind: str = "value", **options: Any) -> dict[str, Any]:
         "nameLocation": "middle",
         "nameGap": 28,
         "axisLabel": {"hideOverlap": True},
+        "splitLine": {"lineStyle": {"color": "rgba(128, 128, 128, 0.3)"}},
         **options,
     }
 
@@ -52,6 +54,12 @@ def _upright(name: str, **options: Any) -> dict[str, Any]:
     """A vertical axis with its name above, where there is room at any width."""
     place = {"nameLocation": "end", "nameGap": 12, "nameTextStyle": {"align": "left"}}
     return {**_axis(name, **options), **place}
+
+
+def _from(values: Sequence[float]) -> dict[str, float]:
+    """Where bars on a log scale begin: a power of ten below the shortest."""
+    least = 10.0 ** (math.floor(math.log10(min(values, default=1.0))) - 1)
+    return {"min": least, "startValue": least}
 
 
 def shares(states: Sequence[str], values: Sequence[float]) -> dict[str, Any]:
@@ -77,7 +85,8 @@ def days(
         xAxis=_axis(f"entry of the {whole}", "category", data=list(range(1, day + 1))),
         yAxis=_upright(
             whole, type="category", data=[str(n + 1) for n in range(lines)], inverse=True
-        ),
+        )
+        | {"nameLocation": "start"},
         visualMap={
             "type": "piecewise",
             "orient": "horizontal",
@@ -118,13 +127,17 @@ def influence(
         series["markLine"] = {
             "symbol": "none",
             "lineStyle": {"color": ORANGE, "width": 2, "type": "solid"},
-            "label": {"formatter": f"shown: {point:.3g}", "position": "end"},
+            "label": {"formatter": f"shown: {point:.3g}", "position": "start"},
             "data": [{"xAxis": point}],
         }
     return _frame(
         "Entries that one entry may give away: budgeted by each class, and shown by people",
         grid={"left": 12, "right": 56, "top": 32, "bottom": 36, "containLabel": True},
-        xAxis=_axis("entries that one entry may give away (log scale)", "log"),
+        xAxis=_axis(
+            "entries that one entry may give away (log scale)",
+            "log",
+            **_from([row["budget"] for row in rows]),
+        ),
         yAxis={
             "type": "category",
             "inverse": True,
@@ -171,7 +184,7 @@ def bars_with_errors(
         )
     return _frame(
         f"{name}, with intervals",
-        grid={"left": 12, "right": 24, "top": 64, "bottom": 24, "containLabel": True},
+        grid={"left": 12, "right": 24, "top": 80, "bottom": 24, "containLabel": True},
         legend={"top": 0, "type": "plain", "itemGap": 14},
         xAxis=_axis("", "category", data=list(labels)),
         yAxis=_upright(what, scale=False),
@@ -199,7 +212,7 @@ def errors(rows: Sequence[Mapping[str, Any]], chosen: float, what: str) -> dict[
         series[0]["markLine"] = {
             "symbol": "none",
             "lineStyle": {"color": "#7F7F7F", "type": "dashed"},
-            "label": {"formatter": f"epsilon {chosen:g}", "position": "insideEndTop"},
+            "label": {"formatter": f"epsilon {chosen:g}", "position": "end"},
             "data": [{"xAxis": chosen}],
         }
     return _frame(
@@ -230,7 +243,11 @@ def mechanisms(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return _frame(
         "Noise scale of each mechanism",
         grid={"left": 12, "right": 64, "top": 12, "bottom": 36, "containLabel": True},
-        xAxis=_axis("scale of the noise (log scale; less is better)", "log"),
+        xAxis=_axis(
+            "scale of the noise (log scale; less is better)",
+            "log",
+            **_from([row["scale"] for row in there]),
+        ),
         yAxis={"type": "category", "inverse": True, "data": [row["mechanism"] for row in there]},
         series=[
             {

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pufferkit import Calibration, ChainClass, Query, Release, Series
 
 _DRAWS = 8
+_SEED = 20240712
 _EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -79,7 +80,7 @@ def _stand_in(theta: ChainClass, public: Source | None, length: int) -> tuple[Se
         except (ValueError, IndexError):
             return None
         whose = "entries made up by the first chain of the class"
-    labels = [chain.states[code] for code in chain.sample(length, seed=1)]
+    labels = [chain.states[code] for code in chain.sample(length, seed=_SEED)]
     return pk.Series.of(labels, theta.states), whose
 
 
@@ -125,7 +126,7 @@ def cost(deal: Deal) -> dict[str, Any]:
     """What a release would take from the account. Nothing is written."""
     session, query = deal.session()
     with session.ledger:
-        price = session.cost(query, deal.epsilon, mechanism=deal.mechanism)
+        price = session.cost(query, deal.epsilon, mechanism=deal.mechanism, label=deal.label)
         left = session.remaining
     useful = pk.Usefulness.of(_soon(deal, query))
     return {

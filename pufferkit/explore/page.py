@@ -29,7 +29,7 @@ def draw(workspace: Workspace) -> None:
         shade.set_value(workspace.dark)
 
     with ui.element("main").classes("pk-page column"):
-        with ui.element("div").classes("pk-row").style("padding-top: .75rem"):
+        with ui.element("div").classes("pk-row pk-head"):
             with ui.element("h1").style("font-size: 1.3rem; font-weight: 700; margin: 0"):
                 ui.label("pufferkit explorer")
             ui.space()

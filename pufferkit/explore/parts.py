@@ -21,8 +21,15 @@ body { color: var(--pk-text); font-size: 16px; }
 .pk-card { width: 100%; border: 1px solid var(--pk-line); border-radius: 8px; padding: 1rem;
   display: flex; flex-direction: column; gap: .75rem; min-width: 0; }
 .pk-card > * { max-width: 100%; }
+.pk-page .q-btn { align-self: flex-start; }
+.pk-row > .q-btn { align-self: center; }
+.q-uploader { box-shadow: none; border: 1px dashed var(--pk-line); background: transparent; }
+.q-uploader__header { background: transparent; color: var(--pk-soft); }
+.q-uploader__title { font-size: .9rem; font-weight: 400; line-height: 1.4; white-space: normal; }
+.q-uploader__subtitle, .q-uploader__list { display: none; }
 .pk-card h2 { font-size: 1.15rem; font-weight: 600; margin: 0; line-height: 1.4; }
 .pk-card h3 { font-size: 1rem; font-weight: 600; margin: .5rem 0 0; line-height: 1.4; }
+.pk-head { padding-top: .75rem; margin-bottom: -.75rem; }
 .pk-soft { color: var(--pk-soft); }
 .pk-bad { color: var(--pk-bad); font-weight: 600; overflow-wrap: anywhere; }
 .pk-bad:empty { display: none; }
@@ -30,11 +37,12 @@ body { color: var(--pk-text); font-size: 16px; }
 .pk-row > .q-field { flex: 1 1 11rem; }
 .pk-chart { width: 100%; height: 19rem; }
 .pk-chart svg text { fill: var(--pk-text) !important; stroke: none; }
-.pk-chart svg path[stroke="#E0E6F1"] { stroke: var(--pk-line); }
+.body--dark .q-btn.text-primary, .body--dark .q-tab--active { color: #8ccbf2 !important; }
 .pk-scroll { width: 100%; overflow-x: auto; }
 .pk-table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 .pk-table th, .pk-table td { text-align: left; padding: .35rem .6rem .35rem 0; vertical-align: top;
   border-bottom: 1px solid var(--pk-line); }
+.pk-table td:last-child:not(.num) { min-width: 13rem; }
 .pk-table th { color: var(--pk-soft); font-weight: 600; white-space: nowrap; }
 .pk-table td.num, .pk-table th.num { text-align: right; font-variant-numeric: tabular-nums;
   white-space: nowrap; }

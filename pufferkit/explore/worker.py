@@ -9,7 +9,7 @@ import asyncio
 import logging
 import multiprocessing
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
@@ -118,15 +118,18 @@ def _serve(connection: Connection) -> None:
                 last = monotonic()
                 connection.send(("told", text))
 
-        try:
-            extra = {"tell": tell} if telling else {}
-            answer = ("done", task(*given, **extra))
-        except (ValueError, OSError, ImportError, OverflowError) as error:
-            answer = ("refused", _sentence(error))
-        except Exception as error:
-            _LOG.exception("a task failed")
-            answer = ("refused", f"unexpected {type(error).__name__}: {error}")
-        connection.send(answer)
+        connection.send(answered(task, given, tell if telling else None))
+
+
+def answered(task: Callable[..., Any], given: Sequence[Any], tell: Tell | None) -> tuple[str, Any]:
+    """``("done", what the task gives)``, or ``("refused", a sentence)``."""
+    try:
+        return "done", task(*given, **({} if tell is None else {"tell": tell}))
+    except (ValueError, OSError, ImportError, OverflowError) as error:
+        return "refused", _sentence(error)
+    except Exception as error:
+        _LOG.exception("a task failed")
+        return "refused", f"unexpected {type(error).__name__}: {error}"
 
 
 def _sentence(error: BaseException) -> str:

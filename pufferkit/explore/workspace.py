@@ -51,7 +51,7 @@ class Work:
 class Workspace:
     """State of the page; every answer is asked of a worker once and then kept."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, worker: type[Worker] = Worker) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder = folder.resolve()
         self.step = STEPS[0]
@@ -72,7 +72,7 @@ class Workspace:
         self.releasing = False
         self.version = 0
         self._answers: dict[Any, Any] = {}
-        self._quick, self._slow = Worker(), Worker()
+        self._quick, self._slow = worker(), worker()
 
     def __enter__(self) -> Workspace:
         return self

@@ -39,6 +39,7 @@ def served(folder: Path):
     finally:
         process.terminate()
         process.wait(30)
+        process.stdout.close()
 
 
 @contextmanager
@@ -54,7 +55,7 @@ def browser(profile: Path, width: int = 1200, dark: bool = False):
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
     try:
-        yield Page(driver)
+        yield Page(driver, width)
     finally:
         driver.quit()
 
@@ -62,8 +63,8 @@ def browser(profile: Path, width: int = 1200, dark: bool = False):
 class Page:
     """What a person does, by the words on the page."""
 
-    def __init__(self, driver):
-        self.driver = driver
+    def __init__(self, driver, width):
+        self.driver, self.width = driver, width
         self.origins: set[str] = set()
 
     def open(self, address: str) -> None:
@@ -103,7 +104,7 @@ class Page:
 
         path = (
             f"//button[not(@disabled)][.//*[text()='{words}'] or .='{words}']"
-            f"|//*[@role='tab'][.//*[contains(text(),'{words}')]]"
+            f"|//*[@role='tab'][.//*[text()='{words}']]"
         )
         for _ in range(20):
             try:
@@ -118,7 +119,9 @@ class Page:
     def write(self, label: str, text: str, number: int = 1) -> None:
         from selenium.webdriver.common.keys import Keys
 
-        field = self.element(f"(//label[.//*[text()='{label}']]//input|//input[@aria-label='{label}'])[{number}]")
+        field = self.element(
+            f"(//label[.//*[text()='{label}']]//input|//input[@aria-label='{label}'])[{number}]"
+        )
         field.send_keys(Keys.CONTROL, "a")
         field.send_keys(text, Keys.TAB)
 
@@ -126,20 +129,17 @@ class Page:
         """The whole page as it is."""
         time.sleep(0.4)
         height = self.driver.execute_script("return document.documentElement.scrollHeight")
-        width = self.driver.execute_script("return window.innerWidth")
-        self.driver.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
-        )
+        self.resize(self.width, height)
         time.sleep(0.4)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.driver.save_screenshot(str(path))
-        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        self.resize(self.width)
 
-    def resize(self, width: int) -> None:
+    def resize(self, width: int, height: int = 900) -> None:
+        self.width = width
         self.driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
         )
 
     def asked(self) -> set[str]:

@@ -62,7 +62,7 @@ def _file(workspace: Workspace, role: str, refresh: Any) -> None:
             path.props("outlined dense").on("keydown.enter", named).mark(f"{role}-path")
             take = parts.button("Open", named, mark=f"{role}-open")
         ui.upload(
-            label="or drop a file here (it is copied to the folder above, readable by you alone)",
+            label="or drop a file here; it is copied to the folder named above, for you alone",
             on_upload=dropped,
             auto_upload=True,
         ).props("flat bordered accept='.csv,.txt,.tsv,.gz,.parquet'").style("width: 100%").mark(

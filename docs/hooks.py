@@ -2,14 +2,17 @@
 
 ``<!-- names: beliefs -->`` becomes the reference of that room's public names, and
 ``<!-- commands -->`` the help of every command, so neither can be forgotten or go stale.
-``<!-- contributing -->`` becomes CONTRIBUTING.md, which stands at the root. Formulas become MathML,
-which browsers typeset by themselves: no script, no fonts, nothing to fetch.
+``<!-- contributing -->`` becomes CONTRIBUTING.md, which stands at the root, ``<!-- rooms -->`` the
+rooms with their lines and imports. Formulas become MathML, which browsers typeset by themselves: no
+script, no fonts, nothing to fetch.
 """
 
 from __future__ import annotations
 
+import ast
 import html
 import re
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -96,10 +99,46 @@ def contributing() -> str:
     return re.sub(r"\[([^\]]+)\]\((?!https?:)([^)]+)\)", link, text)
 
 
+def rooms() -> str:
+    """The rooms in their order, from the top: lines of code, and the rooms each imports from.
+
+    Imports for types alone do not count; ``errors`` and ``checks``, which all may use, stay out.
+    """
+    root = Path(__file__).parents[1]
+    contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]
+    order = [name for name in contracts["contracts"][0]["layers"][::-1] if name != "__main__"]
+    rows = []
+    for room in order:
+        place = root / "pufferkit" / room
+        files = sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
+        texts = [file.read_text(encoding="utf-8") for file in files]
+        used = {name for text in texts for name in _imported(ast.parse(text))} - {room}
+        shown = " ".join(name for name in order if name in used - {"errors", "checks"})
+        lines = sum(text.count("\n") for text in texts)
+        rows.append(f"{room:13} {lines:6,} lines  <- {shown}".rstrip(" <-"))
+    return "```text\n" + "\n".join(rows) + "\n```"
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    """The rooms that a module imports from, at the top or in a function."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module == "pufferkit":
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pufferkit."):
+            yield str(node.module).split(".")[1]
+        elif isinstance(node, ast.Import):
+            yield from (a.name.split(".")[1] for a in node.names if a.name.startswith("pufferkit."))
+        else:
+            yield from _imported(node)
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Called by mkdocs for every page."""
     markdown = re.sub(r"<!-- names: (\w+) -->", lambda found: reference(found[1]), markdown)
     markdown = re.sub("<!-- contributing -->", lambda _: contributing(), markdown)
+    markdown = re.sub("<!-- rooms -->", lambda _: rooms(), markdown)
     return re.sub("<!-- commands -->", lambda _: commands(), markdown)
 
 

@@ -30,6 +30,12 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.markov_chain import MarkovChain as MarkovChain
     from pufferkit.beliefs.regime_class import RegimeClass as RegimeClass
     from pufferkit.data.bins import Bins as Bins
+    from pufferkit.data.by_time import by_time as by_time
+    from pufferkit.data.by_time import time_in as time_in
+    from pufferkit.data.calendar import Calendar as Calendar
+    from pufferkit.data.moves import days_with as days_with
+    from pufferkit.data.moves import episodes as episodes
+    from pufferkit.data.moves import stays as stays
     from pufferkit.data.queries import Query as Query
     from pufferkit.data.queries import count as count
     from pufferkit.data.queries import histogram as histogram
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
     from pufferkit.data.queries import relative_frequencies as relative_frequencies
     from pufferkit.data.queries import total as total
     from pufferkit.data.queries import transition_counts as transition_counts
+    from pufferkit.data.questions import Question as Question
     from pufferkit.data.series import Series as Series
     from pufferkit.data.table import Table as Table
     from pufferkit.errors import LedgerError as LedgerError
@@ -124,6 +131,10 @@ _HOMES = {
         "total",
         "transition_counts",
     ],
+    "data.by_time": ["by_time", "time_in"],
+    "data.calendar": ["Calendar"],
+    "data.moves": ["days_with", "episodes", "stays"],
+    "data.questions": ["Question"],
     "data.series": ["Series"],
     "data.bins": ["Bins"],
     "data.table": ["Table"],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -10,6 +11,31 @@ import pufferkit
 
 MOST_ROWS = 100
 """Rows that a notebook shows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """Probabilities of what is across, given what is down; with a name among several."""
+
+    name: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: Any
+    down: str = "after"
+    across: str = "next"
+
+    @classmethod
+    def of(cls, name: str, states: Iterable[Hashable], cells: Any, across: str = "next") -> Matrix:
+        """A matrix of moves between states."""
+        labels = tuple(str(state) for state in states)
+        return cls(name, labels, labels, cells, across=across)
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """A row for each row, its label under the word that is down."""
+        return [
+            {self.down: label, **dict(zip(self.columns, map(float, row), strict=True))}
+            for label, row in zip(self.rows, self.cells, strict=True)
+        ]
 
 
 class Shown:

@@ -226,6 +226,6 @@ def test_a_record_says_which_noise_and_verify_knows_it():
 
 def test_the_account_charges_discrete_noise_like_any():
     spent = pk.Spending.of(pk.influence_curve(CHAIN, pk.count(1, 30), 2))
-    assert spent.entry_privacy == pytest.approx(
+    assert spent.entry_epsilon == pytest.approx(
         1 / pk.influence_curve(CHAIN, pk.count(1, 30), 2).scale
     )

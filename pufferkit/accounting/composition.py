@@ -48,7 +48,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.series import Pattern, observed_places, runs_of
 from pufferkit.errors import NoTheorem
 from pufferkit.influence.answers import record_loss
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric, Spent
+from pufferkit.influence.curve.profile import InfluenceCurve, Metric, PairRun
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
 from pufferkit.mechanisms.release import Guarantee
@@ -97,7 +97,7 @@ class Spending:
         What was promised.
     window
         First and last entry that were used, counted from 1.
-    entry_privacy
+    entry_epsilon
         By how much one entry moves the log-likelihood of the output; ``None`` without a bound.
     quilt
         Nodes of the binding quilt, for mechanisms that have one.
@@ -115,7 +115,7 @@ class Spending:
     mechanism: str
     epsilon: float
     window: tuple[int, int]
-    entry_privacy: float | None = None
+    entry_epsilon: float | None = None
     quilt: tuple[int, ...] | None = None
     quilt_sets: str | None = None
     contributions: tuple[tuple[Hashable, Contribution], ...] | None = None
@@ -127,8 +127,8 @@ class Spending:
         first, last = self.window
         if not 1 <= first <= last:
             raise ValueError(f"window: needs 1 <= first <= last, got {first} to {last}")
-        if self.entry_privacy is not None:
-            checks.positive("entry_privacy", self.entry_privacy)
+        if self.entry_epsilon is not None:
+            checks.positive("entry_epsilon", self.entry_epsilon)
         if self.gaps is not None and sum(self.gaps) != last - first + 1:
             raise ValueError(
                 f"gaps: are {sum(self.gaps)} entries long, the window {first} to {last} is not"
@@ -169,7 +169,7 @@ class Spending:
             )
         gaps = None if calibration.query.pattern is None else joined(calibration.query.pattern)
         if window is not None and gaps is not None and sum(gaps) != window[1] - window[0] + 1:
-            if "pattern" in (calibration.workings or {}):
+            if "pattern" in (calibration.verification_data or {}):
                 raise ValueError(
                     f"window: {window[0]} to {window[1]} is shorter than the {sum(gaps)} entries "
                     "whose gaps the noise was made for; make the query with the series of the "
@@ -182,7 +182,7 @@ class Spending:
             calibration.mechanism,
             calibration.epsilon,
             window or (1, made_for),
-            calibration.entry_privacy if known else None,
+            calibration.entry_epsilon if known else None,
             calibration.evidence.quilt,
             contributions=None
             if added is None or theta is None
@@ -202,7 +202,7 @@ class Spending:
 
     def cost(self, states: Sequence[Hashable]) -> Floats:
         """By how much replacing a state by another moves the log-likelihood of the output."""
-        b = self.entry_privacy or 0.0
+        b = self.entry_epsilon or 0.0
         if self.contributions is None:
             return b * Metric.discrete(len(states)).distance
         added = dict(self.contributions)
@@ -354,13 +354,13 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     *Secrets*: any two values of any entry. *Beliefs*: any chains, with any start; networks and
     joint distributions, where all entries are used. *Releases*: any with a per-entry bound.
 
-    Entry privacies add up where windows overlap and do not where they are disjoint, so the joint
-    release is b_t-entry-private at entry t, with b_t = 0 at entries that no release used or that
-    were not observed; pair by pair of states, each release has its own distances, and b_t d_t is
-    the sum of theirs. The theorem of the influence curve gives the loss of every entry of each
+    Event-level epsilons add up where windows overlap and do not where they are disjoint, so the
+    joint release is b_t-entry-private at entry t, with b_t = 0 at entries that no release used or
+    that were not observed; pair by pair of states, each release has its own distances, and b_t d_t
+    is the sum of theirs. The theorem of the influence curve gives the loss of every entry of each
     segment under that profile.
     """
-    unknown = sorted({s.mechanism for s in history if s.entry_privacy is None})
+    unknown = sorted({s.mechanism for s in history if s.entry_epsilon is None})
     if unknown:
         raise NoTheorem(f"{', '.join(unknown)} gives no per-entry bound")
     theta, sizes = as_beliefs(beliefs), checks.segment_lengths(lengths)
@@ -465,7 +465,7 @@ def bounded_dependence(history: Sequence[Spending], dependence: float | None) ->
 
 def spent_runs(
     history: Sequence[Spending], states: Sequence[Hashable], first: int, last: int
-) -> list[Spent]:
+) -> list[PairRun]:
     """Summed cost of the pairs of states at entries ``first`` ... ``last``, as runs."""
     used = [_few(spending) for spending in history]
     marks = {first, last + 1}
@@ -479,7 +479,7 @@ def spent_runs(
             if any(begin <= start <= end for begin, end in own):
                 total = total + cost
         # Every addition is rounded once.
-        runs.append(Spent(after - start, total * (1 + len(history) * EPS)))
+        runs.append(PairRun(after - start, total * (1 + len(history) * EPS)))
     return runs
 
 

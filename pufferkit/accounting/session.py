@@ -389,7 +389,7 @@ class Session(Shown):
         self, calibration: Calibration, window: tuple[int, int], joint: Composition
     ) -> dict[str, Any]:
         spending = self._spending(calibration, window)
-        b, added = spending.entry_privacy, spending.contributions
+        b, added = spending.entry_epsilon, spending.contributions
         return {
             "query": calibration.query.name,
             "labels": list(calibration.query.labels),
@@ -426,8 +426,11 @@ class Session(Shown):
             weights = sorted(
                 (repr(state), [str(w) for w in row]) for state, row in query.weights.items()
             )
+        # Left out where there is none, so that keys of earlier releases stay as they are.
+        asked = {} if query.question is None else {"question": query.question}
         return digest(
             {
+                **asked,
                 "query": query.name,
                 "labels": list(query.labels),
                 "weights": weights,
@@ -465,10 +468,10 @@ def _three_digits(epsilon: float) -> float:
 
 
 def _rounded(spending: Spending) -> Spending:
-    """As the ledger will give it back: entry privacy rounded up to its units."""
-    if spending.entry_privacy is None:
+    """As the ledger will give it back: event-level epsilon rounded up to its units."""
+    if spending.entry_epsilon is None:
         return spending
-    return replace(spending, entry_privacy=spent_pico(spending.entry_privacy) / PICO)
+    return replace(spending, entry_epsilon=spent_pico(spending.entry_epsilon) / PICO)
 
 
 def _lengths(series: Series) -> str | list[int]:

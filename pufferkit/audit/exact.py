@@ -14,7 +14,7 @@ and on the line the grid is just the set of possible answers.
 
 **Many states.** Where the whole grid is too large, two coordinates of the answer are looked at at a
 time, and leaving out the others is post-processing; and all coordinates at outputs beyond every
-answer (`pufferkit.audit.outer`). The loss found is then a lower bound.
+answer (`pufferkit.audit.outer_outputs`). The loss found is then a lower bound.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from pufferkit.audit.any_start import largest_ratios
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.audited import LocalMechanism, belief_of
 from pufferkit.audit.exact_local import check_steps, worst_response
-from pufferkit.audit.outer import outer_cases
+from pufferkit.audit.outer_outputs import outer_cases
 from pufferkit.audit.report import WorstCase
 from pufferkit.audit.scores import log_density
 from pufferkit.audit.sums import distribution_of_answers

@@ -11,12 +11,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
 from pufferkit.errors import NotApplicable
+from pufferkit.shown import Matrix, Shown
 
 if TYPE_CHECKING:
     from pufferkit.beliefs.bayesian_network import BayesianNetwork
@@ -67,7 +67,7 @@ class Distribution:
     complete: bool = True
 
 
-class Beliefs(ABC):
+class Beliefs(Shown, ABC):
     """A class Theta of distributions of the data: everything an adversary may believe."""
 
     states: tuple[Hashable, ...]
@@ -157,11 +157,19 @@ class Beliefs(ABC):
         """One JSON object; floats keep every digit."""
         return json.dumps(self.to_dict())
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.description})"
+    def matrices_shown(self) -> tuple[Matrix, ...]:
+        """Its probabilities by name, for `table_rows` and pictures; none where it names none."""
+        return ()
 
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
+    def table_rows(self) -> list[dict[str, Any]]:
+        """The rows of its matrices, with the names of these if there are several."""
+        every = self.matrices_shown()
+        if len(every) == 1:
+            return every[0].table_rows()
+        return [{"of": one.name, **row} for one in every for row in one.table_rows()]
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.description})"
 
 
 def listed_records(data: Mapping[str, Any], kind: str, what: str) -> list[Mapping[str, Any]]:

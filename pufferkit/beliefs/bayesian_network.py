@@ -32,13 +32,14 @@ from pufferkit.beliefs.network_checks import Node, Rows, Values
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.records import JsonRecord
+from pufferkit.shown import Shown
 
 MOST_ROWS = 1 << 18
 """Largest joint distribution, in rows, that is written out."""
 
 
-@dataclass(frozen=True, eq=False)
-class BayesianNetwork(JsonRecord):
+@dataclass(frozen=True, eq=False, repr=False)
+class BayesianNetwork(Shown, JsonRecord):
     """Nodes, their parents, and the distribution of each node given its parents.
 
     Parameters
@@ -146,8 +147,25 @@ class BayesianNetwork(JsonRecord):
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return f"BayesianNetwork({self.description})"
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """A row for each node, the values of its parents and its own."""
+        return [
+            {
+                "node": str(node),
+                "given": ", ".join(
+                    f"{parent}={value}"
+                    for parent, value in zip(self.parents[node], given, strict=True)
+                ),
+                "value": str(value),
+                "probability": float(p),
+            }
+            for node, rows in self.tables.items()
+            for given, row in rows.items()
+            for value, p in zip(self.values[node], row, strict=True)
+        ]
 
     def __reduce__(self) -> tuple[Any, ...]:
         plain = {node: dict(rows) for node, rows in self.tables.items()}

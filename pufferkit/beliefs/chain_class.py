@@ -31,9 +31,12 @@ from numpy.typing import ArrayLike
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, Distribution, Member, Mixing
 from pufferkit.beliefs.markov_chain import MarkovChain, plain_labels
+from pufferkit.beliefs.people import PARTS, People
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
+from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
+from pufferkit.shown import Matrix
 
 if TYPE_CHECKING:
     from pufferkit.beliefs.kernel_class import Kernels
@@ -155,9 +158,11 @@ class ChainClass(checks.Frozen, Beliefs):
 
     @staticmethod
     def seasonal(
-        kernels: Iterable[ArrayLike],
+        kernels: Any,
         states: Iterable[Hashable] | None = None,
+        period: Any = None,
         *,
+        slots: int | None = None,
         start: int | None = None,
     ) -> ChainClass:
         """One known chain whose kernel depends on the clock, in its periodic steady state.
@@ -167,8 +172,15 @@ class ChainClass(checks.Frozen, Beliefs):
         kernels
             A matrix for each slot of the clock (hour of the day, of the week), in order: an entry
             at slot s moves to the next one by kernel s, and after the last slot comes the first.
+            Or public people to count them from: a `Table`, or a list of `Series`.
         states
             Labels in the order of the rows.
+        period
+            How long the clock takes to begin anew, in entries; a table with times takes a
+            duration too, such as ``"7d"``, and a day if it is left out. Fewer matrices than entries
+            are spread evenly.
+        slots
+            With people: in how many parts of a period moves are counted, 24 if left out.
         start
             Slot of the first entry of every series, counted from 0. By default it can be any, and
             the noise is enough for all of them.
@@ -176,14 +188,29 @@ class ChainClass(checks.Frozen, Beliefs):
         Examples
         --------
         >>> day, night = [[0.5, 0.5], [0.4, 0.6]], [[0.9, 0.1], [0.7, 0.3]]
-        >>> ChainClass.seasonal([day] * 16 + [night] * 8).description
+        >>> ChainClass.seasonal([day, day, night], period=24).description
         '1 chain, 2 states, 24 slots of the clock, any first slot'
         """
-        return _made("seasonal", kernels, states, start)
+        if isinstance(kernels, Table) or _are_series(kernels):
+            if states is not None:
+                raise ValueError("states: people have theirs; read them with states=")
+            people = People.of(kernels, period)
+            return cast("ChainClass", _KINDS["seasonal"].of_people(people, slots, start))
+        if slots is not None:
+            raise ValueError("slots: goes with people to count; matrices have slots of their own")
+        matrices = list(kernels)
+        if period is not None:
+            length = checks.whole("period", period, max(len(matrices), 1))
+            matrices = [matrices[slot * len(matrices) // length] for slot in range(length)]
+        return _made("seasonal", matrices, states, start)
 
     @staticmethod
     def hull(
-        *chains: MarkovChain, inflate: float = 0.0, backward: Iterable[ArrayLike] | None = None
+        *chains: Any,
+        inflate: float | str = 0.0,
+        backward: Iterable[ArrayLike] | None = None,
+        parts: int = PARTS,
+        period: Any = None,
     ) -> ChainClass:
         """Every chain, changing over time as it likes, between these.
 
@@ -196,12 +223,19 @@ class ChainClass(checks.Frozen, Beliefs):
         Parameters
         ----------
         chains
-            The vertices; only their matrices count.
+            The vertices; only their matrices count. Or public people to count them from: a `Table`
+            or several `Series`. Vertices are then each part of each person's day, each person and
+            everybody.
         inflate
-            Each row may besides hold this weight of anything, at every time anew.
+            Each row may besides hold this weight of anything, at every time anew. With people,
+            ``"calibrated"`` takes what people left out needed: half of them, so that no row of a
+            new person is refuted with probability 0.9, or, with fewer than 18, the most that one
+            needed against the others.
         backward
             The kernels to the entry before, where they were counted from data that are not
             stationary; by default the time reversals of the chains.
+        parts, period
+            With people: parts of the day, or of another period as for `seasonal`.
 
         Examples
         --------
@@ -210,8 +244,16 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> ChainClass.hull(one, other).description
         'hull of 2 chains, 2 states, any schedule'
         """
+        given = chains[0] if len(chains) == 1 and not isinstance(chains[0], MarkovChain) else chains
+        if isinstance(given, Table) or _are_series(given):
+            if backward is not None:
+                raise ValueError("backward: is counted with people; leave it out")
+            people = People.of(given, period)
+            return cast("ChainClass", _KINDS["hull"].of_people(people, inflate, parts))
+        if isinstance(inflate, str):
+            raise ValueError(f"inflate: {inflate!r} needs people to calibrate on, not chains")
         counted = None if backward is None else tuple(backward)
-        return _made("hull", tuple(chains), inflate, counted)
+        return _made("hull", chains, inflate, counted)
 
     @staticmethod
     def order(memory: int, table: Any, states: Iterable[Hashable] | None = None) -> ChainClass:
@@ -335,7 +377,14 @@ class ChainClass(checks.Frozen, Beliefs):
         """The class that ``to_json`` wrote."""
         return ChainClass.from_dict(checks.json_object("model", text))
 
-    def __repr__(self) -> str:
+    def matrices_shown(self) -> tuple[Matrix, ...]:
+        try:
+            members = self.members()
+        except NotApplicable:
+            return ()
+        return tuple(Matrix.of(m.name, self.states, m.chain.transition) for m in members)
+
+    def __str__(self) -> str:
         return f"ChainClass({self.description})"
 
 
@@ -359,6 +408,12 @@ def chain_kinds() -> tuple[str, ...]:
 def plural(count: int) -> str:
     """So many states, in words."""
     return "1 state" if count == 1 else f"{count} states"
+
+
+def _are_series(people: Any) -> bool:
+    if isinstance(people, Series):
+        return True
+    return isinstance(people, (list, tuple)) and bool(people) and isinstance(people[0], Series)
 
 
 def _made(kind: str, *given: Any) -> ChainClass:

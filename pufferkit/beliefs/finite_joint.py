@@ -22,16 +22,17 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.records import JsonRecord
+from pufferkit.shown import Shown
 
 if TYPE_CHECKING:
-    from pufferkit.beliefs.bayesian_network import BayesianNetwork
+    pass
 
 Probability = float | Fraction
 Row = tuple[Hashable, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class FiniteJoint(JsonRecord):
+@dataclass(frozen=True, eq=False, repr=False)
+class FiniteJoint(Shown, JsonRecord):
     """A distribution of (X_1, ..., X_n), one row for each data set.
 
     Parameters
@@ -79,11 +80,6 @@ class FiniteJoint(JsonRecord):
         object.__setattr__(self, "table", MappingProxyType(rows))
         object.__setattr__(self, "names", _names(names, next(iter(lengths))))
 
-    @classmethod
-    def from_network(cls, network: BayesianNetwork) -> FiniteJoint:
-        """The joint distribution of a small network; variables are named by its nodes."""
-        return network.joint()
-
     @property
     def variables(self) -> int:
         """Number of variables."""
@@ -92,8 +88,16 @@ class FiniteJoint(JsonRecord):
     def __len__(self) -> int:
         return len(self.table)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return f"FiniteJoint({self.description})"
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """A row for each data set and its probability."""
+        names = [str(name) for name in self.names]
+        return [
+            {**dict(zip(names, map(str, row), strict=True)), "probability": float(p)}
+            for row, p in self.table.items()
+        ]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FiniteJoint, (dict(self.table), self.names)

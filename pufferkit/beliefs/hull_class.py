@@ -14,9 +14,13 @@ from pufferkit.beliefs.finite_class import check_chains
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain
+from pufferkit.beliefs.people import PARTS, People, calibrated_contamination
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.transfer import transfer_cap
 from pufferkit.checks import Floats
+from pufferkit.shown import Matrix
+
+_MOST = 0.99
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +36,8 @@ class HullClass(KernelClass):
     backward
         Vertices of the kernels to the entry before, where they were counted; by default the time
         reversals of the chains.
+    calibrated
+        How the weight was chosen, in words; ``None`` if it was given.
     """
 
     kind = "hull"
@@ -39,6 +45,7 @@ class HullClass(KernelClass):
     chains: tuple[MarkovChain, ...]
     inflate: float = 0.0
     backward: tuple[Floats, ...] | None = None
+    calibrated: str | None = None
     states: tuple[Hashable, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,11 +69,32 @@ class HullClass(KernelClass):
             object.__setattr__(self, "backward", counted)
         object.__setattr__(self, "states", self.chains[0].states)
 
+    @classmethod
+    def of_people(
+        cls, people: People, inflate: float | str = 0.0, parts: int = PARTS, alpha: float = 0.1
+    ) -> HullClass:
+        """Mixtures of people and parts of the day, changing as they like.
+
+        Backward kernels are counted, since parts of the day are not stationary; the time reversals
+        of each person's chain and of everybody's are among them, so that these chains are members.
+        """
+        words = None
+        if isinstance(inflate, str):
+            if inflate != "calibrated":
+                raise ValueError(f"inflate: must be a weight or 'calibrated', got {inflate!r}")
+            calibrated = calibrated_contamination(people, alpha, parts)
+            inflate, words = min(calibrated.eta, _MOST), calibrated.words
+        forward, backward = people.hull_kernels(parts)
+        chains = [MarkovChain.steady(kernel, people.states, people.source) for kernel in forward]
+        reversals = [chain.reversal.transition for chain in chains[: 1 + len(people.series)]]
+        return cls(tuple(chains), inflate, (*backward, *reversals), words)
+
     @property
     def description(self) -> str:
         count = len(self.chains)
         noun = "1 chain" if count == 1 else f"{count} chains"
-        inflated = f", rows inflated by {self.inflate:.3g}" if self.inflate else ""
+        chosen = f" ({self.calibrated})" if self.calibrated else ""
+        inflated = f", rows inflated by {self.inflate:.3g}{chosen}" if self.inflate else ""
         private = ", FITTED TO PRIVATE DATA" if self.is_private else ""
         return f"hull of {noun}, {plural(len(self.states))}, any schedule{inflated}{private}"
 
@@ -86,6 +114,12 @@ class HullClass(KernelClass):
     def told_of_type(self) -> float | None:
         each = [chain for chain in self.chains if len(chain.closed_classes) == 1]
         return transfer_cap([chain.stationary for chain in each]) if len(each) > 1 else None
+
+    def matrices_shown(self) -> tuple[Matrix, ...]:
+        return tuple(
+            Matrix.of(f"vertex {n}", self.states, chain.transition)
+            for n, chain in enumerate(self.chains, 1)
+        )
 
     def kernels(self) -> tuple[Kernels, ...]:
         forward = tuple(chain.transition for chain in self.chains)
@@ -115,12 +149,18 @@ class HullClass(KernelClass):
     def from_plain(cls, data: Mapping[str, Any]) -> HullClass:
         chains = tuple(MarkovChain.from_dict(chain) for chain in data["chains"])
         counted = data.get("backward")
-        return cls(chains, data.get("inflate", 0.0), None if counted is None else tuple(counted))
+        backward = None if counted is None else tuple(counted)
+        words = data.get("calibrated")
+        return cls(
+            chains, data.get("inflate", 0.0), backward, None if words is None else str(words)
+        )
 
     def to_dict(self) -> dict[str, Any]:
+        plain = {} if self.calibrated is None else {"calibrated": self.calibrated}
         return {
             "kind": "hull",
             "chains": [chain.to_dict() for chain in self.chains],
             "inflate": self.inflate,
             "backward": None if self.backward is None else [b.tolist() for b in self.backward],
+            **plain,
         }

@@ -52,6 +52,15 @@ class JointClass(Beliefs):
         count, first = len(self.joints), self.joints[0].description
         return first if count == 1 else f"{count} distributions, the first a {first}"
 
+    def table_rows(self) -> list[dict[str, Any]]:
+        if len(self.joints) == 1:
+            return self.joints[0].table_rows()
+        return [
+            {"of": f"joint {n}", **row}
+            for n, joint in enumerate(self.joints, 1)
+            for row in joint.table_rows()
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         return {"kind": "joints", "joints": [joint.to_dict() for joint in self.joints]}
 

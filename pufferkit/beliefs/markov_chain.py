@@ -26,7 +26,7 @@ from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.structure import ClosedClass, closed_classes, common_period
 from pufferkit.checks import Floats
 from pufferkit.records import JsonRecord
-from pufferkit.shown import Shown
+from pufferkit.shown import Matrix, Shown
 
 STATIONARY_TOLERANCE = 1e-12
 """A start counts as stationary if its log-ratio to that distribution varies by no more."""
@@ -159,13 +159,7 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
 
     def table_rows(self) -> list[dict[str, Any]]:
         """The transition matrix, a row for each state."""
-        return [
-            {
-                "after": str(state),
-                **{str(s): float(p) for s, p in zip(self.states, row, strict=True)},
-            }
-            for state, row in zip(self.states, self.transition, strict=True)
-        ]
+        return Matrix.of("transition", self.states, self.transition).table_rows()
 
     def __str__(self) -> str:
         start = "stationary start" if self.is_stationary else "fixed initial distribution"

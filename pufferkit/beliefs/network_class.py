@@ -64,6 +64,15 @@ class NetworkClass(Beliefs):
         first = self.networks[0].description
         return first if count == 1 else f"{count} sets of parameters of a {first}"
 
+    def table_rows(self) -> list[dict[str, Any]]:
+        if len(self.networks) == 1:
+            return self.networks[0].table_rows()
+        return [
+            {"of": f"network {n}", **row}
+            for n, network in enumerate(self.networks, 1)
+            for row in network.table_rows()
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         return {"kind": "networks", "networks": [network.to_dict() for network in self.networks]}
 

@@ -21,6 +21,7 @@ from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.step_kernels import posterior_of
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
+from pufferkit.shown import Matrix
 
 MOST_TUPLES = 400
 """Most runs of last entries that the curve is computed for."""
@@ -111,6 +112,11 @@ class OrderClass(KernelClass):
     @property
     def sources(self) -> tuple[Provenance, ...]:
         return () if self.fitted_on is None else (self.fitted_on,)
+
+    def matrices_shown(self) -> tuple[Matrix, ...]:
+        labels = tuple(str(state) for state in self.states)
+        runs = tuple(", ".join(run) for run in product(labels, repeat=self.memory))
+        return (Matrix("next", runs, labels, self.table.reshape(len(runs), len(labels))),)
 
     def kernels(self) -> tuple[Kernels, ...]:
         return (function_of_chain("the chain", self.hidden_chain),)

@@ -29,6 +29,7 @@ from pufferkit.beliefs.regime_estimation import known_slow, mean_stays, people_m
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
+from pufferkit.shown import Matrix
 
 MANY_LEVELS = 10
 """With more states than this, rows of the emission are not taken at their word by default."""
@@ -344,6 +345,21 @@ class RegimeClass(KernelClass):
     @property
     def sources(self) -> tuple[Provenance, ...]:
         return self.fitted_on
+
+    def matrices_shown(self) -> tuple[Matrix, ...]:
+        labels = tuple(str(state) for state in self.states)
+        shown = []
+        for n, model in enumerate(self.models, 1):
+            which = f" of model {n}" if len(self.models) > 1 else ""
+            regimes = tuple(f"regime {z}" for z in range(1, model.regimes + 1))
+            shown.append(Matrix(f"regimes{which}", regimes, regimes, model.transition))
+            if model.within == "independent":
+                entries = Matrix(f"entries{which}", regimes, labels, model.emission, "in", "entry")
+                shown.append(entries)
+                continue
+            for z, own in zip(regimes, model.emission, strict=True):
+                shown.append(Matrix.of(f"entries in {z}{which}", labels, own))
+        return tuple(shown)
 
     def kernels(self) -> tuple[Kernels, ...]:
         parts = [self._part(n, model) for n, model in enumerate(self.models, 1)]

@@ -50,6 +50,7 @@ from pufferkit.checks import SUM_TOLERANCE, Floats
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
+from pufferkit.shown import Matrix
 
 TIME_UNIFORM = "simultaneous time-uniform intervals (Beta(1/2, 1/2) mixture)"
 NOISY = "simultaneous time-uniform intervals, widened for the noise of the counts"
@@ -228,6 +229,12 @@ class RegionClass(ChainClass):
         rarest = min(leave[1] / (leave[1] + other[0]), leave[0] / (leave[0] + other[1]))
         return (
             Mixing(float(rarest) * (1 - 1e-14), 2 * (1 - slowest) * (1 - 1e-14), slowest, False),
+        )
+
+    def matrices_shown(self) -> tuple[Matrix, ...]:
+        return (
+            Matrix.of("at least", self.states, self.low),
+            Matrix.of("at most", self.states, self.high),
         )
 
     def boxes(self) -> list[Box]:

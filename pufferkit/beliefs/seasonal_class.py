@@ -15,10 +15,12 @@ from pufferkit.beliefs.chain_class import plural
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels, reversed_kernel
 from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
+from pufferkit.beliefs.people import People
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.transfer import transfer_cap
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.shown import Matrix
 
 _MOST_HIDDEN = 2_000
 
@@ -62,6 +64,13 @@ class SeasonalClass(KernelClass):
         object.__setattr__(self, "fitted_on", fitted_on)
         if any(((marginal > 0) & (marginal < RAREST)).any() for marginal in self.marginals):
             raise ValueError("kernels: some states are too rare for a float; drop or merge them")
+
+    @classmethod
+    def of_people(
+        cls, people: People, slots: int | None = None, start: int | None = None
+    ) -> SeasonalClass:
+        """Everybody's moves in each hour of the clock, or in each of ``slots`` parts of it."""
+        return cls(people.slot_kernels(slots), people.states, start, people.source)
 
     @cached_property
     def marginals(self) -> tuple[Floats, ...]:
@@ -108,6 +117,11 @@ class SeasonalClass(KernelClass):
     @property
     def told_of_type(self) -> float | None:
         return transfer_cap(self.marginals) if len(self.matrices) > 1 else None
+
+    def matrices_shown(self) -> tuple[Matrix, ...]:
+        return tuple(
+            Matrix.of(f"slot {n}", self.states, matrix) for n, matrix in enumerate(self.matrices)
+        )
 
     def kernels(self) -> tuple[Kernels, ...]:
         count, marginals = len(self.matrices), self.marginals

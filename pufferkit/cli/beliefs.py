@@ -16,7 +16,7 @@ from pufferkit.cli.model import counted_table
 from pufferkit.cli.options import with_options
 
 if TYPE_CHECKING:
-    from pufferkit import Series, Table
+    from pufferkit import Series
     from pufferkit.fitting.choosing import Choice
 
 NOTHING_PASSES = 1
@@ -77,6 +77,7 @@ def beliefs(
         Path | None,
         typer.Option("--report", metavar="FILE", help="Write a page with pictures, .html."),
     ] = None,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Build beliefs on some public people, test them on others, choose the least noise.
 
@@ -84,50 +85,36 @@ def beliefs(
     whether it covers the people held out, and the noise of your query. What fails is not
     recommended, and nothing is written for --out then. The exit code is 1 if nothing passes.
     """
+    from pufferkit.beliefs.people import People  # noqa: PLC0415
     from pufferkit.fitting.choosing import choose_beliefs  # noqa: PLC0415
 
     named = inputs.files_of(files)
     outputs.check_outputs([out, report], named)
     counts = _whole_numbers(regimes)
     table = counted_table(named, state, time, subject, None, None, form)
-    terminal.say(table.report(), err=True)
-    people = [table.series(name) for name in table.subjects]
-    entries, firsts = _clock(table, day)
-    longest = max(max(one.lengths) for one in people) if length is None else length
+    terminal.summary(table.report())
+    people = People.of(table, day)
+    longest = int(table.longest.max()) if length is None else length
     choice = choose_beliefs(
         people,
         question.over(table.states, [longest]),
         epsilon=epsilon,
-        day=entries,
-        firsts=firsts,
         held_out=held_out,
         regimes=counts,
         seed=seed,
-        progress=lambda name: terminal.say(f"{name} ...", err=True),
+        progress=terminal.doing,
     )
-    terminal.say(choice)
+    terminal.say(choice.to_json() if as_json else choice)
     written: dict[Path, bytes] = {}
     if out is not None and choice.best is not None and choice.best.beliefs is not None:
         model = json.dumps(choice.best.beliefs.to_dict(), indent=2) + "\n"
         written[out] = model.encode()
     if report is not None:
-        written[report] = _page(choice, people[0], entries).encode()
+        written[report] = _page(choice, people.series[0], people.day).encode()
     outputs.write_all(written)
-    for path in written:
-        terminal.say(f"written: {path}", err=True)
+    terminal.written(written)
     if choice.best is None:
         raise typer.Exit(NOTHING_PASSES)
-
-
-def _clock(table: Table, day: int | None) -> tuple[int | None, list[int] | None]:
-    """Entries in a day, and the slot of each person's first entry, where times are of days."""
-    from pufferkit.data.table import DAY  # noqa: PLC0415
-
-    timed = table.of_time and table.step is not None and DAY % table.step == 0
-    if day is not None or not timed or table.step is None or table.step > DAY / 2:
-        return day, None
-    begins = table.begins or (0,) * len(table.subjects)
-    return int(DAY // table.step), [int(begin % DAY // table.step) for begin in begins]
 
 
 def _whole_numbers(text: str) -> list[int]:

@@ -31,6 +31,19 @@ class QueryName(StrEnum):
     COUNT = "count"
     TOTAL = "total"
     MEAN = "mean"
+    TRANSITIONS = "transitions"
+    BY_HOUR = "by-hour"
+    BY_WEEKDAY_HOUR = "by-weekday-hour"
+    BY_DAY = "by-day"
+    BY_WEEK = "by-week"
+    EPISODES = "episodes"
+    STAYS = "stays"
+    TIME_IN = "time-in"
+    DAYS_WITH = "days-with"
+
+
+OF_STATES = (QueryName.EPISODES, QueryName.STAYS, QueryName.TIME_IN, QueryName.DAYS_WITH)
+"""Questions about some states."""
 
 
 Model = Annotated[Path, typer.Option("--model", help="Beliefs: a JSON file, see 'model'.")]
@@ -125,11 +138,12 @@ def read_data(
     form: Form | None = None,
 ) -> Series:
     """The series in a file; with named entries, in the order of the beliefs."""
-    from pufferkit.frames import read_record, read_series  # noqa: PLC0415
+    from pufferkit.frames import check_parquet, read_record, read_series  # noqa: PLC0415
 
     form = form or Form()
     if state is None:
         raise ValueError("--state: name the column of the file that holds the states")
+    check_parquet(path)
     if beliefs is not None and lengths_of(beliefs):
         if independent_after is not None:
             raise ValueError("--independent-after: is for chains; named entries have no clock")
@@ -223,7 +237,11 @@ class Question:
     query: QueryOption = QueryName.HISTOGRAM
     state_value: Annotated[
         str | None,
-        typer.Option("--state-value", metavar="NAME", help="For count: the state to count."),
+        typer.Option(
+            "--state-value",
+            metavar="NAME",
+            help="The state of count, episodes, stays, time-in and days-with; several: A,B.",
+        ),
     ] = None
     values: Annotated[
         str | None,
@@ -233,24 +251,58 @@ class Question:
             help="For total and mean: the value of each state; middles: those of the levels.",
         ),
     ] = None
+    at_least: Annotated[
+        str | None,
+        typer.Option("--at-least", metavar="30m", help="For days-with: how long on a day."),
+    ] = None
+    between: Annotated[
+        str | None,
+        typer.Option(
+            "--between", metavar="00:00-12:00", help="For time-in: the hours; default till noon."
+        ),
+    ] = None
 
     def over(self, states: Sequence[Hashable], lengths: Sequence[int] | Series) -> Query:
         """The query over the states of the model."""
-        counting = self.query is QueryName.COUNT
+        counting = self.query is QueryName.COUNT or self.query in OF_STATES
         valued = self.query in (QueryName.TOTAL, QueryName.MEAN)
         if (self.state_value is not None) != counting:
-            raise ValueError(f"--state-value: {'needed' if counting else 'only'} for --query count")
+            about = "count" if self.query not in OF_STATES else self.query.value
+            raise ValueError(
+                f"--state-value: {'needed' if counting else 'only'} for --query {about}"
+            )
         if (self.values is not None) != valued:
             which = "a number for each state, like a=1,b=2.5"
             raise ValueError(f"--values: {which if valued else 'only for total and mean'}")
+        if (self.at_least is not None) != (self.query is QueryName.DAYS_WITH):
+            needed = self.at_least is None
+            raise ValueError(f"--at-least: {'needed' if needed else 'only'} for --query days-with")
+        if self.between is not None and self.query is not QueryName.TIME_IN:
+            raise ValueError("--between: only for --query time-in")
+        if self.query.value not in ("count", "total", "mean"):
+            return self.named(states).over(states, lengths)
         if self.state_value is not None:
             return pk.count(_state("--state-value", self.state_value, states), lengths)
         if self.values is not None:
             make = pk.total if self.query is QueryName.TOTAL else pk.mean
             known = _middles(states) if self.values == MIDDLES else _values(self.values, states)
             return make(known, lengths)
-        histogram = self.query is QueryName.HISTOGRAM
-        return (pk.histogram if histogram else pk.relative_frequencies)(states, lengths)
+        raise AssertionError(self.query)
+
+    def named(self, states: Sequence[Hashable]) -> pk.Question:
+        """The question by its name, which can be asked of many series."""
+        start, dash, end = (self.between or "00:00-12:00").partition("-")
+        if not dash:
+            raise ValueError(f"--between: {self.between!r} is not like 22:00-06:00")
+        of = () if self.state_value is None else _states(self.state_value, states)
+        at_least = None if self.at_least is None else duration(self.at_least)
+        return pk.Question(self.query.value, of, at_least, start.strip(), end.strip())
+
+
+def _states(text: str, states: Sequence[Hashable]) -> tuple[Hashable, ...]:
+    """One state, or several with commas between them."""
+    names = [text] if text in map(str, states) else [part.strip() for part in text.split(",")]
+    return tuple(_state("--state-value", name, states) for name in names)
 
 
 def _state(option: str, name: str, states: Sequence[Hashable]) -> Hashable:

@@ -108,6 +108,7 @@ def verify(
     ] = None,
     anchor: Anchor = None,
     anchor_key: AnchorKey = None,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Check every entry, the chain of digests and the balances. Exit code 1 if anything is off.
 
@@ -116,14 +117,18 @@ def verify(
     try:
         with _opened(ledger, anchor=anchor, anchor_key=anchor_key) as book:
             seen = book.examine(head)
-            problems = list(seen.problems)
+            entries, last, problems = seen.entries, seen.head, list(seen.problems)
     except pk.LedgerError as error:
-        problems = [str(error)]
-    for problem in problems:
-        terminal.say(f"problem: {problem}")
+        entries, last, problems = None, None, [str(error)]
+    if as_json:
+        record = {"ok": not problems, "entries": entries, "head": last, "problems": problems}
+        terminal.as_json(record)
+    elif not problems:
+        terminal.say(f"{entries} entries, nothing wrong; head {last}")
+    else:
+        terminal.say("\n".join(f"problem: {problem}" for problem in problems))
     if problems:
         raise typer.Exit(1)
-    terminal.say(f"{seen.entries} entries, nothing wrong; head {seen.head}")
 
 
 @app.command()
@@ -137,17 +142,28 @@ def budget(
     ] = None,
     anchor: Anchor = None,
     anchor_key: AnchorKey = None,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Change the budget of an account: on purpose, and recorded with who, when and why.
 
     It cannot fall below what is spent. A larger budget is a weaker promise to the people behind the
     data, also for what was released already.
     """
+    from pufferkit.accounting.amounts import in_epsilon  # noqa: PLC0415
     from pufferkit.accounting.amounts import show as amount  # noqa: PLC0415
 
     with _opened(ledger, by=by, anchor=anchor, anchor_key=anchor_key) as book:
         before = book.account(account)
         after = book.change_budget(account, new, why=why)
+    if as_json:
+        amounts = {
+            "was": before.budget,
+            "budget": after.budget,
+            "total": after.total,
+            "remaining": after.remaining,
+        }
+        terminal.as_json({"account": account, **{k: in_epsilon(v) for k, v in amounts.items()}})
+        return
     terminal.say(
         f"{account}: budget {amount(before.budget)} is now {amount(after.budget)}; "
         f"{amount(after.total)} spent, {amount(after.remaining)} remain"
@@ -167,7 +183,7 @@ def anchor(
     """
     with _opened(ledger, anchor=file, anchor_key=anchor_key) as book:
         book.make_anchor()
-    terminal.say(f"written: {file}", err=True)
+    terminal.written([file])
 
 
 @app.command()
@@ -176,11 +192,13 @@ def export(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write here, not to stdout.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One array in place of lines.")] = False,
 ) -> None:
     """Print every entry as a line of JSON, released values included."""
     outputs.check_outputs([out])
     with _opened(ledger) as book:
-        text = "".join(f"{line}\n" for line in book.export())
+        lines = list(book.export())
+    text = f"[{','.join(lines)}]\n" if as_json else "".join(f"{line}\n" for line in lines)
     if out is None:
         terminal.give(text)
     else:

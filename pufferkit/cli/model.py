@@ -206,6 +206,7 @@ def fit(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write here, not to stdout.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it with --out too.")] = False,
 ) -> None:
     """Count a chain from a public or historical file, never from the series to be released.
 
@@ -265,9 +266,9 @@ def fit(
         )
     _tell(series, rarely_left(series))
     text = json.dumps(model.to_dict(), indent=2) + "\n"
-    if out is None:
+    if out is None or as_json:
         terminal.give(text)
-    else:
+    if out is not None:
         outputs.write_all({out: text.encode()})
         terminal.written([out])
 
@@ -282,8 +283,10 @@ def counted_table(
     form: Form,
 ) -> Table:
     """The table in one or several files, its bins named in words unless names are given."""
-    from pufferkit.frames import read_table  # noqa: PLC0415
+    from pufferkit.frames import check_parquet, read_table  # noqa: PLC0415
 
+    for file in files:
+        check_parquet(file)
     source = files[0] if len(files) == 1 else list(files)
     table: Any = read_table(
         source,
@@ -428,7 +431,7 @@ def _few_states(column: str, series: Series, declared: str | None) -> Series:
 def _tell(counted: Series | Table, rare: Mapping[Hashable, int]) -> None:
     """What was found in a table, and where it says too little."""
     if not isinstance(counted, pk.Series):
-        terminal.say(counted.report(), err=True)
+        terminal.summary(counted.report())
     if rare:
         listed = ", ".join(f"{state} ({count})" for state, count in rare.items())
         terminal.warn(f"rarely or never left, so poorly known: {listed}")

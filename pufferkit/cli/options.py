@@ -175,10 +175,9 @@ class Book:
             self.ledger, key=self.ledger_key, anchor=self.anchor, anchor_key=self.anchor_key
         ) as ledger:
             if not ledger.recognises_data:
-                terminal.say(
-                    "note: without a key (--ledger-key, or PUFFERKIT_LEDGER_KEY) the same data "
-                    "under two names are not noticed",
-                    err=True,
+                terminal.note(
+                    "without a key (--ledger-key, or PUFFERKIT_LEDGER_KEY) the same data "
+                    "under two names are not noticed"
                 )
             yield ledger
 

@@ -52,6 +52,7 @@ def release(
         bool, typer.Option("--show-exact", help="Draw the exact answer too. Not for sharing.")
     ] = False,
     anyway: Anyway = False,
+    as_json: inputs.AsJson = False,
     each: Annotated[
         str | None, typer.Option("--each", hidden=True, is_eager=True, callback=_moved)
     ] = None,
@@ -92,6 +93,7 @@ def release(
             out,
             anyway,
             plot,
+            as_json=as_json,
         )
         return
     book.check(account, needs_account=True)
@@ -126,7 +128,7 @@ def release(
             answer = session.release(
                 query, noise.epsilon, mechanism=mechanism or "best", label=book.label
             )
-            terminal.say(f"{account}: {session.remaining:g} of {book.budget:g} remain", err=True)
+            terminal.summary(f"{account}: {session.remaining:g} of {book.budget:g} remain")
         else:
             answer = calibration.release(series)
     answer = answer.as_drawn() if noise.as_drawn else answer
@@ -138,5 +140,5 @@ def release(
         exact = [float(value) for value in query.exact(series)] if show_exact else None
         written[plot] = plots.picture(plots.release_figure(answer, exact), plot)
     outputs.write_all(written)
-    terminal.say(record.rstrip() if out is None else str(answer))
+    terminal.say(record.rstrip() if out is None or as_json else str(answer))
     terminal.written(written)

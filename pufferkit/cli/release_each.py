@@ -48,6 +48,8 @@ def release_each(
         typer.Option("--out", metavar="FILE", help="Write here: .csv or .parquet. Default: stdout"),
     ] = None,
     anyway: Anyway = False,
+    plot: inputs.Plot = None,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Answer one query with noise for each subject of a table.
 
@@ -62,7 +64,21 @@ def release_each(
         raise ValueError(
             "--subject: name the column that says whose row it is; for one subject, see release"
         )
-    release_table(files, subject, time, query, noise, reading, form, book, account, out, anyway)
+    release_table(
+        files,
+        subject,
+        time,
+        query,
+        noise,
+        reading,
+        form,
+        book,
+        account,
+        out,
+        anyway,
+        plot,
+        as_json=as_json,
+    )
 
 
 def release_table(
@@ -78,9 +94,11 @@ def release_table(
     out: Path | None,
     anyway: bool,
     plot: Path | None = None,
+    *,
+    as_json: bool = False,
 ) -> None:
     """One histogram for each subject and window; without a column of subjects, for the only one."""
-    from pufferkit.frames import read_table, write_columns  # noqa: PLC0415
+    from pufferkit.frames import check_parquet, read_table, write_columns  # noqa: PLC0415
 
     if query not in (inputs.QueryName.HISTOGRAM, inputs.QueryName.FREQUENCIES):
         raise ValueError("--query: of a table it is histogram or frequencies")
@@ -101,6 +119,8 @@ def release_table(
     record = None if out is None else out.with_suffix(".json")
     outputs.check_outputs([out, record], [*named, noise.model], plot)
     beliefs = inputs.chains(noise.model)
+    for file in named:
+        check_parquet(file)
     source = named[0] if len(named) == 1 else named
     data: Any = read_table(
         source,
@@ -135,23 +155,29 @@ def release_table(
             prefix=prefix,
             progress=progress,
         )
-    terminal.say(data.report(), err=True)
+    terminal.summary(data.report())
     releases = releases.as_drawn() if noise.as_drawn else releases
     content = write_columns(out or Path("stdout.csv"), releases.columns())
     for note in releases.notes:
-        terminal.say(f"note: {note}", err=True)
-    pictures = {}
+        terminal.note(note)
+    written = {}
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
 
-        pictures[plot] = plots.picture(plots.figure_of(releases), plot)
-    if out is None or record is None:
-        outputs.write_all(pictures)
+        written[plot] = plots.picture(plots.figure_of(releases), plot)
+    told: list[Any] = list(written)
+    if out is not None and record is not None:
+        written |= {out: content, record: releases.to_json().encode() + b"\n"}
+        told.insert(0, f"{out}, and {record} for pufferkit verify")
+    outputs.write_all(written)
+    if as_json:
+        terminal.say(releases.to_json())
+    elif out is None:
         terminal.give(content.decode())
-        return
-    outputs.write_all({out: content, record: releases.to_json().encode() + b"\n", **pictures})
-    terminal.say(f"{releases.guarantee}: epsilon {releases.epsilon:g} for all rows of a subject")
-    terminal.say(f"written: {out}, and {record} for pufferkit verify", err=True)
+    else:
+        words = f"{releases.guarantee}: epsilon {releases.epsilon:g} for all rows of a subject"
+        terminal.say(words)
+    terminal.written(told)
 
 
 def _refuse_drowned(

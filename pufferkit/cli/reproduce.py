@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pufferkit.cli import outputs, terminal
+from pufferkit.cli import inputs, outputs, terminal
 
 
 def reproduce(
@@ -30,12 +31,17 @@ def reproduce(
     seed: Annotated[
         int, typer.Option("--seed", parser=terminal.integer, help="For everything that is drawn.")
     ] = 0,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Run a table or figure of the papers, with our mechanisms beside theirs."""
     from pufferkit import experiments  # noqa: PLC0415
 
     if name is None:
-        terminal.say(_listing())
+        if as_json:
+            every = experiments.EXPERIMENTS
+            terminal.as_json([{"name": e.name, "shows": e.shows, "data": e.data} for e in every])
+        else:
+            terminal.say(_listing())
         return
     experiments.find(name)
     table, picture = out / f"{name}.csv", out / f"{name}.png"
@@ -51,7 +57,12 @@ def reproduce(
         contents[picture] = plots.picture(plots.experiment_figure(result), picture)
     out.mkdir(parents=True, exist_ok=True)
     outputs.write_all(contents)
-    terminal.say(str(result))
+    if as_json:
+        record = asdict(result)
+        del record["chart"]
+        terminal.as_json(record)
+    else:
+        terminal.say(str(result))
     terminal.written(contents)
 
 

@@ -48,6 +48,9 @@ def sanitize(
         Path | None,
         typer.Option("--record", metavar="FILE", help="Write mechanism and estimates as JSON."),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print mechanism and estimates as JSON.")
+    ] = False,
 ) -> None:
     """Answer every entry of a series by randomised response ([B]).
 
@@ -59,6 +62,8 @@ def sanitize(
 
     outputs.check_outputs([out, record], [file, model])
     alone = str(out) == "-"
+    if alone and as_json:
+        raise ValueError("--json: the answers go to stdout; write one of them to a file")
     target = Path("stdout.csv") if alone else out
     check_table(target)
     chain = _one_chain(model)
@@ -87,18 +92,21 @@ def sanitize(
             numeric=form.bins(file, state, chain.states) is not None,
         )
     }
+    data = {
+        "mechanism": mechanism.to_dict(),
+        "estimates": None if estimated is None else estimated.to_dict(),
+    }
     if record is not None:
-        data = {
-            "mechanism": mechanism.to_dict(),
-            "estimates": None if estimated is None else estimated.to_dict(),
-        }
         written[record] = (json.dumps(data, indent=2) + "\n").encode()
     if alone:
         terminal.give(written.pop(out).decode())
     outputs.write_all(written)
-    terminal.say(str(mechanism), err=alone)
-    if estimated is not None:
-        terminal.say(str(estimated), err=alone)
+    if as_json:
+        terminal.as_json(data)
+    else:
+        terminal.say(str(mechanism), err=alone)
+        if estimated is not None:
+            terminal.say(str(estimated), err=alone)
     terminal.written(written)
 
 

@@ -129,6 +129,17 @@ def note(message: str) -> None:
         say(f"note: {' '.join(message.split())}", err=True)
 
 
+def summary(text: object) -> None:
+    """One line on stderr about what was read or spent, which --quiet leaves out."""
+    if not _SPEECH["quiet"]:
+        say(text, err=True)
+
+
+def doing(what: str) -> None:
+    """A step of something that takes long, on stderr; --quiet leaves it out."""
+    summary(f"{what} ...")
+
+
 def written(paths: Iterable[object]) -> None:
     """Name the files that were written, on stderr; --quiet leaves it out."""
     for path in paths:

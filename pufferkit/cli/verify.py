@@ -24,7 +24,7 @@ def verify(
     """Recompute, from the recorded beliefs, that the reported scale is enough.
 
     Of a table, every row is checked by the record beside it. What no recomputation can know is
-    listed as not vouched for.
+    listed as assumed.
 
     Exit code 0: it is. 1: it is not, or it could not be checked.
     """

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Step = int | float | Fraction
+TimeStep = int | float | Fraction
 
 _SURE = 0.25
 """Part of a step by which rounding may move a place, at most."""

@@ -11,7 +11,7 @@ knows which entries those are, and mechanisms may then ask less noise.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
@@ -33,7 +33,18 @@ Lengths = int | Iterable[int] | Series | Table
 subject, with its gaps."""
 
 Kind = Literal[
-    "count", "histogram", "relative frequencies", "total", "mean", "transition counts", "own"
+    "count",
+    "histogram",
+    "relative frequencies",
+    "total",
+    "mean",
+    "transition counts",
+    "by time",
+    "time in states",
+    "episodes",
+    "stays",
+    "days with",
+    "own",
 ]
 """What a query is. How far one entry moves it is known of all but one's own."""
 
@@ -53,7 +64,7 @@ class Query:
         The exact answer: takes the array of all entries (labels, segments one after another,
         ``None`` where nothing was observed) and returns a number or a vector of numbers.
     lipschitz
-        Largest L1 change of the answer when one entry changes. You vouch for it.
+        Largest L1 change of the answer when one entry changes. It is not checked.
     lengths
         Length of the series, or the lengths of its independent segments, entries that were not
         observed included; or the `Series` itself, of which only lengths and gaps are taken (as
@@ -75,7 +86,14 @@ class Query:
     unit
         Every coordinate of every answer is a whole multiple of it: 1 for counts, 1/T for shares of
         T entries. Such answers get discrete noise. It follows from ``weights``; for other queries
-        you vouch for it, and answers that are none are refused. ``None``: any number.
+        it is taken as given, and answers that are none are refused. ``None``: any number.
+    apart
+        For queries that are no sums: a row of numbers for each state, such that replacing x by x'
+        at one entry moves the answer by at most the L1 distance of their rows, whatever the other
+        entries are. States not listed have a row of zeros. ``None``: by at most ``lipschitz``.
+    question
+        What is asked, as plain data for the record: `verify` computes from it, and from ``kind``,
+        how far an entry moves the answer.
     """
 
     name: str
@@ -91,6 +109,8 @@ class Query:
     independent_after: str | None = None
     unit: Fraction | None = None
     pattern: Pattern | None = field(default=None, repr=False)
+    apart: Weights | None = field(default=None, repr=False)
+    question: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def __init__(
         self,
@@ -106,6 +126,8 @@ class Query:
         kind: Kind = "own",
         observed: Iterable[int] | None = None,
         unit: Fraction | float | None = None,
+        apart: Weights | None = None,
+        question: Mapping[str, Any] | None = None,
     ) -> None:
         declared, pattern, sizes = None, None, in_memory(lengths)
         if isinstance(sizes, Series):
@@ -127,12 +149,16 @@ class Query:
             "independent_after": declared,
             "unit": _unit_of(unit, weights),
             "pattern": pattern,
+            "apart": apart,
+            "question": question,
         }.items():
             object.__setattr__(self, field_name, value)
         if not callable(evaluate):
             raise ValueError(f"evaluate: must be a function of the data, got {evaluate!r}")
         if weights is not None:
             self._check_weights(weights)
+        if apart is not None:
+            self._check_apart(apart)
 
     @property
     def size(self) -> int:
@@ -152,8 +178,12 @@ class Query:
     @property
     def largest(self) -> float | None:
         """Public bound on the size of a coordinate of the answer; ``None`` if there is none."""
+        if self.kind == "transition counts":
+            return self.total
+        if isinstance(self.evaluate, OverCodes):
+            return float(sum(self.lengths) * self.evaluate.unit)
         if self.weights is None:
-            return self.total if self.kind == "transition counts" else None
+            return None
         return sum(self.lengths) * float(max(abs(w) for row in self.weights.values() for w in row))
 
     @cached_property
@@ -162,7 +192,8 @@ class Query:
 
         In L1 norm. Where that is less than `CLOSE` times L, that.
         """
-        if self.weights is None or self.kind in ("histogram", "relative frequencies"):
+        alike = self.weights is None and self.apart is None
+        if alike or self.kind in ("histogram", "relative frequencies"):
             return self.lipschitz
         apart = [distance for distance in _distances(self._rows) if distance]
         least = min(apart, default=Fraction(0))
@@ -174,19 +205,34 @@ class Query:
     @property
     def _rows(self) -> list[tuple[Fraction, ...]]:
         """Every different contribution of a state; nothing, for states that are not listed."""
-        weights = self.weights or {}
+        weights = self.moved or {}
         rows = set(weights.values())
         if self.states is None or set(self.states) - set(weights):
-            rows.add((Fraction(0),) * self.size)
+            rows.add((Fraction(0),) * len(next(iter(weights.values()))))
         return list(rows)
+
+    @property
+    def moved(self) -> Weights | None:
+        """Rows whose L1 distances are how far an entry moves the answer, or bound it."""
+        return self.weights if self.apart is None else self.apart
+
+    def _check_apart(self, apart: Weights) -> None:
+        if self.weights is not None:
+            raise ValueError("apart: is for queries that are no sums; weights say it exactly")
+        widths = {len(row) for row in apart.values()}
+        if len(widths) != 1 or 0 in widths:
+            raise ValueError("apart: needs a row of numbers for each state, all equally long")
+        self._check_furthest()
 
     def _check_weights(self, weights: Weights) -> None:
         if any(len(row) != self.size for row in weights.values()):
             raise ValueError(
                 f"weights: need {self.size} numbers for each state, one for each label"
             )
-        if self.kind != "own":
-            return
+        if self.kind == "own":
+            self._check_furthest()
+
+    def _check_furthest(self) -> None:
         furthest = max(_distances(self._rows), default=Fraction(0))
         if furthest > Fraction(self.lipschitz):
             raise ValueError(
@@ -196,7 +242,9 @@ class Query:
 
     def exact(self, series: Series) -> list[Fraction]:
         """The exact answer, free of rounding for sums over entries. Never leaves the process."""
-        if self.weights is None:
+        if isinstance(self.evaluate, OverCodes):
+            parts = self.evaluate.exact(series)
+        elif self.weights is None:
             labels = series.labels
             entries = np.array(labels)
             if series.missing:
@@ -220,6 +268,56 @@ class Query:
         return parts
 
 
+@dataclass(frozen=True, eq=False)
+class OverCodes:
+    """An answer computed from states as whole numbers; an object, so that it pickles.
+
+    Entries that were not observed are -1; other states than ``states``, where these are not all
+    that can occur, are one more. Subclasses say what the numbers give. Every coordinate must lie
+    between 0 and the number of entries, in units.
+    """
+
+    states: tuple[Hashable, ...]
+    lengths: tuple[int, ...]
+
+    def of_codes(self, codes: NDArray[np.intp]) -> NDArray[Any]:
+        """The answer, in whole multiples of the unit."""
+        raise NotImplementedError
+
+    @property
+    def unit(self) -> Fraction:
+        """What the answer counts in."""
+        return Fraction(1)
+
+    def check(self, series: Series) -> None:
+        """Refuse a series that the question was not made for."""
+        if series.lengths != self.lengths:
+            raise ValueError(
+                f"series: has segments of {list(series.lengths)[:5]} entries, but the question was "
+                f"made for {list(self.lengths)[:5]}, in this order"
+            )
+
+    def exact(self, series: Series) -> list[Fraction]:
+        """The answer about a series."""
+        self.check(series)
+        codes = series.codes
+        if series.states != self.states:
+            place, other = {label: code for code, label in enumerate(self.states)}, len(self.states)
+            table = np.array([*(place.get(label, other) for label in series.states), UNOBSERVED])
+            codes = table[codes]
+        return [int(value) * self.unit for value in self.of_codes(codes).ravel()]
+
+    def __call__(self, entries: NDArray[Any]) -> Floats:
+        place: dict[Any, int] = {str(label): x for x, label in enumerate(self.states)}
+        place |= {label: x for x, label in enumerate(self.states)}
+        place[None] = UNOBSERVED
+        plain = [tuple(e) if isinstance(e, list) else e for e in entries.tolist()]
+        other = len(self.states)
+        codes = np.array([place[e] if e in place else place.get(str(e), other) for e in plain])
+        values = self.of_codes(codes).ravel().tolist()
+        return np.array([float(int(value) * self.unit) for value in values])
+
+
 def count(state: Hashable, lengths: Lengths) -> Query:
     """How many entries are in ``state``; 1-Lipschitz."""
     return _additive("count", {state: (Fraction(1),)}, lengths, labels=[str(state)], open_=True)
@@ -230,7 +328,7 @@ def histogram(states: Iterable[Hashable], lengths: Lengths | None = None) -> Que
 
     Entries that were not observed are in no bin; give the `Series` as ``lengths`` if there are any.
     """
-    labels, observed = _several(states), _observed(lengths)
+    labels, observed = several_states(states), _observed(lengths)
     whole = float(sum(observed))
     unit = _unit(labels, Fraction(1))
     return _additive("histogram", unit, lengths, labels, total=whole, observed=observed)
@@ -241,7 +339,7 @@ def relative_frequencies(states: Iterable[Hashable], lengths: Lengths | None = N
 
     T counts the entries that were observed; give the `Series` as ``lengths`` if some were not.
     """
-    labels, observed = _several(states), _observed(lengths)
+    labels, observed = several_states(states), _observed(lengths)
     unit = _unit(labels, Fraction(1, sum(observed)))
     return _additive("relative frequencies", unit, lengths, labels, total=1.0, observed=observed)
 
@@ -272,7 +370,7 @@ def transition_counts(states: Iterable[Hashable], lengths: Lengths) -> Query:
     changing it takes away two counts and adds two: 4-Lipschitz, or 2-Lipschitz if no segment has
     more than two entries.
     """
-    labels, over = _several(states), in_memory(lengths)
+    labels, over = several_states(states), in_memory(lengths)
     if isinstance(over, Series):
         sizes, moves = over.lengths, int(over.transitions.sum())
     else:
@@ -308,19 +406,15 @@ class _WeightedCounts:
 
 
 @dataclass(frozen=True, eq=False)
-class _TransitionCounts:
-    """How often each state is followed by each within segments; an object, so that it pickles."""
+class _TransitionCounts(OverCodes):
+    """How often each state is followed by each within segments."""
 
-    states: tuple[Hashable, ...]
-    lengths: tuple[int, ...]
+    def exact(self, series: Series) -> list[Fraction]:
+        # Segment by segment, in any order of them.
+        return OverCodes.exact(replace(self, lengths=series.lengths), series)
 
-    def __call__(self, entries: NDArray[Any]) -> Floats:
-        place: dict[Any, int] = {str(label): x for x, label in enumerate(self.states)}
-        place |= {label: x for x, label in enumerate(self.states)}
-        place[None] = UNOBSERVED
-        plain = [tuple(e) if isinstance(e, list) else e for e in entries.tolist()]
-        codes = np.array([place[e] if e in place else place[str(e)] for e in plain])
-        return Series(codes, self.states, self.lengths).transitions.ravel().astype(float)
+    def of_codes(self, codes: NDArray[np.intp]) -> NDArray[Any]:
+        return Series(codes, self.states, self.lengths).transitions
 
 
 def _unit_of(unit: Fraction | float | None, weights: Weights | None) -> Fraction | None:
@@ -359,7 +453,8 @@ def _observed(lengths: Lengths | None) -> tuple[int, ...]:
     return checks.segment_lengths(over)
 
 
-def _several(states: Iterable[Hashable]) -> tuple[Hashable, ...]:
+def several_states(states: Iterable[Hashable]) -> tuple[Hashable, ...]:
+    """Two states or more, each once; not data in their place."""
     if hasattr(states, "columns") or isinstance(states, Series) or hasattr(states, "subjects"):
         raise ValueError(
             f"states: is a {type(states).__name__}; name the states first and give the data as "

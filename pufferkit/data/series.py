@@ -20,14 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
+from pufferkit.data.calendar import Calendar
 from pufferkit.shown import Shown
 
 UNOBSERVED = -1
 """Code of an entry that was not observed; its label is ``None``."""
 
-Pattern = tuple[tuple[int, ...], ...]
-"""For each segment the lengths of its runs of entries, by turns observed and not observed; the
-first is of observed entries and may be 0."""
+SegmentPattern = tuple[int, ...]
+"""The lengths of the runs of entries of a segment, by turns observed and not observed; the first is
+of observed entries and may be 0."""
+
+Pattern = tuple[SegmentPattern, ...]
+"""Of each segment."""
 
 _NOTHING = ("NAType", "NaTType")
 
@@ -55,6 +59,8 @@ class Series(Shown, checks.Frozen):
         not made that way.
     read_as
         What was sniffed or assumed about the file that it is from, in words.
+    calendar
+        When the entries are, if that is known; questions about hours and days need it.
     """
 
     codes: NDArray[np.intp]
@@ -62,6 +68,7 @@ class Series(Shown, checks.Frozen):
     lengths: tuple[int, ...]
     independent_after: str | None = None
     read_as: tuple[str, ...] = ()
+    calendar: Calendar | None = None
 
     def __post_init__(self) -> None:
         codes = np.array(self.codes)
@@ -86,6 +93,11 @@ class Series(Shown, checks.Frozen):
         object.__setattr__(self, "codes", codes)
         object.__setattr__(self, "states", states)
         object.__setattr__(self, "lengths", lengths)
+        if self.calendar is not None and len(self.calendar.starts) != len(lengths):
+            raise ValueError(
+                f"calendar: has starts of {len(self.calendar.starts)} segments, the series has "
+                f"{len(lengths)}"
+            )
 
     @classmethod
     def of(cls, data: Any, states: Iterable[Hashable] | None = None) -> Series:
@@ -132,7 +144,9 @@ class Series(Shown, checks.Frozen):
         if not labels:
             raise ValueError("series: no entry was observed; there is nothing to release")
         read_as = data.read_as if isinstance(data, Series) else ()
-        return cls(codes, labels, tuple(len(segment) for segment in segments), declared, read_as)
+        calendar = data.calendar if isinstance(data, Series) else None
+        sizes = tuple(len(segment) for segment in segments)
+        return cls(codes, labels, sizes, declared, read_as, calendar)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -212,7 +226,8 @@ class Series(Shown, checks.Frozen):
                 lengths.append(inside)
             start += size
         codes: NDArray[np.intp] = self.codes[first - 1 : last]
-        return Series(codes, self.states, tuple(lengths), self.independent_after)
+        when = None if self.calendar is None else self.calendar.window(self.lengths, first, last)
+        return Series(codes, self.states, tuple(lengths), self.independent_after, calendar=when)
 
     def as_segments(self) -> list[list[Hashable]]:
         """The entries of each segment as labels; ``None`` where nothing was observed."""

@@ -7,10 +7,8 @@ stand in time order, so the place of every piece within its series is known.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
@@ -18,16 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
+from pufferkit.data.calendar import Calendar
+from pufferkit.data.durations import duration
 from pufferkit.data.series import Series, declared_independent
 from pufferkit.shown import Shown
 
 Counts = NDArray[np.int64]
-
-_UNITS = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6}
-_UNITS |= {"d": 24 * _UNITS["h"], "w": 7 * 24 * _UNITS["h"]}
-DAY = _UNITS["d"]
-MONDAY = 4 * _UNITS["d"]
-"""1970-01-05 in microseconds: weeks begin on Mondays."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +83,10 @@ class Table(Shown, checks.Frozen):
     codes
         The entries one by one, as places in ``states`` (-1: not observed), all segments one after
         another; ``None`` if there were too many rows, or if they are in another engine.
+    starts
+        Time of the first entry of each segment, in the order of the spans.
+    timezone
+        Zone in which clocks show the hours of the times, if one was named.
     """
 
     subjects: tuple[Hashable, ...]
@@ -109,6 +107,8 @@ class Table(Shown, checks.Frozen):
     independent_after: str | None = None
     read_as: tuple[str, ...] = ()
     codes: Counts | None = None
+    starts: tuple[int | float, ...] | None = None
+    timezone: str | None = None
 
     def __post_init__(self) -> None:
         size = len(self.states)
@@ -255,7 +255,14 @@ class Table(Shown, checks.Frozen):
             self.lengths_of(number),
             self.independent_after,
             self.read_as,
+            self._calendar(int(first[number]), int(first[number + 1])),
         )
+
+    def _calendar(self, begin: int, end: int) -> Calendar | None:
+        """When the entries of these segments are; ``None`` without a clock."""
+        if self.starts is None or not self.of_time or not isinstance(self.step, int):
+            return None
+        return Calendar(self.starts[begin:end], self.step, self.timezone)
 
     @property
     def all_series(self) -> Series:
@@ -263,7 +270,10 @@ class Table(Shown, checks.Frozen):
         if self.codes is None:
             raise ValueError("table: keeps counts alone")
         lengths = tuple(int(n) for n in self.segment_lengths)
-        return Series(self.codes, self.states, lengths, self.independent_after, self.read_as)
+        calendar = self._calendar(0, len(lengths))
+        return Series(
+            self.codes, self.states, lengths, self.independent_after, self.read_as, calendar
+        )
 
     @property
     def is_regular(self) -> bool:
@@ -302,46 +312,3 @@ def _many(count: int, one: str, more: str = "") -> str:
 
 def _span(low: int, high: int) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
-
-
-def duration(microseconds: float) -> str:
-    """A time in the largest unit that it fills, as `ticks` reads it where it is whole.
-
-    >>> duration(60_000_000), duration(5_400_000_000)
-    ('1m', '1.5h')
-    """
-    unit = max(
-        (u for u in _UNITS if _UNITS[u] <= microseconds), key=_UNITS.__getitem__, default="us"
-    )
-    return f"{microseconds / _UNITS[unit]:.3g}{unit}"
-
-
-def in_words(time: int | float, of_time: bool) -> str:
-    """A time between rows as a reader would say it."""
-    return duration(time) if of_time else f"{time:g}"
-
-
-def ticks(name: str, duration: Any, of_time: bool) -> int | float:
-    """A duration in the units of the time column: microseconds, or as the numbers count.
-
-    >>> ticks("every", "10m", of_time=True)
-    600000000
-    """
-    if isinstance(duration, timedelta):
-        number_of_ticks: int | float = duration // timedelta(microseconds=1)
-        duration_of_time = True
-    elif isinstance(duration, str):
-        match = re.fullmatch(r"\s*([0-9]+)\s*(us|ms|s|m|h|d|w)\s*", duration)
-        if match is None:
-            raise ValueError(f"{name}: {duration!r} is not a duration such as 30s, 5m, 1h or 7d")
-        number_of_ticks, duration_of_time = int(match[1]) * _UNITS[match[2]], True
-    else:
-        number = checks.positive(name, duration)
-        number_of_ticks, duration_of_time = (int(number) if number.is_integer() else number), False
-    if number_of_ticks <= 0:
-        raise ValueError(f"{name}: must be above 0, got {duration!r}")
-    if duration_of_time != of_time:
-        remedy = "give it as text like 5m or a timedelta" if of_time else "give it as a number"
-        kind = "timestamps" if of_time else "numbers"
-        raise ValueError(f"{name}: the times are {kind}; {remedy}, not {duration!r}")
-    return number_of_ticks

@@ -11,7 +11,9 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.estimation import fit, order_two
+from pufferkit.beliefs.people import People
 from pufferkit.beliefs.region_class import count_table
+from pufferkit.beliefs.sequences import Codes
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
@@ -33,7 +35,6 @@ from pufferkit.fitting.ratio_tests import (
     order_check,
     stationarity_check,
 )
-from pufferkit.fitting.sequences import Codes
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.records import Report
 
@@ -161,8 +162,8 @@ def check_model(
     epsilon
         Where the noise of first and second order is compared.
     day
-        Entries in a day. Influence is compared day by day, rows by quarters of the day. Without it
-        blocks of a twentieth of the data take the place of days.
+        Entries in a day; a table with times knows. Influence is compared day by day, rows by
+        quarters of the day. Without it blocks of a twentieth of the data take the place of days.
     window
         Entries on either side within which influence is measured; by default a third of a day.
     public
@@ -182,9 +183,15 @@ def check_model(
     level, epsilon = checks.real("level", level), checks.privacy(epsilon)
     if not 0 < level < 1:
         raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.01")
+    slots = None
     if isinstance(data, Table):
         counted = _in_order(data, theta)
-        data = counted if data.codes is None else _everybody(data)
+        if data.codes is None:
+            data = counted
+        else:
+            known = People.of(data, day)
+            data, day = list(known.series), known.day
+            slots = [row for number in range(len(data)) for row in known.slots(number)]
     if isinstance(data, np.ndarray) and data.ndim == 2:
         table = count_table(data)
         if len(table) != len(theta.states):
@@ -205,16 +212,12 @@ def check_model(
         _claimed(MEMORY, theta, lambda: order_check(series, level)),
         _claimed(CONSTANT, theta, lambda: stationarity_check(series, level)),
         _coverage(series.transitions, starts, theta, level),
-        rows_check(everybody, theta, clock, level=level),
+        rows_check(everybody, theta, clock, slots=slots, level=level),
         _predicted(everybody, theta, clock, public, seed),
         influence_check(each, theta, clock, repetitions=repetitions, seed=seed),
     )
     noise = _noise(series, theta, epsilon)
     return ModelReport(theta.description, len(series), level, asked, epsilon, noise)
-
-
-def _everybody(table: Table) -> list[Series]:
-    return [table.series(subject) for subject in table.subjects]
 
 
 def _people(data: Any, theta: ChainClass) -> list[Series]:

@@ -16,12 +16,13 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.people import People, calibrated_contamination
+from pufferkit.beliefs.sequences import Codes
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
+from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
 from pufferkit.fitting.candidates import (
-    People,
-    calibrated_contamination,
     hidden_regimes,
     people_hull,
     regimes_of_people,
@@ -44,7 +45,6 @@ from pufferkit.fitting.decision import (
 )
 from pufferkit.fitting.measured_influence import MeasuredInfluence
 from pufferkit.fitting.ratio_tests import Check
-from pufferkit.fitting.sequences import Codes
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.records import Report
 
@@ -204,7 +204,7 @@ class Choice(Report):
 
 
 def choose_beliefs(
-    people: Sequence[Series],
+    people: People | Table | Sequence[Series],
     query: Query,
     *,
     epsilon: float = 1.0,
@@ -223,16 +223,16 @@ def choose_beliefs(
     Parameters
     ----------
     people
-        Public people, one `Series` each over the same states. One person alone is cut into
-        stretches; then nothing is said about other people.
+        Public people: a `Table`, or one `Series` each over the same states. One person alone is
+        cut into stretches; then nothing is said about other people.
     query
         What will be asked about a series to be released; its lengths are those of that series.
     epsilon
         At which noise is compared.
     day
-        Entries in a day; without it there are no seasonal classes.
+        Entries in a day; a table with times knows. Without it there are no seasonal classes.
     firsts
-        Slot of the first entry of each person, from 0 to ``day - 1``; 0 if left out.
+        With series: slot of the first entry of each, from 0 to ``day - 1``; 0 if left out.
     window
         Entries on either side within which influence is measured; by default a third of a day.
     held_out
@@ -249,7 +249,7 @@ def choose_beliefs(
     """
     epsilon = checks.privacy(epsilon)
     tell = progress or (lambda _: None)
-    built, tested, notes = _split(people, day, firsts, held_out, seed)
+    built, tested, notes = _split(People.of(people, day, firsts), held_out, seed)
     segments = [np.asarray(s) for one in tested.series for s in one.segments]
     slots = [row for number in range(len(tested.series)) for row in tested.slots(number)]
     clock = Clock.of(segments, day, window)
@@ -348,47 +348,32 @@ def _regime_rows(
     yield _attempt(name, lambda: row(name, regimes_of_people(built, model, clock.window, seed)))
 
 
-def _split(
-    people: Sequence[Series],
-    day: int | None,
-    firsts: Sequence[int] | None,
-    held_out: int | None,
-    seed: int,
-) -> tuple[People, People, list[str]]:
+def _split(everybody: People, held_out: int | None, seed: int) -> tuple[People, People, list[str]]:
     """Those who build and those who test; one person alone is cut into stretches of whole days."""
-    everybody = list(people)
-    if not everybody or not all(isinstance(one, Series) for one in everybody):
-        raise ValueError("people: must be a list of Series, one for each person")
-    if len({one.states for one in everybody}) > 1:
-        raise ValueError("people: all must have the same states; read them with states=")
-    length = None if day is None else checks.whole("day", day, 2)
-    begins = [0] * len(everybody) if firsts is None else [int(slot) for slot in firsts]
-    if len(begins) != len(everybody):
-        raise ValueError(f"firsts: {len(begins)} slots for {len(everybody)} people")
     notes = []
-    if len(everybody) == 1:
+    if len(everybody.series) == 1:
         notes.append(
             "one person only, cut into stretches: nothing here is about other people; add people"
         )
-        everybody, begins = _stretches(everybody[0], length, begins[0])
-        order = np.arange(len(everybody))
+        everybody = _stretches(everybody)
+        order = np.arange(len(everybody.series))
     else:
-        order = np.random.default_rng(seed).permutation(len(everybody))
-    count = max(1, len(everybody) // 4) if held_out is None else held_out
-    count = checks.whole("held_out", count, 1)
-    if count >= len(everybody):
+        order = np.random.default_rng(seed).permutation(len(everybody.series))
+    total = len(everybody.series)
+    count = max(1, total // 4) if held_out is None else checks.whole("held_out", held_out, 1)
+    if count >= total:
         raise ValueError(
-            f"held_out: {count} of {len(everybody)} people leaves nobody to build on; hold out "
-            f"{len(everybody) - 1} at most"
+            f"held_out: {count} of {total} people leaves nobody to build on; hold out "
+            f"{total - 1} at most"
         )
-    whole = People(tuple(everybody), length, tuple(begins))
-    return whole.only(sorted(order[:-count])), whole.only(sorted(order[-count:])), notes
+    return everybody.only(sorted(order[:-count])), everybody.only(sorted(order[-count:])), notes
 
 
-def _stretches(one: Series, day: int | None, first: int) -> tuple[list[Series], list[int]]:
+def _stretches(people: People) -> People:
     """A person's longest segment in stretches; the last is as long as a quarter, and tests."""
+    one = people.series[0]
     codes: Codes = max(one.segments, key=len)
-    step = day or 1
+    step = people.day or 1
     part = max(len(codes) // _STRETCHES // step, 1) * step
     cuts = [part * n for n in range(_STRETCHES)]
     if cuts[-1] + 2 > len(codes):
@@ -396,15 +381,15 @@ def _stretches(one: Series, day: int | None, first: int) -> tuple[list[Series], 
             f"people: one series of {len(codes)} entries is too short to build and to test; give "
             "more people or a longer series"
         )
-    pieces = np.split(codes, cuts[1:])
-    usable = [piece for piece in pieces if (piece >= 0).any()]
-    return (
-        [Series(piece, one.states, (len(piece),)) for piece in usable],
-        [
-            (first + cut) % step
-            for cut, piece in zip(cuts, pieces, strict=True)
-            if (piece >= 0).any()
-        ],
+    usable = [
+        (piece, (people.firsts[0] + cut) % step)
+        for cut, piece in zip(cuts, np.split(codes, cuts[1:]), strict=True)
+        if (piece >= 0).any()
+    ]
+    return People(
+        tuple(Series(piece, one.states, (len(piece),)) for piece, _ in usable),
+        people.day,
+        tuple(first for _, first in usable),
     )
 
 

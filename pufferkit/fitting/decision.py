@@ -14,6 +14,8 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.row_coverage import VISITS, row_coverage
+from pufferkit.beliefs.sequences import Codes, checked_people
 from pufferkit.errors import NotApplicable
 from pufferkit.fitting.measured_influence import (
     MeasuredInfluence,
@@ -29,6 +31,7 @@ from pufferkit.fitting.members import (
     forward_kernels,
     lists_all,
     region_bounds,
+    schedule_of,
 )
 from pufferkit.fitting.prediction import (
     Predictor,
@@ -37,8 +40,6 @@ from pufferkit.fitting.prediction import (
     prediction_gap,
 )
 from pufferkit.fitting.ratio_tests import Check
-from pufferkit.fitting.row_coverage import VISITS, row_coverage
-from pufferkit.fitting.sequences import Codes, checked_people
 
 INFLUENCE = "one entry gives away no more entries than the class budgets"
 ROWS = "the moves of each part of the day are those of the class"
@@ -187,17 +188,21 @@ def rows_check(
     level: float = 0.01,
 ) -> Check:
     """Whether the rows of people, part of the day by part, are plausible under a class."""
-    bounds = region_bounds(theta)
+    bounds, schedule = region_bounds(theta), schedule_of(theta, from_start=slots is None)
     try:
         kernels = forward_kernels(theta) if bounds is None else None
     except NotApplicable as reason:
         return Check(ROWS, None, str(reason))
-    if kernels is None and bounds is None:
+    if schedule is not None and (not clock.known or len(schedule) != clock.day):
+        words = f"its clock has {len(schedule)} slots, and that of the data is another"
+        return Check(ROWS, None, words)
+    if kernels is None and bounds is None and schedule is None:
         return Check(ROWS, None, "entries are no chain under these beliefs; predictions tell")
     covered = row_coverage(
         people,
         kernels or (),
         bounds=bounds,
+        schedule=schedule,
         day=clock.day,
         parts=_PARTS if clock.known else 1,
         slots=slots if clock.known else None,

@@ -17,12 +17,12 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.row_coverage import closest_in_box
 from pufferkit.beliefs.seasonal_class import SeasonalClass
+from pufferkit.beliefs.sequences import Codes
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.fitting.prediction import Predictor, chain_predictor
-from pufferkit.fitting.ratio_tests import closest_in_box
-from pufferkit.fitting.sequences import Codes
 from pufferkit.mechanisms.influence_curve import entry_epsilon
 
 SMALL = 0.01
@@ -154,13 +154,13 @@ def best_member(theta: ChainClass, people: Sequence[Codes]) -> Speaker:
 @singledispatch
 def _speakers(theta: ChainClass) -> list[Speaker]:
     """The distributions of a class that can speak for it."""
-    found = []
+    speakers = []
     for one in theta.distributions():
         member = one.distribution
         if not isinstance(member, (MarkovChain, HiddenChain)):
             raise NotApplicable(f"{one.name}: is no series of entries")
-        found.append(Speaker(one.name, member_predictor(member), member.sample))
-    return found
+        speakers.append(Speaker(one.name, member_predictor(member), member.sample))
+    return speakers
 
 
 @_speakers.register
@@ -231,3 +231,14 @@ def forward_kernels(theta: ChainClass) -> list[Floats] | None:
     if not all(isinstance(member, MarkovChain) for member in members):
         return None
     return [member.transition for member in members if isinstance(member, MarkovChain)]
+
+
+def schedule_of(theta: ChainClass, *, from_start: bool) -> Floats | None:
+    """The matrix for each slot, where a class is one chain of the clock; ``None`` for others.
+
+    ``from_start`` counts slots from the first entry of a series, if the class knows that slot.
+    """
+    if not isinstance(theta, SeasonalClass):
+        return None
+    turned = (theta.start or 0) if from_start else 0
+    return np.roll(theta.matrices, -turned, axis=0)

@@ -39,7 +39,7 @@ from pufferkit.errors import OverBudget
 from pufferkit.influence.curve.profile import InfluenceCurve
 from pufferkit.mechanisms.baselines import group_dp
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.influence_curve import entry_privacy_for, influence_curve
+from pufferkit.mechanisms.influence_curve import entry_epsilon_for, influence_curve
 from pufferkit.mechanisms.intervals import half_width
 from pufferkit.mechanisms.release import Release
 from pufferkit.rounding import round_up
@@ -57,13 +57,13 @@ class PrivateTransitions:
         The noisy counts, row by row, with everything a reader needs.
     region
         All chains in the confidence region of the noisy counts, any start.
-    entry_privacy
+    entry_epsilon
         What the counts have spent on every entry.
     """
 
     release: Release
     region: RegionClass
-    entry_privacy: float
+    entry_epsilon: float
 
     @property
     def counts(self) -> Floats:
@@ -89,15 +89,15 @@ class PrivateTransitions:
                 "query: must run over the series whose transitions were counted, with segments of "
                 f"{list(self.release.lengths)[:5]}; got {list(query.lengths)[:5]}"
             )
-        allowed, evidence, _ = entry_privacy_for(self.region, query.longest, epsilon)
-        left = allowed - self.entry_privacy
+        allowed, evidence, _ = entry_epsilon_for(self.region, query.longest, epsilon)
+        left = allowed - self.entry_epsilon
         if left <= 0:
-            spent = InfluenceCurve(self.region, query.lengths).epsilon(self.entry_privacy)
+            spent = InfluenceCurve(self.region, query.lengths).epsilon(self.entry_epsilon)
             raise OverBudget(
                 f"epsilon: the transition counts alone cost {spent:.4g} under their region, so "
                 f"{epsilon:g} leaves nothing for the answer; ask for more, or spend less on counts"
             )
-        note = f"together with the transition counts, entry privacy {self.entry_privacy:.6g}"
+        note = f"together with the transition counts, event-level epsilon {self.entry_epsilon:.6g}"
         return Calibration(
             "influence_curve",
             epsilon,
@@ -108,7 +108,7 @@ class PrivateTransitions:
                 evidence,
                 belief="all chains of the region",
                 notes=(note, *evidence.notes),
-                beside=self.entry_privacy,
+                beside=self.entry_epsilon,
             ),
         )
 
@@ -124,7 +124,7 @@ def private_transitions(
     """Release transition counts with noise, and the region of chains around them.
 
     Every call draws anew and spends epsilon, and no ledger is charged: what comes after is
-    accounted for by `PrivateTransitions.calibrate`, or enter ``entry_privacy`` yourself.
+    accounted for by `PrivateTransitions.calibrate`, or enter ``entry_epsilon`` yourself.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def private_transitions(
         query.total,
         release.unit,
     )
-    return PrivateTransitions(release, region, round_up(calibration.entry_privacy))
+    return PrivateTransitions(release, region, round_up(calibration.entry_epsilon))
 
 
 def region_of_noisy(

@@ -6,7 +6,6 @@ count only contexts and moves that were seen, and p-values are those of large sa
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.mixing_class import MixingClass
+from pufferkit.beliefs.row_coverage import closest_in_box
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
@@ -109,26 +109,6 @@ def _coverage(
         if best.p_value is None or (fits.p_value or 0.0) > best.p_value:
             best = fits
     return best
-
-
-def closest_in_box(counts: Floats, low: Floats, high: Floats) -> Floats:
-    """The distribution within bounds that makes counts of moves most likely.
-
-    It is n / lambda cut off at the bounds, with lambda such that it sums to one.
-    """
-    seen = counts > 0
-
-    def distribution(scale: float) -> Floats:
-        clipped: Floats = np.clip(np.where(seen, counts / scale, 0.0), low, high)
-        return clipped
-
-    small, large = 1e-12, max(float(counts.sum()), 1.0) * 1e12
-    if distribution(small).sum() <= 1:
-        return distribution(small)
-    for _ in range(200):
-        middle = math.sqrt(small * large)
-        small, large = (middle, large) if distribution(middle).sum() > 1 else (small, middle)
-    return distribution(large)
 
 
 def _fits(

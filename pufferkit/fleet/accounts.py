@@ -337,7 +337,7 @@ class Accounts:
     def _pico(self, calibration: Calibration) -> int:
         length = calibration.query.longest
         if length not in self._privacies:
-            self._privacies[length] = spent_pico(calibration.entry_privacy)
+            self._privacies[length] = spent_pico(calibration.entry_epsilon)
         return self._privacies[length]
 
     @property

@@ -177,7 +177,7 @@ class Releases(Shown, Frozen, JsonRecord):
                     "length": own.query.longest,
                     "scale": own.scale,
                     "evidence": asdict(own.evidence),
-                    "workings": own.workings,
+                    "verification_data": own.verification_data,
                 }
                 for own in used
             ],

@@ -4,6 +4,7 @@
 is what runs inside the engine, `spark` what only a cluster needs.
 """
 
+from pufferkit.frames.damaged import check_parquet
 from pufferkit.frames.files import (
     answer_table,
     check_table,
@@ -19,6 +20,7 @@ __all__ = [
     "Clock",
     "TextFormat",
     "answer_table",
+    "check_parquet",
     "check_table",
     "first_cell",
     "first_rows",

@@ -41,6 +41,7 @@ class Rules:
     bins: Bins | None = None
     of_time: bool = False
     read_as: tuple[str, ...] = ()
+    timezone: str | None = None
 
 
 def entries(frame: Any, rules: Rules) -> Any:

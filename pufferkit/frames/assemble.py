@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pufferkit.data.clock import even_step, rounded_step
+from pufferkit.data.durations import in_words
 from pufferkit.data.series import UNOBSERVED
-from pufferkit.data.table import Counts, Table, in_words
+from pufferkit.data.table import Counts, Table
 from pufferkit.frames import sources
 from pufferkit.frames.aggregate import (
     BEFORE,
@@ -196,7 +197,16 @@ class Layout:
             independent_after=None if after is None else in_words(after, rules.of_time),
             read_as=rules.read_as,
             codes=codes,
+            starts=self._starts(),
+            timezone=rules.timezone,
         )
+
+    def _starts(self) -> tuple[int | float, ...]:
+        """When each segment begins, in the units of the time column."""
+        rules, lowest = self.rules, self.segments["_start"].to_list()
+        if rules.every is not None:
+            lowest = [slot * rules.every + rules.origin for slot in lowest]
+        return plain_times(lowest)
 
 
 def clock_step(pairs: pl.DataFrame, extents: pl.DataFrame, rules: Rules) -> int | float | None:

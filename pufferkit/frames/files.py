@@ -23,6 +23,7 @@ from pufferkit.frames.moments import Clock, Policy, applied, time_columns
 from pufferkit.frames.raw import TextFormat
 from pufferkit.frames.row_times import (
     NO_TIME,
+    calendar_of,
     exact_ticks,
     first_in_slots,
     increasing,
@@ -142,7 +143,8 @@ def read_series(
         series = Series.of(pieces, declared)
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
-    return replace(series, independent_after=declared_after, read_as=notes)
+    when = None if places is None else calendar_of(times or (), lengths, step, timezone)
+    return replace(series, independent_after=declared_after, read_as=notes, calendar=when)
 
 
 def read_record(

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
-from pufferkit.data.table import MONDAY, duration, ticks
+from pufferkit.data.durations import MONDAY, duration, ticks
 from pufferkit.frames.aggregate import STATE, SUBJECT, TIME, WALL
 from pufferkit.frames.raw import Opened
 

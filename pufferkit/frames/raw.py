@@ -29,7 +29,7 @@ STANDARD_INPUT = "-"
 MARKS = ("?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 """What stands in columns of numbers where nothing was measured."""
 
-_PARQUET_MAGIC, _GZIP_MAGIC = b"PAR1", b"\x1f\x8b"
+PARQUET_MAGIC, _GZIP_MAGIC = b"PAR1", b"\x1f\x8b"
 _SAMPLE = 1 << 16
 _SEPARATORS = (";", "\t", "|", ",")
 _SPACE = " "
@@ -168,15 +168,20 @@ def subject_of(file: Path) -> str:
     return name or file.name
 
 
+def name_of(file: Path) -> str:
+    """What errors call it."""
+    return "standard input" if str(file) == STANDARD_INPUT else str(file)
+
+
 def _opened(file: Path, form: TextFormat) -> Opened:
     import polars as pl  # noqa: PLC0415
 
-    content = _content(file)
-    head = _head(file) if content is None else content[:_SAMPLE]
-    name = "standard input" if str(file) == STANDARD_INPUT else str(file)
+    content = content_of(file)
+    head = head_of(file) if content is None else content[:_SAMPLE]
+    name = name_of(file)
     if not head:
         raise ValueError(f"{name}: is empty")
-    if head.startswith(_PARQUET_MAGIC):
+    if head.startswith(PARQUET_MAGIC):
         if file.suffix.lower() == ".csv":
             raise ValueError(f"{file}: is a Parquet file; rename it to {file.stem}.parquet")
         try:
@@ -231,7 +236,7 @@ def _standard_input() -> bytes:
     return _READ[stream]
 
 
-def _content(file: Path) -> bytes | None:
+def content_of(file: Path) -> bytes | None:
     """What standard input and compressed files hold; ``None`` for files that are read lazily."""
     if str(file) == STANDARD_INPUT:
         content = _standard_input()
@@ -250,7 +255,8 @@ def _content(file: Path) -> bytes | None:
         raise ValueError(f"{file}: is not a readable gzip file ({error})") from None
 
 
-def _head(file: Path) -> bytes:
+def head_of(file: Path) -> bytes:
+    """The first bytes of a file."""
     with file.open("rb") as stream:
         return stream.read(_SAMPLE)
 

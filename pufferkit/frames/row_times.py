@@ -11,8 +11,9 @@ from itertools import accumulate, pairwise
 from math import isfinite, isnan
 from typing import Any
 
+from pufferkit.data.calendar import Calendar
 from pufferkit.data.clock import even_step
-from pufferkit.data.table import in_words, ticks
+from pufferkit.data.durations import in_words, ticks
 from pufferkit.rounding import as_fraction
 
 _MONDAY = datetime(1970, 1, 5)
@@ -158,6 +159,30 @@ def places_of(
             "independent_after, or use read_table, which does not list what is missing"
         )
     return places
+
+
+def calendar_of(
+    times: Sequence[Any], lengths: Sequence[int], step: Any, timezone: str | None
+) -> Calendar | None:
+    """When the entries of rows on a clock are; ``None`` if their times are numbers.
+
+    Times with an offset are those of clocks in UTC, unless a zone was named.
+    """
+    if not isinstance(times[0], date):
+        return None
+    if isinstance(times[0], datetime) and times[0].tzinfo is not None:
+        timezone = timezone or "UTC"
+    numbers, bounds = _numbers(times) or [], [0, *accumulate(lengths)]
+    pairs = (pairwise(numbers[start:end]) for start, end in pairwise(bounds))
+    step = min((b - a for own in pairs for a, b in own), default=None) if step is None else step
+    if step is None:
+        return None
+    starts = [_start_of(times[at]) for at in bounds[:-1]]
+    return Calendar(starts, int(step), timezone)
+
+
+def _start_of(time: Any) -> datetime:
+    return time if isinstance(time, datetime) else datetime(time.year, time.month, time.day)
 
 
 def _tell_gaps(file: str, times: Sequence[Any], lengths: Sequence[int]) -> None:

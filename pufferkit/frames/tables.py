@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pufferkit import checks
 from pufferkit.data.bins import Bins, as_bins
-from pufferkit.data.table import DAY, MONDAY, Table, Windows, ticks
+from pufferkit.data.durations import DAY, MONDAY, ticks
+from pufferkit.data.table import Table, Windows
 from pufferkit.frames import aggregate, sources
 from pufferkit.frames.aggregate import BASE, FRESH, SEGMENT, STATE, SUBJECT, TIME, Rules
 from pufferkit.frames.assemble import assembled
@@ -227,7 +228,7 @@ def _rules(
             raise ValueError(
                 f"window: must hold whole slots of the grid, {width} is not {step} x n"
             )
-    return Rules(gap, step, start, windows, bins, of_time)
+    return Rules(gap, step, start, windows, bins, of_time, timezone=timezone)
 
 
 def _known(states: Iterable[Hashable] | None, bins: Bins | None) -> tuple[Hashable, ...] | None:

@@ -28,7 +28,7 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.local.bayesian_loss import binary_loss, known_adversary, loss
-from pufferkit.local.diameter_bounds import largest_entry_privacy
+from pufferkit.local.diameter_bounds import largest_entry_epsilon
 from pufferkit.local.one_sided import Binary
 from pufferkit.local.response import (
     KaryResponse,
@@ -122,7 +122,7 @@ def answer_limits(
 def _tiny(binary: Binary, epsilon: float, length: int | None) -> float:
     """An answer that is surely private: by the tanh bound, or by adding up all entries."""
     small = 0.0 if length is None else epsilon / length * (1 - 1e-9)
-    return max(small, largest_entry_privacy(binary.chain, epsilon))
+    return max(small, largest_entry_epsilon(binary.chain, epsilon))
 
 
 def constraint_planes(
@@ -233,7 +233,7 @@ def _cheapest_kary(
 ) -> KaryResponse:
     size = len(chain)
     if length is None:
-        b = largest_entry_privacy(chain, epsilon)
+        b = largest_entry_epsilon(chain, epsilon)
         if b == 0:
             kary_loss(chain, epsilon, length, name)  # says why, if the chain does not forget
             raise NotApplicable(

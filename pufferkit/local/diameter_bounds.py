@@ -85,7 +85,7 @@ def _diameters(chain: MarkovChain) -> tuple[float, ...]:
     return tuple(diameters)
 
 
-def largest_entry_privacy(chain: MarkovChain, epsilon: float) -> float:
+def largest_entry_epsilon(chain: MarkovChain, epsilon: float) -> float:
     """The largest b found with ``entry_bound(chain, b) <= epsilon``; 0 if there is none."""
     low, high = 0.0, epsilon
     if entry_bound(chain, high) <= epsilon:

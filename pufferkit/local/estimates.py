@@ -62,15 +62,6 @@ class Estimates:
         widths: Floats = self.counts_error / self.length
         return widths
 
-    @property
-    def transition_matrix(self) -> Floats:
-        """Rows of ``transitions``, made non-negative and to sum to one. Not without bias."""
-        kept = np.maximum(self.transitions, 0.0)
-        sums = kept.sum(axis=1, keepdims=True)
-        even = np.full_like(kept, 1 / len(self.states))
-        rows: Floats = np.divide(kept, sums, out=even, where=sums > 0)
-        return rows
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         return {

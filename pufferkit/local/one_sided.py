@@ -29,7 +29,7 @@ import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.local.odds import Logs, moved_odds
+from pufferkit.local.moved_odds import Logs, moved_odds
 
 Map = Callable[[float], float]
 
@@ -159,7 +159,7 @@ class Binary:
     def tail(self, side: str, own: tuple[float, ...], steps: int) -> tuple[float, float]:
         """Bounds on (-low, high) of every trace of a side, at all distances from ``steps`` on.
 
-        Every trace starts inside [-inf, inf], and so lies in the image of that after ``steps``.
+        Every trace starts inside [-inf, inf], and so lies in what becomes of that after ``steps``.
         """
         odds_map = self.right if side == "right" else self.left
         answered, silent = EVERYTHING, EVERYTHING

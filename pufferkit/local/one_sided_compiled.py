@@ -7,7 +7,7 @@ from math import inf
 from numba import njit
 
 from pufferkit.checks import Floats
-from pufferkit.local.odds import Logs, moved_odds
+from pufferkit.local.moved_odds import Logs, moved_odds
 
 _moved = njit(cache=True)(moved_odds)
 

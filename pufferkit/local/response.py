@@ -132,7 +132,7 @@ class RandomizedResponse(_BaseResponse):
         return checks.frozen(np.array([[1 - self.rho_0, self.rho_0], [self.rho_1, 1 - self.rho_1]]))
 
     @property
-    def entry_privacy(self) -> float:
+    def entry_epsilon(self) -> float:
         """Largest log-ratio of an answer under the two states: event-level epsilon."""
         if min(self) == 0:
             return inf
@@ -211,7 +211,7 @@ class KaryResponse(_BaseResponse):
             raise ValueError(f"rho: must lie between 0 and 1/{size}, got {rho:g}")
         object.__setattr__(self, "rho", rho)
         self._check_length()
-        actual = kary_loss(self.chain, self.entry_privacy, self.length, self.adversary)
+        actual = kary_loss(self.chain, self.entry_epsilon, self.length, self.adversary)
         self._promise(actual, (size - 1) * rho)
 
     @cached_property
@@ -223,7 +223,7 @@ class KaryResponse(_BaseResponse):
         return checks.frozen(matrix)
 
     @property
-    def entry_privacy(self) -> float:
+    def entry_epsilon(self) -> float:
         """The log of (1 - (k - 1) rho) / rho for the probabilities that are drawn, rounded up."""
         moved = self.thresholds[0]
         kept = noise.WORD - (len(self.chain) - 1) * moved

@@ -30,7 +30,7 @@ GAPS = (
 )
 
 
-HISTOGRAMS = frozenset({"histogram", "relative frequencies"})
+HISTOGRAMS = frozenset({"histogram", "relative frequencies", "by time"})
 """Kinds of queries that are shown as the nearest proper histogram."""
 
 OF_SUMS = frozenset({"wasserstein", "exact_sum"})
@@ -60,7 +60,7 @@ class Calibration(Shown):
         What binds.
     guarantee
         What is promised.
-    workings
+    verification_data
         What a check of the scale needs besides; see `Release`.
     """
 
@@ -71,7 +71,7 @@ class Calibration(Shown):
     beliefs: Beliefs | None = None
     evidence: Evidence = field(default_factory=Evidence)
     guarantee: Guarantee = Guarantee.PUFFERFISH
-    workings: Mapping[str, Any] | None = None
+    verification_data: Mapping[str, Any] | None = None
     scales: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ class Calibration(Shown):
         return self.evidence.variant
 
     @property
-    def entry_privacy(self) -> float:
+    def entry_epsilon(self) -> float:
         """By how much one entry moves the log-likelihood of the answer: L / scale."""
         return self.query.lipschitz / self.scale
 
@@ -192,13 +192,14 @@ class Calibration(Shown):
             ),
             released_at=datetime.now(UTC).isoformat(timespec="seconds"),
             version=pufferkit.__version__,
-            workings=self._workings(),
+            verification_data=self._verification_data(),
             kind=self.query.kind,
+            question=self.query.question,
         )
         return drawn.as_histogram() if self.query.kind in HISTOGRAMS else drawn
 
-    def _workings(self) -> dict[str, Any] | None:
-        record = dict(self.workings or {})
+    def _verification_data(self) -> dict[str, Any] | None:
+        record = dict(self.verification_data or {})
         weights = self.query.weights
         if weights is not None and self.query.size > 1 and self.query.kind == "own":
             nothing = (Fraction(0),) * self.query.size
@@ -250,7 +251,7 @@ class Calibration(Shown):
             )
         if self.mechanism in OF_SUMS:
             raise NotApplicable(GAPS)
-        made_for = (self.workings or {}).get("pattern")
+        made_for = (self.verification_data or {}).get("pattern")
         if made_for is not None and sorted(map(tuple, made_for)) != sorted(data.pattern or ()):
             raise ValueError(
                 f"series: {data.missing} of its {len(data)} entries were not observed, but not "
@@ -284,6 +285,14 @@ def chains_only(beliefs: Any, mechanism: str) -> ChainClass:
     return theta
 
 
+def checked(beliefs: Any, query: Query, epsilon: float) -> tuple[Beliefs, float]:
+    """Beliefs and epsilon for a query, checked."""
+    epsilon = checks.privacy(epsilon)
+    theta = as_beliefs(beliefs)
+    check_states(theta, query)
+    return theta, epsilon
+
+
 def check_states(beliefs: Beliefs, query: Query) -> None:
     """A query and its beliefs must speak of the same entries and states."""
     if not isinstance(query, Query):
@@ -304,8 +313,8 @@ def check_states(beliefs: Beliefs, query: Query) -> None:
             f"query: is about states {list(query.states)}, the beliefs about "
             f"{list(states)}; use the same labels in both"
         )
-    if query.weights is not None and not set(query.weights) <= known:
-        strange = sorted(repr(s) for s in set(query.weights) - known)
+    if query.moved is not None and not set(query.moved) <= known:
+        strange = sorted(repr(s) for s in set(query.moved) - known)
         raise ValueError(
             f"query: counts {', '.join(strange)}, which the beliefs do not know; their states "
             f"are {list(states)}"

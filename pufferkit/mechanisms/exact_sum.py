@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit import checks
 from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.chain_class import ChainClass
-from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
-from pufferkit.mechanisms.calibration import GAPS, Calibration, chains_only, check_states
+from pufferkit.mechanisms.calibration import GAPS, Calibration, chains_only, checked
 from pufferkit.mechanisms.release import Evidence
 from pufferkit.mechanisms.wasserstein import whole_values
 from pufferkit.noise import grid_exponent, is_discrete
@@ -68,9 +66,7 @@ def exact_sum(
     >>> round(exact_sum(chain, count(1, 10**6), 1).scale, 3)
     0.563
     """
-    epsilon = checks.privacy(epsilon)
-    theta = as_beliefs(beliefs)
-    check_states(theta, query)
+    theta, epsilon = checked(beliefs, query, epsilon)
     if query.size > 1:
         raise NotApplicable(
             f"exact_sum is for numbers, and {query.name} has {query.size} coordinates; use "
@@ -87,7 +83,7 @@ def exact_sum(
     if max(values) == 0:
         raise NotApplicable("no entry moves the answer: there is nothing to hide")
     # Compiled code, loaded when first needed: it takes a second.
-    from pufferkit.influence.sums.windows import LeastScale, least_scale  # noqa: PLC0415
+    from pufferkit.influence.sums.least_scale import LeastScale, least_scale  # noqa: PLC0415
 
     # Discrete noise has no grid to pay for; no scale is above that of group privacy.
     coarsest = query.lipschitz * query.longest / epsilon

@@ -117,7 +117,7 @@ def explain(calibration: Calibration) -> PairTable:
         raise NotApplicable(f"{calibration.mechanism} asks no beliefs, so there is no curve")
     theta, query = calibration.beliefs, calibration.query
     metric = as_metric(metric_of(theta, query, calibration.scales), len(theta.states))
-    losses = _losses(theta, query.longest, metric, calibration.entry_privacy)
+    losses = _losses(theta, query.longest, metric, calibration.entry_epsilon)
     if calibration.guarantee in (Guarantee.PUFFERFISH, Guarantee.GROUP):
         # Its own theorem may promise less than the curve shows.
         losses = np.minimum(losses, calibration.epsilon)
@@ -139,7 +139,7 @@ def explain_release(record: Release) -> PairTable:
 def _recorded_cost(record: Release, size: int) -> Floats:
     """What replacing a state by another costs: all alike where the record does not say more."""
     alike = record.lipschitz / record.scale * off_diagonal(size)
-    added = (record.workings or {}).get("weights")
+    added = (record.verification_data or {}).get("weights")
     if record.kind in HISTOGRAMS:
         if record.scales is None or len(record.scales) != size:
             return alike

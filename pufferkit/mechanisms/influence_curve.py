@@ -22,8 +22,8 @@ from pufferkit.influence.answers import quilt_bound
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.quilts.observed import solvers
-from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
+from pufferkit.influence.quilts.gaps import solvers
+from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
 from pufferkit.mechanisms.observed import (
     WORTH,
     curve_of_observed,
@@ -49,8 +49,9 @@ def influence_curve(
 ) -> Calibration:
     """Least Laplace noise known to hide every entry of a chain.
 
-    The scale is L / b, with b the largest entry privacy whose loss on the influence curve is at
-    most epsilon. It never asks more than `markov_quilt`: where that bound is better, it is taken.
+    The scale is L / b, with b the largest event-level epsilon whose loss on the influence curve is
+    at most epsilon. It never asks more than `markov_quilt`: where that bound is better, it is
+    taken.
 
     Parameters
     ----------
@@ -76,16 +77,16 @@ def influence_curve(
     >>> round(influence_curve(chain, count(1, 10**6), 1).scale, 3)
     3.336
     """
-    epsilon = checks.privacy(epsilon)
-    theta = as_beliefs(beliefs)
-    check_states(theta, query)
+    theta, epsilon = checked(beliefs, query, epsilon)
     scales = _proportions(theta, query, epsilon) if per_bin else None
     metric = metric_of(theta, query, scales)
-    b, evidence, workings = entry_privacy_for(theta, query.longest, epsilon, metric, progress)
+    b, evidence, verification_data = entry_epsilon_for(
+        theta, query.longest, epsilon, metric, progress
+    )
     if query.missing and theta.entries is None:
-        whole = b, evidence, workings
+        whole = b, evidence, verification_data
         chains = chains_only(theta, "influence_curve")
-        b, evidence, workings = _where_observed(chains, query, epsilon, metric, whole)
+        b, evidence, verification_data = _where_observed(chains, query, epsilon, metric, whole)
     return Calibration(
         "influence_curve",
         epsilon,
@@ -93,13 +94,13 @@ def influence_curve(
         query,
         theta,
         evidence,
-        workings=workings,
+        verification_data=verification_data,
         scales=None if scales is None else _scales_at(b, theta, query, scales),
     )
 
 
 def _proportions(theta: Beliefs, query: Query, epsilon: float) -> list[float]:
-    """Scales in the best proportions; `entry_privacy_for` decides how large they are."""
+    """Scales in the best proportions; `entry_epsilon_for` decides how large they are."""
     added = added_by_state(theta, query)
     if query.size < 3 or added is None or query.unit is None:
         raise NotApplicable(
@@ -113,7 +114,7 @@ def _proportions(theta: Beliefs, query: Query, epsilon: float) -> list[float]:
     corners = chains_only(theta, "a scale for each bin").corners()
     if not corners or any(m.any_start for m in corners):
         raise NotApplicable("a scale for each bin needs chains with a known start")
-    b, evidence, _ = entry_privacy_for(theta, query.longest, epsilon, metric_of(theta, query))
+    b, evidence, _ = entry_epsilon_for(theta, query.longest, epsilon, metric_of(theta, query))
     if evidence.bound != "pairs":
         raise NotApplicable("the pairwise curve does not decide here, so all bins need the same")
     # Compiled code, loaded when first needed: it takes a second.
@@ -185,21 +186,25 @@ def contributions_of(
 ) -> tuple[Contribution, ...] | None:
     """What each state adds to a sum: a number from 0 to 1, or a row of them for a vector.
 
-    Scaled so that the two states that are furthest apart are at L1 distance 1. With a scale for
-    each coordinate, what is added to it counts in units of its scale. ``None`` if the query is no
-    sum over entries, and if all states are equally far apart.
+    For queries that are no sums, rows whose distances bound how far an entry moves the answer
+    (`Query.apart`): the theorem of the pairwise curve asks no more than that. Scaled so that the
+    two states that are furthest apart are at L1 distance 1. With a scale for each coordinate, what
+    is added to it counts in units of its scale. ``None`` if nothing is known
+    but the Lipschitz constant, and if all states are equally far apart.
     """
-    if query.weights is None or beliefs is None:
+    moved = query.moved
+    if moved is None or beliefs is None:
         return None
     if scales is None and query.kind in ("histogram", "relative frequencies"):
         return None
-    nothing = (Fraction(0),) * query.size
-    units = [Fraction(scale) for scale in scales or [1.0] * query.size]
-    rows = [query.weights.get(state, nothing) for state in beliefs.states]
+    width = len(next(iter(moved.values())))
+    nothing = (Fraction(0),) * width
+    units = [Fraction(scale) for scale in scales or [1.0] * width]
+    rows = [moved.get(state, nothing) for state in beliefs.states]
     rows = [tuple(w / unit for w, unit in zip(row, units, strict=True)) for row in rows]
     apart = {sum(abs(a - b) for a, b in zip(*pair, strict=True)) for pair in combinations(rows, 2)}
     furthest = max(apart, default=Fraction(0))
-    if not furthest or (query.size > 1 and len(apart) == 1):
+    if not furthest or (width > 1 and len(apart) == 1):
         return None
     least = [min(column) for column in zip(*rows, strict=True)]
     scaled = [
@@ -209,7 +214,7 @@ def contributions_of(
     # States that floats cannot tell apart would seem to be the same.
     if len(set(scaled)) < len(set(rows)):
         return None
-    return tuple(row[0] if query.size == 1 else row for row in scaled)
+    return tuple(row[0] if width == 1 else row for row in scaled)
 
 
 def added_by_state(beliefs: Beliefs, query: Query) -> Floats | None:
@@ -250,12 +255,12 @@ def entry_epsilon(
         epsilon-Pufferfish private for each entry.
     """
     longest = max(checks.segment_lengths(lengths))
-    b, _, _ = entry_privacy_for(as_beliefs(beliefs), longest, checks.privacy(epsilon), metric)
+    b, _, _ = entry_epsilon_for(as_beliefs(beliefs), longest, checks.privacy(epsilon), metric)
     return b
 
 
 @singledispatch
-def entry_privacy_for(
+def entry_epsilon_for(
     beliefs: Beliefs,
     length: int,
     epsilon: float,
@@ -266,7 +271,7 @@ def entry_privacy_for(
     raise NotApplicable(f"influence_curve is about Markov chains; here is a {beliefs.description}")
 
 
-@entry_privacy_for.register
+@entry_epsilon_for.register
 def _(
     beliefs: NetworkClass,
     length: int,
@@ -278,11 +283,11 @@ def _(
     b, tree = curve.solve(epsilon)
     name = f"network {tree.network + 1} of {len(beliefs.networks)}"
     bound: Bound = "pairs" if tree.pairwise else "curve"
-    workings = {"pairs": curve.pair_record(b)} if tree.pairwise else None
-    return b, Evidence(name, tree.node, len(beliefs.nodes), bound=bound), workings
+    verification_data = {"pairs": curve.pair_record(b)} if tree.pairwise else None
+    return b, Evidence(name, tree.node, len(beliefs.nodes), bound=bound), verification_data
 
 
-@entry_privacy_for.register
+@entry_epsilon_for.register
 def _(
     beliefs: ChainClass,
     length: int,
@@ -309,6 +314,6 @@ def _(
             variant=quilt.variant,
         )
         return by_quilt, evidence, None
-    workings = None if loss.pairs is None else {"pairs": curve.pair_record(b, epsilon)}
+    verification_data = None if loss.pairs is None else {"pairs": curve.pair_record(b, epsilon)}
     evidence = Evidence(name, loss.node, length, notes=curve.notes, blocks=blocks, bound=bound)
-    return b, evidence, workings
+    return b, evidence, verification_data

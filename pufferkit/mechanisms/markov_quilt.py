@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pufferkit import checks
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs
+from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.data.queries import Query
 from pufferkit.influence.answers import QuiltBound, QuiltSearch, hardest_quilt
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.chains import Reading
+from pufferkit.influence.quilts.gaps import solvers
 from pufferkit.influence.quilts.hardest import check_reading
 from pufferkit.influence.quilts.mixing import hardest_by_mixing, influences_by_mixing
-from pufferkit.influence.quilts.observed import solvers
-from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
+from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states, checked
 from pufferkit.mechanisms.observed import quilts_of_observed, recorded
 from pufferkit.mechanisms.release import Evidence
 from pufferkit.rounding import round_up
@@ -36,7 +36,7 @@ def markov_quilt(
         card(nearby nodes) / (epsilon - max-influence of X_i on the quilt)
 
     over quilts ([Q] Theorem 4.3). Of a series with gaps only observed entries count as nearby
-    (`pufferkit.influence.quilts.observed`). No limit on the size of quilts, no grid over chains:
+    (`pufferkit.influence.quilts.gaps`). No limit on the size of quilts, no grid over chains:
     the optimum is exact for `ChainClass.of`, for `ChainClass.any_start` ([Q] C.4) and for
     `ChainClass.binary`, whose worst chain is at a corner. Over `ChainClass.around` influence is
     bounded from above (`pufferkit.influence.curve.regions`); two states are exact there too.
@@ -65,10 +65,8 @@ def markov_quilt(
     >>> round(noise.scale, 5), noise.evidence.node, noise.evidence.quilt
     (12.93405, 8, (1, 13))
     """
-    epsilon = checks.privacy(epsilon)
+    theta, epsilon = checked(beliefs, query, epsilon)
     check_reading(influence)
-    theta = as_beliefs(beliefs)
-    check_states(theta, query)
     hardest = hardest_quilt(theta, QuiltSearch(query.longest, epsilon, influence, progress))
     observed = quilts_of_observed(
         lambda length: solvers(theta, length, influence), query, epsilon, hardest
@@ -127,7 +125,7 @@ def _calibration(
     """From the hardest quilt of the whole span, or of what was observed where that is better."""
     hardest = whole if observed is None else observed
     quilts = hardest.quilts
-    workings = None if quilts is None else {"quilts": [list(own) for own in quilts]}
+    verification_data = None if quilts is None else {"quilts": [list(own) for own in quilts]}
     return Calibration(
         mechanism,
         epsilon,
@@ -145,5 +143,5 @@ def _calibration(
             variant=hardest.variant,
             counted=None if observed is None else "observed",
         ),
-        workings=workings if observed is None else recorded(query),
+        verification_data=verification_data if observed is None else recorded(query),
     )

@@ -16,10 +16,11 @@ from typing import Any
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
+from pufferkit.data.series import SegmentPattern
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric
 from pufferkit.influence.curve.sweep import EntryLoss, Run
+from pufferkit.influence.quilts.gaps import Named, hardest_observed
 from pufferkit.influence.quilts.hardest import QuiltBound
-from pufferkit.influence.quilts.observed import Named, hardest_observed
 from pufferkit.mechanisms.release import Bound, Evidence
 
 MOST_ENTRIES, MOST_RUNS = 5_000, 200
@@ -37,10 +38,8 @@ PAIRWISE = 400
 _CLOSE, _TRIALS = 1e-4, 12
 """How near to epsilon the search ends, relatively, and after how many trials at most."""
 
-Runs = tuple[int, ...]
 
-
-def patterns_of(query: Query) -> list[Runs]:
+def patterns_of(query: Query) -> list[SegmentPattern]:
     """The different patterns of the segments, those with most entries first; none to be used."""
     if query.pattern is None:
         return []

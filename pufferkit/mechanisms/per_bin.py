@@ -83,7 +83,7 @@ def _best_under(u: Floats, losses: Floats, slopes: Floats, epsilon: float) -> Fl
     outside = ~np.eye(len(losses), dtype=bool)
     lines, room = slopes[:, outside].T, (epsilon - losses)[outside]
     # In units of u, so that all coordinates are about 1.
-    found = minimize(
+    optimum = minimize(
         lambda r: (1 / (u * r)).sum() * u.min(),
         np.ones(len(u)),
         jac=lambda r: -1 / (u * r * r) * u.min(),
@@ -96,5 +96,5 @@ def _best_under(u: Floats, losses: Floats, slopes: Floats, epsilon: float) -> Fl
         method="SLSQP",
         options={"maxiter": 60, "ftol": 1e-7},
     )
-    nearest: Floats = u * np.clip(found.x, 1 / _LONGEST, _LONGEST)
+    nearest: Floats = u * np.clip(optimum.x, 1 / _LONGEST, _LONGEST)
     return nearest if np.isfinite(nearest).all() else u

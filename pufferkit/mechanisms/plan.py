@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit import checks
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs
+from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.answers import record_loss
 from pufferkit.influence.curve.profile import InfluenceCurve, as_metric
 from pufferkit.influence.sums.outer import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
-from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, check_states
+from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, checked
 from pufferkit.mechanisms.exact_sum import exact_sum
 from pufferkit.mechanisms.influence_curve import added_by_state, influence_curve, metric_of
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
@@ -256,9 +255,7 @@ def plan(
     >>> table.best.mechanism
     'influence_curve'
     """
-    epsilon = checks.privacy(epsilon)
-    theta = as_beliefs(beliefs)
-    check_states(theta, query)
+    theta, epsilon = checked(beliefs, query, epsilon)
     entries = []
     for name in MECHANISMS:
         if name == "wasserstein" and estimated_work(theta, query) > most_work:
@@ -307,9 +304,9 @@ def _together(calibration: Calibration) -> float | None:
         return None
     if theta.entries is not None:
         apart = as_metric(metric_of(theta, calibration.query), len(theta.states)).distance
-        return record_loss(theta, 2 * calibration.entry_privacy * apart)
+        return record_loss(theta, 2 * calibration.entry_epsilon * apart)
     curve = InfluenceCurve(theta, calibration.query.longest, metric_of(theta, calibration.query))
-    return curve.epsilon(2 * calibration.entry_privacy)
+    return curve.epsilon(2 * calibration.entry_epsilon)
 
 
 def _tightness(theta: Beliefs, calibration: Calibration) -> float | None:

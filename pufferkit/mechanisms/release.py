@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from pufferkit.data.queries import Kind
+from pufferkit.data.records import check_question
 from pufferkit.errors import printable
 from pufferkit.mechanisms.intervals import interval_around, project_to_simplex
 from pufferkit.mechanisms.version_1 import VERSION_1, from_version_1
@@ -229,12 +230,15 @@ class Release(Report):
         Time in UTC.
     version
         Of pufferkit.
-    workings
+    verification_data
         What a check of the scale needs besides: for sums, the contribution of each state; where
         only observed entries were counted, which they are (``pattern``, as `Series.pattern`); for
         networks, a quilt of every node; for joint distributions, the answer on every row.
     presentation
         What ``value`` is: ``raw`` as it was drawn, or the nearest histogram to it.
+    question
+        What was asked, where the kind alone does not say it: the slots of a question by time and
+        the entries observed in each, the states whose episodes were counted.
     """
 
     _called = "release"
@@ -254,13 +258,21 @@ class Release(Report):
     evidence: Evidence
     released_at: str
     version: str
-    workings: Mapping[str, Any] | None = None
+    verification_data: Mapping[str, Any] | None = None
     kind: Kind = "own"
     presentation: Presentation = "as drawn"
     observed: tuple[int, ...] | None = None
     noise: Family = "laplace"
     unit: Fraction | None = None
     scales: tuple[float, ...] | None = None
+    question: Mapping[str, Any] | None = None
+
+    @property
+    def totals(self) -> tuple[float, ...] | None:
+        """What parts of the answer sum to, one after another; ``None`` if that is not known."""
+        if self.kind == "by time" and self.question is not None:
+            return tuple(float(seen) for seen in self.question["observed"])
+        return None if self.total is None else (self.total,)
 
     def interval(
         self, level: float = 0.95, *, simultaneous: bool = False
@@ -280,10 +292,14 @@ class Release(Report):
             interval_around(raw, scale, level, count, self.unit)
             for raw, scale in zip(self.raw, scales, strict=True)
         ]
-        if self.presentation == "as drawn" or self.total is None:
+        totals = self.totals
+        if self.presentation == "as drawn" or totals is None:
             return tuple(around)
-        most = self.total
-        cut = [(min(max(low, 0.0), most), max(min(high, most), 0.0)) for low, high in around]
+        each = np.repeat(totals, len(self.raw) // len(totals)).tolist()
+        cut = [
+            (min(max(low, 0.0), most), max(min(high, most), 0.0))
+            for (low, high), most in zip(around, each, strict=True)
+        ]
         return tuple(
             (min(low, value), max(high, value))
             for value, (low, high) in zip(self.value, cut, strict=True)
@@ -306,14 +322,17 @@ class Release(Report):
     def as_histogram(self) -> Release:
         """The nearest proper histogram: no negative bins, summing to the known total.
 
-        Post-processing, so it costs nothing; ``raw`` stays as it was.
+        By time, each slot for itself. Post-processing, so it costs nothing; ``raw`` stays as it
+        was.
         """
-        if self.total is None:
+        totals = self.totals
+        if totals is None:
             raise ValueError(
                 f"release: {self.query} is not a histogram, its coordinates have no known total"
             )
-        nearest = project_to_simplex(np.array(self.raw, dtype=float), self.total)
-        value = tuple(float(v) for v in nearest)
+        rows = np.array(self.raw, dtype=float).reshape(len(totals), -1)
+        nearest = project_to_simplex(rows, np.array(totals))
+        value = tuple(float(v) for v in nearest.ravel())
         return replace(self, value=value, presentation="nearest histogram")
 
     def as_drawn(self) -> Release:
@@ -333,6 +352,8 @@ class Release(Report):
         check_format("release", data)
         if data["format"] == VERSION_1:
             data = from_version_1(data)
+        if "workings" in data:  # what files called it before
+            data = {"verification_data": data["workings"], **data}
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         missing = set(cls.__dataclass_fields__) - set(fields) - _OPTIONAL
         if missing:
@@ -357,6 +378,7 @@ class Release(Report):
             fields["scales"] = tuple(fields["scales"])
         if fields.get("unit") is not None:
             fields["unit"] = unit_of(fields["unit"])
+        check_question(fields["kind"], fields.get("question"), len(fields["labels"]))
         return cls(**fields)
 
     def __str__(self) -> str:
@@ -379,7 +401,7 @@ class Release(Report):
         return "\n".join([head, *rows, f"  {self.guarantee}", f"  binds: {self.evidence}"])
 
 
-_OPTIONAL = {"workings", "observed", "noise", "unit", "scales"}
+_OPTIONAL = {"verification_data", "observed", "noise", "unit", "scales", "question"}
 """What files may leave out."""
 
 _RECORD_WORDS = {

@@ -186,8 +186,8 @@ def fewest_entries(beliefs: Any, query: Query, epsilon: float, target: Target) -
     size = sum(query.lengths)
     for _ in range(_TRIES):
         question = over(query, size)
-        found = least_noise(theta, question, epsilon)
-        times = found.half_width(target.level) / target.half_width(question)
+        noise = least_noise(theta, question, epsilon)
+        times = noise.half_width(target.level) / target.half_width(question)
         if times <= 1:
             return size
         # The noise of a sum hardly grows with the length, that of a share falls with it.
@@ -251,11 +251,11 @@ def _remedies(theta: Beliefs, query: Query, epsilon: float, target: Target) -> I
         )
     for text, beliefs, coarser in _coarser(theta, query):
         try:
-            found = least_noise(beliefs, coarser, epsilon)
+            noise = least_noise(beliefs, coarser, epsilon)
         except NotApplicable:
             continue
-        if target.is_met(found):
-            yield Remedy(text, found)
+        if target.is_met(noise):
+            yield Remedy(text, noise)
 
 
 def _coarser(theta: Beliefs, query: Query) -> Iterator[tuple[str, Any, Query]]:
@@ -289,7 +289,7 @@ def _chains(theta: Beliefs) -> list[MarkovChain]:
         members = theta.members()
     except NotApplicable:
         return []
-    found = []
+    chains = []
     for member in members:
         try:
             steady = not member.any_start and np.allclose(
@@ -299,8 +299,8 @@ def _chains(theta: Beliefs) -> list[MarkovChain]:
             steady = False
         if not steady:
             return []
-        found.append(member.chain)
-    return found
+        chains.append(member.chain)
+    return chains
 
 
 def _every(chain: MarkovChain, step: int) -> MarkovChain:
@@ -342,10 +342,10 @@ def error_rows(
     for name in mechanisms or QUICK:
         for epsilon in epsilons:
             try:
-                found = calibrate(name, beliefs, query, epsilon)
+                calibration = calibrate(name, beliefs, query, epsilon)
             except NotApplicable:
                 break
-            useful = Usefulness.of(found)
+            useful = Usefulness.of(calibration)
             rows.append(
                 {
                     "mechanism": name,

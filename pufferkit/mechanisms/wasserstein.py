@@ -17,14 +17,14 @@ from pufferkit.beliefs.finite_joint import FiniteJoint, Row
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.beliefs.protocol import Beliefs, as_beliefs
+from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.network_sums import conditional_distributions
 from pufferkit.influence.sums.transport import w_infinity
 from pufferkit.influence.sums.work import sum_work
-from pufferkit.mechanisms.calibration import GAPS, Calibration, check_states
+from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
 from pufferkit.mechanisms.release import Evidence, Guarantee
 from pufferkit.rounding import as_fraction, at_least, round_up
 
@@ -81,13 +81,11 @@ def wasserstein(
         For vectors, for queries that are not sums, for series with entries that were not observed,
         and for classes whose starts are open.
     """
-    epsilon = checks.privacy(epsilon)
-    theta = as_beliefs(beliefs)
-    check_states(theta, query)
+    theta, epsilon = checked(beliefs, query, epsilon)
     check_scalar(query)
     if query.missing:
         raise NotApplicable(GAPS)
-    worst, name, length, workings = _largest_distance(theta, query, secrets, progress)
+    worst, name, length, verification_data = _largest_distance(theta, query, secrets, progress)
     if worst.distance == 0:
         raise NotApplicable("no secret moves the answer: there is nothing to hide")
     distance = at_least(worst.distance)
@@ -99,7 +97,7 @@ def wasserstein(
         theta,
         Evidence(name, worst.node, length, influence=distance, notes=worst.notes, bound="distance"),
         guarantee=Guarantee.PUFFERFISH if secrets is None else Guarantee.SECRETS,
-        workings=workings,
+        verification_data=verification_data,
     )
 
 
@@ -116,7 +114,7 @@ def _pairs(secrets: Secrets) -> list[tuple[Event, Event]]:
     return chosen
 
 
-def _workings(
+def _verification_data(
     theta: JointClass, query: Query, secrets: Sequence[tuple[Event, Event]] | None
 ) -> dict[str, Any]:
     """The answer on every row, and the rows of every secret, so that a release can be checked."""
@@ -191,7 +189,7 @@ def _(
             distance = _largest([distribution for distribution in distributions if distribution])
             if distance > worst.distance or not name:
                 worst, name = _Farthest(distance, node), f"joint {number} of {len(theta.joints)}"
-    return worst, name, theta.joints[0].variables, _workings(theta, query, chosen)
+    return worst, name, theta.joints[0].variables, _verification_data(theta, query, chosen)
 
 
 def _only_sums(query: Query, secrets: Secrets | None) -> None:

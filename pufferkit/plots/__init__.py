@@ -12,7 +12,7 @@ from pufferkit.plots.figures import (
     release_figure,
     simulation_figure,
 )
-from pufferkit.plots.shown import figure_of
+from pufferkit.plots.pictures import figure_of
 
 __all__ = [
     "FORMATS",

@@ -28,14 +28,18 @@ BLUE, ORANGE, GREEN, PINK, YELLOW, SKY = (
     "#56B4E9",
 )
 BLACK, GREY, PALE = "#222222", "#6B6B6B", "#E3E3E3"
+COLOURS = (BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK)
+"""Of curves side by side, in turn."""
 
 
-def panels(count: int, width: float, height: float, title: str) -> tuple[Figure, list[Axes]]:
-    """A figure with empty axes side by side, which share their heights."""
+def panels(
+    count: int, width: float, height: float, title: str, *, shared: bool = True
+) -> tuple[Figure, list[Axes]]:
+    """A figure with empty axes side by side, which share their heights if so said."""
     figure = _figure()(figsize=(width, height), layout="constrained")
     every: list[Axes] = []
     for n in range(count):
-        axes = figure.add_subplot(1, count, n + 1, sharey=every[0] if every else None)
+        axes = figure.add_subplot(1, count, n + 1, sharey=every[0] if every and shared else None)
         every.append(axes)
         for side in ("top", "right", "left"):
             axes.spines[side].set_visible(False)
@@ -81,6 +85,28 @@ def blank(width: float, height: float, title: str) -> tuple[Figure, Axes]:
     return figure, every[0]
 
 
+def noted_bar(axes: Axes, y: float, width: float, note: str, *, good: bool) -> None:
+    """A horizontal bar with words behind it; hatched if what it shows does not do."""
+    axes.barh(
+        y,
+        width,
+        height=0.62,
+        color=BLUE if good else "white",
+        edgecolor=BLUE if good else ORANGE,
+        hatch=None if good else "////",
+        linewidth=1.2,
+    )
+    axes.annotate(
+        note,
+        (width, y),
+        xytext=(5, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=9,
+        color=BLACK,
+    )
+
+
 def footnote(figure: Figure, text: str) -> None:
     """Small words below a figure."""
     wrapped = fill(text, int(figure.get_figwidth() * 13))
@@ -90,6 +116,13 @@ def footnote(figure: Figure, text: str) -> None:
 def grid(axes: Axes, axis: Any = "both") -> None:
     """Pale lines behind the data."""
     axes.grid(axis=axis, color=PALE, linewidth=0.8)
+
+
+def whole_numbers(axes: Axes) -> None:
+    """Ticks below at whole numbers alone."""
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def legend(figure: Figure, columns: int) -> None:

@@ -7,18 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from pufferkit.experiments.result import Chart, Result
-from pufferkit.plots.canvas import (
-    BLACK,
-    BLUE,
-    GREEN,
-    ORANGE,
-    PINK,
-    SKY,
-    YELLOW,
-    grid,
-    legend,
-    panels,
-)
+from pufferkit.plots.canvas import BLACK, COLOURS, grid, legend, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +16,6 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 Points = list[tuple[Any, float]]
 
-_COLOURS = (BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK)
 _MARKERS = "osD^vPX"
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++", "--")
 _FEW = 25
@@ -65,7 +53,7 @@ def _draw_lines(
                 [x for x, _ in points],
                 [y for _, y in points],
                 label=words,
-                color=_COLOURS[n % len(_COLOURS)],
+                color=COLOURS[n % len(COLOURS)],
                 marker=_MARKERS[n % len(_MARKERS)] if len(points) < _FEW else None,
                 markersize=5,
                 linestyle=("-", "--", ":", "-.")[n % 4],
@@ -93,7 +81,7 @@ def _draw_bars(
             [y for _, y in points],
             width=width,
             label=words,
-            color=_COLOURS[n % len(_COLOURS)],
+            color=COLOURS[n % len(COLOURS)],
             hatch=_HATCHES[n % len(_HATCHES)],
             edgecolor="white",
             linewidth=0.4,

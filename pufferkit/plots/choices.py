@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pufferkit.plots.canvas import BLACK, BLUE, ORANGE, SKY, blank, footnote, grid
+from pufferkit.plots.canvas import BLACK, SKY, blank, footnote, grid, noted_bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,25 +31,9 @@ def influence_figure(rows: Sequence[Mapping[str, Any]], point: float, lower: flo
     axes.set_xlim(min([*budgets, lower or point]) / 2, max([*budgets, point]) * 3)
     for y, row in enumerate(rows):
         covers = row["covers"]
-        axes.barh(
-            y,
-            row["budget"],
-            height=0.62,
-            color=BLUE if covers else "white",
-            edgecolor=BLUE if covers else ORANGE,
-            hatch=None if covers else "////",
-            linewidth=1.2,
-        )
         why = "too few" if row["budget"] < point else "refuted by other tests"
         note = f"{row['budget']:,.3g}" + ("" if covers else f"  {why}")
-        axes.annotate(
-            note,
-            (row["budget"], y),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=9,
-        )
+        noted_bar(axes, y, row["budget"], note, good=covers)
     if lower > 0:
         axes.axvspan(lower, point, color=SKY, alpha=0.25, linewidth=0)
     axes.axvline(point, color=BLACK, linewidth=1.2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pufferkit.data.bins import Bins
 from pufferkit.mechanisms.plan import percent
 from pufferkit.plots.canvas import (
     BLACK,
@@ -18,7 +19,9 @@ from pufferkit.plots.canvas import (
     footnote,
     grid,
     legend,
+    noted_bar,
 )
+from pufferkit.plots.questions import moves_figure, time_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,27 +56,10 @@ def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
     positions = range(len(bars))
     for y, row in zip(positions, bars, strict=True):
         hides = row["pufferfish"]
-        axes.barh(
-            y,
-            row["scale"],
-            height=0.62,
-            color=BLUE if hides else "white",
-            edgecolor=BLUE if hides else ORANGE,
-            hatch=None if hides else "////",
-            linewidth=1.2,
-        )
         note = f"{row['scale']:,.4g}" + ("" if hides else "  does not hide correlated entries")
         if row.get("tightness") is not None:
             note += f"  tight to {percent(row['tightness'])}"
-        axes.annotate(
-            note,
-            (row["scale"], y),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=9,
-            color=BLACK,
-        )
+        noted_bar(axes, y, row["scale"], note, good=hides)
     axes.set_yticks(list(positions), names, parse_math=False)
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
@@ -85,7 +71,7 @@ def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
 
 
 def release_figure(release: Release, exact: Sequence[float] | None = None) -> Figure:
-    """A release as bars with 95% intervals of the noise.
+    """A release as bars with 95% intervals of the noise; by time and for moves, as a heat map.
 
     Parameters
     ----------
@@ -97,6 +83,10 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
     count = len(release.labels)
     if exact is not None and len(exact) != count:
         raise ValueError(f"exact: has {len(exact)} numbers for {count} labels")
+    if release.kind == "by time" and exact is None:
+        return time_figure(release)
+    if release.kind == "transition counts" and exact is None:
+        return moves_figure(release)
     figure, axes = blank(min(14.0, max(6.4, 1.6 + 0.75 * count)), 4.4, _heading(release))
     positions = list(range(count))
     lows, highs = zip(*release.interval(), strict=True)
@@ -129,7 +119,9 @@ def release_figure(release: Release, exact: Sequence[float] | None = None) -> Fi
     axes.spines["bottom"].set_visible(False)
     axes.axhline(0, color=BLACK, linewidth=0.9)
     grid(axes, "y")
-    axes.set_ylabel(release.query)
+    axes.set_ylabel(f"{counted(release.query)}, with noise", parse_math=False)
+    if count > 1:
+        axes.set_xlabel(_of_what(release.labels), parse_math=False)
     if count <= _MOST_LABELS:
         crowded = sum(len(label) for label in release.labels) > 12 * figure.get_figwidth()
         # Labels are the user's: a dollar sign in them is no formula.
@@ -228,7 +220,9 @@ def simulation_figure(
         axes.plot([x - 0.3, x + 0.3], [truth] * 2, color=BLACK, linewidth=2, label="truth, made up")
     axes.axhline(0, color=BLACK, linewidth=0.6)
     grid(axes, "y")
-    axes.set_ylabel(what, parse_math=False)
+    axes.set_ylabel(f"{what}, simulated and true", parse_math=False)
+    if len(labels) > 1:
+        axes.set_xlabel(_of_what(labels), parse_math=False)
     if len(labels) <= _MOST_LABELS:
         axes.set_xticks(range(len(labels)), list(labels), rotation=20, parse_math=False)
     legend(figure, 2)
@@ -336,6 +330,8 @@ def pair_figure(table: PairTable) -> Figure:
     axes.imshow(table.losses, cmap="Blues", vmin=0, vmax=table.epsilon)
     axes.set_xticks(range(count), names, parse_math=False)
     axes.set_yticks(range(count), names, parse_math=False)
+    axes.set_xlabel("taken for")
+    axes.set_ylabel("value of an entry")
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)
@@ -353,6 +349,27 @@ def pair_figure(table: PairTable) -> Figure:
                     color="white" if dark else BLACK,
                 )
     return figure
+
+
+def counted(query: str) -> str:
+    """What the numbers of a query count, for an axis; its own name where that says it."""
+    return {
+        "histogram": "entries in each state",
+        "relative frequencies": "share of the entries in each state",
+        "frequencies": "share of the entries in each state",
+        "count": "entries in the state",
+        "total": "sum of the values of the entries",
+        "mean": "mean of the values of the entries",
+        "transition counts": "moves between entries",
+    }.get(query, query)
+
+
+def _of_what(labels: Sequence[str]) -> str:
+    """What the labels of coordinates are: states, or levels with their unit."""
+    bins = Bins.of_names(labels)
+    if bins is None:
+        return "state"
+    return f"level in {bins.unit}" if bins.unit else "level"
 
 
 def _heading(release: Release) -> str:

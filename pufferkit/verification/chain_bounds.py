@@ -34,7 +34,7 @@ from math import cos, inf, pi, sqrt
 import numpy as np
 
 from pufferkit.beliefs.chain_class import Member
-from pufferkit.verification.pair_tables import Bools, Floats, Side, Work, log_ratios
+from pufferkit.verification.pair_tables import Bools, Floats, PairTables, Work, log_ratios
 
 Blocks = tuple[int, int]
 
@@ -137,12 +137,12 @@ def best_choice(
     return best
 
 
-def score_by_quilts(side: Side, task: Task) -> float:
+def score_by_quilts(side: PairTables, task: Task) -> float:
     """Scale over L that is enough by [Q] Theorem 4.3; if above 1 / b, a lower bound on it."""
     if task.length * task.b <= task.epsilon:
         return task.length / task.epsilon  # the trivial quilt, for every node
     worst, hint = 0.0, task.hint
-    nodes = range(1, min(task.length, side.settled + task.reach + side.period) + 1)
+    nodes = range(1, min(task.length, side.repeats_from + task.reach + side.period) + 1)
     for node in reversed(nodes):  # away from the start is the hardest, as a rule
         choice = best_choice(
             task,
@@ -159,7 +159,7 @@ def score_by_quilts(side: Side, task: Task) -> float:
     return worst
 
 
-def loss_by_curve(side: Side, task: Task) -> float:
+def loss_by_curve(side: PairTables, task: Task) -> float:
     """Largest loss of an entry on the curve, or one that is above epsilon."""
     if task.length * task.b <= task.epsilon:
         return task.length * task.b
@@ -169,11 +169,11 @@ def loss_by_curve(side: Side, task: Task) -> float:
     return loss
 
 
-def _loss(side: Side, task: Task, *, every_node: bool) -> float:
+def _loss(side: PairTables, task: Task, *, every_node: bool) -> float:
     """The first nodes by their own alpha, the others by one bound; beta by one, or every node's."""
     length, first, sizes = task.length, 0, task.sizes(side.size)
-    if every_node or side.settled:
-        first = length if every_node else side.settled + task.reach + side.period
+    if every_node or side.repeats_from:
+        first = length if every_node else side.repeats_from + task.reach + side.period
         first = min(first, length)
 
     def to_left(node: int, block: int, variation: float) -> float:
@@ -221,11 +221,11 @@ def _loss(side: Side, task: Task, *, every_node: bool) -> float:
     return largest
 
 
-def _left_table(side: Side, node: int, alpha: Callable[[int], float], block: int) -> Floats:
+def _left_table(side: PairTables, node: int, alpha: Callable[[int], float], block: int) -> Floats:
     return side.left(node, block, alpha(node - block))
 
 
-def _right_table(side: Side, node: int, beta: Callable[[int], float], block: int) -> Floats:
+def _right_table(side: PairTables, node: int, beta: Callable[[int], float], block: int) -> Floats:
     return side.right(block, beta(node + block))
 
 

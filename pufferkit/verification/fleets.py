@@ -56,10 +56,11 @@ class Fleet:
         scale, entries = self.columns["scale"][row], self.columns["entries"][row]
         return float(scale) * float(entries) / self.total(row)
 
-    def workings(self, length: int) -> Mapping[str, Any] | None:
+    def verification_data(self, length: int) -> Mapping[str, Any] | None:
         """What a check of the noise for segments of this length needs besides."""
         own = next(own for own in self.common["calibrations"] if own["length"] == length)
-        return own.get("workings") if isinstance(own.get("workings"), Mapping) else None
+        recorded = own.get("verification_data", own.get("workings"))  # what files called it before
+        return recorded if isinstance(recorded, Mapping) else None
 
     def problems(self) -> Iterator[str]:
         """What is wrong with rows beside their noise."""
@@ -113,7 +114,7 @@ class Fleet:
                     released_at="",
                     version="",
                     kind="histogram",
-                    workings=self.workings(length),
+                    verification_data=self.verification_data(length),
                 ),
             )
 

@@ -19,20 +19,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pufferkit.data.series import SegmentPattern
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.pair_steps import steps
-from pufferkit.verification.pair_tables import Bools, Floats, KnownChain, NotChecked, Side, Work
-
-Runs = tuple[int, ...]
+from pufferkit.verification.pair_tables import (
+    Bools,
+    Floats,
+    KnownChain,
+    NotChecked,
+    PairTables,
+    Work,
+)
 
 _ROUND = 3e-8
 """Variations of pairs are rounded up to multiples of this share of the largest cost, so that they
 repeat."""
 
 
-def patterns(record: Release) -> list[Runs]:
+def patterns(record: Release) -> list[SegmentPattern]:
     """The different patterns of a record, as far as they agree with what else it says."""
-    recorded: Any = (record.workings or {}).get("pattern")
+    recorded: Any = (record.verification_data or {}).get("pattern")
     if recorded is None:
         return []
     runs = [tuple(own) for own in recorded]
@@ -45,12 +51,14 @@ def patterns(record: Release) -> list[Runs]:
     return sorted(set(runs))
 
 
-def spent(runs: Runs, b: float) -> Floats:
+def spent(runs: SegmentPattern, b: float) -> Floats:
     """What each entry spends."""
     return np.repeat([0.0 if n % 2 else b for n in range(len(runs))], runs)
 
 
-def loss_over_gaps(side: Side, runs: Runs, b: float, epsilon: float, work: Work) -> float:
+def loss_over_gaps(
+    side: PairTables, runs: SegmentPattern, b: float, epsilon: float, work: Work
+) -> float:
     """Largest loss of an entry on the scalar curve, or one that is above epsilon."""
     costs = spent(runs, b)
     length, total = len(costs), np.concatenate([[0.0], np.cumsum(costs)])
@@ -89,7 +97,7 @@ def loss_over_gaps(side: Side, runs: Runs, b: float, epsilon: float, work: Work)
 
 
 def _one_entry(
-    side: Side,
+    side: PairTables,
     node: int,
     total: Floats,
     alpha: Sequence[float],
@@ -121,7 +129,9 @@ def _one_entry(
     )
 
 
-def score_over_gaps(side: Side, runs: Runs, b: float, epsilon: float, work: Work) -> float:
+def score_over_gaps(
+    side: PairTables, runs: SegmentPattern, b: float, epsilon: float, work: Work
+) -> float:
     """Scale over L that is enough by quilts that count observed entries; above 1 / b if not.
 
     An endpoint that was not observed may be moved outward for nothing, so endpoints are observed
@@ -144,7 +154,7 @@ def score_over_gaps(side: Side, runs: Runs, b: float, epsilon: float, work: Work
     return worst
 
 
-def _sum(side: Side, node: int, ends: tuple[int, int], length: int) -> tuple[Floats, Bools]:
+def _sum(side: PairTables, node: int, ends: tuple[int, int], length: int) -> tuple[Floats, Bools]:
     """The table of a quilt with these endpoints (0 and length + 1: none), and the pairs of it."""
     pairs = side.pairs(node)
     table = np.zeros(pairs.shape)
@@ -161,7 +171,7 @@ def _score(until: Floats, ends: tuple[int, int], influence: float, epsilon: floa
 
 
 def _best_ends(
-    side: Side,
+    side: PairTables,
     node: int,
     until: Floats,
     places: NDArray[np.intp],
@@ -188,7 +198,7 @@ def _best_ends(
     return best, ends
 
 
-def pairs_over_gaps(chain: KnownChain, runs: Runs, cost: Floats, work: Work) -> float:
+def pairs_over_gaps(chain: KnownChain, runs: SegmentPattern, cost: Floats, work: Work) -> float:
     """Largest loss of a pair of values of an entry, every entry followed from both ends."""
     if chain.any_start:
         raise NotChecked("the pairwise curve is for chains with a known start")
@@ -196,13 +206,6 @@ def pairs_over_gaps(chain: KnownChain, runs: Runs, cost: Floats, work: Work) -> 
     length = len(observed)
     costs = [cost if own else np.zeros_like(cost) for own in observed]
     memory: dict[tuple[bytes, bytes], Floats] = {}
-
-    def backward(node: int) -> Floats:
-        joint = (chain.distribution(node - 1)[0][:, None] * chain.matrix).T
-        here = chain.distribution(node)[1]
-        joint[~here] = joint[int(np.flatnonzero(here)[0])]
-        kernel: Floats = joint / joint.sum(axis=1, keepdims=True)
-        return kernel
 
     unit = _ROUND * float(cost.max())
 
@@ -222,7 +225,7 @@ def pairs_over_gaps(chain: KnownChain, runs: Runs, cost: Floats, work: Work) -> 
             variation = np.ceil((costs[node - 1] + own) / unit) * unit
         return tables
 
-    left = side(backward, range(1, length + 1))
+    left = side(chain.backward, range(1, length + 1))
     right = side(lambda _: chain.matrix, range(length, 0, -1))
     losses = (costs[n - 1] + left[n] + right[n] for n in range(1, length + 1))
     return max(float(own[chain.pairs(n)].max()) for n, own in enumerate(losses, 1))

@@ -22,7 +22,7 @@ from pufferkit.beliefs.kernel_class import Kernels
 from pufferkit.verification.pair_steps import plan_value, plans, steps
 from pufferkit.verification.pair_tables import Floats, Work
 
-Step = Callable[[Floats], Floats]
+PairStep = Callable[[Floats], Floats]
 
 
 def loss_of_kernels(
@@ -105,7 +105,7 @@ def _closed(variation: Floats) -> Floats:
     return closed
 
 
-def _steps(vertices: Sequence[Floats], eta: float, work: Work) -> Step:
+def _steps(vertices: Sequence[Floats], eta: float, work: Work) -> PairStep:
     """The largest step over the vertices."""
 
     def exact(limit: Floats) -> Floats:
@@ -148,7 +148,7 @@ def _limit(recorded: Mapping[str, Any], size: int, name: str) -> tuple[int, Floa
 
 
 def _side(
-    step: Step, length: int, cost: Floats, recorded: Mapping[str, Any] | None
+    step: PairStep, length: int, cost: Floats, recorded: Mapping[str, Any] | None
 ) -> list[Floats] | None:
     """What a side adds to its entries 1, 2, ..., counted from its end; the last one repeats."""
     tables = [np.zeros_like(cost)]
@@ -168,7 +168,7 @@ def _side(
 
 
 def _round(
-    own: Sequence[Step], cost: Floats, ahead: int, recorded: Mapping[str, Any]
+    own: Sequence[PairStep], cost: Floats, ahead: int, recorded: Mapping[str, Any]
 ) -> list[Floats] | None:
     """What a side adds at every slot, by one round of the clock that ends where it began."""
     period = len(own)
@@ -185,7 +185,7 @@ def _round(
 
 
 def _followed(
-    part: Kernels, left: Sequence[Step], right: Sequence[Step], length: int, cost: Floats
+    part: Kernels, left: Sequence[PairStep], right: Sequence[PairStep], length: int, cost: Floats
 ) -> list[tuple[int, Floats]]:
     """Every entry of every first slot."""
     period, sums = part.period, []

@@ -16,6 +16,7 @@ from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.region_class import RegionClass
+from pufferkit.data.series import SegmentPattern
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.chain_bounds import (
@@ -26,7 +27,6 @@ from pufferkit.verification.chain_bounds import (
     spread_by_neighbours,
 )
 from pufferkit.verification.gap_bounds import (
-    Runs,
     loss_over_gaps,
     pairs_over_gaps,
     patterns,
@@ -39,7 +39,7 @@ from pufferkit.verification.pair_tables import (
     Floats,
     KnownChain,
     NotChecked,
-    Side,
+    PairTables,
     Work,
     members_to_check,
     mixing_bounds,
@@ -127,7 +127,7 @@ def _on_chain(
     def largest(scale: float, work: Work) -> float:
         """Over the class: score by quilts, or loss on the curve."""
         task = Task(longest, lipschitz / scale + beside, epsilon, hint_of(record), work)
-        sides: Sequence[Side] = (
+        sides: Sequence[PairTables] = (
             _mixing_bounds(theta, work, tight)
             if mixing
             else _sides(theta, longest, work, evidence.variant == "formula")
@@ -158,7 +158,7 @@ def _over_gaps(
     theta: ChainClass,
     lipschitz: float,
     checks: list[str],
-    seen: Sequence[Runs],
+    seen: Sequence[SegmentPattern],
     work: Work,
 ) -> float:
     """Only observed entries counted, every entry of the recorded patterns hidden."""
@@ -168,7 +168,7 @@ def _over_gaps(
     b, longest = lipschitz / scale, max(record.lengths)
     mixing = not theta.names_matrices or record.mechanism == "markov_quilt_approx"
     tight = record.mechanism == "influence_curve" or evidence.variant == "tight"
-    sides: Sequence[Side] = (
+    sides: Sequence[PairTables] = (
         _mixing_bounds(theta, work, tight)
         if mixing
         else _sides(theta, longest, work, evidence.variant == "formula")
@@ -194,13 +194,13 @@ def _over_gaps(
 
 
 @singledispatch
-def _sides(theta: ChainClass, longest: int, work: Work, printed: bool) -> list[Side]:
+def _sides(theta: ChainClass, longest: int, work: Work, printed: bool) -> list[PairTables]:
     """The sides of every chain to check, or of all chains of a class at once."""
     return [KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)]
 
 
 @_sides.register
-def _(theta: RegionClass, longest: int, work: Work, printed: bool) -> list[Side]:
+def _(theta: RegionClass, longest: int, work: Work, printed: bool) -> list[PairTables]:
     if len(theta.states) != 2 or theta.before is not None:
         return [RegionBound(theta, work)]
     return [KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)]
@@ -214,13 +214,13 @@ def _on_kernels(
     if record.mechanism != "influence_curve":
         raise BadBeliefs(f"have no theorem for {record.mechanism}, only for influence_curve")
     longest, scale = max(record.lengths), record.scale * (1 + TOLERANCE)
-    recorded = (record.workings or {}).get("pairs")
+    recorded = (record.verification_data or {}).get("pairs")
     cost = _cost_of_pairs(record, theta, lipschitz) / scale
     cost += (record.evidence.beside or 0.0) * ~np.eye(len(cost), dtype=bool)
     if record.evidence.bound != "pairs":
         largest = longest * float(cost.max())
     elif not isinstance(recorded, Mapping):
-        raise BadBeliefs("no pairs of values are recorded for them in the workings")
+        raise BadBeliefs("no pairs of values are recorded for them in the verification data")
     else:
         largest = 0.0
         for part in theta.kernels():
@@ -240,9 +240,9 @@ def _by_pairs(
 ) -> float:
     """The pairwise curve of the chains that a limit is recorded for, the scalar one of others."""
     longest, scale = max(record.lengths), record.scale * (1 + TOLERANCE)
-    recorded = (record.workings or {}).get("pairs")
+    recorded = (record.verification_data or {}).get("pairs")
     if not isinstance(recorded, Mapping) or not theta.lists_matrices:
-        raise BadBeliefs("no pairs of values are recorded for them in the workings")
+        raise BadBeliefs("no pairs of values are recorded for them in the verification data")
     cost = _cost_of_pairs(record, theta, lipschitz) / scale
     apart = ~np.eye(len(cost), dtype=bool)
     cost += (record.evidence.beside or 0.0) * apart
@@ -344,13 +344,13 @@ def _distance(theta: Beliefs, weights: ExactWeights, record: Release, work: Work
 
 @_distance.register
 def _(theta: JointClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
-    workings = record.workings or {}
+    verification_data = record.verification_data or {}
     if weights is not None:
         # The answers of a sum follow from the weights, whatever the file says they are.
         added = dict(zip(theta.states, weights, strict=True))
         answers = [[sum(added[v] for v in row) for row in j.table] for j in theta.joints]
-        workings = {**workings, "answers": answers}
-    return distance_of_joints(theta, workings, work)
+        verification_data = {**verification_data, "answers": answers}
+    return distance_of_joints(theta, verification_data, work)
 
 
 @_distance.register
@@ -374,14 +374,16 @@ def _on_network(
     """Quilts as recorded, or the influence curve of a tree."""
     if record.mechanism == "markov_quilt":
         checks.append(f"markov_quilt: the recorded quilt of every node of a {theta.description}")
-        return lipschitz * score_of_quilts(theta, record.workings or {}, record.epsilon, work)
+        return lipschitz * score_of_quilts(
+            theta, record.verification_data or {}, record.epsilon, work
+        )
     if record.mechanism != "influence_curve":
         raise BadBeliefs(f"are networks, and {record.mechanism} is not for them")
     scale, plans = record.scale * (1 + TOLERANCE), None
     cost = lipschitz * (1 - np.eye(len(theta.states)))
     if record.evidence.bound == "pairs":
         cost = _cost_of_pairs(record, theta, lipschitz)
-        plans = (record.workings or {}).get("pairs", [None] * len(theta.networks))
+        plans = (record.verification_data or {}).get("pairs", [None] * len(theta.networks))
     try:
         loss = loss_on_trees(theta, cost / scale, work, plans)
     except ValueError as error:

@@ -30,17 +30,17 @@ from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.verification.pair_steps import Programmes, steps
 from pufferkit.verification.pair_tables import Floats, NotChecked, Work, prefixes, step
-from pufferkit.verification.plan_bases import steps_of_bases
+from pufferkit.verification.recorded_plans import steps_of_bases
 from pufferkit.verification.sum_distances import distribution_of
 
 Node = Hashable
 
 
 def score_of_quilts(
-    theta: NetworkClass, workings: Mapping[str, Any], epsilon: float, work: Work
+    theta: NetworkClass, verification_data: Mapping[str, Any], epsilon: float, work: Work
 ) -> float:
     """The largest score over nodes, each with the quilt that was recorded for it."""
-    recorded = workings.get("quilts")
+    recorded = verification_data.get("quilts")
     nodes = theta.nodes
     if recorded is None or len(recorded) != len(nodes):
         raise NotChecked("the file does not hold a quilt for every node")

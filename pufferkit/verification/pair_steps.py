@@ -10,11 +10,11 @@ A_i the same to the left with P(X_{i-1} = u | X_i = x), and
     loss_i(x, x') = D(x, x') + step(left; A_{i-1}) + step(P; B_{i+1})  <=  epsilon.
 
 *Every* plan gives an upper bound. Records hold the bases of the plans, so that nothing is optimised
-(`pufferkit.verification.plan_bases`). Where they do not, a plan is taken from a solver of linear
-programmes, made to have the right row sums, and its value computed here. A recorded limit C settles
-all entries from one on if B there is at most C and D + step(C) <= C: then every later B is at most
-C, by induction. Whatever a file says C and the plans are, that is checked; false ones can only
-fail.
+(`pufferkit.verification.recorded_plans`). Where they do not, a solver of linear programmes gives a
+plan, which is made to have the right row sums, and its value is computed here. A recorded limit C
+bounds all entries from one on if B there is at most C and D + step(C) <= C: then every later B is
+at most C, by induction. Whatever a file says C and the plans are, that is checked; false ones can
+only fail.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_matrix
 
 from pufferkit.verification.pair_tables import Floats, KnownChain, NotChecked, Work
-from pufferkit.verification.plan_bases import Bases, steps_of_bases
+from pufferkit.verification.recorded_plans import Bases, steps_of_bases
 
 UNIT = 1e4
 """Masses and objective are handed over in larger units: tolerances of the solver are absolute."""
@@ -36,12 +36,12 @@ UNIT = 1e4
 _AT_ONCE = 20_000
 _ROUNDING = 1e-13
 
-Plan = Floats
-"""Mass from state y (row) to state z (column)."""
 
+def plan_value(plan: Floats, p: Floats, q: Floats, limit: Floats) -> float:
+    """Log of the largest load of a plan, whatever its row sums were; infinite if it is none.
 
-def plan_value(plan: Plan, p: Floats, q: Floats, limit: Floats) -> float:
-    """Log of the largest load of a plan, whatever its row sums were; infinite if it is none."""
+    A plan has the mass from state y (row) to state z (column).
+    """
     mass = np.maximum(plan, 0.0)
     mass[:, q <= 0] = 0.0
     sums = mass.sum(axis=1)
@@ -53,7 +53,7 @@ def plan_value(plan: Plan, p: Floats, q: Floats, limit: Floats) -> float:
     return max(0.0, float(np.log(largest)) + _ROUNDING * len(p))
 
 
-def plans(rows: Sequence[tuple[Floats, Floats]], limit: Floats, work: Work) -> list[Plan]:
+def plans(rows: Sequence[tuple[Floats, Floats]], limit: Floats, work: Work) -> list[Floats]:
     """A plan for each pair of distributions p, q: minimise lambda subject to the loads.
 
     The programmes have nothing in common and are solved as one.
@@ -163,13 +163,13 @@ class Programmes:
             self.bases.end()
 
 
-class _Side:
+class _SideTables:
     """What a side adds to its entries 1, 2, ..., counted from its end; the last one repeats."""
 
     def __init__(
         self,
         kernel: Callable[[int], Floats],
-        settled: int,
+        repeats_from: int,
         length: int,
         cost: Floats,
         recorded: Mapping[str, Any] | None,
@@ -187,7 +187,7 @@ class _Side:
             programmes.end()
             return
         self.holds = bool(start >= 2 and np.all(variation <= limit))
-        for place in range(start, min(max(start, settled + 2), length) + 1):
+        for place in range(start, min(max(start, repeats_from + 2), length) + 1):
             if not self.holds:
                 return
             own = programmes.steps(kernel(place), limit, again=place > start)
@@ -220,16 +220,9 @@ def loss_of_pairs(
     if chain.any_start or (chain.period > 1 and any(limits)):
         raise NotChecked("the pairwise curve is for chains with a known start that they forget")
 
-    def backward(node: int) -> Floats:
-        joint = (chain.distribution(node - 1)[0][:, None] * chain.matrix).T
-        here = chain.distribution(node)[1]
-        joint[~here] = joint[int(np.flatnonzero(here)[0])]
-        kernel: Floats = joint / joint.sum(axis=1, keepdims=True)
-        return kernel
-
     ways = [Programmes(plans.get(side), work) for side in ("left", "right")]
-    right = _Side(lambda _: chain.matrix, 0, length, cost, limits[1], ways[1])
-    left = _Side(backward, chain.settled, length, cost, limits[0], ways[0])
+    right = _SideTables(lambda _: chain.matrix, 0, length, cost, limits[1], ways[1])
+    left = _SideTables(chain.backward, chain.repeats_from, length, cost, limits[0], ways[0])
     if not (left.holds and right.holds):
         return inf
     # Between the first and the last entries with a table of their own, all are alike.

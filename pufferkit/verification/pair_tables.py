@@ -46,10 +46,10 @@ class Work:
             raise NotChecked(f"it takes more than the {self.most:.3g} units of work allowed")
 
 
-class Side(Protocol):
+class PairTables(Protocol):
     """Tables over pairs of values of an entry, for one chain or one bound on all chains.
 
-    From node ``settled`` on (0: always) distributions repeat with ``period``. ``left`` and
+    From node ``repeats_from`` on (0: always) distributions repeat with ``period``. ``left`` and
     ``right`` are the steps from a variation; from an infinite one, the influence that quilts use.
     """
 
@@ -59,7 +59,7 @@ class Side(Protocol):
         ...
 
     @property
-    def settled(self) -> int:
+    def repeats_from(self) -> int:
         """Node from which distributions repeat."""
         ...
 
@@ -134,9 +134,9 @@ class KnownChain:
         self.period = 1 if self.stationary or self.any_start else self.chain.period
         self._distributions = [(self.chain.initial, self.chain.initial > 0)]
         self._memory: dict[Hashable, Any] = {}
-        self.settled = self._settled(length)
+        self.repeats_from = self._repeats_from(length)
 
-    def _settled(self, length: int) -> int:
+    def _repeats_from(self, length: int) -> int:
         if self.stationary or (self.any_start and (self.matrix > 0).any(axis=0).all()):
             return 0
         if self.any_start:
@@ -155,6 +155,14 @@ class KnownChain:
             self.work.spend(10**4 + 40 * self.size**3)
             self._memory[key] = make()
         return self._memory[key]
+
+    def backward(self, node: int) -> Floats:
+        """P(X_{node-1} = u | X_node = x), a row for each x; of impossible x, that of another."""
+        joint = (self.distribution(node - 1)[0][:, None] * self.matrix).T
+        here = self.distribution(node)[1]
+        joint[~here] = joint[int(np.flatnonzero(here)[0])]
+        kernel: Floats = joint / joint.sum(axis=1, keepdims=True)
+        return kernel
 
     def power(self, steps: int) -> tuple[Floats, Bools]:
         """P^steps, and which of its entries are possible."""
@@ -245,7 +253,7 @@ class MixingBound:
     weight: int
     size: int
     work: Work
-    settled: int = 0
+    repeats_from: int = 0
     period: int = 1
 
     def pairs(self, node: int) -> Bools:

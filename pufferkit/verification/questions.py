@@ -8,6 +8,11 @@ lengths, whatever the file says:
     relative frequencies  2 / entries
     total, mean           largest less least of what a state adds
     transition counts     4, or 2 in segments of at most two entries
+    by time               2                        an entry is in one slot of time
+    time in states        1, between states that count and others
+    episodes              1, between states that count and others
+    stays                 2, between states that count and others
+    days with             1, or 1 / days, between states that count and others
 
 Of one's own query it is the word of whoever asked.
 """
@@ -18,14 +23,27 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 
+from pufferkit.beliefs.protocol import beliefs_from_dict
 from pufferkit.mechanisms.release import Release
 
 _PRECISION = 1e-9
-_SIZES = {"count": 1, "total": 1, "mean": 1}
+_SIZES = {
+    "count": 1,
+    "total": 1,
+    "mean": 1,
+    "time in states": 1,
+    "episodes": 1,
+    "stays": 2,
+    "days with": 1,
+}
+OF_STATES = ("time in states", "episodes", "stays", "days with")
+"""Kinds that tell some states from all others, and nothing else."""
 
 
 def weights_of(record: Release) -> list[Fraction] | None:
-    """What each state adds to a sum, as recorded."""
+    """What each state adds to a sum, as recorded; ``None`` for what is no sum over entries."""
+    if record.kind in OF_STATES:
+        return None
     rows = contributions_of_states(record)
     return [row[0] for row in rows] if rows is not None and len(record.labels) == 1 else None
 
@@ -36,16 +54,49 @@ def contributions_of_states(record: Release) -> list[list[Fraction]] | None:
     if record.kind in ("histogram", "relative frequencies"):
         unit = Fraction(1, 1 if record.kind == "histogram" else entries_in(record))
         return [[unit if j == own else Fraction(0) for j in range(size)] for own in range(size)]
-    if not isinstance(record.workings, Mapping) or "weights" not in record.workings:
+    if record.kind in OF_STATES:
+        return _told_apart(record)
+    if (
+        not isinstance(record.verification_data, Mapping)
+        or "weights" not in record.verification_data
+    ):
+        return None
+    if record.kind in ("by time", "transition counts"):
         return None
     try:
         rows = [
             [Fraction(weight) for weight in (row if isinstance(row, list) else [row])]
-            for row in record.workings["weights"]
+            for row in record.verification_data["weights"]
         ]
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(f"release: weights are not numbers ({error})") from None
     return rows if rows and all(len(row) == size for row in rows) else None
+
+
+def _told_apart(record: Release) -> list[list[Fraction]] | None:
+    """A row for each state of the beliefs: how far the named states are from all others.
+
+    It is made from the kind and the states in the question, whatever else the file says.
+    """
+    moved = _moved_between(record)
+    try:
+        states = beliefs_from_dict(record.beliefs or {}).states
+    except (ValueError, TypeError, AttributeError, KeyError):
+        return None
+    names = [str(state) for state in states]
+    if len(set(names)) < len(names):  # states that print alike may not be told apart by name
+        return None
+    named = set((record.question or {})["of"])
+    size = len(record.labels)
+    return [[moved if name in named else Fraction(0)] * size for name in names]
+
+
+def _moved_between(record: Release) -> Fraction:
+    """How far one coordinate moves when an entry enters or leaves the named states."""
+    question = record.question or {}
+    if record.kind == "days with" and question["share"]:
+        return Fraction(1, question["days"])
+    return Fraction(1)
 
 
 def moved_by_one_entry(record: Release) -> float | None:
@@ -62,7 +113,13 @@ def moved_by_one_entry(record: Release) -> float | None:
         "histogram": 2.0,
         "relative frequencies": 2 / entries_in(record),
         "transition counts": 4.0 if max(record.lengths) > 2 else 2.0,
+        "by time": 2.0,
+        **{kind: float(_SIZES[kind] * _moved_between(record)) for kind in _of_states(record)},
     }.get(record.kind)
+
+
+def _of_states(record: Release) -> tuple[str, ...]:
+    return (record.kind,) if record.kind in OF_STATES else ()
 
 
 def entries_in(record: Release) -> int:
@@ -73,8 +130,15 @@ def entries_in(record: Release) -> int:
 def not_such_a_query(record: Release, states: Sequence[Hashable] | None) -> Iterator[str]:
     """Where the fields of the question contradict its kind."""
     weights, kind, size = weights_of(record), record.kind, len(record.labels)
-    if kind in _SIZES and size != 1:
-        yield f"labels: a {kind} is one number, not {size}"
+    if kind in _SIZES and size != _SIZES[kind]:
+        many = "one number" if _SIZES[kind] == 1 else f"{_SIZES[kind]} numbers"
+        yield f"labels: a {kind} is {many}, not {size}"
+    if kind in OF_STATES and states is not None:
+        strange_states = set((record.question or {})["of"]) - {str(state) for state in states}
+        if strange_states:
+            yield f"question: {sorted(strange_states)} are not states of the beliefs"
+    if kind == "by time":
+        yield from _not_by_time(record, states)
     if (
         kind == "count"
         and weights is not None
@@ -99,6 +163,7 @@ def not_such_a_query(record: Release, states: Sequence[Hashable] | None) -> Iter
     total = {
         "histogram": entries,
         "relative frequencies": 1,
+        "by time": entries,
         # Across entries that were not observed no move is counted, and a file does not say where.
         "transition counts": None if record.observed else entries - len(record.lengths),
     }.get(kind)
@@ -112,11 +177,39 @@ def not_from_raw(record: Release) -> Iterator[str]:
         if record.value != record.raw:
             yield "value: differs from raw, but is said to be the answer as drawn"
         return
-    if record.total is None:
+    totals = _totals(record)
+    if totals is None or len(record.raw) % len(totals):
         yield f"value: is said to be a histogram, but a {record.kind} has no known total"
         return
-    if not near(record.value, nearest_histogram(record.raw, record.total), record.total):
+    size = len(record.raw) // len(totals)
+    made = [
+        value
+        for n, total in enumerate(totals)
+        for value in nearest_histogram(record.raw[n * size : (n + 1) * size], total)
+    ]
+    if not near(record.value, made, record.total or 0.0):
         yield "value: is not the nearest histogram to raw"
+
+
+def _totals(record: Release) -> list[float] | None:
+    """What the parts of a histogram sum to: for questions by time, each slot."""
+    if record.kind == "by time":
+        return [float(seen) for seen in (record.question or {})["observed"]]
+    return None if record.total is None else [record.total]
+
+
+def _not_by_time(record: Release, states: Sequence[Hashable] | None) -> Iterator[str]:
+    """Where slots, states and entries of a question by time do not belong together."""
+    question = record.question or {}
+    slots, seen = question["slots"], question["observed"]
+    if len(set(slots)) < len(slots):
+        yield "question: two slots have the same name"
+    if sum(seen) != entries_in(record):
+        yield f"question: {sum(seen)} entries in its slots, {entries_in(record)} in the series"
+    if states is not None:
+        cells = sorted(f"{slot}, {state}" for slot in slots for state in states)
+        if cells != sorted(record.labels):
+            yield f"labels: are not those of {len(slots)} slots and {len(states)} states"
 
 
 def not_such_noise(record: Release) -> Iterator[str]:
@@ -136,6 +229,8 @@ def not_such_noise(record: Release) -> Iterator[str]:
         "count": [Fraction(1)],
         "histogram": [Fraction(1)],
         "transition counts": [Fraction(1)],
+        "by time": [Fraction(1)],
+        **{kind: [_moved_between(record)] for kind in _of_states(record)},
         "relative frequencies": [Fraction(1, entries_in(record))],
     }.get(record.kind, [w for row in contributions_of_states(record) or () for w in row])
     if any((weight / unit).denominator != 1 for weight in added):
@@ -166,7 +261,7 @@ def nearest_histogram(raw: Sequence[float], total: float) -> list[float]:
         kept = above
 
 
-def not_vouched_for(record: Release) -> Iterator[str]:
+def assumptions(record: Release) -> Iterator[str]:
     """What no recomputation from a file can know."""
     yield "that noise of this scale was drawn, afresh and once"
     if record.beliefs is not None:
@@ -184,4 +279,6 @@ def not_vouched_for(record: Release) -> Iterator[str]:
             yield f"that its answers are whole multiples of {record.unit}: the same word"
     elif record.kind in ("total", "mean", "own"):
         yield "that the states have the values that the weights give them"
+    if record.kind in ("by time", "time in states", "days with"):
+        yield "that the entries were at the times that the question says"
     yield "what else was released about the same data; that is in the ledger"

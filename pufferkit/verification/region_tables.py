@@ -21,7 +21,7 @@ MOST_STATES = 8
 class RegionBound:
     """One bound for all chains of a region, any start."""
 
-    settled, period = 0, 1
+    repeats_from, period = 0, 1
 
     def __init__(self, theta: RegionClass, work: Work) -> None:
         self.low, self.high, self.work = theta.low, theta.high, work

@@ -31,13 +31,15 @@ _LEAST = float(np.finfo(np.longdouble).minexp) + 200  # powers of 2 that extende
 _MOST_BYTES = 2e9
 
 
-def distance_of_joints(theta: JointClass, workings: Mapping[str, Any], work: Work) -> Fraction:
+def distance_of_joints(
+    theta: JointClass, verification_data: Mapping[str, Any], work: Work
+) -> Fraction:
     """W from the recorded answer of every row, and the rows of every secret."""
-    answers = workings.get("answers")
+    answers = verification_data.get("answers")
     if answers is None or len(answers) != len(theta.joints):
         raise NotChecked("the file does not hold what the query answers on each row")
     worst = Fraction(0)
-    given = workings.get("secrets") or [None] * len(theta.joints)
+    given = verification_data.get("secrets") or [None] * len(theta.joints)
     for joint, own, events in zip(theta.joints, answers, given, strict=True):
         rows = list(joint.table.items())
         if len(own) != len(rows):

@@ -6,7 +6,7 @@ What the evidence records (a quilt, blocks) is tried first but never relied on, 
 read. How far one entry moves the answer follows from what the query is
 (`pufferkit.verification.questions`).
 
-A verdict lists what it cannot vouch for. The grid of the sampler, which the reported scale pays
+A verdict lists what it assumes. The grid of the sampler, which the reported scale pays
 for, is smaller than the tolerance and left out.
 """
 
@@ -34,12 +34,12 @@ from pufferkit.verification.needed import (
 )
 from pufferkit.verification.pair_tables import NotChecked, Work
 from pufferkit.verification.questions import (
+    assumptions,
     contributions_of_states,
     moved_by_one_entry,
     not_from_raw,
     not_such_a_query,
     not_such_noise,
-    not_vouched_for,
 )
 
 MOST_WORK = 10**11
@@ -81,7 +81,7 @@ class Verdict(Shown):
         recomputed.
     checks, problems
         What was recomputed and what is wrong, one plain sentence each.
-    not_vouched_for
+    assumptions
         What no recomputation can know: it stays with whoever made the release.
     rows
         How many releases the record holds. The scales are those of the row with the least to spare.
@@ -93,7 +93,7 @@ class Verdict(Shown):
     needed_scale: float | None
     checks: tuple[str, ...]
     problems: tuple[str, ...]
-    not_vouched_for: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
     rows: int = 1
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class Verdict(Shown):
         lines = [f"{word}: {which}reported scale {self.reported_scale:.9g}, needed {needed}"]
         lines += [f"  {check}" for check in self.checks]
         lines += [f"  problem: {problem}" for problem in self.problems]
-        lines += [f"  not vouched for: {matter}" for matter in self.not_vouched_for]
+        lines += [f"  assumed: {matter}" for matter in self.assumptions]
         return "\n".join(lines)
 
 
@@ -182,7 +182,7 @@ def _verify_rows(data: Mapping[str, Any], problems: tuple[str, ...], most_work: 
         verdict = _verify_one(_well_formed(row), most_work)
         checks += [f"segments up to {row.lengths[0]}: {check}" for check in verdict.checks]
         all_problems += [f"{name}: {problem}" for problem in verdict.problems]
-        matters |= dict.fromkeys(verdict.not_vouched_for)
+        matters |= dict.fromkeys(verdict.assumptions)
         checked = checked and verdict.checked
         needed = inf if verdict.needed_scale is None else verdict.needed_scale
         scales.append((verdict.reported_scale / needed, verdict))
@@ -214,7 +214,7 @@ def _verify_one(record: Release, most_work: float) -> Verdict:
     except BadBeliefs as error:
         problems.append(f"beliefs: {error}")
     except (TypeError, AttributeError, LookupError) as error:
-        problems.append(f"workings: are not well formed ({error})")
+        problems.append(f"verification_data: is not well formed ({error})")
     if needed is not None and needed > record.scale * (1 + TOLERANCE):
         problems.append(
             f"scale: {record.scale:.9g} was not shown to be enough for epsilon "
@@ -228,7 +228,7 @@ def _verify_one(record: Release, most_work: float) -> Verdict:
         needed,
         tuple(checks),
         tuple(problems),
-        tuple(not_vouched_for(record)),
+        tuple(assumptions(record)),
     )
 
 
@@ -249,8 +249,8 @@ def _well_formed(release: Release | Mapping[str, Any]) -> Release:
         texts = [record.mechanism, record.query, *record.labels]
         if not all(isinstance(text, str) for text in texts):
             raise TypeError("names and labels must be text")
-        if not (record.workings is None or isinstance(record.workings, Mapping)):
-            raise TypeError("workings must be an object with fields of its own")
+        if not (record.verification_data is None or isinstance(record.verification_data, Mapping)):
+            raise TypeError("verification_data must be an object with fields of its own")
         for number in numbers:
             float(number)
         hint_of(record)
@@ -298,7 +298,7 @@ def _inconsistent(record: Release) -> Iterator[str]:
     if not all(isfinite(number) for number in (*record.value, *record.raw)):
         yield "value: holds numbers that are not finite"
     may, bounds, variants = THEOREMS[record.mechanism]
-    if (record.workings or {}).get("secrets"):
+    if (record.verification_data or {}).get("secrets"):
         may = Guarantee.SECRETS
     if record.guarantee is not may:
         yield f"guarantee: promises {record.guarantee!s}, but {record.mechanism} gives {may!s}"

@@ -106,17 +106,17 @@ def test_a_sum_is_charged_for_the_entries_it_was_made_for():
     assert longer < shorter
 
 
-def test_a_query_of_ones_own_has_no_entry_privacy_by_its_distance():
+def test_a_query_of_ones_own_has_no_entry_epsilon_by_its_distance():
     joint = FiniteJoint({(0, 0): 0.5, (1, 1): 0.5})
     made = wasserstein(joint, Query("and", lambda row: row.min(), 1, 2), 1)
-    assert Spending.of(made).entry_privacy is None
+    assert Spending.of(made).entry_epsilon is None
 
 
 def test_the_entry_profile_covers_the_counterexample():
-    """The same two releases as Laplace noise of scale 1: entry privacy 1 each, 2 together."""
+    """The same two releases as Laplace noise of scale 1: event-level epsilon 1 each, 2 together."""
     p, q = 0.9, 0.01
     chain = MarkovChain([0.5, 0.5], [[1 - q, q], [1 - p, p]])
-    twice = [Spending("entry_dp", 1.0, (1, 2), entry_privacy=1.0)] * 2
+    twice = [Spending("entry_dp", 1.0, (1, 2), entry_epsilon=1.0)] * 2
     loss = compose(twice, chain, 2).epsilon
     assert loss >= math.log(6.3448 * math.e**2)
 
@@ -280,7 +280,7 @@ def test_mixed_mechanisms_go_through_the_profile():
     ]
     result = compose(history, fast, 50)
     assert result.rule == "entry_profile"
-    b = sum(s.entry_privacy for s in history)
+    b = sum(s.entry_epsilon for s in history)
     assert result.epsilon == pytest.approx(InfluenceCurve(fast, 50).epsilon(b), abs=2e-6)
 
 

@@ -71,7 +71,7 @@ def test_bounded_dependence_is_the_sum_and_twice_the_bound():
 # --- entry by entry -------------------------------------------------------------------------------
 
 
-def test_summed_entry_privacy_as_runs():
+def test_summed_entry_epsilon_as_runs():
     history = [
         Spending("gk16", 1, (3, 5), 0.25),
         Spending("gk16", 1, (5, 8), 0.5),
@@ -264,12 +264,12 @@ def test_what_a_release_spends():
     spending = Spending.of(quilt)
     assert (spending.mechanism, spending.epsilon) == ("markov_quilt", 1.0)
     assert spending.window == (1, 50)
-    assert spending.entry_privacy == quilt.entry_privacy
+    assert spending.entry_epsilon == quilt.entry_epsilon
     assert spending.quilt == quilt.evidence.quilt
     assert Spending.of(quilt, (11, 60)).window == (11, 60)
     exact = pk.wasserstein(CHAIN, pk.count(1, 5), 1.0)
-    assert Spending.of(exact).entry_privacy == exact.entry_privacy  # it is a sum
+    assert Spending.of(exact).entry_epsilon == exact.entry_epsilon  # it is a sum
     assert Spending("gk16", 1, (1, 1)).window == (1, 1)
-    for bad in ({"epsilon": 0}, {"entry_privacy": 0.0}, {"entry_privacy": -1.0}):
+    for bad in ({"epsilon": 0}, {"entry_epsilon": 0.0}, {"entry_epsilon": -1.0}):
         with pytest.raises(ValueError, match=f"^{next(iter(bad))}: "):
             Spending(**({"mechanism": "gk16", "epsilon": 1, "window": (1, 3)} | bad))

@@ -78,7 +78,7 @@ def test_different_questions_are_different_releases(session):
 def test_the_joint_cost_is_by_theorem_not_by_adding(session):
     for state in (0, 1):
         session.release(count(state, 120), 0.3)
-    b = influence_curve(CHAIN, count(1, 120), 0.3).entry_privacy
+    b = influence_curve(CHAIN, count(1, 120), 0.3).entry_epsilon
     joint = InfluenceCurve(CHAIN, 120).epsilon(2 * b)
     assert 1 - session.remaining == pytest.approx(joint, abs=3e-6)
     assert session.spent.rule == "entry_profile"

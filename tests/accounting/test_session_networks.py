@@ -45,7 +45,7 @@ def test_a_tree_is_charged_by_its_curve(book):
     assert session.remaining == pytest.approx(2, abs=1e-6)
     assert session.release(QUERY, 1, mechanism="influence_curve").value == first.value
     session.release(QUERY, 0.5, mechanism="influence_curve", label="again")
-    b = sum(pk.influence_curve(TREE, QUERY, e).entry_privacy for e in (1, 0.5))
+    b = sum(pk.influence_curve(TREE, QUERY, e).entry_epsilon for e in (1, 0.5))
     assert session.spent.rule == "entry_profile"
     assert session.spent.epsilon == pytest.approx(TreeCurve(TREE).loss(b).value, abs=2e-6)
     with pytest.raises(pk.OverBudget):
@@ -60,7 +60,7 @@ def test_quilts_of_any_network_by_theorem_4_4(book):
     assert rules["quilt_max"] == 4_000_000
     assert "parallel" not in rules
     # Three entries hang together, so all of them changed cost three times what is spent on one.
-    b = sum(pk.markov_quilt(COLLIDER, QUERY, e).entry_privacy for e in (1, 2))
+    b = sum(pk.markov_quilt(COLLIDER, QUERY, e).entry_epsilon for e in (1, 2))
     assert rules["entry_profile"] == pytest.approx(3e6 * b, abs=3)
     assert session.spent.epsilon == pytest.approx(min(4, 3 * b), abs=1e-5)
 
@@ -72,7 +72,7 @@ def test_two_wasserstein_releases_are_charged_entry_by_entry(book):
         assert session.remaining >= 9
         session.release(QUERY, 1, mechanism="wasserstein", label="again")
         assert session.spent.rule == "entry_profile"
-        b = pk.wasserstein(beliefs, QUERY, 1).entry_privacy
+        b = pk.wasserstein(beliefs, QUERY, 1).entry_epsilon
         assert 2 * b < session.spent.epsilon <= 2 * b * len(RECORD) + 1e-5
 
 

@@ -16,9 +16,9 @@ from pufferkit.beliefs.baum_welch import (
 )
 from pufferkit.beliefs.hidden_model import HiddenModel
 from tests.oracles import regimes as oracle
+from tests.strategies.regimes import EMISSION as E
+from tests.strategies.regimes import STAYING as A
 
-A = np.array([[0.95, 0.05], [0.1, 0.9]])
-E = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
 P = np.array(
     [[[0.8, 0.1, 0.1], [0.3, 0.6, 0.1], [0.3, 0.3, 0.4]],
      [[0.2, 0.4, 0.4], [0.1, 0.2, 0.7], [0.1, 0.1, 0.8]]]

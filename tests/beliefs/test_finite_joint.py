@@ -150,13 +150,13 @@ def test_bad_json_is_refused(data):
         FiniteJoint.from_dict(data)
 
 
-def test_from_network():
+def test_the_joint_distribution_of_a_network():
     network = BayesianNetwork(
         {"a": (), "b": ("a",)},
         {"a": {(): [0.25, 0.75]}, "b": {("no",): [0.5, 0.5], ("yes",): [0, 1]}},
         {"a": ["no", "yes"]},
     )
-    joint = FiniteJoint.from_network(network)
+    joint = network.joint()
     assert joint.names == ("a", "b")
     assert joint.table == {("no", 0): 0.125, ("no", 1): 0.125, ("yes", 0): 0, ("yes", 1): 0.75}
     assert joint.conditional("b", 0).values("a") == ("no",)

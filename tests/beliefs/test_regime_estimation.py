@@ -14,9 +14,9 @@ from pufferkit.beliefs.regime_estimation import (
     refits,
 )
 from tests.oracles import regimes as oracle
+from tests.strategies.regimes import EMISSION as E
+from tests.strategies.regimes import STAYING as A
 
-A = np.array([[0.95, 0.05], [0.1, 0.9]])
-E = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
 P = np.random.default_rng(8).dirichlet(np.ones(3), (2, 3))
 
 AWAY = HiddenModel(

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import pufferkit as pk
@@ -94,9 +95,7 @@ def test_an_interruption_leaves_nothing_half_done(folder, monkeypatch):
 
 
 def test_a_drowned_answer_is_refused(folder):
-    slow = {"states": ["rest", "run"], "transition": [[0.999, 0.001], [0.001, 0.999]]}
-    Path("slow.json").write_text(json.dumps(slow))
-    ask = ("release", "data.csv", "--model", "slow.json", "--epsilon", "1", "--state", "state")
+    ask = ("release", "data.csv", "--model", "model.json", "--epsilon", "0.02", "--state", "state")
     line = refusal(*ask, "--out", "r.json", anyway=False)
     assert "the noise drowns the answer" in line
     assert "--anyway" in line
@@ -121,3 +120,52 @@ def test_targets_and_pictures(folder):
         *PLAN, "--target", "soon"
     )
     assert "is that meant" in run(*RELEASE[:5], "12", *RELEASE[6:]).stderr
+
+
+def _leaves(group, path=()):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _leaves(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+def test_every_command_that_prints_knows_json():
+    lacking = [
+        " ".join(path)
+        for path, command in _leaves(get_command(app))
+        if not any("--json" in option.opts for option in command.params)
+    ]
+    assert lacking == ["ledger anchor"]  # which prints nothing
+
+
+def test_json_of_the_commands_that_write_files(folder):
+    account = ("--ledger", "l.db", "--budget", "3", "--account", "a")
+    out = json.loads(good(*RELEASE, *account, "--out", "r.json", "--json"))
+    assert out == json.loads(Path("r.json").read_text())
+    windows = ("--time", "when", "--window", "100")
+    rows = json.loads(good(*RELEASE, *windows, "--json"))
+    assert json.loads(good(*RELEASE, *windows, "--out", "w.csv", "--json"))["mechanism"]
+    assert len(rows["rows"]["raw"]) == 3
+    fitted = good("fit", "data.csv", "--state", "state", "--out", "m.json", "--json")
+    assert json.loads(fitted) == json.loads(Path("m.json").read_text())
+    answers = ("sanitize", "data.csv", *RELEASE[2:])
+    assert json.loads(good(*answers, "--out", "s.csv", "--json"))["mechanism"]
+    assert "--json" in refusal(*answers, "--out", "-", "--json")
+    seen = json.loads(good("ledger", "verify", "l.db", "--json"))
+    assert (seen["ok"], seen["problems"]) == (True, [])
+    changed = json.loads(good("ledger", "budget", "a", "4", "--ledger", "l.db", "--json"))
+    assert (changed["budget"], changed["was"]) == (4, 3)
+    every = json.loads(good("ledger", "export", "l.db", "--json"))
+    assert every == [json.loads(line) for line in good("ledger", "export", "l.db").splitlines()]
+    done = run("ledger", "verify", "l.db", "--head", "0" * 64, "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["ok"] is False
+
+
+def test_json_of_experiments(folder):
+    listed = json.loads(good("reproduce", "--json"))
+    assert {"name", "shows", "data"} == set(listed[0])
+    made = json.loads(good("reproduce", "local-figure-1", "--quick", "--json"))
+    assert made["name"] == "local-figure-1"
+    assert made["rows"]

@@ -200,8 +200,8 @@ def test_private_transitions_end_to_end():
     second = bought.calibrate(query, 1.0)
     # Whole counts have whole noise: nothing was paid for a grid.
     assert bought.release.unit == 1
-    assert bought.entry_privacy >= 4 / bought.release.scale
-    spent = bought.entry_privacy + second.entry_privacy
+    assert bought.entry_epsilon >= 4 / bought.release.scale
+    spent = bought.entry_epsilon + second.entry_epsilon
     assert pk.InfluenceCurve(bought.region, 20_000).epsilon(spent) <= 1.0 + 1e-9
     assert second.scale > pk.influence_curve(bought.region, query, 1.0).scale
     assert "together with the transition counts" in str(second.release(data))

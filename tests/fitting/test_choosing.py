@@ -8,10 +8,9 @@ import pytest
 import pufferkit as pk
 from pufferkit import MarkovChain, NotApplicable, Series
 from pufferkit.beliefs.hidden_model import HiddenModel
+from pufferkit.beliefs.people import People, calibrated_contamination
+from pufferkit.fitting.candidates import hidden_regimes as fitted_regimes
 from pufferkit.fitting.candidates import (
-    People,
-    calibrated_contamination,
-    hull_kernels,
     people_hull,
     regime_influence,
     regimes_of_people,
@@ -19,7 +18,6 @@ from pufferkit.fitting.candidates import (
     single_chain,
     unsure_of_person,
 )
-from pufferkit.fitting.candidates import hidden_regimes as fitted_regimes
 from pufferkit.fitting.choosing import Choice, Row, choose_beliefs
 from pufferkit.fitting.decision import INFLUENCE, PREDICTION, ROWS, InfluenceCheck
 from pufferkit.fitting.ratio_tests import Check
@@ -73,7 +71,7 @@ def test_every_class_remembers_the_people_it_was_made_of():
 
 def test_the_hull_holds_people_parts_of_the_day_and_everybody():
     those = people(3)
-    forward, backward = hull_kernels(those)
+    forward, backward = those.hull_kernels()
     assert len(forward) == len(backward) == 1 + 3 + 3 * 4
     table = those.pooled.transitions + 0.5
     assert forward[0] == pytest.approx(table / table.sum(axis=1, keepdims=True))
@@ -150,7 +148,7 @@ def test_the_least_noise_that_nobody_refutes_is_recommended():
 
 def test_what_cannot_be_split():
     query = pk.histogram(("rest", "run"), 100)
-    with pytest.raises(ValueError, match="people: must be a list of Series"):
+    with pytest.raises(ValueError, match="people: must be a Table"):
         choose_beliefs([[0, 1]], query)
     other = Series(np.array([0, 1]), ("a", "b"), (2,))
     with pytest.raises(ValueError, match="the same states"):

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.data.table import Windows, ticks
+from pufferkit.data.durations import ticks
+from pufferkit.data.table import Windows
 from pufferkit.frames import tables
 from tests.conftest import require
 

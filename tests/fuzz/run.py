@@ -107,7 +107,11 @@ def called(scratch: Path, args: list[str]) -> tuple[str | None, Any]:
     os.chdir(scratch)
     try:
         # The runner would build the whole command again for every call.
-        with _alarm(), patch("typer.testing._get_command", lambda _: COMMAND):
+        with (
+            _alarm(),
+            _past_python() as beside,
+            patch("typer.testing._get_command", lambda _: COMMAND),
+        ):
             result = CliRunner().invoke(app, args)
     except Hang:
         return f"no answer within {SECONDS} s", "hang"
@@ -117,6 +121,8 @@ def called(scratch: Path, args: list[str]) -> tuple[str | None, Any]:
         return f"{type(error).__name__}: {error!s:.300}", "escaped"
     finally:
         os.chdir(here)
+    if beside and beside[0]:
+        return f"said past the command line: {beside[0]!r:.300}", result.exit_code
     return _problem(args, result, before, _snapshot(scratch)), result.exit_code
 
 
@@ -180,6 +186,21 @@ def folder() -> Iterator[str]:
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         yield folder
+
+
+@contextmanager
+def _past_python() -> Iterator[list[str]]:
+    """What libraries that are not Python write on file descriptor 2, which no runner sees."""
+    said: list[str] = []
+    with tempfile.TemporaryFile() as words:
+        kept = os.dup(2)
+        os.dup2(words.fileno(), 2)
+        try:
+            yield said
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            said.append(os.pread(words.fileno(), 10_000, 0).decode(errors="replace"))
 
 
 @contextmanager

@@ -7,6 +7,9 @@ import pytest
 from tests.fuzz import seeds
 from tests.fuzz.run import called, folder, fuzz
 
+DAMAGES = ((222, b"\x7e"), (357, b"\x59"), (788, b"\x5d"))
+"""Place and byte: the reader panics, ends the process, panics."""
+
 
 @pytest.mark.slow
 def test_good_commands_succeed():
@@ -26,3 +29,19 @@ def test_spoiled_commands_end_as_documented():
     assert not report.failures, "\n".join(report.failures)
     assert report.codes[0] > 20
     assert report.codes[2] > 20
+
+
+def test_damaged_parquet_gets_one_sentence_and_nothing_beside_it():
+    """Bytes of the footer changed so that the reader panics, or wants more memory than there is."""
+    with folder() as home:
+        scratch = Path(home)
+        seeds.write(scratch)
+        good = (scratch / "data.parquet").read_bytes()
+        ask = "release data.parquet --model chain.json --epsilon 1 --state state --anyway"
+        codes = []
+        for place, value in DAMAGES:
+            (scratch / "data.parquet").write_bytes(good[:place] + value + good[place + 1 :])
+            problem, code = called(scratch, ask.split())
+            assert problem is None, (place, value)
+            codes.append(code)
+        assert 2 in codes  # another writer of Parquet puts other bytes there

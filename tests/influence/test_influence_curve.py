@@ -1,7 +1,7 @@
 """The influence curve: never below what a release really loses, never above what was proved.
 
 Brute force comes from ``brute_curve``, which shares no code with the package. Short chains are done
-by listing all paths. Long ones, where whole stretches are settled at once, are compared with the
+by listing all paths. Long ones, where whole stretches are bounded at once, are compared with the
 theorem node by node and with the worst product release, which needs no listing.
 """
 
@@ -222,9 +222,9 @@ def test_several_beliefs_cost_what_the_worst_costs(seed, size, length, b, open_s
     logs = brute.every_release(rng, size, length, b)
     for distribution, matrix in zip(distributions, matrices, strict=True):
         keeps_promise(curve, b, brute.losses_by_paths(distribution, matrix, length, logs))
-    solved = curve.entry_privacy(b)
+    solved = curve.entry_epsilon(b)
     assert curve.epsilon(solved) <= b
-    assert solved == pytest.approx(min(one.entry_privacy(b) for one in alone), rel=1e-4)
+    assert solved == pytest.approx(min(one.entry_epsilon(b) for one in alone), rel=1e-4)
 
 
 @settings(max_examples=25, deadline=None)

@@ -156,7 +156,7 @@ def test_what_is_solved_for_is_private_and_no_noisier_than_a_quilt(
         except ValueError:
             assume(False)
     curve = InfluenceCurve(belief, length)
-    b = curve.entry_privacy(epsilon)
+    b = curve.entry_epsilon(epsilon)
     assert 0 < b <= epsilon
     assert curve.epsilon(b) <= epsilon
     query = count(0, length)
@@ -181,7 +181,7 @@ def test_mixing_needs_no_more_than_the_approximate_quilt(states, share, gap, len
     scale = influence_curve(belief, query, epsilon).scale
     assert scale <= markov_quilt_approx(belief, query, epsilon, bound="tight").scale * (1 + 1e-9)
     curve = InfluenceCurve(belief, length)
-    assert curve.epsilon(curve.entry_privacy(epsilon)) <= epsilon
+    assert curve.epsilon(curve.entry_epsilon(epsilon)) <= epsilon
 
 
 @pytest.mark.slow
@@ -314,7 +314,7 @@ def _loss_of_coordinate(both, distribution, likelihood, i: int, coordinate: int)
 
 def test_the_cost_does_not_depend_on_the_length():
     chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    long, longer = (InfluenceCurve(chain, n).entry_privacy(1.0) for n in (10**4, 10**9))
+    long, longer = (InfluenceCurve(chain, n).entry_epsilon(1.0) for n in (10**4, 10**9))
     assert longer == pytest.approx(long, rel=1e-4)
     assert influence_curve(ChainClass.any_start(chain.transition), count(1, 10**9), 1).scale < 12
     started = MarkovChain([1, 0], chain.transition)
@@ -373,7 +373,7 @@ def test_bad_profiles_are_refused(profile, says):
 def test_bad_epsilons_are_refused(epsilon):
     chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
     for ask in (
-        lambda: InfluenceCurve(chain, 5).entry_privacy(epsilon),
+        lambda: InfluenceCurve(chain, 5).entry_epsilon(epsilon),
         lambda: entry_epsilon(chain, 5, epsilon),
         lambda: influence_curve(chain, count(1, 5), epsilon),
     ):

@@ -190,7 +190,7 @@ class Case:
             query = pk.histogram(range(self.size), int(last - first + 1))
             release = pk.influence_curve(self.theta, query, float(self.rng.choice([0.2, 1, 3])))
             history.append(pk.Spending.of(release, window=(int(first) + 1, int(last) + 1)))
-            profile[first : last + 1] += release.entry_privacy
+            profile[first : last + 1] += release.entry_epsilon
         self.metric = 1 - np.eye(self.size)
         charged = pk.compose(history, self.theta, self.length).epsilon
         return self.lost(profile.tolist()) / charged
@@ -250,8 +250,8 @@ OTHER = np.array([[0.8, 0.2], [0.2, 0.8]])
 )
 @pytest.mark.parametrize("length", [1, 2, 7, 500])
 def test_one_known_chain_in_every_guise(theta, length):
-    known = InfluenceCurve(MarkovChain.steady(MATRIX), length).entry_privacy(1.0)
-    assert InfluenceCurve(theta, length).entry_privacy(1.0) == pytest.approx(known, rel=2e-5)
+    known = InfluenceCurve(MarkovChain.steady(MATRIX), length).entry_epsilon(1.0)
+    assert InfluenceCurve(theta, length).entry_epsilon(1.0) == pytest.approx(known, rel=2e-5)
 
 
 def test_a_hull_is_at_least_each_of_its_vertices():
@@ -335,7 +335,7 @@ def test_tiny_and_huge_epsilon():
     theta = RegimeClass(MATRIX, [[0.8, 0.2], [0.3, 0.7]])
     curve = InfluenceCurve(theta, 30)
     for epsilon in (1e-6, 0.01, 3.0, 50.0):
-        b = curve.entry_privacy(epsilon)
+        b = curve.entry_epsilon(epsilon)
         assert epsilon / 30 * (1 - 1e-9) <= b <= epsilon
         assert curve.epsilon(b) <= epsilon * (1 + 1e-12)
 

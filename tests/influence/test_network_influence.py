@@ -16,6 +16,7 @@ from pufferkit.beliefs.graph import Graph
 from pufferkit.influence.quilts import separation
 from pufferkit.influence.quilts.networks import hardest_node
 from tests.oracles import brute_network as brute
+from tests.oracles.cases import NETWORKS
 from tests.strategies.generators import chains
 from tests.strategies.networks import (
     best_quilt,
@@ -47,79 +48,8 @@ def floats(chain):
 
 # --- reference cases ------------------------------------------------------------------------------
 
-REFERENCE = [
-    (
-        {"X0": (), "X1": (), "X2": (), "X3": ()},
-        {
-            "X0": {(): [0.1877, 0.8123]},
-            "X1": {(): [0.3542, 0.6458]},
-            "X2": {(): [0.1546, 0.8454]},
-            "X3": {(): [0.7136, 0.2864]},
-        },
-        2,
-        0.5000000000000001,
-    ),
-    (
-        {"X0": (), "X1": (), "X2": ("X0", "X1"), "X3": (), "X4": ("X1", "X2")},
-        {
-            "X0": {(): [0.1505, 0.8495]},
-            "X1": {(): [0.2663, 0.7337]},
-            "X2": {
-                (0, 0): [0.7705, 0.2295],
-                (0, 1): [0.3639, 0.6361],
-                (1, 0): [0.8234, 0.1766],
-                (1, 1): [0.4994, 0.5006],
-            },
-            "X3": {(): [0.2115, 0.7885]},
-            "X4": {
-                (0, 0): [0.2384, 0.7616],
-                (0, 1): [0.4891, 0.5109],
-                (1, 0): [0.6927, 0.3073],
-                (1, 1): [0.3368, 0.6632],
-            },
-        },
-        3,
-        0.7477560362717358,
-    ),
-    (
-        {"X0": (), "X1": (), "X2": (), "X3": (), "X4": ("X0", "X2")},
-        {
-            "X0": {(): [0.1918, 0.8082]},
-            "X1": {(): [0.3419, 0.6581]},
-            "X2": {(): [0.6945, 0.3055]},
-            "X3": {(): [0.3438, 0.6562]},
-            "X4": {
-                (0, 0): [0.7098, 0.2902],
-                (0, 1): [0.6697, 0.3303],
-                (1, 0): [0.3774, 0.6226],
-                (1, 1): [0.5783, 0.4217],
-            },
-        },
-        1,
-        3.000000000000001,
-    ),
-    (
-        {"X0": (), "X1": ("X0",), "X2": (), "X3": ("X1", "X2"), "X4": ("X0",), "X5": ("X1",)},
-        {
-            "X0": {(): [0.4038, 0.5962]},
-            "X1": {(0,): [0.7771, 0.2229], (1,): [0.8182, 0.1818]},
-            "X2": {(): [0.6308, 0.3692]},
-            "X3": {
-                (0, 0): [0.5128, 0.4872],
-                (0, 1): [0.4578, 0.5422],
-                (1, 0): [0.1785, 0.8215],
-                (1, 1): [0.7927, 0.2073],
-            },
-            "X4": {(0,): [0.5231, 0.4769], (1,): [0.8191, 0.1809]},
-            "X5": {(0,): [0.5557, 0.4443], (1,): [0.2406, 0.7594]},
-        },
-        4,
-        0.5000602947022328,
-    ),
-]
 
-
-@pytest.mark.parametrize(("parents", "tables", "epsilon", "scale"), REFERENCE)
+@pytest.mark.parametrize(("parents", "tables", "epsilon", "scale"), NETWORKS)
 def test_reference_cases(parents, tables, epsilon, scale):
     hardest = hardest_node(BayesianNetwork(parents, tables), epsilon)
     assert hardest.score == close(scale, rel=1e-9)
@@ -388,13 +318,13 @@ def test_the_noise_hides_every_node(seed, epsilon):
 
 def test_progress_is_told():
     seen = []
-    parents, tables, epsilon, _ = REFERENCE[3]
+    parents, tables, epsilon, _ = NETWORKS[3]
     hardest_node(BayesianNetwork(parents, tables), epsilon, lambda *done: seen.append(done))
     assert seen == [(n, 6) for n in range(1, 7)]
 
 
 def test_quilts_that_do_not_fit_into_memory_are_not_passed_over_in_silence(monkeypatch):
-    parents, tables, epsilon, _ = REFERENCE[3]
+    parents, tables, epsilon, _ = NETWORKS[3]
     network = BayesianNetwork(parents, tables)
     monkeypatch.setattr(contraction, "MOST_ENTRIES", 3)
     with pytest.raises(
@@ -414,4 +344,4 @@ def test_quilts_that_do_not_fit_into_memory_are_not_passed_over_in_silence(monke
 )
 def test_bad_arguments(call, message):
     with pytest.raises(ValueError, match=message):
-        call(BayesianNetwork(*REFERENCE[1][:2]))
+        call(BayesianNetwork(*NETWORKS[1][:2]))

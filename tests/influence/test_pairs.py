@@ -10,8 +10,8 @@ import pufferkit as pk
 from pufferkit.beliefs.chain_class import as_chain_class
 from pufferkit.influence.curve.pair_curve import PairCurve
 from pufferkit.influence.curve.pairs import PairSteps, certificate, closure, off_diagonal
+from pufferkit.influence.sums.least_scale import least_scale
 from pufferkit.influence.sums.outer import outer_loss
-from pufferkit.influence.sums.windows import least_scale
 from tests.oracles import pairs as oracle
 from tests.strategies.curves import scalar
 
@@ -36,15 +36,21 @@ def metrics(seed, size, largest):
     return closure(limit * off_diagonal(size))
 
 
+def programme(seed):
+    """A kernel and a variation for its steps."""
+    size = 2 + seed % 6
+    kernel = chains(seed, size, zeros=[0, 0.3, 0.6][seed % 3])
+    return kernel, metrics(seed, size, [0.01, 1, 5, 20][seed % 4])
+
+
 def member(chain):
     return as_chain_class(chain).members()[0]
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_steps_are_the_optimum_of_the_programme(seed):
-    size = 2 + seed % 6
-    kernel = chains(seed, size, zeros=[0, 0.3, 0.6][seed % 3])
-    limit = metrics(seed, size, [0.01, 1, 5, 20][seed % 4])
+    kernel, limit = programme(seed)
+    size = len(kernel)
     steps = PairSteps([kernel])
     first = steps(limit)
     again = steps(limit)  # from where it ended
@@ -227,7 +233,7 @@ def test_the_numbers_of_the_page_on_pairs():
     chain = pk.MarkovChain.steady(rows)
     noise = pk.influence_curve(chain, pk.total([0, 1, 3, 6], 2016), 1)
     assert noise.scale == pytest.approx(41.2, abs=0.05)
-    one_number = scalar(pk.InfluenceCurve(chain, 2016)).entry_privacy(1.0)
+    one_number = scalar(pk.InfluenceCurve(chain, 2016)).entry_epsilon(1.0)
     assert 6 / one_number == pytest.approx(68.3, abs=0.05)
 
 
@@ -281,7 +287,7 @@ def test_the_least_scale_against_every_path(seed):
 @pytest.mark.parametrize("seed", range(20))
 def test_windows_cover_a_series_that_is_longer(seed):
     """Windows shorter than the series: valid, and not far from the truth."""
-    from pufferkit.influence.sums.windows import SumWindows
+    from pufferkit.influence.sums.least_scale import SumWindows
 
     chain = pk.MarkovChain.steady(chains(seed, 2) * 0.9 + 0.05)
     length, reach, scale = 7, 2 + seed % 2, float(np.exp(seed % 5 - 2))

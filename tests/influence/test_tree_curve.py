@@ -12,7 +12,7 @@ import pufferkit as pk
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.influence.curve import tree_steps as tree_kernels
 from pufferkit.influence.curve.steps import KernelStep
-from pufferkit.influence.curve.trees import TreeCurve, tree_entry_privacy, tree_loss
+from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.quilts.networks import hardest_node
 from pufferkit.influence.quilts.powers import Kernel
 from tests.oracles import brute_network as brute
@@ -40,6 +40,15 @@ def path(initial, transition, length: int) -> BayesianNetwork:
     rows = {(x,): row for x, row in enumerate(transition)}
     parents = {1: (), **{t: (t - 1,) for t in range(2, length + 1)}}
     return BayesianNetwork(parents, {1: {(): initial}, **dict.fromkeys(range(2, length + 1), rows)})
+
+
+def tree_loss(networks, b):
+    largest = TreeCurve(networks).loss(b)
+    return largest.value, largest.node
+
+
+def tree_entry_epsilon(networks, epsilon: float) -> float:
+    return TreeCurve(networks).solve(epsilon)[0]
 
 
 @pytest.fixture
@@ -197,7 +206,7 @@ def test_a_path_needs_no_more_noise_than_its_quilts(seed, epsilon):
         [brute.random_distribution(rng, size, True) for _ in range(size)],
         length,
     )
-    assert 1 / tree_entry_privacy(network, epsilon) <= hardest_node(network, epsilon).score * (
+    assert 1 / tree_entry_epsilon(network, epsilon) <= hardest_node(network, epsilon).score * (
         1 + 1e-7
     )
 
@@ -240,7 +249,7 @@ def test_independent_trees_do_not_matter_to_each_other():
     )
     assert tree_loss(two, 1)[0] == close(tree_loss(one, 1)[0], rel=1e-12)
     coins = BayesianNetwork(dict.fromkeys(range(9), ()), {n: {(): [0.5, 0.5]} for n in range(9)})
-    assert tree_entry_privacy(coins, 1.0) == close(1, rel=1e-12)
+    assert tree_entry_epsilon(coins, 1.0) == close(1, rel=1e-12)
 
 
 def test_a_node_with_one_possible_value_hides_nothing_and_passes_nothing_on():
@@ -302,7 +311,7 @@ def test_flu_on_a_contact_tree():
     tables = {p: spread if own else {(): [0.93, 0.07]} for p, own in contacts.items()}
     network = BayesianNetwork(contacts, tables, dict.fromkeys(contacts, ("well", "ill")))
     assert network.is_tree
-    curve, quilt, group = 1 / tree_entry_privacy(network, 1), hardest_node(network, 1).score, 11
+    curve, quilt, group = 1 / tree_entry_epsilon(network, 1), hardest_node(network, 1).score, 11
     assert curve < quilt < group
     assert curve < 0.25 * group
 
@@ -312,10 +321,10 @@ def test_flu_on_a_contact_tree():
 
 @given(seeds, st.sampled_from([0.2, 1.0, 5.0]))
 @settings(max_examples=20)
-def test_the_entry_privacy_found_is_private_and_close_to_the_best(seed, epsilon):
+def test_the_entry_epsilon_is_private_and_close_to_the_best(seed, epsilon):
     network = BayesianNetwork(*random_tree(seed, 6))
     b, binding = TreeCurve(network).solve(epsilon)
-    assert b == tree_entry_privacy(network, epsilon)
+    assert b == tree_entry_epsilon(network, epsilon)
     assert tree_loss(network, b)[0] <= binding.value * (1 + 1e-12) <= epsilon * (1 + 1e-12)
     assert binding.value <= epsilon
     assert b >= epsilon * (1 - 1e-9) or tree_loss(network, b * (1 + 3e-6))[0] > epsilon
@@ -330,7 +339,7 @@ def test_a_class_takes_its_hardest_network():
     easy, hard = pair(0.6), pair(0.95)
     for networks in ([easy, hard], [hard, easy]):
         b, binding = TreeCurve(networks).solve(1.0)
-        assert b == close(tree_entry_privacy(hard, 1.0), rel=1e-9)
+        assert b == close(tree_entry_epsilon(hard, 1.0), rel=1e-9)
         assert networks[binding.network] is hard
         assert tree_loss(networks, 0.5)[0] == tree_loss(hard, 0.5)[0]
         assert TreeCurve(networks).losses(0.5) == TreeCurve(hard).losses(0.5)
@@ -376,7 +385,7 @@ def test_networks_with_two_parents_are_refused():
     with pytest.raises(pk.NotApplicable, match="node 'c' has 2 parents"):
         tree_loss(network, 1)
     with pytest.raises(ValueError, match="epsilon"):
-        tree_entry_privacy(path([1], [[1]], 2), 0)
+        tree_entry_epsilon(path([1], [[1]], 2), 0)
 
 
 def test_memory_is_checked_before_it_is_used(monkeypatch):

@@ -95,7 +95,7 @@ def test_two_releases_about_a_tree_are_charged_pair_by_pair():
     cost = sum(spending.cost((0, 1, 2)) for spending in history)
     assert together.rule == "entry_profile"
     assert together.epsilon == pytest.approx(TreeCurve(TREE, cost).loss(1.0).value, abs=2e-6)
-    flat = sum(calibration.entry_privacy for calibration in noise)
+    flat = sum(calibration.entry_epsilon for calibration in noise)
     assert together.epsilon < TreeCurve(TREE).loss(flat).value
     alone = pk.compose(history[:1], TREE, 6)
     assert alone.epsilon == pytest.approx(1, abs=2e-6)

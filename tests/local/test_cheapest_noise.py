@@ -161,7 +161,7 @@ def test_more_states(adversary, length):
     assert noise.loss <= 1.5
     assert not noise.loss.exact
     assert noise.matrix.sum(axis=1) == pytest.approx(np.ones(3))
-    assert noise.entry_privacy == pytest.approx(log(noise.matrix[0, 0] / noise.matrix[0, 1]))
+    assert noise.entry_epsilon == pytest.approx(log(noise.matrix[0, 0] / noise.matrix[0, 1]))
     assert noise.expected_noise == pytest.approx(1 - noise.matrix[0, 0])
     if length == 1:
         assert noise.rho == pytest.approx(1 / (exp(1.5) + 2), rel=1e-6)
@@ -197,7 +197,7 @@ def test_a_mechanism_is_a_record():
     assert tuple(made) == (0.25, 0.125)
     assert made.matrix.tolist() == [[0.75, 0.25], [0.125, 0.875]]
     assert made.states == (0, 1)
-    assert made.entry_privacy == pytest.approx(log(0.75 / 0.125))
+    assert made.entry_epsilon == pytest.approx(log(0.75 / 0.125))
     assert "any other entries" in made.guarantee
     assert not made.is_private
     assert dataclasses.replace(made, epsilon=9.0).is_private

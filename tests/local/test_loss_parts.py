@@ -10,7 +10,7 @@ from pufferkit.local import bayesian_loss, diameter_bounds, loss, one_sided, tan
 from pufferkit.local.bayesian_loss import LossPair, _fixed, own_pair, padded, tanh_pair
 from pufferkit.local.diameter_bounds import (
     entry_bound,
-    largest_entry_privacy,
+    largest_entry_epsilon,
     projective_diameter,
     side_bound,
 )
@@ -381,16 +381,16 @@ def test_bounds_for_chains_with_zeros_pay_for_blocks():
     assert entry_bound(pk.MarkovChain([1.0], [[1.0]]), 3.0) == 0.0
     stuck = pk.MarkovChain([0.5, 0.5], [[1.0, 0.0], [0.0, 1.0]])
     assert entry_bound(stuck, 0.3) == inf
-    assert largest_entry_privacy(stuck, 1.0) == 0.0
+    assert largest_entry_epsilon(stuck, 1.0) == 0.0
 
 
-def test_the_largest_entry_privacy_is_private_and_the_last_that_is():
+def test_the_largest_entry_epsilon_is_private_and_the_last_that_is():
     for chain in (binary(0.2, 0.3), pk.MarkovChain.steady([[0.0, 1.0], [0.5, 0.5]])):
         for epsilon in (0.1, 1.0, 4.0):
-            b = largest_entry_privacy(chain, epsilon)
+            b = largest_entry_epsilon(chain, epsilon)
             assert entry_bound(chain, b) <= epsilon
             assert entry_bound(chain, b * (1 + 1e-9)) > epsilon
-    assert largest_entry_privacy(
+    assert largest_entry_epsilon(
         pk.MarkovChain.steady([[0.5, 0.5], [0.5, 0.5]]), 0.7
     ) == pytest.approx(0.7)
 

@@ -153,7 +153,7 @@ def test_gk16_with_certain_moves_does_not_apply(chain):
         pk.gk16(chain, pk.count(0, 10), 1)
 
 
-def test_gk16_of_one_entry_is_twice_entry_privacy():
+def test_gk16_of_one_entry_is_twice_entry_epsilon():
     assert pk.gk16(binary(0.1, 0.9), pk.count(1, 1), 1).scale == close(2)
 
 

@@ -177,7 +177,7 @@ def test_a_session_charges_the_second_by_entries(tmp_path):
     first = session.release(pk.count(1, 40), 1, mechanism="exact_sum")
     assert session.remaining == pytest.approx(19)
     session.release(pk.count(1, 40), 1, mechanism="exact_sum", label="again")
-    b = 2 * pk.exact_sum(ALTERNATING, pk.count(1, 40), 1).entry_privacy
+    b = 2 * pk.exact_sum(ALTERNATING, pk.count(1, 40), 1).entry_epsilon
     assert session.spent.rule == "entry_profile"
     assert session.spent.epsilon == pytest.approx(
         pk.InfluenceCurve(ALTERNATING, 40).epsilon(b), rel=1e-4
@@ -192,7 +192,7 @@ def test_pickle_and_json():
     assert (again.scale, again.evidence) == (made.scale, made.evidence)
     release = made.release([[0, 1] * 15, [1] * 7])
     read = pk.Release.from_json(release.to_json())
-    assert read == replace(release, workings=read.workings, beliefs=read.beliefs)
+    assert read == replace(release, verification_data=read.verification_data, beliefs=read.beliefs)
     assert read.evidence.blocks == made.evidence.blocks
 
 

@@ -266,7 +266,7 @@ def test_one_state_has_nothing_to_hide():
     assert scale(pk.MarkovChain([1], [[1]]), 50, 2) == close(0.5)
 
 
-def test_independent_entries_need_entry_privacy_only():
+def test_independent_entries_need_entry_dp_only():
     chain = pk.MarkovChain.steady([[0.3, 0.7], [0.3, 0.7]])
     assert scale(chain, 10**6, 0.5) == close(2)
 
@@ -462,7 +462,7 @@ def test_any_start_is_private_for_all_starts_tried(transition, length, epsilon):
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1, 5])
-def test_less_noise_than_entry_privacy_of_the_quilt_would_break_the_promise(epsilon):
+def test_less_noise_than_entry_epsilon_of_the_quilt_would_break_the_promise(epsilon):
     """The brute force can fail: entry DP noise on a sticky chain loses far more than epsilon."""
     transition = [[0.95, 0.05], [0.05, 0.95]]
     noise = pk.entry_dp(pk.count(0, 7), epsilon)

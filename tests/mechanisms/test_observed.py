@@ -104,7 +104,7 @@ def test_scattered_entries_need_far_less_noise_than_the_span(start):
         assert noise.scale < 0.5 * whole.scale, name
         assert (noise.evidence.counted, whole.evidence.counted) == ("observed", None)
         release = noise.release(data)
-        assert release.workings["pattern"] == [[1, 9] * 3]
+        assert release.verification_data["pattern"] == [[1, 9] * 3]
         again = pk.Release.from_json(release.to_json())
         assert pk.verify(again).ok, name
         assert not pk.verify(replace(again, scale=0.99 * again.scale)).ok, name
@@ -151,7 +151,7 @@ def test_long_observed_stretches_keep_the_noise_of_the_span():
         noise = mechanism(theta, pk.count(0, data), 1)
         assert noise.scale == mechanism(theta, pk.count(0, 820), 1).scale
         assert noise.evidence.counted == "span"
-        assert "pattern" not in (noise.release(data).workings or {})
+        assert "pattern" not in (noise.release(data).verification_data or {})
         assert "noise of the unbroken span" in str(noise.release(data))
 
 
@@ -193,8 +193,10 @@ def test_a_false_pattern_is_noticed():
     theta, data = pk.MarkovChain.steady(STICKY), series([True, False] * 10)
     release = pk.influence_curve(theta, pk.count(0, data), 1).release(data).to_dict()
 
-    def forged(**workings):
-        return pk.verify({**release, "workings": {**release["workings"], **workings}})
+    def forged(**verification_data):
+        return pk.verify(
+            {**release, "verification_data": {**release["verification_data"], **verification_data}}
+        )
 
     assert pk.verify(release).ok
     assert not forged(pattern=[[1, 1] * 9 + [2]]).ok  # more observed than is said

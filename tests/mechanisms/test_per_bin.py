@@ -168,9 +168,12 @@ def test_vector_sums_use_the_distances_of_their_rows(epsilon):
     assert answer.unit == 1
     assert pk.verify(pk.Release.from_json(answer.to_json())).ok
     assert not pk.verify(replace(answer, scale=0.99 * answer.scale)).ok
-    further = replace(answer, workings={**answer.workings, "weights": [["0", "0"], ["1", "1"]] * 2})
+    further = replace(
+        answer,
+        verification_data={**answer.verification_data, "weights": [["0", "0"], ["1", "1"]] * 2},
+    )
     assert not pk.verify(further).ok
-    assert any("values that the weights" in own for own in pk.verify(answer).not_vouched_for)
+    assert any("values that the weights" in own for own in pk.verify(answer).assumptions)
     two = [pk.Spending.of(pk.influence_curve(ACTIVE, steps_and_runs(3), epsilon))] * 2
     charged = pk.compose(two, ACTIVE, 3).epsilon
     scale = pk.influence_curve(ACTIVE, steps_and_runs(3), epsilon).scale
@@ -188,7 +191,7 @@ def test_weights_must_fit_the_query():
 def test_contributions_of_a_history_are_scaled_rows():
     spent = pk.Spending.of(pk.influence_curve(ACTIVE, steps_and_runs(5), 1))
     assert spent.contributions == ((0, (0.0, 0.0)), (1, (0.5, 0.0)), (2, (0.5, 0.5)))
-    assert spent.cost([0, 1, 2])[0] == pytest.approx(spent.entry_privacy * np.array([0, 0.5, 1]))
+    assert spent.cost([0, 1, 2])[0] == pytest.approx(spent.entry_epsilon * np.array([0, 0.5, 1]))
     for bad in (((0, (0.0,)), (1, (0.4,))), ((0, (0.1,)), (1, (1.0,)))):
         with pytest.raises(ValueError, match=r"^contributions: one for each state"):
             replace(spent, contributions=bad)

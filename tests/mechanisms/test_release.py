@@ -156,10 +156,10 @@ def test_bad_level(level):
         noise_for(pk.count("run", 300)).half_width(level)
 
 
-def test_expected_error_and_entry_privacy():
+def test_expected_error_and_entry_epsilon():
     calibration = noise_for(pk.histogram(STATES, 300))
     assert calibration.expected_l1_error == close(3 / sinh(1 / calibration.scale))
-    assert calibration.entry_privacy == close(2 / calibration.scale)
+    assert calibration.entry_epsilon == close(2 / calibration.scale)
     b = 1 / calibration.scale
     # The least m with 2 e^{-(m + 1) b} / (1 + e^{-b}) at most 0.05.
     m = next(m for m in range(999) if 2 * exp(-(m + 1) * b) <= 0.05 * (1 + exp(-b)))

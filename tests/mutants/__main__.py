@@ -51,7 +51,7 @@ AREAS = {
                 "long_vectors",
                 "network_sums",
                 "outer",
-                "windows",
+                "least_scale",
                 "work",
             )
         ],

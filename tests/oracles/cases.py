@@ -1,6 +1,7 @@
 """Answers by brute force from the definitions, kept as numbers. Nodes count from 1."""
 
-from math import inf
+import json
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -16,317 +17,29 @@ class Case(NamedTuple):
     scale: float | None = None
 
 
-INFLUENCE = [
-    Case(
-        initial=[0.1189, 0.8811],
-        transition=[[0.9412, 0.0588], [0.182, 0.818]],
-        length=12,
-        node=6,
-        left=None,
-        right=6,
-        influence=0.6779849220301473,
-    ),
-    Case(
-        initial=[0.1189, 0.8811],
-        transition=[[0.9412, 0.0588], [0.182, 0.818]],
-        length=12,
-        node=4,
-        left=2,
-        right=8,
-        influence=2.403189286920872,
-    ),
-    Case(
-        initial=[0.1189, 0.8811],
-        transition=[[0.9412, 0.0588], [0.182, 0.818]],
-        length=12,
-        node=6,
-        left=None,
-        right=2,
-        influence=1.8828352795247159,
-    ),
-    Case(
-        initial=[0.1189, 0.8811],
-        transition=[[0.9412, 0.0588], [0.182, 0.818]],
-        length=12,
-        node=6,
-        left=None,
-        right=5,
-        influence=0.867644946460552,
-    ),
-    Case(
-        initial=[0.0126, 0.9874],
-        transition=[[0.8536, 0.1464], [0.4292, 0.5708]],
-        length=12,
-        node=5,
-        left=4,
-        right=None,
-        influence=0.1657824535997996,
-    ),
-    Case(
-        initial=[0.0126, 0.9874],
-        transition=[[0.8536, 0.1464], [0.4292, 0.5708]],
-        length=12,
-        node=7,
-        left=None,
-        right=2,
-        influence=0.6225795406445199,
-    ),
-    Case(
-        initial=[0.0126, 0.9874],
-        transition=[[0.8536, 0.1464], [0.4292, 0.5708]],
-        length=12,
-        node=7,
-        left=None,
-        right=5,
-        influence=0.05343462082645467,
-    ),
-    Case(
-        initial=[0.0126, 0.9874],
-        transition=[[0.8536, 0.1464], [0.4292, 0.5708]],
-        length=12,
-        node=5,
-        left=2,
-        right=None,
-        influence=0.500781545379076,
-    ),
-    Case(
-        initial=[0.3626, 0.5431, 0.0943],
-        transition=[[0.5789, 0.2351, 0.186], [0.5218, 0.3294, 0.1488], [0.2028, 0.165, 0.6322]],
-        length=12,
-        node=6,
-        left=None,
-        right=3,
-        influence=0.30410579400955073,
-    ),
-    Case(
-        initial=[0.3626, 0.5431, 0.0943],
-        transition=[[0.5789, 0.2351, 0.186], [0.5218, 0.3294, 0.1488], [0.2028, 0.165, 0.6322]],
-        length=12,
-        node=4,
-        left=1,
-        right=1,
-        influence=2.8078391658221626,
-    ),
-    Case(
-        initial=[0.3626, 0.5431, 0.0943],
-        transition=[[0.5789, 0.2351, 0.186], [0.5218, 0.3294, 0.1488], [0.2028, 0.165, 0.6322]],
-        length=12,
-        node=4,
-        left=None,
-        right=1,
-        influence=1.446602677382526,
-    ),
-    Case(
-        initial=[0.3626, 0.5431, 0.0943],
-        transition=[[0.5789, 0.2351, 0.186], [0.5218, 0.3294, 0.1488], [0.2028, 0.165, 0.6322]],
-        length=12,
-        node=7,
-        left=6,
-        right=1,
-        influence=1.4788895576981567,
-    ),
-    Case(
-        initial=[1.0, 0.0, 0.0],
-        transition=[[0.7466, 0.2534, 0.0], [0.0602, 0.3818, 0.558], [0.3664, 0.455, 0.1786]],
-        length=12,
-        node=6,
-        left=None,
-        right=6,
-        influence=0.04877415359381776,
-    ),
-    Case(
-        initial=[1.0, 0.0, 0.0],
-        transition=[[0.7466, 0.2534, 0.0], [0.0602, 0.3818, 0.558], [0.3664, 0.455, 0.1786]],
-        length=12,
-        node=4,
-        left=3,
-        right=3,
-        influence=0.44146972238517446,
-    ),
-    Case(
-        initial=[1.0, 0.0, 0.0],
-        transition=[[0.7466, 0.2534, 0.0], [0.0602, 0.3818, 0.558], [0.3664, 0.455, 0.1786]],
-        length=12,
-        node=5,
-        left=3,
-        right=None,
-        influence=0.5984852067736512,
-    ),
-    Case(
-        initial=[1.0, 0.0, 0.0],
-        transition=[[0.7466, 0.2534, 0.0], [0.0602, 0.3818, 0.558], [0.3664, 0.455, 0.1786]],
-        length=12,
-        node=5,
-        left=None,
-        right=5,
-        influence=0.10058891835616346,
-    ),
-    Case(
-        initial=[0.0249, 0.5316, 0.1211, 0.3224],
-        transition=[
-            [0.7297, 0.043, 0.1384, 0.0889],
-            [0.0377, 0.7109, 0.1034, 0.148],
-            [0.2107, 0.1916, 0.5811, 0.0166],
-            [0.0915, 0.1214, 0.1429, 0.6442],
-        ],
-        length=12,
-        node=4,
-        left=2,
-        right=None,
-        influence=2.370313172705154,
-    ),
-    Case(
-        initial=[0.0249, 0.5316, 0.1211, 0.3224],
-        transition=[
-            [0.7297, 0.043, 0.1384, 0.0889],
-            [0.0377, 0.7109, 0.1034, 0.148],
-            [0.2107, 0.1916, 0.5811, 0.0166],
-            [0.0915, 0.1214, 0.1429, 0.6442],
-        ],
-        length=12,
-        node=6,
-        left=1,
-        right=6,
-        influence=3.63593582723733,
-    ),
-    Case(
-        initial=[0.0249, 0.5316, 0.1211, 0.3224],
-        transition=[
-            [0.7297, 0.043, 0.1384, 0.0889],
-            [0.0377, 0.7109, 0.1034, 0.148],
-            [0.2107, 0.1916, 0.5811, 0.0166],
-            [0.0915, 0.1214, 0.1429, 0.6442],
-        ],
-        length=12,
-        node=4,
-        left=None,
-        right=1,
-        influence=3.6586065415346005,
-    ),
-    Case(
-        initial=[0.0249, 0.5316, 0.1211, 0.3224],
-        transition=[
-            [0.7297, 0.043, 0.1384, 0.0889],
-            [0.0377, 0.7109, 0.1034, 0.148],
-            [0.2107, 0.1916, 0.5811, 0.0166],
-            [0.0915, 0.1214, 0.1429, 0.6442],
-        ],
-        length=12,
-        node=5,
-        left=None,
-        right=1,
-        influence=3.6586065415346005,
-    ),
-    Case(
-        initial=[1.0, 0.0, 0.0, 0.0],
-        transition=[
-            [0.6389, 0.1657, 0.0949, 0.1005],
-            [0.0, 0.8604, 0.0, 0.1396],
-            [0.0, 0.0, 0.7841, 0.2159],
-            [0.3311, 0.1889, 0.2686, 0.2114],
-        ],
-        length=12,
-        node=4,
-        left=1,
-        right=None,
-        influence=inf,
-    ),
-    Case(
-        initial=[1.0, 0.0, 0.0, 0.0],
-        transition=[
-            [0.6389, 0.1657, 0.0949, 0.1005],
-            [0.0, 0.8604, 0.0, 0.1396],
-            [0.0, 0.0, 0.7841, 0.2159],
-            [0.3311, 0.1889, 0.2686, 0.2114],
-        ],
-        length=12,
-        node=7,
-        left=3,
-        right=None,
-        influence=2.350349638431455,
-    ),
-    Case(
-        initial=[1.0, 0.0, 0.0, 0.0],
-        transition=[
-            [0.6389, 0.1657, 0.0949, 0.1005],
-            [0.0, 0.8604, 0.0, 0.1396],
-            [0.0, 0.0, 0.7841, 0.2159],
-            [0.3311, 0.1889, 0.2686, 0.2114],
-        ],
-        length=12,
-        node=7,
-        left=None,
-        right=4,
-        influence=1.6078001156842667,
-    ),
-    Case(
-        initial=[1.0, 0.0, 0.0, 0.0],
-        transition=[
-            [0.6389, 0.1657, 0.0949, 0.1005],
-            [0.0, 0.8604, 0.0, 0.1396],
-            [0.0, 0.0, 0.7841, 0.2159],
-            [0.3311, 0.1889, 0.2686, 0.2114],
-        ],
-        length=12,
-        node=4,
-        left=2,
-        right=8,
-        influence=3.969548186744004,
-    ),
-]
+_STORED = json.loads(Path(__file__).with_suffix(".json").read_text())
 
-QUILT_EXACT = [
-    Case(
-        initial=[0.2405, 0.7595],
-        transition=[[0.4438, 0.5562], [0.0158, 0.9842]],
-        length=20,
-        epsilon=1,
-        scale=15.886918093803622,
-        node=12,
-    ),
-    Case(
-        initial=[0.3559, 0.6441],
-        transition=[[0.5852, 0.4148], [0.2086, 0.7914]],
-        length=60,
-        epsilon=1,
-        scale=7.263881011651486,
-        node=36,
-    ),
-    Case(
-        initial=[0.7534, 0.2466],
-        transition=[[0.5576, 0.4424], [0.5818, 0.4182]],
-        length=40,
-        epsilon=0.3,
-        scale=5.909024840914729,
-        node=2,
-    ),
-    Case(
-        initial=[0.5098, 0.2853, 0.2049],
-        transition=[[0.7742, 0.0294, 0.1964], [0.2541, 0.6193, 0.1266], [0.2041, 0.182, 0.6139]],
-        length=25,
-        epsilon=2,
-        scale=5.807936590264832,
-        node=7,
-    ),
-    Case(
-        initial=[1.0, 0.0, 0.0],
-        transition=[[0.6682, 0.0, 0.3318], [0.7447, 0.2096, 0.0457], [0.0, 0.1637, 0.8363]],
-        length=25,
-        epsilon=5,
-        scale=1.3734497449504202,
-        node=8,
-    ),
-    Case(
-        initial=[0.198, 0.2597, 0.4483, 0.094],
-        transition=[
-            [0.778, 0.0161, 0.0301, 0.1758],
-            [0.1504, 0.6977, 0.0495, 0.1024],
-            [0.2511, 0.082, 0.6523, 0.0146],
-            [0.0659, 0.1236, 0.0242, 0.7863],
-        ],
-        length=15,
-        epsilon=4,
-        scale=3.722255533126607,
-        node=8,
-    ),
+
+def _of_chains(name: str) -> list[Case]:
+    return [
+        Case(chain["initial"], chain["transition"], chain["length"], **own)
+        for chain in _STORED[name]
+        for own in chain["cases"]
+    ]
+
+
+def _parents(stored: dict) -> dict:
+    return {node: tuple(own) for node, own in stored.items()}
+
+
+def _tables(stored: dict) -> dict:
+    return {node: {tuple(given): row for given, row in rows} for node, rows in stored.items()}
+
+
+INFLUENCE = _of_chains("influence")
+QUILT_EXACT = _of_chains("quilt_exact")
+NETWORKS = [
+    (_parents(own["parents"]), _tables(own["tables"]), own["epsilon"], own["scale"])
+    for own in _STORED["networks"]
 ]
+"""Parents, tables, epsilon and the scale of the best quilts."""

@@ -165,6 +165,19 @@ def test_the_page_of_commands_shows_their_help():
     assert "<!-- commands -->" in (DOCS / "command-line.md").read_text()
 
 
+def test_the_page_of_the_architecture_shows_every_room():
+    page, shown = (DOCS / "architecture.md").read_text(), hooks().rooms()
+    assert "<!-- rooms -->" in page
+    for place in (ROOT / "pufferkit").iterdir():
+        if place.stem.startswith("_") or place.name == "py.typed":
+            continue
+        assert f"\n{place.stem} " in shown
+        assert f"`{place.stem}" in page
+    (row,) = [line for line in shown.splitlines() if line.startswith("verification ")]
+    assert "mechanisms" in row
+    assert "influence" not in row
+
+
 def test_the_plan_explained_is_the_plan_printed(monkeypatch):
     monkeypatch.chdir(ROOT)
     page = (DOCS / "reading-a-plan.md").read_text(encoding="utf-8")

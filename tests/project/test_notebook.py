@@ -1,10 +1,13 @@
 """What a person meets at a prompt or in a notebook: words, tables, pictures, frames."""
 
+from html import escape
+
 import polars as pl
 import pytest
 
 import pufferkit as pk
 from pufferkit.audit import audit
+from pufferkit.beliefs.protocol import as_beliefs
 
 CHAIN = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["rest", "<walk>"])
 CODES = CHAIN.sample(200, seed=1)
@@ -39,13 +42,44 @@ def things(tmp_path_factory):
         "spent": (session.spent, False, False),
         "series": (DATA, False, False),
         "table": (table, True, False),
-        "chain": (CHAIN, True, False),
+        "chain": (CHAIN, True, True),
+        **beliefs(),
     }
     ledger.close()
 
 
+def beliefs():
+    """A class of every kind."""
+    other = pk.MarkovChain.steady([[0.6, 0.4], [0.4, 0.6]], states=CHAIN.states)
+    of = pk.ChainClass
+    network = pk.BayesianNetwork(
+        {"first": (), "second": ("first",)},
+        {"first": {(): [0.5, 0.5]}, "second": {("a",): [0.9, 0.1], ("b",): [0.2, 0.8]}},
+        {"first": ("a", "b"), "second": ("a", "b")},
+    )
+    table = [[[0.9, 0.1], [0.5, 0.5]], [[0.5, 0.5], [0.2, 0.8]]]
+    switching = [CHAIN.transition, other.transition]
+    return {
+        "of": (of.of(CHAIN, other), True, True),
+        "any start": (of.any_start(CHAIN.transition, states=CHAIN.states), True, True),
+        "binary": (of.binary(0.4, 0.6), True, True),
+        "mixing": (of.mixing(3, 0.1, 0.5), False, False),
+        "around": (of.around(DATA, 0.95), True, True),
+        "seasonal": (of.seasonal([CHAIN.transition, other.transition]), True, True),
+        "hull": (of.hull(CHAIN, other), True, True),
+        "order": (of.order(2, table, CHAIN.states), True, True),
+        "regimes": (pk.RegimeClass(CHAIN.transition, [[0.8, 0.2], [0.3, 0.7]]), True, True),
+        "switching": (pk.RegimeClass(CHAIN.transition, switching), True, True),
+        "network": (network, True, True),
+        "networks": (as_beliefs(network), True, True),
+        "joint": (pk.FiniteJoint({(0, 0): 0.4, (0, 1): 0.2, (1, 1): 0.4}), True, False),
+    }
+
+
 NAMES = ["plan", "session plan", "release", "releases", "session", "ledger", "check", "audit"]
 NAMES += ["pairs", "verdict", "calibration", "usefulness", "spent", "series", "table", "chain"]
+NAMES += ["of", "any start", "binary", "mixing", "around", "seasonal", "hull", "order", "regimes"]
+NAMES += ["switching", "network", "networks", "joint"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -67,15 +101,44 @@ def test_everything_shows_itself(things, name):
         with pytest.raises(ValueError, match="no rows"):
             thing.to_frame()
     if has_picture:
-        assert thing.plot().axes
+        for axes in thing.plot().axes:
+            words = axes.get_xlabel() + axes.get_ylabel()
+            assert not axes.axison or ("histogram" not in words and len(words) > 5)
     else:
         with pytest.raises(ValueError, match="no picture"):
             thing.plot()
 
 
-def test_classes_show_themselves():
-    for beliefs in (pk.ChainClass.of(CHAIN), pk.ChainClass.binary(0.4, 0.6)):
-        assert beliefs.description in beliefs._repr_html_()
+def test_classes_show_themselves(things):
+    for name in ("of", "binary", "mixing", "hull", "regimes"):
+        theta = things[name][0]
+        assert escape(theta.description) in theta._repr_html_()
+        assert theta.description in repr(theta)
+
+
+def test_rows_of_beliefs(things):
+    (row, _) = pk.ChainClass.of(CHAIN).table_rows()
+    assert row == {"after": "rest", "rest": 0.8, "<walk>": pytest.approx(0.2)}
+    assert [row["of"] for row in things["hull"][0].table_rows()] == ["vertex 1"] * 2 + [
+        "vertex 2"
+    ] * 2
+    assert things["order"][0].table_rows()[1]["after"] == "rest, <walk>"
+    assert things["regimes"][0].table_rows()[-1]["in"] == "regime 2"
+    assert things["network"][0].table_rows()[-1]["given"] == "first=b"
+    assert things["joint"][0].table_rows()[0] == {"1": "0", "2": "0", "probability": 0.4}
+
+
+def test_pictures_of_many_subjects():
+    rows = [
+        {"who": who, "t": t, "x": DATA.labels[t + 100 * n]}
+        for n, who in enumerate(("ann", "bob"))
+        for t in range(100)
+    ]
+    options = {"subject": "who", "time": "t", "state": "x", "states": CHAIN.states}
+    whole = pk.release_each(pk.read_table(pl.DataFrame(rows), **options), CHAIN, 1)
+    cut = pk.release_each(pk.read_table(pl.DataFrame(rows), **options, window=25), CHAIN, 1)
+    assert whole.plot().axes[0].get_xlabel() == "subject"
+    assert [axes.get_title("left") for axes in cut.plot().axes] == list(CHAIN.states)
 
 
 def test_names_are_found_by_tab():

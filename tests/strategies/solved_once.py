@@ -14,7 +14,7 @@ SOLVED = {}
 
 @pytest.fixture(autouse=True)
 def solved_once(monkeypatch):
-    solve = influence_curve.entry_privacy_for
+    solve = influence_curve.entry_epsilon_for
 
     def once(beliefs, *asked):
         parts = [np.asarray(getattr(part, "distance", part)).tolist() for part in asked]
@@ -23,4 +23,4 @@ def solved_once(monkeypatch):
             SOLVED[key] = solve(beliefs, *asked)
         return SOLVED[key]
 
-    monkeypatch.setattr(influence_curve, "entry_privacy_for", once)
+    monkeypatch.setattr(influence_curve, "entry_epsilon_for", once)

@@ -45,7 +45,7 @@ def test_less_noise_is_caught(record):
 
 def test_a_lowered_limit_is_caught(record):
     data = json.loads(record)
-    pairs = (data.get("workings") or {}).get("pairs") or {}
+    pairs = (data.get("verification_data") or {}).get("pairs") or {}
     lowered = 0
     for sides in pairs.values():
         for side in sides.values():
@@ -55,5 +55,5 @@ def test_a_lowered_limit_is_caught(record):
     if lowered:
         assert not pk.verify(pk.Release.from_json(json.dumps(data))).ok
     elif pairs:
-        data["workings"] = None
+        data["verification_data"] = None
         assert not pk.verify(pk.Release.from_json(json.dumps(data))).ok

@@ -57,7 +57,7 @@ def test_weights_cannot_make_a_count_move_by_a_half(mechanism):
         **record,
         "scale": record["scale"] / 2,
         "lipschitz": 0.5,
-        "workings": {"weights": ["0", "1/2"]},
+        "verification_data": {"weights": ["0", "1/2"]},
     }
     verdict = pk.verify(lie)
     assert not verdict.ok
@@ -73,16 +73,20 @@ def test_nor_in_a_file_of_format_1():
         "guarantee": "Pufferfish for each entry",
     }
     assert pk.verify(record).ok
-    lie = {"scale": record["scale"] / 2, "lipschitz": 0.5, "workings": {"weights": ["0", "1/2"]}}
+    lie = {
+        "scale": record["scale"] / 2,
+        "lipschitz": 0.5,
+        "verification_data": {"weights": ["0", "1/2"]},
+    }
     assert not pk.verify({**record, **lie}).ok
 
 
 def test_weights_cannot_bring_the_distance_of_a_count_down():
     record = pk.wasserstein(CHAIN, pk.count("run", 20), 1).release(DATA[:20]).to_dict()
     assert pk.verify(record).ok
-    lie = {**record, "scale": record["scale"] / 2, "workings": {"weights": ["0", "1/2"]}}
+    lie = {**record, "scale": record["scale"] / 2, "verification_data": {"weights": ["0", "1/2"]}}
     assert not pk.verify(lie).ok
-    assert not pk.verify({**record, "workings": {"weights": ["0", "0", "1"]}}).ok
+    assert not pk.verify({**record, "verification_data": {"weights": ["0", "0", "1"]}}).ok
 
 
 @pytest.mark.parametrize(
@@ -132,19 +136,19 @@ def test_the_nearest_histogram_is_found_twice(raw, total):
     assert one == pytest.approx(list(other), abs=1e-9)
 
 
-def test_it_lists_what_it_cannot_vouch_for():
+def test_it_lists_what_it_assumes():
     one = pk.verify(pk.influence_curve(CHAIN, pk.count("run", 30), 1).release(DATA))
-    told = " ".join(one.not_vouched_for)
+    listed = " ".join(one.assumptions)
     for matter in ("noise", "beliefs", "segments", "ledger"):
-        assert matter in told
-    assert "not vouched for: that noise" in str(one)
-    assert "word of whoever asked" not in told
+        assert matter in listed
+    assert "assumed: that noise" in str(one)
+    assert "word of whoever asked" not in listed
     own = pk.Query("runs", lambda x: int(np.sum(x[1:] != x[:-1])), 2, 30)
     verdict = pk.verify(pk.influence_curve(CHAIN, own, 1).release(DATA))
     assert verdict.ok
     assert "moves 'runs' by at most 2: the word of whoever asked" in str(verdict)
     total = pk.verify(pk.influence_curve(CHAIN, QUERIES["total"][0], 1).release(DATA))
-    assert "values" in " ".join(total.not_vouched_for)
+    assert "values" in " ".join(total.assumptions)
     assert not any("beliefs" in m for m in pk.verify(pk.group_dp(own, 1).release(DATA)).checks)
 
 
@@ -171,6 +175,6 @@ def test_paths(tmp_path):
 
 def test_weights_of_a_total_without_beliefs_are_recorded():
     release = pk.group_dp(pk.total({"rest": 1, "run": 6}, 30), 1).release(DATA)
-    assert [Fraction(w) for w in release.workings["weights"]] == [1, 6]
+    assert [Fraction(w) for w in release.verification_data["weights"]] == [1, 6]
     low = replace(release, lipschitz=1.0, scale=release.scale / 5)
     assert not pk.verify(low).ok

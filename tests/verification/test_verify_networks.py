@@ -84,25 +84,28 @@ def test_an_epsilon_lowered_by_one_percent_is_caught(record):
 def test_a_file_without_workings_is_not_called_ok(name):
     calibration = CASES[name]()
     record = calibration.release(entries(calibration)).to_dict()
-    verdict = verify({**record, "workings": None})
+    verdict = verify({**record, "verification_data": None})
     assert verdict.ok == (name == "curve of a tree")
     assert verdict.ok or not verdict.checked
 
 
 def test_a_quilt_that_does_not_separate_is_caught():
     record = CASES["quilts of a tree"]().release([0] * 6).to_dict()
-    record["workings"] = {**record["workings"], "quilts": [[1 if n == 0 else 0] for n in range(6)]}
+    record["verification_data"] = {
+        **record["verification_data"],
+        "quilts": [[1 if n == 0 else 0] for n in range(6)],
+    }
     assert not verify(record).ok
-    record["workings"]["quilts"][0] = [0]
+    record["verification_data"]["quilts"][0] = [0]
     assert not verify(record).ok
 
 
 def test_swapped_weights_are_caught():
     record = pk.wasserstein(CHAIN, pk.total([0, 1], 30), 1).release([0] * 30).to_dict()
     assert verify(record).ok
-    assert not verify({**record, "workings": {"weights": ["0", "2"]}}).ok
+    assert not verify({**record, "verification_data": {"weights": ["0", "2"]}}).ok
     with pytest.raises(ValueError, match="weights"):
-        verify({**record, "workings": {"weights": ["0", "many"]}})
+        verify({**record, "verification_data": {"weights": ["0", "many"]}})
 
 
 def test_wrong_lipschitz_of_a_total_is_caught():
@@ -208,10 +211,10 @@ def test_secrets_that_are_no_pairs_of_functions_are_refused(secrets):
         pk.wasserstein(CLIQUE, pk.count(1, 4), 1, secrets=secrets)
 
 
-@pytest.mark.parametrize("workings", [5, [1], "x", True])
-def test_workings_of_the_wrong_kind_are_no_release(record, workings):
-    with pytest.raises(ValueError, match="workings"):
-        verify({**record, "workings": workings})
+@pytest.mark.parametrize("verification_data", [5, [1], "x", True])
+def test_verification_data_of_the_wrong_kind_are_no_release(record, verification_data):
+    with pytest.raises(ValueError, match="verification_data"):
+        verify({**record, "verification_data": verification_data})
 
 
 @pytest.mark.parametrize(
@@ -231,18 +234,21 @@ def test_workings_of_the_wrong_kind_are_no_release(record, workings):
 def test_workings_that_make_no_sense_are_a_problem_and_no_crash(name, field, wrong):
     calibration = CASES[name]()
     record = calibration.release(entries(calibration)).to_dict()
-    assert not verify({**record, "workings": {**record["workings"], field: wrong}}).ok
+    assert not verify(
+        {**record, "verification_data": {**record["verification_data"], field: wrong}}
+    ).ok
 
 
 def test_answers_of_a_sum_that_do_not_follow_from_its_weights_are_not_believed():
     record = CASES["clique"]().release([0, 1, 0, 1]).to_dict()
     closer = [
-        [str(Fraction(answer) / 1000) for answer in own] for own in record["workings"]["answers"]
+        [str(Fraction(answer) / 1000) for answer in own]
+        for own in record["verification_data"]["answers"]
     ]
     lie = {
         **record,
         "scale": record["scale"] / 900,
-        "workings": {**record["workings"], "answers": closer},
+        "verification_data": {**record["verification_data"], "answers": closer},
     }
     assert verify(record).ok
     assert not verify(lie).ok

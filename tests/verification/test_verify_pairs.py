@@ -60,11 +60,11 @@ def honest():
 
 
 def test_false_limits_are_caught(honest):
-    (name,) = honest["workings"]["pairs"]
+    (name,) = honest["verification_data"]["pairs"]
 
     def passes(change):
         record = deepcopy(honest)
-        change(record["workings"]["pairs"][name])
+        change(record["verification_data"]["pairs"][name])
         return verify(record).ok
 
     def scaled(side, factor):
@@ -89,28 +89,30 @@ def test_false_limits_are_caught(honest):
 )
 def test_limits_that_are_none_are_caught(honest, limit):
     record = deepcopy(honest)
-    (own,) = record["workings"]["pairs"].values()
+    (own,) = record["verification_data"]["pairs"].values()
     own["left"]["limit"] = limit
     assert not verify(record).ok
 
 
 def test_without_limits_the_scalar_curve_must_do(honest):
     for pairs in ({}, None, [], {"somebody else": {"left": None, "right": None}}):
-        assert not verify({**honest, "workings": {**honest["workings"], "pairs": pairs}}).ok
+        assert not verify(
+            {**honest, "verification_data": {**honest["verification_data"], "pairs": pairs}}
+        ).ok
 
 
 def test_weights_say_what_a_pair_costs():
     """A sum whose weights are said to be closer together than its Lipschitz constant."""
     record = release("steady", "total", 12, 0.5).to_dict()
     assert verify(record).ok
-    record["workings"]["weights"] = ["0", "3", "4"]
+    record["verification_data"]["weights"] = ["0", "3", "4"]
     assert not verify(record).ok
 
 
 def test_a_limit_for_one_chain_does_not_serve_another():
     record = release("several", "total", 500, 1).to_dict()
-    names = list(record["workings"]["pairs"])
-    record["workings"]["pairs"] = {name: deepcopy(BAD) for name in names}
+    names = list(record["verification_data"]["pairs"])
+    record["verification_data"]["pairs"] = {name: deepcopy(BAD) for name in names}
     assert not verify(record).ok
 
 

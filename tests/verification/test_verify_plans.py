@@ -14,8 +14,8 @@ from pufferkit.influence.curve.pairs import PairSteps
 from pufferkit.influence.curve.plan_bases import bases_of, packed
 from pufferkit.verification import pair_steps
 from pufferkit.verification.pair_tables import Work
-from pufferkit.verification.plan_bases import Bases, steps_of_bases
-from tests.influence.test_pairs import chains, metrics
+from pufferkit.verification.recorded_plans import Bases, steps_of_bases
+from tests.influence.test_pairs import chains, metrics, programme
 from tests.influence.test_tree_pairs import TREE
 
 SPARSE = [[0.8, 0.2, 0, 0], [0.1, 0.7, 0.2, 0], [0, 0.2, 0.7, 0.1], [0, 0, 0.4, 0.6]]
@@ -46,7 +46,7 @@ def no_solver(monkeypatch):
 
 def texts(record):
     """Where the record holds bases: containers and keys."""
-    pairs = record["workings"]["pairs"]
+    pairs = record["verification_data"]["pairs"]
     if isinstance(pairs, list):
         return [(pairs, n) for n in range(len(pairs))]
     return [(own["plans"], side) for own in pairs.values() for side in own["plans"]]
@@ -71,9 +71,9 @@ def test_a_record_without_plans_is_solved_again(record):
     verdict = verify(changed(record, lambda text: None))
     assert verdict.ok, str(verdict)
     assert "solved again" in str(verdict)
-    if isinstance(record["workings"]["pairs"], dict):  # as files of earlier versions are
+    if isinstance(record["verification_data"]["pairs"], dict):  # as files of earlier versions are
         old = deepcopy(record)
-        for own in old["workings"]["pairs"].values():
+        for own in old["verification_data"]["pairs"].values():
             del own["plans"]
         assert verify(old).ok
 
@@ -128,9 +128,7 @@ def test_whatever_the_plans_are_less_noise_is_not_shown(record, no_solver):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_steps_of_bases_are_those_of_the_engine(seed):
-    size = 2 + seed % 6
-    kernel = chains(seed, size, zeros=[0, 0.3, 0.6][seed % 3])
-    limit = metrics(seed, size, [0.01, 1, 5, 20][seed % 4])
+    kernel, limit = programme(seed)
     steps = PairSteps([kernel])
     own = steps(limit)
     bases = Bases(packed([bases_of(steps)]))

@@ -234,10 +234,10 @@ class KernelCurve:
             moved = 0.0
             for slot in order:
                 tables[slot] = steps[slot](limits[(slot + ahead) % period])
-                image = closure((raised + tables[slot]) * outside * (1 + 4 * EPS))
-                moved = max(moved, float(np.abs(image - limits[slot]).max()))
-                limits[slot] = image
-                if float(image.max()) > min(most, LARGEST):
+                update = closure((raised + tables[slot]) * outside * (1 + 4 * EPS))
+                moved = max(moved, float(np.abs(update - limits[slot]).max()))
+                limits[slot] = update
+                if float(update.max()) > min(most, LARGEST):
                     return None
             if moved <= 0.5 * slack:
                 self._last[side] = float(cost.max()), limits

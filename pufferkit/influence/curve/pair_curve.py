@@ -62,7 +62,7 @@ def swept(
     """What a side adds to every entry, counted from its end; ``None`` if no bound was found.
 
     Entries are followed one by one while that is little work or the variation is still on its way;
-    the rest of a run is settled at once by a certificate.
+    the rest of a run is bounded at once by a certificate.
 
     Parameters
     ----------
@@ -259,13 +259,13 @@ class PairCurve:
         If none is known on this side, that of the other: of a chain that runs backwards about as it
         runs forwards they are much the same.
         """
-        settled = [
+        limits = [
             (side, log(np.frombuffer(other).max()), stretches[-1].limit)
             for (side, other), stretches in self._known.items()
             if stretches[-1].limit is not None and any(other)
         ]
-        known = [(size, limit) for side, size, limit in settled if side == which]
-        known = known or [(size, limit) for _, size, limit in settled[-1:]]
+        known = [(size, limit) for side, size, limit in limits if side == which]
+        known = known or [(size, limit) for _, size, limit in limits[-1:]]
         if not known or not cost.any():
             return None
         (size, limit), more = known[-1], log(float(cost.max())) - known[-1][0]
@@ -291,9 +291,9 @@ class PairCurve:
             stretches = self._swept(which, runs, LARGEST)
             if stretches is None:
                 return None
-            settled = [s for s in stretches if s.last > s.first and s.limit is not None]
+            repeated = [s for s in stretches if s.last > s.first and s.limit is not None]
             record[name] = None
-            for stretch in settled:
+            for stretch in repeated:
                 limit = [] if stretch.limit is None else stretch.limit.tolist()
                 record[name] = {"from": stretch.first, "limit": limit}
             record["plans"][name] = packed(_bases(self._side(which), stretches))

@@ -208,8 +208,8 @@ def certificate(
     least, kept, by_newton, sweeps = inf, point, False, _SWEEPS
     for _ in range(_MOST_ROUNDS):
         own = steps(point)
-        image = closure((raised + own) * outside)
-        residual = float(np.abs(image - point).max())
+        update = closure((raised + own) * outside)
+        residual = float(np.abs(update - point).max())
         if residual <= 0.9 * slack and bool(np.all((cost + own) * (1 + 4 * EPS) <= point)):
             return point
         if by_newton and not residual < least:
@@ -218,11 +218,11 @@ def certificate(
             sweeps = min(2 * sweeps, _MOST_SWEEPS)
         else:
             least, kept = residual, point
-            if float(image.max()) > most and not by_newton:
+            if float(update.max()) > most and not by_newton:
                 return None
-            guess = _newton(steps, point, image)
+            guess = _newton(steps, point, update)
             if guess is None:
-                point, by_newton = image, False
+                point, by_newton = update, False
             else:
                 point, by_newton = closure(np.maximum(guess, raised) * outside), True
         if float(point.max()) > min(4 * most, LARGEST):
@@ -241,11 +241,11 @@ def _swept(steps: Steps, raised: Floats, point: Floats, sweeps: int) -> Floats:
     return point
 
 
-def _newton(steps: Steps, point: Floats, image: Floats) -> Floats | None:
-    """The solution of (I - J) dx = image - point, with J the derivative of the steps."""
+def _newton(steps: Steps, point: Floats, update: Floats) -> Floats | None:
+    """The solution of (I - J) dx = update - point, with J the derivative of the steps."""
     size = len(point)
     rows, columns, values = steps.derivative()
-    target = (image - point).ravel()
+    target = (update - point).ravel()
     if size <= _DENSE:
         matrix = np.eye(size * size)
         np.subtract.at(matrix, (rows, columns), values)
@@ -256,8 +256,8 @@ def _newton(steps: Steps, point: Floats, image: Floats) -> Floats | None:
     else:
         change = _sparse_solution(rows, columns, values, target)
     guess: Floats = point + change.reshape(size, size)
-    sensible = np.isfinite(guess).all() and guess.min() > -image.max()
-    return guess if sensible and guess.max() < 8 * image.max() else None
+    sensible = np.isfinite(guess).all() and guess.min() > -update.max()
+    return guess if sensible and guess.max() < 8 * update.max() else None
 
 
 def _sparse_solution(

@@ -2,8 +2,8 @@
 
 The best plan of a pair of rows lives on a spanning tree of the sources y with p_y > 0 and the
 targets z with q_z > 0. The tree alone is enough: with the variation B on its arcs, the plan and its
-value follow by walking over it (`pufferkit.verification.plan_bases` does that). It is written as
-the neighbour of every node on the way to the first source: for the second and later sources a
+value follow by walking over it (as `pufferkit.verification.recorded_plans` does). It is written
+as the neighbour of every node on the way to the first source: for the second and later sources a
 place among the targets, then for every target a place among the sources, one byte each.
 
 Pairs of equal rows, whose plan leaves everything in place, are filled with `STAY`; where no

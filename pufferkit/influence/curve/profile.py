@@ -76,7 +76,7 @@ class Metric:
 
 
 @dataclass(frozen=True, eq=False)
-class Spent:
+class PairRun:
     """``count`` entries in a row, and what replacing a state by another costs there."""
 
     count: int
@@ -88,7 +88,7 @@ class Spent:
         return Run(self.count, float(self.cost.max()))
 
 
-Profile = float | Sequence[float] | Sequence[Run] | Sequence[Spent]
+Profile = float | Sequence[float] | Sequence[Run] | Sequence[PairRun]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class _MemberCurve:
     pairs: PairCurve | None = None
     notes: tuple[str, ...] = ()
 
-    def loss(self, spent: Sequence[Spent], by_pairs: bool = True) -> EntryLoss:
+    def loss(self, spent: Sequence[PairRun], by_pairs: bool = True) -> EntryLoss:
         scalar = self.scalar([run.scalar for run in spent])
         if self.pairs is None or not by_pairs:
             return scalar
@@ -120,7 +120,7 @@ class _MemberCurve:
         """An upper bound on the scalar loss, for less work."""
         return min(quick_loss(*self._sweeps(runs)), _everything(runs))
 
-    def entry_losses(self, spent: Sequence[Spent]) -> Floats:
+    def entry_losses(self, spent: Sequence[PairRun]) -> Floats:
         runs = [run.scalar for run in spent]
         left, right = self._sweeps(runs)
         most = _options(left.length)
@@ -132,7 +132,7 @@ class _MemberCurve:
             losses[first - 1 : last] = np.minimum(own, float(pairs.max()))
         return losses
 
-    def losses(self, spent: Sequence[Spent]) -> Floats:
+    def losses(self, spent: Sequence[PairRun]) -> Floats:
         """The loss of every pair of states, the largest over the entries."""
         scalar = self.scalar([run.scalar for run in spent]).value
         size = len(spent[0].cost)
@@ -142,13 +142,13 @@ class _MemberCurve:
         largest: Floats = np.max([pairs for _, _, pairs in rows], axis=0)
         return np.minimum(largest, scalar)
 
-    def record(self, spent: Spent, epsilon: float) -> dict[str, Any] | None:
+    def record(self, spent: PairRun, epsilon: float) -> dict[str, Any] | None:
         """What shows the pairwise bound, where the scalar curve does not hide at ``epsilon``."""
         if self.pairs is None or self.scalar([spent.scalar]).value <= epsilon:
             return None
         return self.pairs.record(spent.cost)
 
-    def _pair_rows(self, spent: Sequence[Spent]) -> list[tuple[int, int, Floats]]:
+    def _pair_rows(self, spent: Sequence[PairRun]) -> list[tuple[int, int, Floats]]:
         if self.pairs is None:
             return []
         return self.pairs.losses(_runs(spent)) or []
@@ -231,18 +231,18 @@ class _KernelMember:
     curve: KernelCurve
     notes: tuple[str, ...] = ()
 
-    def loss(self, spent: Sequence[Spent], by_pairs: bool = True) -> EntryLoss:
+    def loss(self, spent: Sequence[PairRun], by_pairs: bool = True) -> EntryLoss:
         whole = _everything([run.scalar for run in spent])
         pairwise = self.curve.loss(_runs(spent))
         if pairwise is None or pairwise.value > whole:
             return EntryLoss(whole, 1, None, None)
         return EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
 
-    def entry_losses(self, spent: Sequence[Spent]) -> Floats:
+    def entry_losses(self, spent: Sequence[PairRun]) -> Floats:
         losses = np.full(self.curve.length, self.loss(spent).value)
         return losses
 
-    def losses(self, spent: Sequence[Spent]) -> Floats:
+    def losses(self, spent: Sequence[PairRun]) -> Floats:
         whole = _everything([run.scalar for run in spent])
         rows = self.curve.losses(_runs(spent))
         if not rows:
@@ -250,7 +250,7 @@ class _KernelMember:
         largest: Floats = np.max([pairs for _, _, pairs in rows], axis=0)
         return np.minimum(largest, whole)
 
-    def record(self, spent: Spent, epsilon: float) -> dict[str, Any] | None:
+    def record(self, spent: PairRun, epsilon: float) -> dict[str, Any] | None:
         return self.curve.record(spent.cost)
 
     def solve(
@@ -265,11 +265,11 @@ class _KernelMember:
         b = min(most, epsilon / length * (1 - 1e-12))
         better = self.curve.solve(metric.distance, epsilon, most, progress)
         if better is None or better[0] <= b:
-            return b, self.loss([Spent(length, b * metric.distance)])
+            return b, self.loss([PairRun(length, b * metric.distance)])
         return better[0], _as_entry_loss(better[1])
 
 
-def _runs(spent: Sequence[Spent]) -> list[tuple[int, Floats]]:
+def _runs(spent: Sequence[PairRun]) -> list[tuple[int, Floats]]:
     return [(run.count, run.cost) for run in spent]
 
 
@@ -295,7 +295,7 @@ class InfluenceCurve:
     --------
     >>> from pufferkit import InfluenceCurve, MarkovChain
     >>> curve = InfluenceCurve(MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), 1000)
-    >>> round(curve.entry_privacy(1.0), 4), round(curve.epsilon(0.2997), 3)
+    >>> round(curve.entry_epsilon(1.0), 4), round(curve.epsilon(0.2997), 3)
     (0.2997, 1.0)
     """
 
@@ -336,7 +336,7 @@ class InfluenceCurve:
         ----------
         b
             One number for all entries, one for each entry, or runs of entries (`Run`), also with a
-            cost for each pair of states (`Spent`).
+            cost for each pair of states (`PairRun`).
         """
         return self.binding(b)[1].value
 
@@ -359,7 +359,7 @@ class InfluenceCurve:
 
     def pair_record(self, b: float, epsilon: float) -> dict[str, Any]:
         """For every chain that the scalar curve does not hide at ``epsilon``: what shows it."""
-        spent = Spent(self.length, _nonnegative(b) * self.metric.distance)
+        spent = PairRun(self.length, _nonnegative(b) * self.metric.distance)
         record = {}
         for member in self._members:
             shown = member.record(spent, epsilon)
@@ -372,7 +372,7 @@ class InfluenceCurve:
         spent = self._spent(b)
         return {member.name: member.entry_losses(spent) for member in self._members}
 
-    def entry_privacy(self, epsilon: float) -> float:
+    def entry_epsilon(self, epsilon: float) -> float:
         """The largest event-level epsilon found whose Pufferfish epsilon is at most ``epsilon``.
 
         The search ends on the private side: for what is returned, the loss was computed and is at
@@ -390,17 +390,17 @@ class InfluenceCurve:
                 table.append({"belief": member.name, "b": float(b), "epsilon": loss.value})
         return table
 
-    def _spent(self, b: Profile) -> list[Spent]:
+    def _spent(self, b: Profile) -> list[PairRun]:
         if isinstance(b, (int, float, np.floating, np.integer)):
-            return [Spent(self.length, _nonnegative(b) * self.metric.distance)]
-        runs: list[Spent] = []
+            return [PairRun(self.length, _nonnegative(b) * self.metric.distance)]
+        runs: list[PairRun] = []
         for item in b:
-            run = item if isinstance(item, (Run, Spent)) else Run(1, item)
+            run = item if isinstance(item, (Run, PairRun)) else Run(1, item)
             count, cost = checks.whole("profile", run.count, 1), self._cost(run)
             if runs and np.array_equal(runs[-1].cost, cost):
-                runs[-1] = Spent(runs[-1].count + count, cost)
+                runs[-1] = PairRun(runs[-1].count + count, cost)
             else:
-                runs.append(Spent(count, cost))
+                runs.append(PairRun(count, cost))
         covered = sum(run.count for run in runs)
         if covered != self.length:
             raise ValueError(
@@ -408,8 +408,8 @@ class InfluenceCurve:
             )
         return runs
 
-    def _cost(self, run: Run | Spent) -> Floats:
-        if isinstance(run, Spent):
+    def _cost(self, run: Run | PairRun) -> Floats:
+        if isinstance(run, PairRun):
             return run.cost
         return _nonnegative(run.b) * self.metric.distance
 
@@ -424,7 +424,7 @@ class InfluenceCurve:
         b, name, binding = inf, "", EntryLoss(0.0, 1, None, None)
         for member in self._members:
             if b < inf:
-                at_most = member.loss([Spent(self.length, b * self.metric.distance)])
+                at_most = member.loss([PairRun(self.length, b * self.metric.distance)])
                 if at_most.value <= epsilon:
                     continue
             b, binding = member.solve(self.metric, epsilon, min(b, epsilon), self.length, progress)

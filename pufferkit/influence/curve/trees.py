@@ -61,7 +61,7 @@ from pufferkit.influence.curve.tree_passes import Passes
 from pufferkit.influence.curve.tree_steps import TreeKernels
 from pufferkit.rounding import EPS, last_passing, round_up
 
-Spent = float | Mapping[Node, float] | Sequence[float]
+NodeProfile = float | Mapping[Node, float] | Sequence[float]
 """Event-level epsilon: one number, one for each node, or a list in the order of the nodes."""
 
 _PRECISION = 1e-8
@@ -75,42 +75,6 @@ class TreeLoss(NamedTuple):
     node: Node
     network: int
     pairwise: bool = False
-
-
-def tree_loss(networks: Any, b: Spent) -> tuple[float, Node]:
-    """The Pufferfish loss of a tree whose nodes have event-level epsilon ``b``, and where it is.
-
-    Parameters
-    ----------
-    networks
-        A tree-shaped `BayesianNetwork`, or several with the same graph.
-    b
-        One number for all nodes, {node: b}, or a list in the order of ``nodes``.
-
-    Raises
-    ------
-    NotApplicable
-        If some node has two parents.
-
-    Examples
-    --------
-    >>> from pufferkit.beliefs.bayesian_network import BayesianNetwork
-    >>> step = {(0,): [0.9, 0.1], (1,): [0.4, 0.6]}
-    >>> pair = BayesianNetwork({1: (), 2: (1,)}, {1: {(): [0.8, 0.2]}, 2: step})
-    >>> round(tree_loss(pair, 1.0)[0], 4)
-    1.5499
-    """
-    largest = TreeCurve(networks).loss(b)
-    return largest.value, largest.node
-
-
-def tree_entry_privacy(networks: Any, epsilon: float) -> float:
-    """The largest event-level epsilon found whose loss on the tree is at most ``epsilon``.
-
-    The search ends on the private side: for what is returned, the loss was computed and is at most
-    epsilon.
-    """
-    return TreeCurve(networks).solve(epsilon)[0]
 
 
 @singledispatch
@@ -154,17 +118,17 @@ class TreeCurve:
         self._place = {state: place for place, state in enumerate(states)}
         self._trees = [TreeKernels(network) for network in self.beliefs.networks]
 
-    def loss(self, b: Spent) -> TreeLoss:
+    def loss(self, b: NodeProfile) -> TreeLoss:
         """The largest loss over networks and nodes."""
         spent = _profile(self.beliefs.nodes, b)
         each = [self._largest(number, spent) for number in range(len(self._trees))]
         return max(each, key=lambda loss: loss.value)
 
-    def losses(self, b: Spent) -> dict[Node, float]:
+    def losses(self, b: NodeProfile) -> dict[Node, float]:
         """The loss of every node, the largest over the class."""
         return {node: float(pairs.max()) for node, pairs in self.pair_losses(b).items()}
 
-    def pair_losses(self, b: Spent) -> dict[Node, Floats]:
+    def pair_losses(self, b: NodeProfile) -> dict[Node, Floats]:
         """For every node, the loss of each two states; 0 where one is no value of the node."""
         spent = _profile(self.beliefs.nodes, b)
         size = len(self.beliefs.states)
@@ -280,7 +244,7 @@ class TreeCurve:
         ]
 
 
-def _profile(nodes: tuple[Node, ...], b: Spent) -> dict[Node, float]:
+def _profile(nodes: tuple[Node, ...], b: NodeProfile) -> dict[Node, float]:
     """Event-level epsilon of every node."""
     if isinstance(b, Mapping):
         known = set(nodes)

@@ -401,8 +401,8 @@ def least_scale(
         scale = _scale_for(inner, epsilon, start)
         end = _scale_for(windows.window(1), epsilon, at_end)
         if scale is not None and end is not None:
-            settled = min(scale - start * (1 - _GOOD), end - at_end * (1 - _GOOD)) > 0
-            if settled and kept is not None:
+            stable = min(scale - start * (1 - _GOOD), end - at_end * (1 - _GOOD)) > 0
+            if stable and kept is not None:
                 least = _over_all(windows, epsilon, scale)
                 if isinstance(least, LeastScale):
                     return least

@@ -18,16 +18,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
+from math import ceil, sqrt
 from typing import Any, Literal
 
 import numpy as np
 
 from pufferkit import checks
+from pufferkit.beliefs.sequences import checked_people, checked_slots
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.fitting.ratio_tests import closest_in_box
-from pufferkit.fitting.sequences import checked_people, checked_slots
 
 VISITS = 30
 """Rows with fewer moves are not tested."""
@@ -133,6 +132,7 @@ def row_coverage(
     kernels: Any,
     *,
     bounds: tuple[Floats, Floats] | None = None,
+    schedule: Floats | None = None,
     day: int = 1,
     parts: int = 4,
     slots: Sequence[Any] | None = None,
@@ -153,6 +153,10 @@ def row_coverage(
     bounds
         In place of kernels, lower and upper bounds of a matrix: rows are compared with the nearest
         within them. No contamination is told, 1 stands for a row that fails.
+    schedule
+        In place of kernels, a matrix for each slot of the day: a row is compared with the mean over
+        its moves. Sums of unlike draws spread less than like ones, so this refuses less often than
+        ``level`` says.
     day
         Entries in a day.
     parts
@@ -180,14 +184,17 @@ def row_coverage(
     from scipy.stats import chi2  # noqa: PLC0415
 
     matrices = np.array([checks.stochastic_matrix("kernels", kernel) for kernel in kernels])
-    if not len(matrices) and bounds is None:
+    if not len(matrices) and bounds is None and schedule is None:
         raise ValueError("kernels: must hold at least one matrix, got none")
-    size = matrices.shape[1] if bounds is None else len(bounds[0])
+    given = matrices if bounds is None else bounds
+    size = len(given[0] if schedule is None else schedule[0])
     coded = checked_people(people, size)
     length, share = checks.whole("day", day, 1), min(checks.whole("parts", parts, 1), day)
+    if schedule is not None and len(schedule) != length:
+        raise ValueError(f"schedule: {len(schedule)} matrices for a day of {length} entries")
     times = checked_slots(slots, coded, length)
     level = checks.real("level", level)
-    places, counts = [], []
+    places, counts, means = [], [], []
     for number, (person, slot) in enumerate(zip(coded, times, strict=True)):
         seen = (person[:-1] >= 0) & (person[1:] >= 0)
         part = slot[:-1][seen] * share // length
@@ -196,14 +203,19 @@ def row_coverage(
         for which, state in np.argwhere(table.sum(axis=2) >= checks.whole("visits", visits, 1)):
             places.append((number, int(which), int(state)))
             counts.append(table[which, state])
+            if schedule is not None:
+                left = (part == which) & (person[:-1][seen] == state)
+                means.append(schedule[slot[:-1][seen][left], state].mean(axis=0))
     if not places:
         return RowCoverage((), len(coded), level, inflate)
     moves = np.array(counts, dtype=float)
-    left = [state for _, _, state in places]
-    if bounds is None:
-        own = matrices[:, left, :].transpose(1, 0, 2)
+    states = [state for _, _, state in places]
+    if schedule is not None:
+        own = np.array(means)[:, None]
+    elif bounds is None:
+        own = matrices[:, states, :].transpose(1, 0, 2)
     else:
-        triples = zip(moves, bounds[0][left], bounds[1][left], strict=True)
+        triples = zip(moves, bounds[0][states], bounds[1][states], strict=True)
         own = np.array([[closest_in_box(*triple)] for triple in triples])
     deviance = _deviances(moves, own, np.zeros(len(moves)))
     p_values = chi2.sf(deviance, max(size - 1, 1))
@@ -256,6 +268,26 @@ def conformal_contamination(etas: Iterable[float], alpha: float) -> float:
             f"{1 - missed:.3g}; hold out {needed} people or ask for less"
         )
     return scores[rank - 1]
+
+
+def closest_in_box(counts: Floats, low: Floats, high: Floats) -> Floats:
+    """The distribution within bounds that makes counts of moves most likely.
+
+    It is n / lambda cut off at the bounds, with lambda such that it sums to one.
+    """
+    seen = counts > 0
+
+    def distribution(scale: float) -> Floats:
+        clipped: Floats = np.clip(np.where(seen, counts / scale, 0.0), low, high)
+        return clipped
+
+    small, large = 1e-12, max(float(counts.sum()), 1.0) * 1e12
+    if distribution(small).sum() <= 1:
+        return distribution(small)
+    for _ in range(200):
+        middle = sqrt(small * large)
+        small, large = (middle, large) if distribution(middle).sum() > 1 else (small, middle)
+    return distribution(large)
 
 
 def _deviances(moves: Floats, rows: Floats, eta: Floats) -> Floats:

@@ -1,0 +1,250 @@
+"""Questions by the clock: a histogram for each hour, weekday and hour, day or week; time in hours.
+
+*Theorem.* Let every entry belong to one slot by public rules, and let the answer hold, for each
+slot, the number of its entries in each state. Replacing the state of one entry takes 1 from one bin
+of its slot and adds 1 to another, and leaves all other slots alone: the answer moves by 2 in L1
+norm, whatever the other entries are. So one histogram for each of many slots needs the noise of one
+histogram over everything. Entries that were not observed are in no bin.
+
+That is a per-entry bound, which is all that the influence curve asks: the proof of its theorem
+(`docs/pairs.md`) uses nothing of the release but that bound. With Laplace noise of scale s the
+event-level epsilon is 2 / s at every entry. It is no sum of one contribution for each state,
+because the slot counts, so mechanisms that follow the distribution of a sum do not apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit import checks
+from pufferkit.data.calendar import (
+    NO_CALENDAR,
+    WEEKDAYS,
+    Calendar,
+    Whole,
+    day_name,
+    week_name,
+)
+from pufferkit.data.durations import DAY
+from pufferkit.data.queries import Lengths, OverCodes, Query, several_states
+from pufferkit.data.series import Series, in_memory
+
+By = Literal["hour", "weekday and hour", "day", "week"]
+
+_HOURS = tuple(f"{hour:02d}:00" for hour in range(24))
+_HOURS_OF_WEEK = tuple(f"{day[:3]} {hour}" for day in WEEKDAYS for hour in _HOURS)
+
+MOST_CELLS = 1_000_000
+"""Most slots times states of one answer."""
+
+
+def by_time(
+    by: By | Sequence[Hashable],
+    states: Iterable[Hashable],
+    lengths: Lengths,
+    calendar: Calendar | None = None,
+) -> Query:
+    """How many entries are in each state, for each slot of time; 2-Lipschitz.
+
+    No entry is in two slots, so all of them cost what one histogram over everything costs: see the
+    module `pufferkit.data.by_time` for the proof.
+
+    Parameters
+    ----------
+    by
+        ``"hour"`` of the day, ``"weekday and hour"``, ``"day"`` or ``"week"``; or a public name of
+        the slot of every entry, a sequence as long as the series.
+    states
+        All states.
+    lengths
+        The `Series`; or lengths, with a ``calendar``.
+    calendar
+        When the entries are. If left out, that of the series.
+
+    Examples
+    --------
+    >>> from pufferkit import Calendar
+    >>> when = Calendar("2024-03-04 22:00", every="1h")
+    >>> by_time("day", ["rest", "walk"], 4, when).labels
+    ('2024-03-04, rest', '2024-03-04, walk', '2024-03-05, rest', '2024-03-05, walk')
+    """
+    labels, over = several_states(states), in_memory(lengths)
+    sizes, seen = _observed(over)
+    named = None if isinstance(by, str) else tuple(str(slot) for slot in by)
+    if named is not None:
+        if len(named) != sum(sizes):
+            raise ValueError(f"by: names {len(named)} slots, the series has {sum(sizes)} entries")
+        slots = tuple(dict.fromkeys(named))
+        place = {slot: number for number, slot in enumerate(slots)}
+        of_entry = np.array([place[slot] for slot in named])
+    else:
+        slots, of_entry = slots_of(str(by), calendar_of(over, calendar), sizes)
+    if len(slots) * len(labels) > MOST_CELLS:
+        raise ValueError(
+            f"by: makes {len(slots) * len(labels):,} cells; {MOST_CELLS:,} are possible"
+        )
+    observed = np.bincount(of_entry[seen], minlength=len(slots))
+    what = str(by) if named is None else "slot"
+    return Query(
+        f"histogram for each {what}",
+        BySlot(labels, sizes, of_entry, observed),
+        2,
+        lengths if isinstance(over, Series) else sizes,
+        labels=[f"{slot}, {state}" for slot in slots for state in labels],
+        states=labels,
+        total=float(observed.sum()),
+        observed=None if isinstance(over, Series) else sizes,
+        kind="by time",
+        unit=1,
+        question={
+            "by": what,
+            "slots": list(slots),
+            "observed": [int(n) for n in observed],
+            "calendar": None if named is not None else calendar_of(over, calendar).to_dict(),
+        },
+    )
+
+
+def time_in(
+    of: Hashable | Iterable[Hashable],
+    lengths: Lengths,
+    *,
+    start: str = "00:00",
+    end: str = "12:00",
+    calendar: Calendar | None = None,
+) -> Query:
+    """How many entries between two times of day are in some states; 1-Lipschitz.
+
+    By default before noon. Replacing the state of an entry moves the number by 1 if exactly one of
+    the two states is among ``of`` and the entry lies between the times, and by 0 otherwise: other
+    states are not told apart at all.
+
+    Parameters
+    ----------
+    of
+        The state, or several.
+    lengths, calendar
+        As for `by_time`.
+    start, end
+        Times of the day like ``"22:00"``; ``end`` is not included and may be past midnight.
+    """
+    chosen, over = several(of), in_memory(lengths)
+    sizes, _ = _observed(over)
+    first, last = (_time_of_day(name, text) for name, text in (("start", start), ("end", end)))
+    times = calendar_of(over, calendar).times(sizes) % DAY
+    inside = (times >= first) & (times < last)
+    if first >= last:
+        inside = (times >= first) | (times < last)
+    if not inside.any():
+        raise ValueError(f"start: no entry lies between {start} and {end}; nothing is asked")
+    return Query(
+        f"time in {in_words(chosen)} from {start} to {end}",
+        _TimeIn(chosen, sizes, inside),
+        1,
+        lengths if isinstance(over, Series) else sizes,
+        labels=[in_words(chosen)],
+        kind="time in states",
+        unit=1,
+        apart=indicator(chosen),
+        question={
+            "of": [str(state) for state in chosen],
+            "start": start,
+            "end": end,
+            "calendar": calendar_of(over, calendar).to_dict(),
+        },
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class BySlot(OverCodes):
+    """Counts of states for each slot; ``of_entry`` is the slot of every entry."""
+
+    of_entry: Whole
+    observed: Whole
+
+    def check(self, series: Series) -> None:
+        super().check(series)
+        seen = np.bincount(self.of_entry[series.observed], minlength=len(self.observed))
+        if (seen != self.observed).any():
+            raise ValueError(
+                f"series: {series.missing} of its entries were not observed, but the question was "
+                "made for other gaps; make it with this series in place of the lengths"
+            )
+
+    def of_codes(self, codes: NDArray[np.intp]) -> NDArray[Any]:
+        known, size = codes >= 0, len(self.states)
+        cells = self.of_entry[known] * size + codes[known]
+        return np.bincount(cells, minlength=len(self.observed) * size)
+
+
+@dataclass(frozen=True, eq=False)
+class _TimeIn(OverCodes):
+    inside: NDArray[np.bool_]
+
+    def of_codes(self, codes: NDArray[np.intp]) -> NDArray[Any]:
+        counted = (codes >= 0) & (codes < len(self.states)) & self.inside
+        return np.array([counted.sum()])
+
+
+def slots_of(by: str, calendar: Calendar, lengths: Sequence[int]) -> tuple[tuple[str, ...], Whole]:
+    """Names of the slots, and the slot of every entry."""
+    if by == "hour":
+        return _HOURS, calendar.hours(lengths)
+    if by == "weekday and hour":
+        return _HOURS_OF_WEEK, 24 * calendar.weekdays(lengths) + calendar.hours(lengths)
+    if by in ("day", "week"):
+        numbers = calendar.days(lengths) if by == "day" else calendar.weeks(lengths)
+        there, place = np.unique(numbers, return_inverse=True)
+        name = day_name if by == "day" else week_name
+        return tuple(name(number) for number in there.tolist()), place.astype(np.int64)
+    raise ValueError(
+        f"by: must be hour, weekday and hour, day or week, or the slot of every entry; got {by!r}"
+    )
+
+
+def calendar_of(over: Any, calendar: Calendar | None) -> Calendar:
+    """The calendar that was given, or that of the series."""
+    own = calendar if calendar is not None else getattr(over, "calendar", None)
+    if own is None:
+        raise ValueError(NO_CALENDAR)
+    if not isinstance(own, Calendar):
+        raise ValueError(f"calendar: must be a Calendar, got {type(own).__name__}")
+    return own
+
+
+def several(of: Any) -> tuple[Hashable, ...]:
+    """One state or several, as a tuple; text is one state."""
+    one = isinstance(of, (str, bytes)) or not isinstance(of, Iterable)
+    return checks.distinct_states([of] if one else of)
+
+
+def indicator(of: Iterable[Hashable], moved: int = 1) -> dict[Hashable, tuple[Fraction, ...]]:
+    """Rows that hold these states apart from all others, and nothing else."""
+    return {state: (Fraction(moved),) for state in of}
+
+
+def in_words(of: Iterable[Hashable]) -> str:
+    """States as a reader would say them."""
+    return " or ".join(str(state) for state in of)
+
+
+def _observed(over: Any) -> tuple[tuple[int, ...], NDArray[np.bool_]]:
+    """Lengths, and which entries were observed."""
+    if isinstance(over, Series):
+        return over.lengths, over.observed
+    sizes = checks.segment_lengths(over)
+    return sizes, np.ones(sum(sizes), dtype=bool)
+
+
+def _time_of_day(name: str, text: str) -> int:
+    hours, colon, minutes = str(text).partition(":")
+    fits = bool(colon) and hours.isdecimal() and minutes.isdecimal() and int(minutes) < 60
+    if not fits or int(hours) * 60 + int(minutes) > 1440:
+        raise ValueError(f"{name}: must be a time of day like 08:30, got {text!r}")
+    return (int(hours) * 60 + int(minutes)) * (DAY // 1440)

@@ -1,0 +1,58 @@
+"""Times between entries: as text like ``5m``, in microseconds, and in words."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+from pufferkit import checks
+
+_UNITS = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6}
+_UNITS |= {"d": 24 * _UNITS["h"], "w": 7 * 24 * _UNITS["h"]}
+DAY = _UNITS["d"]
+MONDAY = 4 * _UNITS["d"]
+"""1970-01-05 in microseconds: weeks begin on Mondays."""
+
+
+def duration(microseconds: float) -> str:
+    """A time in the largest unit that it fills, as `ticks` reads it where it is whole.
+
+    >>> duration(60_000_000), duration(5_400_000_000)
+    ('1m', '1.5h')
+    """
+    unit = max(
+        (u for u in _UNITS if _UNITS[u] <= microseconds), key=_UNITS.__getitem__, default="us"
+    )
+    return f"{microseconds / _UNITS[unit]:.3g}{unit}"
+
+
+def in_words(time: int | float, of_time: bool) -> str:
+    """A time between rows as a reader would say it."""
+    return duration(time) if of_time else f"{time:g}"
+
+
+def ticks(name: str, duration: Any, of_time: bool) -> int | float:
+    """A duration in the units of the time column: microseconds, or as the numbers count.
+
+    >>> ticks("every", "10m", of_time=True)
+    600000000
+    """
+    if isinstance(duration, timedelta):
+        number_of_ticks: int | float = duration // timedelta(microseconds=1)
+        duration_of_time = True
+    elif isinstance(duration, str):
+        match = re.fullmatch(r"\s*([0-9]+)\s*(us|ms|s|m|h|d|w)\s*", duration)
+        if match is None:
+            raise ValueError(f"{name}: {duration!r} is not a duration such as 30s, 5m, 1h or 7d")
+        number_of_ticks, duration_of_time = int(match[1]) * _UNITS[match[2]], True
+    else:
+        number = checks.positive(name, duration)
+        number_of_ticks, duration_of_time = (int(number) if number.is_integer() else number), False
+    if number_of_ticks <= 0:
+        raise ValueError(f"{name}: must be above 0, got {duration!r}")
+    if duration_of_time != of_time:
+        remedy = "give it as text like 5m or a timedelta" if of_time else "give it as a number"
+        kind = "timestamps" if of_time else "numbers"
+        raise ValueError(f"{name}: the times are {kind}; {remedy}, not {duration!r}")
+    return number_of_ticks

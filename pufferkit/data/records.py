@@ -1,0 +1,54 @@
+"""What the record of a question must hold, so that a reader can tell what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def _whole(least: int) -> Callable[[Any], bool]:
+    return lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= least
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) > 0 and all(map(_text, value))
+
+
+def _numbers(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(map(_whole(0), value))
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+QUESTIONS: dict[str, dict[str, Callable[[Any], bool]]] = {
+    "by time": {"by": _text, "slots": _texts, "observed": _numbers},
+    "time in states": {"of": _texts, "start": _text, "end": _text},
+    "episodes": {"of": _texts},
+    "stays": {"of": _texts},
+    "days with": {"of": _texts, "at_least": _whole(1), "days": _whole(1), "share": _flag},
+}
+"""What the record of a question must hold beside its kind."""
+
+
+def check_question(kind: str, question: Any, size: int) -> None:
+    """Refuse a question that does not say what its kind asks."""
+    rules = QUESTIONS.get(kind)
+    if rules is None:
+        if question is not None and not isinstance(question, Mapping):
+            raise ValueError(f"release: question must be an object, got {question!r:.60}")
+        return
+    if not isinstance(question, Mapping):
+        raise ValueError(f"release: a {kind} needs a question, an object that says what was asked")
+    wrong = [name for name, fits in rules.items() if not fits(question.get(name))]
+    if wrong:
+        raise ValueError(f"release: in the question of a {kind}, {', '.join(wrong)} cannot be")
+    if kind == "by time":
+        slots = len(question["slots"])
+        if slots != len(question["observed"]) or size % slots:
+            raise ValueError(f"release: {slots} slots do not fit {size} numbers of the answer")

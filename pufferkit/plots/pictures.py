@@ -1,0 +1,179 @@
+"""The picture of an object: `pufferkit.shown.Shown.plot` asks here."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pufferkit.accounting.session import Session, SessionPlan
+from pufferkit.audit.report import Audit
+from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.seasonal_class import SeasonalClass
+from pufferkit.experiments.result import Result
+from pufferkit.fleet.releases import Releases
+from pufferkit.mechanisms.explain import PairTable
+from pufferkit.mechanisms.plan import Plan
+from pufferkit.mechanisms.release import Release
+from pufferkit.plots.beliefs import clock_figure, matrices_figure, network_figure
+from pufferkit.plots.canvas import BLACK, BLUE, COLOURS, blank, grid, legend, panels, whole_numbers
+from pufferkit.plots.charts import experiment_figure
+from pufferkit.plots.figures import audit_figure, pair_figure, plan_figure, release_figure
+from pufferkit.shown import Matrix
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST_SUBJECTS = 40
+_MOST_STATES = 6
+
+
+@singledispatch
+def figure_of(thing: Any) -> Figure:
+    """The picture of a plan, a release, releases, a session, an audit, beliefs or of pairs."""
+    raise ValueError(f"{type(thing).__name__}: there is no picture of it")
+
+
+@figure_of.register(Plan)
+def _(thing: Plan) -> Figure:
+    return plan_figure(thing.rows, str(thing).partition("\n")[0].replace("; ", "\n"))
+
+
+@figure_of.register(SessionPlan)
+def _(thing: SessionPlan) -> Figure:
+    return figure_of(thing.plan)
+
+
+figure_of.register(Release, release_figure)
+figure_of.register(PairTable, pair_figure)
+figure_of.register(Audit, audit_figure)
+figure_of.register(Result, experiment_figure)
+
+
+@figure_of.register(MarkovChain)
+def _(thing: MarkovChain) -> Figure:
+    matrix = Matrix.of("probability of the next state", thing.states, thing.transition)
+    return matrices_figure([matrix], str(thing))
+
+
+@figure_of.register(Beliefs)
+def _(thing: Beliefs) -> Figure:
+    matrices = thing.matrices_shown()
+    if not matrices:
+        raise ValueError(f"{thing}: names no matrix, so there is no picture of it")
+    return matrices_figure(matrices, thing.description)
+
+
+@figure_of.register(SeasonalClass)
+def _(thing: SeasonalClass) -> Figure:
+    return clock_figure(thing)
+
+
+@figure_of.register(BayesianNetwork)
+def _(thing: BayesianNetwork) -> Figure:
+    return network_figure(thing)
+
+
+@figure_of.register(NetworkClass)
+def _(thing: NetworkClass) -> Figure:
+    return network_figure(thing.networks[0])
+
+
+@figure_of.register(Session)
+def _(thing: Session) -> Figure:
+    history = thing.history
+    if not history:
+        raise ValueError("session: nothing was released yet, so there is nothing to draw")
+    figure, axes = blank(7.2, 4.0, str(thing))
+    places = range(1, len(history) + 1)
+    axes.step(places, [row["total"] for row in history], where="mid", color=BLUE, label="total")
+    budget = history[-1]["total"] + thing.remaining
+    axes.axhline(budget, color=BLACK, linestyle="--", linewidth=1.1, label="budget")
+    whole_numbers(axes)
+    axes.set_xlabel("releases, in their order")
+    axes.set_ylabel("epsilon for everything so far")
+    axes.set_ylim(bottom=0)
+    grid(axes)
+    legend(figure, 2)
+    return figure
+
+
+@figure_of.register(Releases)
+def _(thing: Releases) -> Figure:
+    """Over the windows of one subject, over subjects, or a panel for each state over both."""
+    title = f"{thing.query}: {thing.mechanism}, epsilon {thing.epsilon:g}"
+    subjects = () if thing.subjects is None else tuple(dict.fromkeys(thing.subjects))
+    shares = thing.query == "frequencies"
+    height = "share of entries" if shares else "entries"
+    if thing.windows is None or len(subjects) <= 1:
+        over = subjects if thing.windows is None else thing.starts
+        return _states(thing, [str(one) for one in over] if subjects == over else over, title)
+    shown, states = subjects[:_MOST_SUBJECTS], thing.labels[:_MOST_STATES]
+    if len(shown) < len(subjects):
+        title += f"\nthe first {len(shown)} of {len(subjects):,} subjects"
+    if len(states) < len(thing.labels):
+        title += f"\nthe first {len(states)} of {len(thing.labels)} states"
+    figure, every = panels(len(states), min(16.0, 3.2 + 2.6 * len(states)), 4.4, title)
+    starts = thing.starts
+    owners = np.array([shown.index(s) if s in shown else -1 for s in thing.subjects or ()])
+    for state, axes in enumerate(every):
+        for number, subject in enumerate(shown):
+            rows = np.flatnonzero(owners == number)
+            axes.plot(
+                [starts[row] for row in rows],
+                thing.value[rows, state],
+                color=COLOURS[number % len(COLOURS)],
+                marker="o",
+                markersize=3,
+                label=str(subject) if len(shown) <= len(COLOURS) else None,
+            )
+        axes.set_title(thing.labels[state], fontsize=10, loc="left", parse_math=False)
+        axes.set_xlabel("start of the window")
+        _slanted(axes)
+        grid(axes)
+    every[0].set_ylabel(f"{height} in the window, with noise")
+    if len(shown) <= len(COLOURS):
+        legend(figure, 4)
+    return figure
+
+
+def _states(thing: Releases, over: Any, title: str) -> Figure:
+    """A line for each state over windows, or points over subjects; with 95% of the noise."""
+    windows = thing.windows is not None
+    shown = slice(None) if windows else slice(0, _MOST_SUBJECTS)
+    if not windows and len(thing) > _MOST_SUBJECTS:
+        title += f"\nthe first {_MOST_SUBJECTS} of {len(thing):,} subjects"
+    figure, axes = blank(8.4, 4.6, title)
+    half = thing.half_width()[shown]
+    for number, label in enumerate(thing.labels):
+        axes.errorbar(
+            list(over)[shown],
+            thing.value[shown, number],
+            yerr=half,
+            color=COLOURS[number % len(COLOURS)],
+            linestyle="-" if windows else "none",
+            marker="o",
+            markersize=4,
+            capsize=2,
+            elinewidth=0.7,
+            label=label,
+        )
+    axes.set_xlabel("start of the window" if windows else "subject")
+    entries = "share of entries" if thing.query == "frequencies" else "entries"
+    where = " in the window" if windows else " of the subject"
+    axes.set_ylabel(f"{entries}{where}, with 95% of the noise")
+    _slanted(axes)
+    grid(axes)
+    legend(figure, 4)
+    return figure
+
+
+def _slanted(axes: Any) -> None:
+    """Long labels below an axis."""
+    for tick in axes.get_xticklabels():
+        tick.set_rotation(30)
+        tick.set_horizontalalignment("right")

@@ -1,0 +1,100 @@
+"""Pictures of questions by time and of moves: heat maps of shares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pufferkit.data.calendar import WEEKDAYS
+from pufferkit.plots.canvas import BLACK, blank, footnote, panels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from pufferkit.mechanisms.release import Release
+
+_MOST_PANELS = 6
+_MOST_NUMBERS = 12
+
+
+def time_figure(release: Release) -> Figure:
+    """A question by time as a heat map of shares: dark where a state takes more of the slot.
+
+    By weekday and hour there is a panel for each state, a row for each day. Otherwise there is a
+    row for each state and a column for each slot.
+
+    Parameters
+    ----------
+    release
+        Of kind ``"by time"``.
+    """
+    question = release.question or {}
+    slots, seen = list(question["slots"]), np.array(question["observed"], dtype=float)
+    values = np.array(release.value).reshape(len(slots), -1)
+    shares = values / np.maximum(seen, 1.0)[:, None]
+    shares[seen == 0] = np.nan
+    states = [label.removeprefix(f"{slots[0]}, ") for label in release.labels[: values.shape[1]]]
+    title = (
+        f"{release.query}, {sum(release.lengths):,} entries\n{release.mechanism}, epsilon "
+        f"{release.epsilon:g}, noise scale {release.scale:.4g}"
+    )
+    if question["by"] == "weekday and hour":
+        shown = states[:_MOST_PANELS]
+        figure, every = panels(len(shown), min(16.0, 1.6 + 4.2 * len(shown)), 3.4, title)
+        for n, (axes, state) in enumerate(zip(every, shown, strict=True)):
+            drawn = _heat(axes, shares[:, n].reshape(7, 24))
+            axes.set_title(state, fontsize=10, parse_math=False)
+            axes.set_xticks(range(0, 24, 6), [f"{hour}:00" for hour in range(0, 24, 6)])
+            axes.set_yticks(range(7), [day[:3] for day in WEEKDAYS])
+    else:
+        figure, axes = blank(min(14.0, 3.4 + 0.3 * len(slots)), 1.8 + 0.4 * len(states), title)
+        drawn = _heat(axes, shares.T)
+        step = max(1, len(slots) // 24)
+        names = [slot.removeprefix("week of ") for slot in slots]
+        axes.set_xticks(range(0, len(slots), step), names[::step], rotation=45, ha="right")
+        axes.set_yticks(range(len(states)), states, parse_math=False)
+    bar = figure.colorbar(drawn, ax=figure.axes, shrink=0.8)
+    bar.set_label("share of the slot", fontsize=9)
+    if question["by"] == "weekday and hour" and len(states) > _MOST_PANELS:
+        footnote(figure, f"Not drawn: {', '.join(states[_MOST_PANELS:])}.")
+    return figure
+
+
+def moves_figure(release: Release) -> Figure:
+    """Transition counts as rates: a row for each state, the shares of where it goes next.
+
+    Parameters
+    ----------
+    release
+        Of kind ``"transition counts"``.
+    """
+    size = round(len(release.labels) ** 0.5)
+    counts = np.maximum(np.array(release.value).reshape(size, size), 0.0)
+    sums = counts.sum(axis=1, keepdims=True)
+    rates = np.where(sums > 0, counts / np.where(sums > 0, sums, 1.0), np.nan)
+    own = [release.labels[n * size + n] for n in range(size)]
+    states = [label[: (len(label) - len(" to ")) // 2] for label in own]
+    title = (
+        f"Where each state goes next\n{release.mechanism}, epsilon {release.epsilon:g}, noise "
+        f"scale {release.scale:.4g} on each count"
+    )
+    side = min(12.0, 3.0 + 0.6 * size)
+    figure, axes = blank(side + 1.2, side, title)
+    drawn = _heat(axes, rates)
+    axes.set_xticks(range(size), states, rotation=30, ha="right", parse_math=False)
+    axes.set_yticks(range(size), states, parse_math=False)
+    if size <= _MOST_NUMBERS:
+        for (x, y), rate in np.ndenumerate(rates):
+            if np.isfinite(rate):
+                colour = "white" if rate > 0.6 else BLACK
+                axes.text(y, x, f"{rate:.2f}", ha="center", va="center", color=colour)
+    figure.colorbar(drawn, ax=axes, shrink=0.8)
+    return figure
+
+
+def _heat(axes: Axes, shares: Any) -> Any:
+    axes.tick_params(length=0)
+    axes.spines["bottom"].set_visible(False)
+    return axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")

@@ -32,7 +32,7 @@ def entry_rows(
     NoTheorem
         For releases without a bound for each entry.
     """
-    unknown = sorted({s.mechanism for s in history if s.event_epsilon is None})
+    unknown = sorted({s.mechanism for s in history if s.entry_epsilon is None})
     if unknown:
         raise NoTheorem(f"{', '.join(unknown)} gives no per-entry bound")
     theta, sizes = as_beliefs(beliefs), checks.segment_lengths(lengths)

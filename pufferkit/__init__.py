@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pufferkit.accounting.composition import compose as compose
     from pufferkit.accounting.ledger import Ledger as Ledger
     from pufferkit.accounting.session import Session as Session
+    from pufferkit.accounting.stream import Stream as Stream
     from pufferkit.beliefs.bayesian_network import BayesianNetwork as BayesianNetwork
     from pufferkit.beliefs.chain_class import ChainClass as ChainClass
     from pufferkit.beliefs.finite_joint import FiniteJoint as FiniteJoint
@@ -95,6 +96,7 @@ _HOMES = {
     "accounting.composition": ["Spending", "compose"],
     "accounting.ledger": ["Ledger"],
     "accounting.session": ["Session"],
+    "accounting.stream": ["Stream"],
     "beliefs.chain_class": ["ChainClass"],
     "fitting.closeness": ["closeness"],
     "beliefs.bayesian_network": ["BayesianNetwork"],

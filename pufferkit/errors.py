@@ -2,19 +2,61 @@
 
 
 class NotApplicable(ValueError):
-    """A mechanism's conditions do not hold for these beliefs; the message says which."""
+    """A mechanism's conditions do not hold for these beliefs; the message says which.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.99, 0.01], [0.01, 0.99]])
+    >>> try:
+    ...     pk.gk16(chain, pk.count(1, 100), epsilon=1)
+    ... except pk.NotApplicable as reason:
+    ...     print(str(reason).partition(";")[0])
+    GK16 needs an influence matrix of spectral norm below 1
+    """
 
 
 class NoTheorem(ValueError):
-    """No theorem covers what was asked, so no number is given."""
+    """No theorem covers what was asked, so no number is given.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> flu = pk.FiniteJoint({(0, 0): 0.4, (0, 1): 0.1, (1, 0): 0.1, (1, 1): 0.4})
+    >>> try:
+    ...     pk.entry_epsilon(flu, 2, 1.0)
+    ... except (pk.NoTheorem, pk.NotApplicable) as reason:
+    ...     print("refused")
+    refused
+    """
 
 
 class OverBudget(ValueError):
-    """The account cannot pay for this; nothing was spent."""
+    """The account cannot pay for this; nothing was spent.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import pufferkit as pk
+    >>> book = pk.Ledger(os.path.join(tempfile.mkdtemp(), "ledger.db"))
+    >>> _ = book.open_account("alice", budget=0.5)
+    >>> try:
+    ...     _ = book.spend("alice", 0.6, what="weekly count")
+    ... except pk.OverBudget as short:
+    ...     print(short)
+    requested 0.600, remaining 0.500, short by 0.100
+    """
 
 
 class LedgerError(ValueError):
-    """The ledger cannot be read or written, or was tampered with; nothing was handed over."""
+    """The ledger cannot be read or written, or was tampered with; nothing was handed over.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> issubclass(pk.OverBudget, ValueError), issubclass(pk.LedgerError, ValueError)
+    (True, True)
+    """
 
 
 def printable(text: object) -> str:

@@ -110,6 +110,17 @@ class Spending:
     gaps
         Lengths of the runs of entries in the window, by turns observed and not, from an observed
         one on; entries that were not observed spend nothing. ``None``: every entry counts.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> noise = pk.influence_curve(week, pk.histogram(week.states, 100), 0.5)
+    >>> first = Spending.of(noise)
+    >>> first.window
+    (1, 100)
+    >>> compose([first, first], week, 100).epsilon
+    1.05105
     """
 
     mechanism: str
@@ -271,6 +282,16 @@ def compose(
     ------
     NoTheorem
         If no rule applies; the message says why for each.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> noise = pk.influence_curve(week, pk.count(1, 50), 0.5)
+    >>> history = [Spending.of(noise, window=(1, 50)), Spending.of(noise, window=(51, 100))]
+    >>> both = compose(history, week, 100)
+    >>> both.epsilon, both.rule
+    (0.5, 'entry_profile')
     """
     theta, sizes = as_beliefs(beliefs), checks.segment_lengths(lengths)
     if not history:

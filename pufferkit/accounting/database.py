@@ -28,7 +28,7 @@ import sqlalchemy as sa
 from pufferkit.errors import LedgerError
 from pufferkit.records import name_once, private_file
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 TABLES = sa.MetaData()
 META = sa.Table(
@@ -75,10 +75,17 @@ MARKS = sa.Table(
     sa.Column("account", sa.String(200), primary_key=True),
     sa.Column("marks", sa.Text, nullable=False),
 )
+STATES = sa.Table(
+    "pufferkit_states",
+    TABLES,
+    sa.Column("account", sa.String(200), primary_key=True),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+)
 GENESIS = "0" * 64
 
-# Steps from schema version n to n + 1, by n. Version 2 has the table of marks.
-_MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: MARKS.create}
+# Steps from schema version n to n + 1, by n. Version 2 has the table of marks, 3 that of states.
+_MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: MARKS.create, 2: STATES.create}
 
 _TRIES = 6
 _AGAIN = frozenset({"40001", "40P01"})  # serialisation failure, deadlock

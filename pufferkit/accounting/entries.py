@@ -1,7 +1,9 @@
 """The lines of a ledger: what they are, and how they are read and appended.
 
 There is one way to append: a list of drafts gets its places in the chain, and one entry is a list
-of one. Balances and marks are kept in tables of their own, and always follow from the entries.
+of one. Balances, marks and states are kept in tables of their own, and always follow from the
+entries. A *state* is what the charges of an account add up to, so that the next charge need not
+read them all; the last charge holds its digest.
 """
 
 from __future__ import annotations
@@ -16,15 +18,17 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from pufferkit.accounting.amounts import show
-from pufferkit.accounting.database import ACCOUNTS, ENTRIES, HEAD, MARKS
+from pufferkit.accounting.database import ACCOUNTS, ENTRIES, HEAD, MARKS, META, STATES
 from pufferkit.errors import LedgerError
-from pufferkit.records import canonical
+from pufferkit.records import canonical, digest
 
 if TYPE_CHECKING:
     from pufferkit.accounting.fingerprints import Data
 
 RULES = ("sum", "composed")
 DATA_MARKS = "data marks"
+STATE = "state"
+"""Under which the body of an entry has the digest of the state that it leads to."""
 _AT_ONCE = 5000
 _LONGEST_NAME, _LONGEST_KEY = 200, 64
 
@@ -135,7 +139,8 @@ class Charge:
     ``after`` is the number of entries the account had when the total was worked out, 0 for an
     account that is not there yet; several charges to one account in the same call count on from
     there. ``terms`` open an account with its first charge. ``value`` is the noisy answer, stored in
-    the same transaction. ``data`` is what the account is about, to be recognised by.
+    the same transaction. ``data`` is what the account is about, to be recognised by. ``state`` is
+    what all charges add up to after this one.
     """
 
     account: str
@@ -147,6 +152,7 @@ class Charge:
     terms: Terms | None = None
     value: Mapping[str, Any] | None = None
     data: Data | None = None
+    state: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         checked_name("account", self.account, _LONGEST_NAME)
@@ -167,11 +173,16 @@ def checked_name(argument: str, text: Any, longest: int = _LONGEST_NAME) -> str:
 
 
 def append(
-    connection: sa.Connection, drafts: Sequence[Draft], by: str, known: Mapping[str, Account]
+    connection: sa.Connection,
+    drafts: Sequence[Draft],
+    by: str,
+    known: Mapping[str, Account],
+    states: Mapping[str, Mapping[str, Any] | None] | None = None,
 ) -> list[Entry]:
     """Append entries to the chain, in order, and bring the balances to where they lead.
 
-    ``known`` are the accounts as they stood before; the caller holds the write lock.
+    ``known`` are the accounts as they stood before, ``states`` those that the drafts lead to, with
+    ``None`` where that is not known any more; the caller holds the write lock.
     """
     if not drafts:
         return []
@@ -194,15 +205,15 @@ def append(
             f'"key":{canonical(draft.key)},"kind":"{draft.kind}","made_at":{when},'
             f'"made_by":{who},"previous":"{previous}","seq":{seq},"total":{draft.total}}}'
         )
-        digest = hashlib.sha256(text.encode()).hexdigest()
+        own = hashlib.sha256(text.encode()).hexdigest()
         entry = Entry(
             draft.account, draft.kind, draft.key, draft.epsilon, draft.total, draft.body,
-            seq, now, by, previous, digest,
+            seq, now, by, previous, own,
         )  # fmt: skip
         entries.append(entry)
         rows.append({**entry.to_dict(), "body": body})
         state[draft.account] = after_entry(state.get(draft.account), entry)
-        previous = digest
+        previous = own
     connection.execute(ENTRIES.insert(), rows)
     connection.execute(HEAD.update().values(seq=seq, digest=previous))
     changed = {draft.account for draft in drafts}
@@ -212,7 +223,23 @@ def append(
     for part in _parts(marks):
         connection.execute(MARKS.delete().where(MARKS.c.account.in_(part)))
         connection.execute(MARKS.insert(), [{"account": a, "marks": marks[a]} for a in part])
+    if states:
+        at = {entry.account: entry.seq for entry in entries if STATE in entry.body}
+        for part in _parts(states):
+            connection.execute(STATES.delete().where(STATES.c.account.in_(part)))
+            new = [
+                {"account": a, "seq": at[a], "state": canonical(states[a])}
+                for a in part
+                if states[a] is not None
+            ]
+            if new:
+                connection.execute(STATES.insert(), new)
     return entries
+
+
+def leading_to(body: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of an entry that leads to this state."""
+    return {**body, STATE: digest(state)}
 
 
 def after_entry(known: Account | None, entry: Entry) -> Account:
@@ -293,6 +320,36 @@ def marks_named(connection: sa.Connection, names: Iterable[str] | None = None) -
         for part in _parts(names)
         for account, text in connection.execute(query.where(MARKS.c.account.in_(part)))
     }
+
+
+def state_of(connection: sa.Connection, account: str) -> dict[str, Any] | None:
+    """The state of an account; ``None`` if it has none. It must be the one the chain speaks of."""
+    version = connection.execute(sa.select(META.c.value).where(META.c.name == "schema")).scalar()
+    if version is None or int(version) < 3:  # made by an earlier pufferkit, and only read so far
+        return None
+    query = sa.select(STATES.c.state, ENTRIES.c.account, ENTRIES.c.body).join_from(
+        STATES, ENTRIES, STATES.c.seq == ENTRIES.c.seq, isouter=True
+    )
+    row = connection.execute(query.where(STATES.c.account == account)).first()
+    if row is None:
+        return None
+    try:
+        state: dict[str, Any] = json.loads(row[0])
+        whole = row[1] == account and json.loads(row[2]).get(STATE) == digest(state)
+    except (TypeError, ValueError, AttributeError):
+        whole = False
+    if not whole:
+        raise LedgerError(
+            f"ledger: the state of {account!r} is not the one that its last charge leads to; it "
+            "was changed. Restore a backup, and see pufferkit ledger verify"
+        )
+    return state
+
+
+def states_of(connection: sa.Connection) -> dict[str, tuple[int, Any]]:
+    """The states of all accounts, each with the number of the entry that leads to it."""
+    query = sa.select(STATES.c.account, STATES.c.seq, STATES.c.state)
+    return {account: (seq, json.loads(text)) for account, seq, text in connection.execute(query)}
 
 
 def entry_of(row: Any) -> Entry:

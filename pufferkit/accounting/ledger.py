@@ -32,7 +32,7 @@ import sqlalchemy as sa
 from pufferkit.accounting import database
 from pufferkit.accounting.amounts import allowed_micro, in_epsilon, show, spent_micro
 from pufferkit.accounting.anchor import Anchor, Head
-from pufferkit.accounting.database import ACCOUNTS, MARKS
+from pufferkit.accounting.database import ACCOUNTS, MARKS, STATES
 from pufferkit.accounting.entries import (
     Account,
     Charge,
@@ -46,7 +46,10 @@ from pufferkit.accounting.entries import (
     entry_of,
     head_of,
     keys_named,
+    leading_to,
     marks_named,
+    state_of,
+    states_of,
 )
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.recognition import Recognition
@@ -59,7 +62,7 @@ from pufferkit.accounting.transactions import (
     required,
     rows,
 )
-from pufferkit.errors import OverBudget
+from pufferkit.errors import LedgerError, OverBudget
 from pufferkit.records import canonical
 from pufferkit.shown import Shown
 
@@ -95,6 +98,16 @@ class Ledger(Shown):
     ...     _ = book.spend("alice", 0.1, what="weekly count")
     >>> book.remaining("alice")
     0.0
+    >>> book.account("alice").entries, [one.account for one in book.accounts()]
+    (4, ['alice'])
+    >>> [entry.kind for entry in book.entries("alice")][:2]
+    ['open', 'charge']
+    >>> book.verify()
+    []
+    >>> book.examine().entries == len(list(book.export()))
+    True
+    >>> _ = book.change_budget("alice", 1.0, why="a second year")
+    >>> book.close()
     """
 
     def __init__(
@@ -216,10 +229,19 @@ class Ledger(Shown):
 
         self._read(act)
 
-    def change_budget(self, account: str, budget: float, *, why: str = "") -> Account:
+    def change_budget(
+        self,
+        account: str,
+        budget: float,
+        *,
+        why: str = "",
+        state: Mapping[str, Any] | None = None,
+        after: int | None = None,
+    ) -> Account:
         """Change a budget: an act of its own, recorded in the chain with who, when and why.
 
-        Never below what is spent.
+        Never below what is spent. With ``state``, what the account adds up to is another one from
+        here on; it was worked out when there were ``after`` entries.
         """
         cap, key = allowed_micro(budget), secrets.token_hex(16)
 
@@ -232,9 +254,14 @@ class Ledger(Shown):
                     f"budget: {show(known.total)} of {account!r} is spent already; it cannot be "
                     f"{show(cap)}"
                 )
-            body = {"budget": cap, "was": known.budget, "why": str(why)}
+            if after is not None and after != known.entries:
+                raise LedgerError(f"account: {account!r} was charged at the same time; ask again")
+            body: dict[str, Any] = {"budget": cap, "was": known.budget, "why": str(why)}
+            if state is not None:
+                body = leading_to({**body, "stream": state["stream"]}, state)
             draft = Draft(account, "budget", key, 0, known.total, body)
-            append(connection, [draft], self.by, {account: known})
+            states = None if state is None else {account: state}
+            append(connection, [draft], self.by, {account: known}, states)
             return required(connection, account)
 
         return self._write(act)
@@ -363,7 +390,7 @@ class Ledger(Shown):
             drafts = batch.drafts(charges)
             if drafts is None:
                 return False
-            append(connection, drafts, self.by, known)
+            append(connection, drafts, self.by, known, batch.states)
             return True
 
         return self._write(act)
@@ -412,6 +439,12 @@ class Ledger(Shown):
         entries = self._read(lambda c: list(entries_named(c, names, kind, keys)), settle=True)
         return {(entry.account, entry.key): entry for entry in entries}
 
+    def standing(self, account: str) -> tuple[Account | None, dict[str, Any] | None]:
+        """Where an account stands and its state, as of one moment; ``None`` where there is none."""
+        return self._read(
+            lambda c: (accounts_named(c, [account]).get(account), state_of(c, account))
+        )
+
     def charges_of(self, accounts: Sequence[str]) -> tuple[dict[str, Account], list[Entry]]:
         """Where many accounts stand, and all their charges, as of one moment."""
         return self._read(
@@ -446,9 +479,11 @@ class Ledger(Shown):
             accounts = {row[0]: Account(*row) for row in connection.execute(ACCOUNTS.select())}
             has_marks = sa.inspect(connection).has_table(MARKS.name)
             marks = marks_named(connection) if has_marks else {}
+            has_states = sa.inspect(connection).has_table(STATES.name)
+            states = states_of(connection) if has_states else {}
             end = None if stored is None else (stored.seq, stored.digest)
             with closing(rows(connection, None)) as lines:
-                return examine(lines, end, accounts, marks, head)
+                return examine(lines, end, accounts, marks, states, head)
 
         return self._read(act)
 

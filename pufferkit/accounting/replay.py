@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from pufferkit.accounting.database import GENESIS
-from pufferkit.accounting.entries import DATA_MARKS, Account, Entry, after_entry, entry_of
+from pufferkit.accounting.entries import (
+    DATA_MARKS,
+    STATE,
+    Account,
+    Entry,
+    after_entry,
+    entry_of,
+)
+from pufferkit.accounting.frontier import Frontier, Use
 from pufferkit.errors import LedgerError
+from pufferkit.records import digest
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,7 @@ class _State:
     accounts: dict[str, Account]
     marks: dict[str, Any]
     charges: set[tuple[str, str]]
+    states: dict[str, tuple[int, Any]]
 
 
 def examine(
@@ -34,12 +45,13 @@ def examine(
     head: tuple[int, str] | None,
     accounts: Mapping[str, Account],
     marks: Mapping[str, Any],
+    states: Mapping[str, tuple[int, Any]],
     noted: str | None,
 ) -> Examination:
-    """Whether a chain of entries is whole, and ends in this head, these balances and marks."""
+    """Whether a chain of entries is whole, and ends in this head, these balances, marks, states."""
     problems: list[str] = []
     previous, count = GENESIS, 0
-    state = _State({}, {}, set())
+    state = _State({}, {}, set(), {})
     seen_note = noted in (None, GENESIS)
     for count, row in enumerate(rows, 1):
         if row.seq != count:
@@ -69,6 +81,9 @@ def examine(
     if not problems and state.marks != marks:
         wrong = _different(state.marks, marks)
         problems.append(f"the marks of the data of {wrong} do not follow from the entries")
+    if not problems and state.states != states:
+        wrong = _different(state.states, states)
+        problems.append(f"the state of {wrong} does not follow from the entries")
     return Examination(tuple(problems), count, previous)
 
 
@@ -87,6 +102,7 @@ def _replay(entry: Entry, state: _State) -> Iterator[str]:
     now = state.accounts[entry.account] = after_entry(known, entry)
     if DATA_MARKS in entry.body:
         state.marks[entry.account] = entry.body[DATA_MARKS]
+    yield from _leads_to(entry, state)
     if known is None or entry.kind == "open":
         return
     if entry.kind == "charge":
@@ -103,3 +119,30 @@ def _replay(entry: Entry, state: _State) -> Iterator[str]:
         yield "the total went down"
     if entry.total > now.budget:
         yield "the total is over the budget"
+
+
+def _leads_to(entry: Entry, state: _State) -> Iterator[str]:
+    """Work out the state that an entry leads to; its digest is in the entry."""
+    before = state.states.get(entry.account)
+    if STATE not in entry.body:
+        if entry.kind == "charge":
+            state.states.pop(entry.account, None)
+        return
+    after: dict[str, Any] | None = None
+    with suppress(KeyError, TypeError, ValueError):
+        after = _next(None if before is None else before[1], entry)
+    if after is None or digest(after) != entry.body[STATE]:
+        yield "the state that it leads to does not follow from the entries before"
+    else:
+        state.states[entry.account] = (entry.seq, after)
+
+
+def _next(before: Mapping[str, Any] | None, entry: Entry) -> dict[str, Any]:
+    """The state of a stream after one more entry."""
+    micro, rate = entry.body["stream"]["epsilon"], entry.body["stream"]["rate"]
+    stood = Frontier(micro, rate) if before is None else Frontier.from_dict(before)
+    if entry.kind == "budget":
+        return stood.changed(micro, rate).to_dict()
+    if (stood.micro, stood.rate) != (micro, rate):
+        raise ValueError("another epsilon, without a change of it")
+    return stood.after(Use(*entry.body["use"])).to_dict()

@@ -33,6 +33,7 @@ from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.profiles import entry_rows
+from pufferkit.accounting.questions import asked, check_query
 from pufferkit.accounting.transactions import over_budget
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
@@ -46,6 +47,7 @@ from pufferkit.records import digest
 from pufferkit.shown import Shown
 
 BEST = "best"
+_OVER = "the data of the session, like histogram(session.data.states, session.data)"
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,6 +104,9 @@ class Session(Shown):
     0.6
     >>> session.release(count(1, 300), epsilon=0.4).value == release.value  # the same one, free
     True
+    >>> from pufferkit import histogram
+    >>> session.plan(histogram([0, 1], 300), epsilon=0.3).plan.best.mechanism
+    'influence_curve'
     """
 
     def __init__(
@@ -178,7 +183,7 @@ class Session(Shown):
         self, query: Query, epsilon: float, *, window: tuple[int, int] | None = None
     ) -> SessionPlan:
         """Every mechanism side by side, and what the best would take from the budget."""
-        self._check_query(query)
+        check_query(query, _OVER)
         bounds = self._window(window)
         check_start(bounds, self.beliefs, self.data.lengths)
         table = plan(self.beliefs, query, epsilon)
@@ -200,7 +205,7 @@ class Session(Shown):
 
         0 for a release that is stored already.
         """
-        self._check_query(query)
+        check_query(query, _OVER)
         bounds = self._window(window)
         if self.ledger.find(self.name, self._key(query, epsilon, mechanism, bounds, label)):
             return 0.0
@@ -252,7 +257,7 @@ class Session(Shown):
             If no theorem covers this release together with the earlier ones.
         """
         checks.privacy(epsilon)
-        self._check_query(query)
+        check_query(query, _OVER)
         bounds = self._window(window)
         if mechanism not in ANY_START:
             check_start(bounds, self.beliefs, self.data.lengths)
@@ -263,15 +268,6 @@ class Session(Shown):
             return Release.from_dict(stored.body)
         name, calibration = self._calibrate(query, epsilon, mechanism)
         return self._paid(calibration, calibration.checked(part), bounds, key, name)
-
-    @staticmethod
-    def _check_query(query: Any) -> None:
-        """A name, a state or a number in place of a query gets the sentence that helps."""
-        if not isinstance(query, Query):
-            raise ValueError(
-                f"query: expected a Query, got {query!r:.60}; make it over the data of the session,"
-                " like histogram(session.data.states, session.data)"
-            )
 
     def _paid(
         self,
@@ -421,20 +417,9 @@ class Session(Shown):
     def _key(
         self, query: Query, epsilon: float, mechanism: str, window: tuple[int, int], label: str
     ) -> str:
-        weights = None
-        if query.weights is not None:
-            weights = sorted(
-                (repr(state), [str(w) for w in row]) for state, row in query.weights.items()
-            )
-        # Left out where there is none, so that keys of earlier releases stay as they are.
-        asked = {} if query.question is None else {"question": query.question}
         return digest(
             {
-                **asked,
-                "query": query.name,
-                "labels": list(query.labels),
-                "weights": weights,
-                "lipschitz": query.lipschitz,
+                **asked(query),
                 "window": list(window),
                 "epsilon": float(epsilon),
                 "mechanism": mechanism,

@@ -22,6 +22,7 @@ from pufferkit.accounting.entries import (
     accounts_named,
     entries_named,
     head_of,
+    leading_to,
 )
 from pufferkit.accounting.recognition import Recognition
 from pufferkit.errors import OverBudget
@@ -114,6 +115,7 @@ class Batch:
         self._before, self._charged, self._valued = dict(known), charged, valued
         self._totals = {name: account.total for name, account in known.items()}
         self._marks = dict(marks)
+        self.states: dict[str, Mapping[str, Any] | None] = {}
 
     def drafts(self, charges: Sequence[Charge]) -> list[Draft] | None:
         """Openings, charges and values in order; ``None`` if an account has moved on."""
@@ -151,6 +153,10 @@ class Batch:
         total = self._totals[name] = max(charge.total, total)
         marks = self._marks.pop(name, {})
         body = {**charge.body, **marks} if marks else charge.body
+        if charge.state is not None:
+            body = leading_to(body, charge.state)
+        if charge.state is not None or known is not None:
+            self.states[name] = charge.state  # without one, the state that was kept is old now
         drafts.append(Draft(name, "charge", charge.key, charge.epsilon, total, body))
         return drafts
 

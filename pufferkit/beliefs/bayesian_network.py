@@ -70,6 +70,17 @@ class BayesianNetwork(Shown, JsonRecord):
     [0.915, 0.085]
     >>> flu.distribution("Ada", given={"Ben": 1}).round(3).tolist()
     [0.529, 0.471]
+    >>> flu.ancestors(["Ben"]), round(flu.joint().probability("Ben", 1), 3)
+    (('Ada', 'Ben'), 0.085)
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "flu.bif")
+    >>> with open(path, "w") as file:
+    ...     _ = file.write(
+    ...         "network flu { } variable Ann { type discrete [2] { no, yes }; } "
+    ...         "probability ( Ann ) { table 0.9, 0.1; }"
+    ...     )
+    >>> BayesianNetwork.from_bif(path).distribution("Ann").tolist()
+    [0.9, 0.1]
     """
 
     parents: Mapping[Node, tuple[Node, ...]]

@@ -56,6 +56,22 @@ class ChainClass(checks.Frozen, Beliefs):
     """A class Theta of Markov chains over the same states.
 
     ``states`` are in the order of the rows of a matrix.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain
+    >>> weekday = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "active"])
+    >>> weekend = MarkovChain.steady([[0.95, 0.05], [0.4, 0.6]], states=["rest", "active"])
+    >>> ChainClass.of(weekday, weekend)
+    ChainClass(2 chains, 2 states, stationary start)
+    >>> ChainClass.any_start(weekday.transition)
+    ChainClass(1 matrix, 2 states, any start)
+    >>> ChainClass.binary(0.4, 0.9)
+    ChainClass(every two-state chain staying with probability 0.4 to 0.9)
+    >>> ChainClass.mixing(5, pi_min=0.05, gap=0.3)
+    ChainClass(every chain on 5 states with pi_min >= 0.05 and gap >= 0.3)
+    >>> ChainClass.from_json(ChainClass.binary(0.4, 0.9).to_json())
+    ChainClass(every two-state chain staying with probability 0.4 to 0.9)
     """
 
     kind: ClassVar[str]
@@ -77,8 +93,7 @@ class ChainClass(checks.Frozen, Beliefs):
 
         A series that moves by one matrix for a while and then by another (weekdays and weekends,
         day and night) is in no such class, though both matrices are: noise for a promise of 1 over
-        8 entries can lose 1.19 then. Of the mechanisms only `group_dp` covers a chain that
-        switches.
+        8 entries can lose 1.19 then. `hull` covers a chain that switches between them.
         """
         return _made("finite", tuple(chains))
 
@@ -256,7 +271,13 @@ class ChainClass(checks.Frozen, Beliefs):
         return _made("hull", chains, inflate, counted)
 
     @staticmethod
-    def order(memory: int, table: Any, states: Iterable[Hashable] | None = None) -> ChainClass:
+    def order(
+        memory: int,
+        table: Any,
+        states: Iterable[Hashable] | None = None,
+        *,
+        theta_from_private_data: bool = False,
+    ) -> ChainClass:
         """One known chain whose next entry depends on the last ``memory`` entries, stationary.
 
         Parameters
@@ -265,9 +286,12 @@ class ChainClass(checks.Frozen, Beliefs):
             How many entries it remembers.
         table
             Distribution of the next entry given the last ones: an axis for each of them, the oldest
-            first, and one for the next. Or a public `Series` to count it from.
+            first, and one for the next. Or public data to count it from: a `Series`, several of
+            them, or a `Table`.
         states
             Labels in the order of the axes.
+        theta_from_private_data
+            Count private data all the same. Every artefact will say so.
 
         Examples
         --------
@@ -275,8 +299,10 @@ class ChainClass(checks.Frozen, Beliefs):
         >>> ChainClass.order(2, table).description
         '1 chain, 2 states, memory of 2 entries, stationary start'
         """
-        if isinstance(table, Series):
-            return cast("ChainClass", _KINDS["order"].counted(table, memory))
+        private = checks.flag("theta_from_private_data", theta_from_private_data)
+        if isinstance(table, Table) or _are_series(table):
+            pooled = People.of(table).pooled
+            return cast("ChainClass", _KINDS["order"].counted(pooled, memory, private))
         theta = _made("order", table, states)
         if theta.memory != checks.whole("memory", memory, 1):  # type: ignore[attr-defined]
             raise ValueError(f"table: must have {memory + 1} axes for a memory of {memory}")

@@ -49,6 +49,8 @@ class FiniteJoint(Shown, JsonRecord):
     >>> flu = FiniteJoint({(0, 0): 0.4, (0, 1): 0.1, (1, 0): 0.1, (1, 1): 0.4})
     >>> dict(flu.conditional(1, 0).table)
     {(0, 0): 0.8, (0, 1): 0.2}
+    >>> flu.values(1), flu.probability(1, 0), dict(flu.marginal(2).table)
+    ((0, 1), 0.5, {(0,): 0.5, (1,): 0.5})
     """
 
     table: Mapping[Row, Probability]

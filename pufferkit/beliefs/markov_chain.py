@@ -58,6 +58,10 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
     >>> chain = MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
     >>> chain.stationary.round(3).tolist()
     [0.8, 0.2]
+    >>> chain.marginal(2).round(3).tolist(), chain.power(2).round(2).tolist()
+    ([0.9, 0.1], [[0.85, 0.15], [0.6, 0.4]])
+    >>> MarkovChain.steady(chain.transition).sample(5, seed=1).tolist()
+    [0, 1, 0, 1, 0]
     """
 
     initial: Floats

@@ -71,10 +71,10 @@ class OrderClass(KernelClass):
         self.hidden_chain  # noqa: B018  (refuses tables without a single steady state)
 
     @classmethod
-    def counted(cls, series: Series, memory: int) -> OrderClass:
+    def counted(cls, series: Series, memory: int, private: bool = False) -> OrderClass:
         """The chain of a *public* series, rows drawn to those of one entry of memory less."""
         table = order_table(series.segments, len(series.states), memory)
-        return cls(table, series.states, Provenance.of_series(series))
+        return cls(table, series.states, Provenance.of_series(series, private=private))
 
     @property
     def memory(self) -> int:

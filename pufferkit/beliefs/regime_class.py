@@ -28,6 +28,7 @@ from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.regime_estimation import known_slow, mean_stays, people_models, refits
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
+from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
 from pufferkit.shown import Matrix
 
@@ -80,6 +81,11 @@ class RegimeClass(KernelClass):
     >>> theta = RegimeClass([[0.95, 0.05], [0.1, 0.9]], [[0.8, 0.2], [0.3, 0.7]])
     >>> theta.description
     '2 hidden regimes, 2 states, independent within a regime'
+    >>> other = RegimeClass([[0.9, 0.1], [0.1, 0.9]], [[0.8, 0.2], [0.3, 0.7]])
+    >>> RegimeClass.of(theta, other).description
+    '2 hidden regimes, 2 states, independent within a regime, each of 2'
+    >>> RegimeClass.hull_of(theta, other).description
+    '2 hidden regimes, 2 states, independent within a regime, hull of 2'
     """
 
     kind = "regimes"
@@ -234,7 +240,8 @@ class RegimeClass(KernelClass):
         Parameters
         ----------
         data
-            A `Series`, or a list of them, one for each person. Never the series to be released.
+            A `Table` of people, a `Series`, or a list of them, one for each person. Never the
+            series to be released.
         regimes
             How many.
         within
@@ -473,6 +480,8 @@ def _people(data: Any) -> tuple[Series, ...]:
     """One series for each person, all with the same states."""
     if isinstance(data, Series):
         return (data,)
+    if isinstance(data, Table):
+        return tuple(data.series(name) for name in data.subjects)
     if isinstance(data, Mapping):
         data = list(data.values())
     several = list(data) if isinstance(data, Iterable) else []

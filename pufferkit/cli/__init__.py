@@ -22,6 +22,7 @@ from pufferkit.cli import (
     release_each,
     reproduce,
     sanitize,
+    stream,
     terminal,
     verify,
 )
@@ -47,6 +48,7 @@ app.command("explore")(explore.explore)
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(model.app, name="model")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(stream.app, name="stream")
 
 
 def _version(asked: bool) -> None:

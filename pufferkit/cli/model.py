@@ -13,6 +13,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import MaxGap, with_options
 from pufferkit.errors import printable
@@ -40,11 +41,13 @@ class Start(StrEnum):
     FIRST = "first"
 
 
-class Order(StrEnum):
-    """How many steps of memory a fitted chain has."""
+class Kind(StrEnum):
+    """What is counted from the people of a table."""
 
-    ONE = "1"
-    TWO = "2"
+    CHAIN = "chain"
+    SEASONAL = "seasonal"
+    HULL = "hull"
+    REGIMES = "regimes"
 
 
 @app.callback(invoke_without_command=True)
@@ -56,7 +59,7 @@ def root(context: typer.Context) -> None:
 @app.command()
 def show(
     model: ModelFile,
-    every: Annotated[bool, typer.Option("--all", help="Show every chain of a class.")] = False,
+    every: Annotated[bool, option("Show every chain of a class.", None, "--all")] = False,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Print chains with stationary distribution and speed of mixing, or networks."""
@@ -98,22 +101,13 @@ def show(
 def check(
     model: ModelFile,
     form: Form,
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="FILE", help="Do these data fit?")
-    ] = None,
+    data: Annotated[File, option("Do these data fit?", "FILE")] = None,
     state: inputs.MaybeState = None,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
     independent_after: inputs.IndependentAfter = None,
-    level: Annotated[
-        float,
-        typer.Option(
-            "--level", parser=terminal.number, help="A test with a p-value below this fails."
-        ),
-    ] = 0.01,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the tests here as JSON.")
-    ] = None,
+    level: Annotated[float, real("A test with a p-value below this fails.")] = 0.01,
+    out: Annotated[File, option("Write the tests here as JSON.", "FILE")] = None,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Say whether beliefs are valid, which mechanisms apply, and whether data fit them.
@@ -169,46 +163,41 @@ def fit(
     form: Form,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
-    states: Annotated[
-        str | None,
-        typer.Option("--states", metavar='"A,B,C"', help="All states, if some may be missing."),
-    ] = None,
-    smoothing: Annotated[
-        float,
-        typer.Option(
-            "--smoothing", parser=terminal.number, metavar="X", help="Added to every count."
-        ),
-    ] = 0.0,
-    start: Annotated[Start, typer.Option("--start", help="Distribution of the first entry.")] = (
-        Start.STATIONARY
-    ),
+    states: Annotated[Text, option("All states, if some may be missing.", '"A,B,C"')] = None,
+    smoothing: Annotated[float, real("Added to every count.")] = 0.0,
+    start: Annotated[Start, option("Distribution of the first entry.")] = (Start.STATIONARY),
     around: Annotated[
-        float | None,
-        typer.Option(
-            "--around",
-            parser=terminal.number,
-            metavar="CONFIDENCE",
-            help="All chains in a confidence region, any start.",
-        ),
+        float | None, real("All chains in a confidence region, any start.", "CONFIDENCE")
     ] = None,
-    order: Annotated[Order, typer.Option("--order", help="2: a chain on pairs of states.")] = (
-        Order.ONE
-    ),
+    order: Annotated[int, whole("Entries that it remembers.")] = 1,
+    kind: Annotated[
+        Kind,
+        option(
+            "One chain; one for each hour; every mixture of people and parts of the day; "
+            "hidden regimes. --segment says whose row it is.",
+            None,
+            "--class",
+        ),
+    ] = Kind.CHAIN,
+    period: Annotated[Text, option("When the clock begins anew: a time, or entries.", "7d")] = None,
+    inflate: Annotated[
+        Text, option("With hull: weight of anything else, or calibrated.", "X")
+    ] = None,
+    regimes: Annotated[int | None, whole("With regimes: how many.")] = None,
     independent_after: inputs.IndependentAfter = None,
     max_gap: MaxGap = None,
     private: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Fit to the data to be released all the same; everything will say so.",
+            None,
             "--theta-from-private-data",
-            help="Fit to the data to be released all the same; everything will say so.",
         ),
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write here, not to stdout.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it with --out too.")] = False,
+    out: Annotated[File, option("Write here, not to stdout.", "FILE")] = None,
+    as_json: Annotated[bool, option("Print it with --out too.", None, "--json")] = False,
 ) -> None:
-    """Count a chain from a public or historical file, never from the series to be released.
+    """Count beliefs from a public or historical file, never from the series to be released.
 
     The model remembers what it was counted from, and a release of the same series is refused.
 
@@ -217,60 +206,80 @@ def fit(
     by the levels, so that release cuts the same way without being told.
     """
     from pufferkit.beliefs.estimation import fit as fitted  # noqa: PLC0415
-    from pufferkit.beliefs.estimation import order_two, rarely_left  # noqa: PLC0415
+    from pufferkit.beliefs.estimation import rarely_left  # noqa: PLC0415
     from pufferkit.frames import states_from_text  # noqa: PLC0415
 
     named = inputs.files_of(files)
     out = None if str(out) == "-" else out
     outputs.check_outputs([out], named)
     declared = None if states is None else states_from_text(states.split(","))
-    series: Series | Table
-    plain = order is Order.ONE and start is Start.STATIONARY
+    plain = order == 1 and start is Start.STATIONARY
+    of_people = _of_people(kind, period, inflate, regimes)
+    if (of_people is not None or around is not None) and (not plain or smoothing != 0):
+        raise ValueError("--class and --around: count plainly; drop --order, --start, --smoothing")
+    if of_people is not None and (around is not None or private):
+        raise ValueError(f"--class {kind}: takes no --around and no --theta-from-private-data")
+    if order != 1 and (start is not Start.STATIONARY or smoothing != 0):
+        raise ValueError("--order: only with a stationary start and without --smoothing")
     timed = time is not None or form.every is not None
-    if len(named) > 1 or (plain and timed and (form.cuts_numbers or max_gap is not None)):
+    grid = plain and timed and (form.cuts_numbers or max_gap is not None)
+    after = max_gap or independent_after
+    series: Series | Table
+    if of_people is not None or len(named) > 1 or grid:
         if not plain:
             raise ValueError("--order and --start: of several files only 1 and stationary")
-        after = max_gap or independent_after
         series = counted_table(named, state, time, segment, declared, after, form)
     else:
-        found_series = inputs.read_data(
-            named[0],
-            state,
-            time,
-            segment,
-            declared,
-            independent_after=max_gap or independent_after,
-            form=form,
+        read = inputs.read_data(
+            named[0], state, time, segment, declared, independent_after=after, form=form
         )
-        series = _few_states(state, found_series, states)
+        series = _few_states(state, read, states)
     file = ", ".join(str(name) for name in files)
-    if around is not None and (
-        smoothing != 0 or start is not Start.STATIONARY or order is not Order.ONE
-    ):
-        raise ValueError("--around: takes plain counts and any start; drop the other options")
     model: ChainClass | MarkovChain
     if around is not None:
         model = pk.ChainClass.around(series, around, theta_from_private_data=private)
-    elif order is Order.TWO:
-        if start is not Start.STATIONARY:
-            raise ValueError("--order 2: only with a stationary start")
-        model = order_two(series, smoothing or 0.5, theta_from_private_data=private)
+    elif order != 1:
+        model = pk.ChainClass.order(order, series, theta_from_private_data=private)
+    elif of_people is not None:
+        model = of_people(cast("Table", series))
     else:
         model = fitted(series, smoothing, start.value, theta_from_private_data=private)
-    if private:
-        terminal.warn(f"{file} was said to be private; the model is a release of it without noise")
-    else:
-        terminal.warn(
-            f"{file} must be public or historical; a model counted from the series to be released "
-            "would give that series away"
-        )
+    terminal.warn(
+        f"{file} was said to be private; the model is a release of it without noise"
+        if private
+        else f"{file} must be public or historical; a model counted from the series to be released "
+        "would give that series away"
+    )
     _tell(series, rarely_left(series))
-    text = json.dumps(model.to_dict(), indent=2) + "\n"
+    _give(json.dumps(model.to_dict(), indent=2) + "\n", out, as_json)
+
+
+def _give(text: str, out: Path | None, as_json: bool) -> None:
     if out is None or as_json:
         terminal.give(text)
     if out is not None:
         outputs.write_all({out: text.encode()})
         terminal.written([out])
+
+
+def _of_people(
+    kind: Kind, period: str | None, inflate: str | None, regimes: int | None
+) -> Callable[[Table], ChainClass] | None:
+    """How the class that is asked for is counted from a table; ``None`` for one chain."""
+    if period is not None and kind not in (Kind.SEASONAL, Kind.HULL):
+        raise ValueError("--period: goes with --class seasonal or hull")
+    if inflate is not None and kind is not Kind.HULL:
+        raise ValueError("--inflate: goes with --class hull")
+    if (regimes is not None) != (kind is Kind.REGIMES):
+        raise ValueError("--regimes: says how many, for --class regimes")
+    clock = int(period) if period is not None and period.isdecimal() else period
+    weight = inflate if inflate == "calibrated" else terminal.number(inflate or "0")
+    ways: dict[Kind, Callable[[Table], ChainClass]] = {
+        Kind.SEASONAL: lambda table: pk.ChainClass.seasonal(table, period=clock),
+        Kind.HULL: lambda table: pk.ChainClass.hull(table, inflate=weight, period=clock),
+        Kind.REGIMES: lambda table: pk.RegimeClass.fit(table, cast("int", regimes)),
+    }
+    return ways.get(kind)
 
 
 def counted_table(

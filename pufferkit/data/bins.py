@@ -46,6 +46,8 @@ class Bins:
     (200.0, 400.0, 600.0, 800.0)
     >>> Bins([0.5], unit="kW").names
     ('below 0.5 kW', '0.5 kW and more')
+    >>> Bins.quantiles([1, 2, 3, 4, 100], 2).cuts
+    (3.0,)
     """
 
     cuts: tuple[float, ...]

@@ -133,6 +133,14 @@ def time_in(
         As for `by_time`.
     start, end
         Times of the day like ``"22:00"``; ``end`` is not included and may be past midnight.
+
+    Examples
+    --------
+    >>> from pufferkit import Calendar, Series
+    >>> days = Calendar("2024-01-01 00:00", every="12h")
+    >>> data = Series.of(["rest", "run", "rest", "run"], ["rest", "run"])
+    >>> time_in("run", 4, start="12:00", end="00:00", calendar=days).exact(data)
+    [Fraction(2, 1)]
     """
     chosen, over = several(of), in_memory(lengths)
     sizes, _ = _observed(over)

@@ -43,6 +43,13 @@ def episodes(of: Hashable | Iterable[Hashable], lengths: Lengths) -> Query:
     lengths
         The `Series`, the length, or the lengths of segments. An entry that was not observed ends an
         episode.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["rest", "run", "run", "rest", "run"], ["rest", "run"])
+    >>> episodes("run", data).exact(data)
+    [Fraction(2, 1)]
     """
     chosen, sizes = several(of), _sizes(lengths)
     return Query(
@@ -68,6 +75,13 @@ def stays(of: Hashable | Iterable[Hashable], lengths: Lengths) -> Query:
     ----------
     of, lengths
         As for `episodes`.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["rest", "run", "run", "rest", "run"], ["rest", "run"])
+    >>> stays("run", data).name
+    'stays in run'
     """
     chosen, sizes = several(of), _sizes(lengths)
     return Query(
@@ -108,6 +122,14 @@ def days_with(
         only a part was recorded counts like any other.
     share
         Divide by the number of days, which is public.
+
+    Examples
+    --------
+    >>> from pufferkit import Calendar, Series
+    >>> days = Calendar("2024-01-01 00:00", every="12h")
+    >>> data = Series.of(["rest", "run", "rest", "rest"], ["rest", "run"])
+    >>> days_with("run", 1, 4, calendar=days).exact(data)
+    [Fraction(1, 1)]
     """
     chosen, over = several(of), in_memory(lengths)
     sizes, when = _sizes(over), calendar_of(over, calendar)

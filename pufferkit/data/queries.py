@@ -94,6 +94,19 @@ class Query:
     question
         What is asked, as plain data for the record: `verify` computes from it, and from ``kind``,
         how far an entry moves the answer.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> data = pk.Series.of(["rest", "active", "rest"], ["rest", "active"])
+    >>> changes = Query(
+    ...     "changes",
+    ...     lambda codes: [(codes[1:] != codes[:-1]).sum()],
+    ...     lipschitz=2,
+    ...     lengths=3,
+    ... )
+    >>> changes.exact(data)
+    [Fraction(2, 1)]
     """
 
     name: str
@@ -319,7 +332,14 @@ class OverCodes:
 
 
 def count(state: Hashable, lengths: Lengths) -> Query:
-    """How many entries are in ``state``; 1-Lipschitz."""
+    """How many entries are in ``state``; 1-Lipschitz.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> count("active", 3).exact(Series.of(["rest", "active", "rest"], ["rest", "active"]))
+    [Fraction(1, 1)]
+    """
     return _additive("count", {state: (Fraction(1),)}, lengths, labels=[str(state)], open_=True)
 
 
@@ -327,6 +347,13 @@ def histogram(states: Iterable[Hashable], lengths: Lengths | None = None) -> Que
     """How many entries are in each state; 2-Lipschitz (one bin loses, another gains).
 
     Entries that were not observed are in no bin; give the `Series` as ``lengths`` if there are any.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["rest", "active", "rest"], ["rest", "active"])
+    >>> histogram(data.states, data).exact(data)
+    [Fraction(2, 1), Fraction(1, 1)]
     """
     labels, observed = several_states(states), _observed(lengths)
     whole = float(sum(observed))
@@ -338,6 +365,13 @@ def relative_frequencies(states: Iterable[Hashable], lengths: Lengths | None = N
     """The share of entries in each state; 2/T-Lipschitz with T entries in all.
 
     T counts the entries that were observed; give the `Series` as ``lengths`` if some were not.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["rest", "active", "rest", "rest"], ["rest", "active"])
+    >>> relative_frequencies(data.states, data).exact(data)
+    [Fraction(3, 4), Fraction(1, 4)]
     """
     labels, observed = several_states(states), _observed(lengths)
     unit = _unit(labels, Fraction(1, sum(observed)))
@@ -349,6 +383,13 @@ def total(values: Mapping[Hashable, float] | Sequence[float], lengths: Lengths) 
 
     ``values`` maps states to numbers, or lists the numbers for states 0, 1, ... A float is taken
     for the decimal it prints as, so 0.1 is one tenth.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["low", "high", "high"], ["low", "high"])
+    >>> total({"low": 0.5, "high": 2}, data).exact(data)
+    [Fraction(9, 2)]
     """
     return _additive("total", _scaled(values, Fraction(1)), lengths, ["total"])
 
@@ -357,6 +398,13 @@ def mean(values: Mapping[Hashable, float] | Sequence[float], lengths: Lengths) -
     """The mean over entries of the value of each state; Lipschitz by the range over T.
 
     T counts the entries that were observed; give the `Series` as ``lengths`` if some were not.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["low", "high", "high", "low"], ["low", "high"])
+    >>> mean({"low": 0.5, "high": 2}, data).exact(data)
+    [Fraction(5, 4)]
     """
     observed = _observed(lengths)
     share = Fraction(1, sum(observed))
@@ -369,6 +417,14 @@ def transition_counts(states: Iterable[Hashable], lengths: Lengths) -> Query:
     A move is counted between neighbours that were both observed. An entry is part of two moves, so
     changing it takes away two counts and adds two: 4-Lipschitz, or 2-Lipschitz if no segment has
     more than two entries.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["rest", "active", "rest", "rest"], ["rest", "active"])
+    >>> moves = transition_counts(data.states, data)
+    >>> [(label, int(n)) for label, n in zip(moves.labels, moves.exact(data))][:2]
+    [('rest to rest', 1), ('rest to active', 1)]
     """
     labels, over = several_states(states), in_memory(lengths)
     if isinstance(over, Series):

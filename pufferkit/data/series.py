@@ -61,6 +61,14 @@ class Series(Shown, checks.Frozen):
         What was sniffed or assumed about the file that it is from, in words.
     calendar
         When the entries are, if that is known; questions about hours and days need it.
+
+    Examples
+    --------
+    >>> data = Series.of(["rest", "active", "rest"], ["rest", "active", "asleep"])
+    >>> len(data), data.lengths, data.labels
+    (3, (3,), ['rest', 'active', 'rest'])
+    >>> data.window(2, 3).labels
+    ['active', 'rest']
     """
 
     codes: NDArray[np.intp]

@@ -87,6 +87,17 @@ class Table(Shown, checks.Frozen):
         Time of the first entry of each segment, in the order of the spans.
     timezone
         Zone in which clocks show the hours of the times, if one was named.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import pufferkit as pk
+    >>> rows = pl.DataFrame({"who": ["a", "a", "b"], "t": [1, 2, 1], "x": [0, 1, 1]})
+    >>> table = pk.read_table(rows, subject="who", time="t", state="x", states=[0, 1])
+    >>> table.subjects, table.sizes.tolist()
+    (('a', 'b'), [2, 1])
+    >>> print(table.report())
+    2 subjects, 3 entries, 2 segments of 1 to 2
     """
 
     subjects: tuple[Hashable, ...]

@@ -10,7 +10,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
-from pufferkit.beliefs.estimation import fit, order_two
+from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.people import People
 from pufferkit.beliefs.region_class import count_table
 from pufferkit.beliefs.sequences import Codes
@@ -282,5 +282,5 @@ def _noise(series: Series, theta: ChainClass, epsilon: float) -> dict[str, float
     scales = {"given": scale(theta)}
     if len(series.states) <= MOST_STATES and max(series.lengths) > 1:
         scales["first"] = scale(fit(series, _SMOOTHING, theta_from_private_data=True))
-        scales["second"] = scale(order_two(series, _SMOOTHING, theta_from_private_data=True))
+        scales["second"] = scale(ChainClass.order(2, series))
     return scales

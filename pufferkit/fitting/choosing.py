@@ -246,6 +246,15 @@ def choose_beliefs(
         Of the series drawn from the classes.
     progress
         Told what is done next.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]])
+    >>> people = [pk.Series.of(chain.sample(60, seed=n).tolist(), [0, 1]) for n in range(4)]
+    >>> choice = choose_beliefs(people, pk.count(1, 60), regimes=(), repetitions=2)
+    >>> choice.rows[0].name, choice.held_out
+    ('single chain', 1)
     """
     epsilon = checks.privacy(epsilon)
     tell = progress or (lambda _: None)

@@ -52,6 +52,7 @@ REMEDIES = "choose hidden regimes, or take coarser steps or fewer levels"
 _PARTS = 4
 _BLOCKS = 20
 _SHORTEST = 3
+_HOPELESS = 2.0
 
 
 @dataclass(frozen=True)
@@ -131,9 +132,10 @@ def influence_check(
 ) -> InfluenceCheck:
     """Whether the influence measured on people is within what a class budgets.
 
-    It must budget the lower limit, and 5% at least of the series drawn from its best member must
-    reach the data. A class that holds more than it lists (a hull, a region) may budget the point
-    estimate instead.
+    Of series drawn from the best member of a class that lists all its members, 5% at least must
+    reach the data; that is the test, whatever bias the estimate has. A class that budgets less than
+    half of the lower limit is refused without drawing. One that holds more than it lists (a hull, a
+    region) must budget the lower limit, and the point estimate or such a share too.
     """
     states = len(theta.states)
     try:
@@ -142,10 +144,11 @@ def influence_check(
     except NotApplicable as reason:
         return InfluenceCheck(INFLUENCE, None, str(reason))
     share, covered = None, budget >= measured.lower
-    if covered and (lists_all(theta) or budget < measured.point):
+    listed = lists_all(theta) and _HOPELESS * budget >= measured.lower
+    if listed or (covered and budget < measured.point):
         try:
             share = _predictive(used, theta, measured.plug_in, clock, repetitions, seed)
-        except NotApplicable:  # a region names nothing to draw from
+        except NotApplicable:  # nothing to draw from
             share = None
         covered = share is not None and share >= PREDICTIVE
     text = (

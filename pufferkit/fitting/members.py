@@ -138,7 +138,10 @@ def region_predictor(low: Floats, high: Floats, block: int) -> Predictor:
 
 
 def best_member(theta: ChainClass, people: Sequence[Codes]) -> Speaker:
-    """The listed distribution that makes people most likely; the first entries tell for many."""
+    """The distribution that makes people most likely; of many listed, the first entries tell."""
+    bounds = region_bounds(theta)
+    if bounds is not None:
+        return _nearest(people, theta, *bounds)
     speakers = _speakers(theta)
     if len(speakers) == 1:
         return speakers[0]
@@ -149,6 +152,24 @@ def best_member(theta: ChainClass, people: Sequence[Codes]) -> Speaker:
         return -float(sum(np.nansum(one.predict(part, np.zeros_like(part))) for part in parts))
 
     return min(speakers, key=nats)
+
+
+def _nearest(people: Sequence[Codes], theta: ChainClass, low: Floats, high: Floats) -> Speaker:
+    """The chain within bounds that makes the moves of people most likely."""
+    counts = np.zeros(low.shape)
+    for person in people:
+        seen = (person[:-1] >= 0) & (person[1:] >= 0)
+        np.add.at(counts, (person[:-1][seen], person[1:][seen]), 1)
+    middle = (low + high) / 2
+    rows = zip(
+        np.where(counts.sum(axis=1, keepdims=True) > 0, counts, middle), low, high, strict=True
+    )
+    matrix = np.array([closest_in_box(*row) for row in rows])
+    try:
+        chain = MarkovChain.steady(matrix / matrix.sum(axis=1, keepdims=True), theta.states)
+    except ValueError as error:
+        raise NotApplicable(f"nearest chain of the region: {error}") from None
+    return Speaker("nearest chain of the region", member_predictor(chain), chain.sample)
 
 
 @singledispatch

@@ -67,7 +67,7 @@ def order_check(series: Series, level: float) -> Check:
         name,
         np.moveaxis(table.reshape(size, size, size), 1, 0),
         level,
-        "the state before the last one still matters: look at order_two",
+        "the state before the last one still matters: look at ChainClass.order(2, ...)",
     )
 
 

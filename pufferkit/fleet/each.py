@@ -95,6 +95,20 @@ def release_each(
     ------
     OverBudget
         If one subject cannot pay. Nothing is spent by anyone then.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["rest", "walk"])
+    >>> states = [chain.states[code] for code in chain.sample(400, seed=1)]
+    >>> rows = pl.DataFrame({"who": ["ann", "bob"] * 200, "t": range(400), "x": states})
+    >>> table = pk.read_table(rows, subject="who", time="t", state="x", states=chain.states)
+    >>> each = release_each(table, chain, epsilon=1, query="frequencies")
+    >>> each.subjects
+    ('ann', 'bob')
+    >>> pk.verify(each).ok
+    True
     """
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
@@ -170,6 +184,18 @@ def release_all(
         As for `release_each`. A `ClusterTable` is counted on the cluster; the sums, which are the
         only thing needed, come to the driver and noise is drawn there, so that nothing is written
         to the storage on any engine.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["rest", "walk"])
+    >>> states = [chain.states[code] for code in chain.sample(400, seed=1)]
+    >>> rows = pl.DataFrame({"who": ["ann", "bob"] * 200, "t": range(400), "x": states})
+    >>> table = pk.read_table(rows, subject="who", time="t", state="x", states=chain.states)
+    >>> together = release_all(table, chain, epsilon=1)
+    >>> together.query, together.labels
+    ('histogram', ('rest', 'walk'))
     """
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 

@@ -64,6 +64,22 @@ class Releases(Shown, Frozen, JsonRecord):
         Whether ``value`` is ``raw`` as drawn, or the nearest histogram to it.
     independent_after
         The time after which pieces were declared independent, in words.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]], states=["rest", "walk"])
+    >>> codes = chain.sample(400, seed=1)
+    >>> rows = pl.DataFrame({"t": range(400), "x": [chain.states[code] for code in codes]})
+    >>> table = pk.read_table(rows, time="t", state="x", states=chain.states, window=100)
+    >>> weeks = pk.release_each(table, chain, epsilon=1)
+    >>> len(weeks), weeks.half_width().shape
+    (4, (4,))
+    >>> weeks.to_frame().columns
+    ['subject', 'window_start', 'entries', 'scale', 'rest', 'walk']
+    >>> weeks.as_drawn().presentation, weeks.as_histogram().presentation
+    ('as drawn', 'nearest histogram')
     """
 
     _in_words = str

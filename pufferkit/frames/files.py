@@ -95,6 +95,18 @@ def read_series(
         If the file, a column or a row is not as described; the message names the row.
     OSError
         If the file cannot be opened.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "meter.txt")
+    >>> with open(path, "w") as file:
+    ...     print("Date;Time;kW", file=file)
+    ...     print("16/12/2006;17:24:00;4.2", file=file)
+    ...     print("16/12/2006;17:25:00;0.3", file=file)
+    >>> from pufferkit import Bins
+    >>> read_series(path, "kW", time=("Date", "Time"), bins=Bins([1, 3], unit="kW")).labels
+    ['3 kW and more', 'below 1 kW']
     """
     if hasattr(path, "columns"):
         raise ValueError(

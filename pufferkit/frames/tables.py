@@ -117,6 +117,13 @@ def read_table(
     ValueError
         If two rows of a subject have the same time, or a row has no subject, no time or an unknown
         state; the message names rows, counted from 1, or subject and time where rows have no order.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> rows = pl.DataFrame({"who": ["a", "b", "a"], "t": [1, 1, 2], "x": [0, 1, 1]})
+    >>> print(read_table(rows, subject="who", time="t", state="x", states=[0, 1]))
+    Table(2 subjects, 3 entries, 2 segments of 1 to 2)
     """
     columns = {"state": state}
     if subject is not None:

@@ -32,6 +32,12 @@ def group_dp(query: Query, epsilon: float) -> Calibration:
 
     Entries that were not observed do not move the answer, so they are not counted if the query was
     made with the `Series`.
+
+    Examples
+    --------
+    >>> from pufferkit import count
+    >>> round(group_dp(count("active", [1000, 200]), epsilon=0.5).scale, 6)
+    2000.0
     """
     epsilon = checks.privacy(epsilon)
     most = query.longest if query.observed is None else max(query.observed)
@@ -54,6 +60,12 @@ def entry_dp(query: Query, epsilon: float) -> Calibration:
     """Hide one entry as if the others said nothing about it: L over epsilon.
 
     A baseline to compare with. It does **not** protect correlated entries.
+
+    Examples
+    --------
+    >>> from pufferkit import count
+    >>> round(entry_dp(count("active", 1000), epsilon=0.5).scale, 6)
+    2.0
     """
     epsilon = checks.privacy(epsilon)
     return Calibration(
@@ -73,6 +85,12 @@ def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     ------
     NotApplicable
         If the spectral norm is not below 1 for some chain; the message has the norm.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, count
+    >>> round(gk16(MarkovChain.steady([[0.6, 0.4], [0.4, 0.6]]), count(1, 100), epsilon=1).scale, 3)
+    3.887
     """
     epsilon = checks.privacy(epsilon)
     theta = chains_only(beliefs, "gk16")

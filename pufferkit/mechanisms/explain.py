@@ -41,6 +41,14 @@ class PairTable(Shown):
         What is promised for all pairs.
     query
         What was asked.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "active"])
+    >>> pairs = pk.explain(pk.influence_curve(week, pk.count("active", 1000), epsilon=1))
+    >>> round(pairs.posterior(0.1), 3)
+    0.232
     """
 
     states: tuple[Hashable, ...]

@@ -253,6 +253,12 @@ def entry_epsilon(
     float
         b such that every pipeline that is b-DP with respect to changing one entry is
         epsilon-Pufferfish private for each entry.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain
+    >>> round(entry_epsilon(MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), 1000, epsilon=1), 3)
+    0.3
     """
     longest = max(checks.segment_lengths(lengths))
     b, _, _ = entry_epsilon_for(as_beliefs(beliefs), longest, checks.privacy(epsilon), metric)

@@ -123,6 +123,18 @@ class Plan(Shown):
     ``unsure`` is the loss to whoever is unsure which part of the beliefs is in force (which slot of
     the clock, which of the people), all of them being equally likely; ``None`` if there are no
     parts.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "active"])
+    >>> sides = pk.plan(week, pk.histogram(week.states, 1000), epsilon=1)
+    >>> sides.best.mechanism
+    'influence_curve'
+    >>> sides.to_frame()["mechanism"].to_list()[:2]
+    ['influence_curve', 'markov_quilt']
+    >>> sides.useful.drowned
+    False
     """
 
     query: Query

@@ -40,7 +40,15 @@ Presentation = Literal["as drawn", "nearest histogram"]
 
 
 class Guarantee(StrEnum):
-    """What a release promises. The value is the sentence for people; files hold the ``code``."""
+    """What a release promises. The value is the sentence for people; files hold the ``code``.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> print(pk.influence_curve(week, pk.count(1, 100), epsilon=1).guarantee)
+    Pufferfish for each entry
+    """
 
     PUFFERFISH = "Pufferfish for each entry"
     GROUP = "Pufferfish for each entry, whatever the correlation within a segment"
@@ -90,8 +98,19 @@ class Evidence:
     beside
         Event-level epsilon that is spent beside this release under the same promise; ``None`` if
         the promise is about this release alone.
+    horizon
+        For a stream: entries that the promise is for, all other releases of the stream included;
+        ``None`` if it is about the entries of this release alone.
     notes
         How the numbers were obtained, in words for people. Nothing reads them.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> decided = pk.markov_quilt(week, pk.count(1, 1000), epsilon=1).evidence
+    >>> decided.node, decided.quilt
+    (500, (495, 505))
     """
 
     belief: str | None = None
@@ -105,6 +124,7 @@ class Evidence:
     variant: Variant | None = None
     beside: float | None = None
     counted: Counted | None = None
+    horizon: int | None = None
 
     def __post_init__(self) -> None:
         for name, known in _WORDS.items():
@@ -155,6 +175,8 @@ class Evidence:
             parts += [f"{side} {what} {'whole' if n is None else n}" for side, n in sides]
         if self.counted is not None:
             parts.append(_COUNTED[self.counted])
+        if self.horizon is not None:
+            parts.append(f"with all other releases of the stream, over {self.horizon:.0e} entries")
         return "; ".join([*parts, *self.notes])
 
 
@@ -192,6 +214,7 @@ _EVIDENCE: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "bound": ("text", lambda v: isinstance(v, str)),
     "variant": ("text", lambda v: isinstance(v, str)),
     "counted": ("text", lambda v: isinstance(v, str)),
+    "horizon": ("a whole number above 0", lambda v: _is_whole(v) and v > 0),
     "beside": ("a number of at least 0", lambda v: _is_number(v) and 0 <= v < math.inf),
 }
 """What each field of the evidence must be in a file, in words and as a test."""
@@ -239,6 +262,21 @@ class Release(Report):
     question
         What was asked, where the kind alone does not say it: the slots of a question by time and
         the entries observed in each, the states whose episodes were counted.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "active"])
+    >>> data = pk.Series.of([week.states[code] for code in week.sample(1000, seed=1)], week.states)
+    >>> release = pk.influence_curve(week, pk.histogram(week.states, data), epsilon=1).release(data)
+    >>> len(release.interval(0.9))
+    2
+    >>> release.as_drawn().presentation, release.as_histogram().presentation
+    ('as drawn', 'nearest histogram')
+    >>> Release.from_json(release.to_json()).scale == release.scale
+    True
+    >>> print(release.explain().epsilon)
+    1.0
     """
 
     _called = "release"
@@ -368,6 +406,8 @@ class Release(Report):
             if not _is_list(fields[name]):
                 raise ValueError(f"release: {name} must be a list, got {fields[name]!r}")
             fields[name] = tuple(fields[name])
+        if fields["total"] is not None and not _is_number(fields["total"]):
+            raise ValueError(f"release: total must be a number or null, got {fields['total']!r}")
         fields["guarantee"] = Guarantee.of_code(fields["guarantee"])
         fields["evidence"] = Evidence.from_dict(fields["evidence"])
         if fields.get("observed") is not None:

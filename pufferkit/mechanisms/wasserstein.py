@@ -80,6 +80,13 @@ def wasserstein(
     NotApplicable
         For vectors, for queries that are not sums, for series with entries that were not observed,
         and for classes whose starts are open.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, count
+    >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> round(wasserstein(chain, count(1, 20), epsilon=1).scale, 3)
+    4.0
     """
     theta, epsilon = checked(beliefs, query, epsilon)
     check_scalar(query)

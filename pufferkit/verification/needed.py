@@ -86,6 +86,11 @@ def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Wor
     return _needed(theta, record, lipschitz, checks, work)
 
 
+def longest_promised(record: Release) -> int:
+    """The longest segment that the promise is for: of the release, or of the whole stream."""
+    return record.evidence.horizon or max(record.lengths)
+
+
 @singledispatch
 def _needed(
     theta: Beliefs, record: Release, lipschitz: float, checks: list[str], work: Work
@@ -99,7 +104,7 @@ def _on_chain(
     theta: ChainClass, record: Release, lipschitz: float, checks: list[str], work: Work
 ) -> float:
     """Quilts, neighbours or the influence curve of chains."""
-    longest, epsilon = max(record.lengths), record.epsilon
+    longest, epsilon = longest_promised(record), record.epsilon
     evidence = record.evidence
     mixing = not theta.names_matrices or record.mechanism == "markov_quilt_approx"
     if not theta.names_matrices and record.mechanism in ("gk16", "markov_quilt"):
@@ -213,7 +218,7 @@ def _on_kernels(
     """The pairwise curve of a class that is given by its kernels."""
     if record.mechanism != "influence_curve":
         raise BadBeliefs(f"have no theorem for {record.mechanism}, only for influence_curve")
-    longest, scale = max(record.lengths), record.scale * (1 + TOLERANCE)
+    longest, scale = longest_promised(record), record.scale * (1 + TOLERANCE)
     recorded = (record.verification_data or {}).get("pairs")
     cost = _cost_of_pairs(record, theta, lipschitz) / scale
     cost += (record.evidence.beside or 0.0) * ~np.eye(len(cost), dtype=bool)
@@ -239,7 +244,7 @@ def _by_pairs(
     record: Release, theta: ChainClass, lipschitz: float, checks: list[str], work: Work
 ) -> float:
     """The pairwise curve of the chains that a limit is recorded for, the scalar one of others."""
-    longest, scale = max(record.lengths), record.scale * (1 + TOLERANCE)
+    longest, scale = longest_promised(record), record.scale * (1 + TOLERANCE)
     recorded = (record.verification_data or {}).get("pairs")
     if not isinstance(recorded, Mapping) or not theta.lists_matrices:
         raise BadBeliefs("no pairs of values are recorded for them in the verification data")

@@ -29,6 +29,7 @@ from pufferkit.verification.needed import (
     TOLERANCE,
     BadBeliefs,
     hint_of,
+    longest_promised,
     needed_scale,
     on_chains,
 )
@@ -85,6 +86,15 @@ class Verdict(Shown):
         What no recomputation can know: it stays with whoever made the release.
     rows
         How many releases the record holds. The scales are those of the row with the least to spare.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> data = pk.Series.of(week.sample(100, seed=1).tolist(), week.states)
+    >>> verdict = pk.verify(pk.influence_curve(week, pk.count(1, data), epsilon=1).release(data))
+    >>> verdict.ok
+    True
     """
 
     ok: bool
@@ -285,7 +295,14 @@ def _possible(observed: tuple[int, ...], lengths: tuple[int, ...]) -> bool:
 
 def _inconsistent(record: Release) -> Iterator[str]:
     """Fields that contradict one another."""
-    longest, binding = max(record.lengths), record.evidence.length
+    longest, binding = longest_promised(record), record.evidence.length
+    if longest < max(record.lengths):
+        yield f"horizon: is {longest}, but there are segments of {max(record.lengths)} entries"
+    if record.evidence.horizon is not None:
+        if record.mechanism != "influence_curve":
+            yield f"horizon: {record.mechanism} gives no stream"
+        if record.evidence.counted == "observed" or (record.verification_data or {}).get("pattern"):
+            yield "horizon: the other windows of a stream may have no gaps"
     # Where gaps are counted, a shorter segment may be the hardest.
     may_bind = record.lengths if record.evidence.counted == "observed" else (longest,)
     if on_chains(record) and binding not in (None, *may_bind):

@@ -204,20 +204,20 @@ def test_a_newer_schema_is_refused(book, url):
 def test_an_older_schema_is_migrated_step_by_step(book, url, monkeypatch):
     book.spend("alice", 0.1)
     done = []
-    monkeypatch.setattr(database, "SCHEMA_VERSION", 4)
+    monkeypatch.setattr(database, "SCHEMA_VERSION", 5)
     monkeypatch.setattr(
-        database, "_MIGRATIONS", {2: lambda c: done.append(2), 3: lambda c: done.append(3)}
+        database, "_MIGRATIONS", {3: lambda c: done.append(3), 4: lambda c: done.append(4)}
     )
     ledger = Ledger(url)
     assert ledger.verify() == []
     assert done == []  # looking changes nothing
     ledger.spend("alice", 0.1)
-    assert done == [2, 3]
+    assert done == [3, 4]
     assert ledger.verify() == []
     ledger.close()
     with Ledger(url) as again:
         again.spend("alice", 0.1)
-    assert done == [2, 3]
+    assert done == [3, 4]
 
 
 def test_not_a_database(tmp_path):

@@ -106,8 +106,9 @@ def test_a_ledger_of_the_first_version_is_read_as_it_is_and_grows(url):  # noqa:
     with Ledger(url) as ledger:
         ledger.open_account("alice", 1)
         ledger.spend("alice", 0.1)
-        # What the first version had: no marks, no key.
+        # What the first version had: no marks, no states, no key.
         _tamper(ledger, "DROP TABLE pufferkit_marks")
+        _tamper(ledger, "DROP TABLE pufferkit_states")
         _tamper(ledger, "DELETE FROM pufferkit_meta WHERE name = 'key'")
         _tamper(ledger, "UPDATE pufferkit_meta SET value = '1' WHERE name = 'schema'")
     with Ledger(url) as old:

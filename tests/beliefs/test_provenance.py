@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.beliefs.estimation import fit, order_two, pair_states
+from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.passages import FALSE_ALARMS, Passages, passages_of, share_a_passage
 from pufferkit.beliefs.protocol import as_beliefs, beliefs_from_dict
 from pufferkit.beliefs.provenance import Provenance, check_not_fitted_on
@@ -105,12 +105,12 @@ def test_a_bare_matrix_forgets():
     release(pk.ChainClass.any_start(chain.transition), DATA)
 
 
-def test_pairs_of_states():
-    chain = order_two(DATA)
-    for data in (pair_states(DATA), pair_states([DATA[:200], DATA[200:]])):
-        query = pk.count((0, 1), data.lengths)
+def test_a_longer_memory_remembers():
+    chain = pk.ChainClass.order(2, pk.Series.of(DATA))
+    for data in (DATA, [DATA[:200], DATA[200:]], DATA[:-1]):
+        series = pk.Series.of(data)
         with pytest.raises(ValueError, match=REFUSED):
-            pk.influence_curve(chain, query, 1).release(data)
+            pk.influence_curve(chain, pk.count(0, series.lengths), 1).release(series)
 
 
 @pytest.mark.parametrize("kind", ["list", "segments", "array", "objects", "series"])

@@ -320,16 +320,17 @@ def test_fit_and_check_at_the_top_level(folder: Path, around: list[str]):
 
 def test_fit_a_second_order_chain(folder: Path):
     result = run("fit", "data.csv", "--state", "state", "--order", "2")
-    chain = pk.MarkovChain.from_json(result.stdout)
-    assert chain.states[1] == ("rest", "run")
+    theta = pk.ChainClass.from_json(result.stdout)
+    assert theta.states == ("rest", "run")
+    assert "memory of 2 entries" in theta.description
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (["--around", "2"], "confidence: must be"),
-        (["--around", "0.9", "--smoothing", "1"], "--around: takes plain counts"),
-        (["--order", "3"], "--order"),
+        (["--around", "0.9", "--smoothing", "1"], "--around: count plainly"),
+        (["--order", "0"], "order"),
         (["--order", "2", "--start", "first"], "only with a stationary start"),
     ],
 )

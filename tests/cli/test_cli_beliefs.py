@@ -67,3 +67,47 @@ def test_what_cannot_be_asked(table, tmp_path, monkeypatch):
     done = run("beliefs", table, *ASKED, "--regimes", "2", "--held-out", "5")
     assert done.exit_code == 2
     assert done.stderr.splitlines()[-1].startswith("error: held_out: 5 of 5 people leaves nobody")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--class", "seasonal"], "48 slots of the clock"),
+        (["--class", "seasonal", "--period", "7d"], "336 slots of the clock"),
+        (["--class", "hull"], "hull of 26 chains"),
+        (["--class", "hull", "--inflate", "0.05"], "rows inflated by 0.05"),
+        (["--class", "hull", "--inflate", "calibrated", "--period", "24"], "hull of 26 chains"),
+        (["--class", "regimes", "--regimes", "2"], "2 hidden regimes"),
+        (["--order", "3"], "memory of 3 entries"),
+    ],
+)
+def test_each_class_is_counted_by_one_command(table, tmp_path, monkeypatch, options, words):
+    monkeypatch.chdir(tmp_path)
+    people = ("--segment", "id", "--time", "t", "--state", "s", "--out", "m.json")
+    done = run("fit", table, *people, *options)
+    assert done.exit_code == 0, done.stderr
+    assert words in run("model", "show", "m.json").stdout
+    planned = run(
+        "plan", "--model", "m.json", "--query", "histogram", "--length", "100", "--epsilon", "1"
+    )
+    assert planned.exit_code == 0, planned.stderr
+    assert "influence_curve" in planned.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--class", "hull", "--around", "0.9"], "--class hull: takes no --around"),
+        (["--class", "seasonal", "--inflate", "0.1"], "--inflate: goes with"),
+        (["--class", "regimes"], "--regimes: says how many"),
+        (["--regimes", "2"], "--regimes: says how many"),
+        (["--period", "7d"], "--period: goes with"),
+        (["--class", "hull", "--inflate", "much"], "much"),
+        (["--class", "seasonal", "--period", "45m"], "period"),
+    ],
+)
+def test_classes_that_cannot_be_counted(table, tmp_path, monkeypatch, options, words):
+    monkeypatch.chdir(tmp_path)
+    people = ("--segment", "id", "--time", "t", "--state", "s", "--out", "m.json")
+    assert words in refusal("fit", table, *people, *options)
+    assert not Path("m.json").exists()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit import ChainClass, MarkovChain, OverBudget, Series
-from pufferkit.beliefs.estimation import fit, order_two, pair_states
+from pufferkit.beliefs.estimation import fit
 from pufferkit.beliefs.protocol import beliefs_from_json
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.beliefs.region_class import RegionClass
@@ -257,7 +257,7 @@ def test_a_second_order_series_is_found_out():
     report = pk.check_model(path, MarkovChain.fit(path))
     order, stationary, cover, *_ = report.checks
     assert order.passed is False
-    assert "order_two" in order.text
+    assert "ChainClass.order" in order.text
     assert stationary.passed
     assert cover.passed
     assert not report.passed
@@ -352,25 +352,11 @@ def test_the_nearest_distribution_in_a_box_is_the_most_likely(seed):
 # ------------------------------------------------------------------------------------ second order
 
 
-def test_pairs_of_states():
-    pairs = pair_states([["a", "b", "a"], ["b"], ["b", "b"]])
-    assert pairs.as_segments() == [[("a", "b"), ("b", "a")], [("b", "b")]]
-    with pytest.raises(ValueError, match="at least two entries"):
-        pair_states(["a"])
-
-
 def test_a_second_order_chain_is_found_again():
     path = second_order(60_000, 3)
-    chain = order_two(path)
-    assert chain.states == ((0, 0), (0, 1), (1, 0), (1, 1))
-    assert chain.transition[0] == pytest.approx([0.9, 0.1, 0, 0], abs=0.01)
-    assert chain.transition[2] == pytest.approx([0.3, 0.7, 0, 0], abs=0.02)
-    assert MarkovChain.from_json(chain.to_json()).states == chain.states
-    # A count of a state is a total over pairs.
-    public, mine = path[:30_000], pair_states(path[30_000:])
-    values = {(x, y): float(y) for x, y in mine.states}
-    query = pk.total(values, len(mine))
-    released = pk.influence_curve(order_two(public), query, 1).release(mine)
-    assert released.lipschitz == 1
-    with pytest.raises(ValueError, match="very series"):
-        pk.influence_curve(order_two(path[30_000:]), query, 1).release(mine)
+    chain = pk.ChainClass.order(2, pk.Series.of(path))
+    assert chain.table[0, 0] == pytest.approx([0.9, 0.1], abs=0.01)
+    assert chain.table[1, 0] == pytest.approx([0.3, 0.7], abs=0.02)
+    assert pk.ChainClass.from_json(chain.to_json()).states == chain.states
+    private = pk.ChainClass.order(2, pk.Series.of(path), theta_from_private_data=True)
+    assert private.is_private

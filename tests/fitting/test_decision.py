@@ -170,7 +170,7 @@ def test_the_verdict_about_one_chain_and_about_the_regimes_behind_the_data():
     assert right.verdict == "nothing speaks against these beliefs"
 
 
-def test_a_region_has_nothing_to_draw_and_must_budget_the_point_estimate():
+def test_a_region_that_budgets_the_point_estimate_need_not_draw():
     chain = MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]])
     counts = Series(chain.sample(50_000, seed=1), (0, 1), (50_000,)).transitions
     report = pk.check_model(chain.sample(5000, seed=3), ChainClass.around(counts, 0.95))

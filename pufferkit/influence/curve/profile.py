@@ -297,6 +297,10 @@ class InfluenceCurve:
     >>> curve = InfluenceCurve(MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), 1000)
     >>> round(curve.entry_epsilon(1.0), 4), round(curve.epsilon(0.2997), 3)
     (0.2997, 1.0)
+    >>> curve.losses(0.2997).round(2).tolist()
+    [[0.0, 0.8], [1.0, 0.0]]
+    >>> curve.entry_losses(0.2997)["chain 1 of 1"].max().round(2).item()
+    1.0
     """
 
     def __init__(

@@ -1,0 +1,125 @@
+"""``pufferkit stream``: a release for each window, for as long as data come, at one epsilon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import pufferkit as pk
+from pufferkit.cli import inputs, outputs, terminal, usefulness
+from pufferkit.cli.flags import File, option, real
+from pufferkit.cli.form import Form
+from pufferkit.cli.options import Kept, with_options
+from pufferkit.cli.terminal import OneLineErrors, help_if_alone
+from pufferkit.cli.usefulness import Anyway
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    rich_markup_mode=None,
+    help="Release a window after the other, for ever, at one epsilon for everything.",
+)
+
+Account = Annotated[str, option("Whose data these are, in the ledger.", "NAME", "--account")]
+
+
+@app.callback(invoke_without_command=True)
+def root(context: typer.Context) -> None:
+    """Release a window after the other, for ever, at one epsilon for everything."""
+    help_if_alone(context)
+
+
+@app.command()
+@with_options
+def release(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The window: text or Parquet; - is stdin.")
+    ],
+    model: inputs.Model,
+    epsilon: inputs.Epsilon,
+    state: inputs.State,
+    window: Annotated[
+        str,
+        option(
+            "2026-11-16; or two times, the second not included; or first and last entry.",
+            "DAY|FROM,TO",
+        ),
+    ],
+    account: Account,
+    kept: Kept,
+    question: inputs.Question,
+    form: Form,
+    time: inputs.Time = None,
+    segment: inputs.Segment = None,
+    independent_after: inputs.IndependentAfter = None,
+    share: Annotated[float, real("Part of what the window may spend.")] = 1.0,
+    one_question: Annotated[
+        bool, option("This sum and no other, in every window: less noise.", None, "--one-question")
+    ] = False,
+    label: Annotated[str, option("Distinguishes equal releases.")] = "",
+    out: Annotated[File, option("Write JSON here, not to stdout; - is stdout.", "FILE")] = None,
+    anyway: Anyway = False,
+) -> None:
+    """Answer a query about one window of a stream with noise.
+
+    Epsilon is for everything that is ever released about the stream. Windows come in the order of
+    their beginnings; run it once a day, or once an hour. A window that was released gives the
+    same answer again, also if rows came late: they are left out, or belong to the next window.
+    """
+    out = None if str(out) == "-" else out
+    outputs.check_outputs([out], [file, model])
+    beliefs = inputs.read_model(model)
+    data = inputs.read_data(
+        file, state, time, segment, beliefs.states, None, beliefs, independent_after, form
+    )
+    query = question.over(beliefs.states, data)
+    usefulness.question(epsilon)
+    with kept.opened() as ledger:
+        asked = query if one_question else None
+        stream = pk.Stream(beliefs, epsilon, ledger, name=account, question=asked)
+        calibration = stream.calibrate(query, share)
+        calibration.checked(data)
+        usefulness.refuse_drowned(calibration, beliefs, anyway)
+        answer = stream.release(query, data, _window(window), share=share, label=label)
+    record = answer.to_json() + "\n"
+    written = {} if out is None else {out: record.encode()}
+    outputs.write_all(written)
+    terminal.say(record.rstrip() if out is None else str(answer))
+    terminal.written(written)
+
+
+@app.command()
+@with_options
+def change(
+    account: Annotated[str, typer.Argument(metavar="ACCOUNT", help="Which stream.")],
+    new: Annotated[float, typer.Argument(metavar="NEW", help="Epsilon from now on.")],
+    model: inputs.Model,
+    epsilon: inputs.Epsilon,
+    kept: Kept,
+    why: Annotated[str, option("Recorded with the change.")] = "",
+) -> None:
+    """Change the epsilon of a stream, from the first entry on that was not used yet.
+
+    Recorded in the ledger with who, when and why. Everything, earlier releases included, is private
+    at the larger of the two: a larger epsilon is a weaker promise for what was released already.
+    """
+    with kept.opened() as ledger:
+        stream = pk.Stream(inputs.read_model(model), epsilon, ledger, name=account)
+        other = stream.change_epsilon(new, why=why)
+    terminal.say(
+        f"{account}: epsilon {stream.epsilon:g} is now {other.epsilon:g}; everything together is "
+        f"private at {max(stream.epsilon, other.epsilon):g} or what it was before, if that is more"
+    )
+
+
+def _window(text: str) -> str | tuple[str, str] | tuple[int, int]:
+    """A day, two times, or first and last entry."""
+    ends = [part.strip() for part in text.split(",")]
+    if len(ends) == 1:
+        return ends[0]
+    if len(ends) != 2:
+        raise ValueError(f"--window: needs a day, or two ends with a comma between, got {text!r}")
+    if all(end.isdecimal() for end in ends):
+        return int(ends[0]), int(ends[1])
+    return ends[0], ends[1]

@@ -1,0 +1,267 @@
+"""Streams: one epsilon for ever, one draw a window, an account that does not grow."""
+
+import json
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import pufferkit as pk
+from pufferkit.accounting.frontier import Frontier, Use
+from pufferkit.accounting.stream import located
+
+CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+DAY = [0, 0, 1, 0, 1, 1]
+HOW = pk.histogram([0, 1], 6)
+
+
+@pytest.fixture
+def book(tmp_path):
+    return str(tmp_path / "ledger.db")
+
+
+@pytest.fixture
+def stream(book):
+    return pk.Stream(CHAIN, 1.0, book, name="anna")
+
+
+def days(count, month=1):
+    return [f"2026-{month:02d}-{n:02d}" for n in range(1, count + 1)]
+
+
+def test_epsilon_is_paid_once_and_holds_for_ever(stream):
+    releases = [stream.release(HOW, DAY, day) for day in days(20)]
+    account = stream.ledger.account("anna")
+    assert (account.total, account.budget) == (10**6, 10**6)
+    assert len({release.scale for release in releases}) == 1
+    alone = pk.influence_curve(CHAIN, pk.histogram([0, 1], 1440), 1.0).scale
+    assert releases[0].scale == pytest.approx(alone, rel=1e-6)
+    assert stream.ledger.verify() == []
+
+
+def test_the_account_holds_one_number_however_long_it_runs(stream, book):
+    sizes = set()
+    for day in days(12):
+        stream.release(HOW, DAY, day)
+        with sqlite3.connect(book) as connection:
+            [[state]] = connection.execute("SELECT state FROM pufferkit_states").fetchall()
+        sizes.add(len(state))
+        runs = json.loads(state)["open"]["runs"]
+        assert len(runs) == 1
+        assert runs[0][1] == json.loads(state)["stream"]["rate"]
+    assert len(sizes) == 1
+
+
+def test_a_window_again_is_the_same_value_also_after_a_restart(stream, book):
+    values = [stream.release(HOW, DAY, day).raw for day in days(5)]
+    stream.ledger.close()
+    again = pk.Stream(CHAIN, 1.0, book, name="anna")
+    # Rows that came late change nothing: the window is what it was.
+    late = [1, 1, 1, 1, 1, 1]
+    assert [again.release(HOW, late, day).raw for day in days(5)] == values
+    assert len(again.ledger.entries("anna")) == 11
+
+
+def test_two_processes_that_ask_at_once_draw_once(book):
+    def ask(_):
+        with pk.Ledger(book) as ledger:
+            mine = pk.Stream(CHAIN, 1.0, ledger, name="anna")
+            return [mine.release(HOW, DAY, day).raw for day in days(4)]
+
+    with ThreadPoolExecutor(4) as pool:
+        seen = list(pool.map(ask, range(4)))
+    assert all(values == seen[0] for values in seen)
+    with pk.Ledger(book) as ledger:
+        assert ledger.verify() == []
+        assert len(ledger.entries("anna")) == 9
+
+
+def test_windows_come_in_order_and_pay_once(stream):
+    stream.release(HOW, DAY, "2026-01-05")
+    with pytest.raises(ValueError, match="windows come in order"):
+        stream.release(HOW, DAY, "2026-01-04")
+    with pytest.raises(pk.OverBudget, match="requested 1 of the window, remaining 0"):
+        stream.release(pk.count(1, 6), DAY, "2026-01-05")
+    with pytest.raises(pk.OverBudget):
+        stream.release(HOW, DAY, ("2026-01-05 23:00", "2026-01-06 23:00"))
+    with pytest.raises(ValueError, match="windows of time, not of entries"):
+        stream.release(HOW, DAY, (7, 12))
+    assert len(stream.ledger.entries("anna")) == 3
+
+
+def test_several_answers_share_a_window(stream):
+    half = stream.release(HOW, DAY, "2026-01-05", share=0.5)
+    stream.release(pk.count(1, 6), DAY, "2026-01-05", share=0.5)
+    assert half.scale == pytest.approx(2 * stream.calibrate(HOW).scale, rel=1e-9)
+    with pytest.raises(pk.OverBudget):
+        stream.release(pk.count(0, 6), DAY, "2026-01-05", share=0.01)
+    assert pk.verify(half).ok
+    stream.release(HOW, DAY, "2026-01-06")
+    assert stream.ledger.verify() == []
+
+
+def test_windows_that_overlap_add_up(stream):
+    """A sliding window of three, each time one further: a third each, for ever."""
+    for n in range(1, 30):
+        stream.release(pk.count(1, 3), DAY[:3], (n, n + 2), share=1 / 3)
+    with pytest.raises(pk.OverBudget):
+        stream.release(pk.count(1, 3), DAY[:3], (30, 32), share=0.34)
+    assert stream.ledger.verify() == []
+
+
+def test_gaps_and_segments(stream):
+    gaps = pk.Series.of([0, None, 1, None, None, 1], [0, 1])
+    assert stream.release(pk.histogram([0, 1], gaps), gaps, (1, 6)).observed == (3,)
+    broken = pk.Series.of([[0, 1, 1], [0, 0, 1]], [0, 1])
+    assert pk.verify(stream.release(pk.histogram([0, 1], broken), broken, (7, 12))).ok
+    with pytest.raises(ValueError, match="has 6 entries, but the window"):
+        stream.release(HOW, DAY, (13, 20))
+
+
+def test_a_change_of_epsilon_is_an_act_of_its_own(stream, book):
+    stream.release(HOW, DAY, "2026-01-01", share=0.5)
+    with pytest.raises(ValueError, match=r"has 1\.000, not 0\.500"):
+        pk.Stream(CHAIN, 0.5, book, name="anna")
+    less = stream.change_epsilon(0.5, why="a complaint")
+    with pytest.raises(ValueError, match="in order"):  # what was left of that day is closed
+        less.release(HOW, DAY, "2026-01-01", share=0.25)
+    assert less.release(HOW, DAY, "2026-01-02").epsilon == 0.5
+    with pytest.raises(ValueError, match=r"has 0\.500"):
+        stream.release(HOW, DAY, "2026-01-03")
+    account = less.ledger.account("anna")
+    assert (account.budget, account.total) == (10**6, 10**6)  # what was promised before stays
+    more = pk.Stream(CHAIN, 0.5, book, name="anna").change_epsilon(2.0, why="agreed")
+    more.release(HOW, DAY, "2026-01-03")
+    account = more.ledger.account("anna")
+    assert (account.budget, account.total) == (2 * 10**6, 2 * 10**6)
+    assert [e.body["why"] for e in more.ledger.entries("anna") if e.kind == "budget"] == [
+        "a complaint",
+        "agreed",
+    ]
+    assert more.ledger.verify() == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE pufferkit_states SET state = replace(state, '\"begin\":', '\"begin\":1')",
+        "UPDATE pufferkit_states SET seq = seq - 2",
+        "DELETE FROM pufferkit_states",
+    ],
+)
+def test_a_changed_state_is_noticed_at_once_and_by_verify(stream, book, change):
+    stream.release(HOW, DAY, "2026-01-01")
+    stream.release(HOW, DAY, "2026-01-02")
+    with sqlite3.connect(book) as connection:
+        connection.execute(change)
+    with pytest.raises(pk.LedgerError):
+        stream.release(HOW, DAY, "2026-01-03")
+    assert any("state" in problem for problem in stream.ledger.verify())
+
+
+def test_a_charge_by_other_means_is_noticed(stream):
+    stream.release(HOW, DAY, "2026-01-01")
+    entries = stream.ledger.account("anna").entries
+    stream.ledger.charge("anna", "k", 0.1, 10**6, {"what": "by hand"}, after=entries)
+    with pytest.raises(pk.LedgerError, match="other means"):
+        stream.release(HOW, DAY, "2026-01-02")
+
+
+def test_a_failed_commit_hands_nothing_over(stream, monkeypatch):
+    stream.release(HOW, DAY, "2026-01-01")
+
+    def fail(*_args, **_options):
+        raise pk.LedgerError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stream.ledger, "charge_many", fail)
+        with pytest.raises(pk.LedgerError):
+            stream.release(HOW, DAY, "2026-01-02")
+    assert len(stream.ledger.entries("anna")) == 3
+    stream.release(HOW, DAY, "2026-01-02")
+
+
+def test_what_a_release_says_can_be_verified(stream):
+    release = stream.release(HOW, DAY, "2026-01-01")
+    assert release.evidence.horizon == 10**12
+    assert "all other releases of the stream" in str(release)
+    assert pk.verify(json.loads(release.to_json())).ok
+    less = json.loads(release.to_json())
+    less["scale"] *= 0.999
+    assert not pk.verify(less).ok
+    short = json.loads(release.to_json())
+    short["evidence"]["horizon"] = 3
+    assert not pk.verify(short).ok
+
+
+@pytest.mark.parametrize(
+    ("beliefs", "words"),
+    [
+        (pk.MarkovChain.steady([[0.0, 1.0], [1.0, 0.0]]), "beliefs that forget"),
+        (pk.MarkovChain([0.5, 0.5], [[1.0, 0.0], [0.0, 1.0]]), "beliefs that forget"),
+        (pk.FiniteJoint({(0, 0): 0.5, (1, 1): 0.5}), "fixed number"),
+    ],
+)
+def test_beliefs_without_a_theorem_are_refused(beliefs, words, book):
+    with pytest.raises(pk.NoTheorem, match=words):
+        pk.Stream(beliefs, 1.0, book)
+
+
+def test_bad_arguments_are_refused_in_words(stream, book):
+    for window, words in [
+        ((6, 1), "1 <= first <= last"),
+        ("yesterday", "not a date"),
+        ("2026-01-01 08:00", "is a moment"),
+        (("2026-01-02", "2026-01-01"), "not before"),
+        (("2026-01-02", "2026-01-03T00:00+00:00"), "time zone"),
+        (5, "a beginning and an end"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            stream.release(HOW, DAY, window)
+    with pytest.raises(ValueError, match="share"):
+        stream.release(HOW, DAY, (1, 6), share=0)
+    with pytest.raises(ValueError, match="expected a Query"):
+        stream.release("histogram", DAY, (1, 6))
+    stream.release(HOW, DAY, (1, 6))
+    with pytest.raises(ValueError, match="other data or beliefs"):
+        pk.Stream(pk.MarkovChain.steady([[0.8, 0.2], [0.4, 0.6]]), 1.0, book, name="anna")
+    with pytest.raises(pk.NoTheorem, match="one bound"):
+        pk.Stream(CHAIN, 1.0, book, question=pk.transition_counts([0, 1], 5))
+
+
+def test_days_and_times_are_places_on_one_axis():
+    assert located("2026-11-16") == located(date(2026, 11, 16))
+    day = located("2026-11-16")[1:3]
+    assert located(("2026-11-16 00:00", "2026-11-17"))[1:3] == day
+    aware = datetime(2026, 11, 16, tzinfo=UTC)
+    assert located((aware, datetime(2026, 11, 17, tzinfo=UTC)))[1:3] == day
+
+
+windows = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(1, 6), st.integers(1, 100)), min_size=1, max_size=12
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(windows)
+def test_the_frontier_never_lets_an_entry_spend_more_than_the_rate(moves):
+    frontier, begin, spent = Frontier(10**6, 100), 1, np.zeros(100, dtype=int)
+    for step, length, amount in moves:
+        first = begin + step
+        allowed = spent[first : first + length].max() + amount <= 100
+        try:
+            frontier = frontier.after(Use("entries", first, first + length, amount))
+        except pk.OverBudget:
+            assert not allowed
+            continue
+        assert allowed
+        spent[first : first + length] += amount
+        begin = first
+        ends = [first, *(end for end, _ in frontier.runs)]
+        for (_, own), start, end in zip(frontier.runs, ends, ends[1:], strict=False):
+            assert set(spent[start:end]) == {own}
+        assert not spent[ends[-1] :].any()

@@ -1,0 +1,46 @@
+"""``pufferkit stream``: a window a day, from files; the same answer if the job runs again."""
+
+import json
+
+import pufferkit as pk
+from tests.strategies.command_line import folder, good, refusal  # noqa: F401
+
+
+def day(name="2026-11-16", *more, epsilon="1"):
+    return ("stream", "release", "data.csv", "--model", "model.json", "--state", "state",
+            "--epsilon", epsilon, "--ledger", "l.db", "--account", "anna", "--window", name,
+            *more)  # fmt: skip
+
+
+def test_a_job_a_day(folder):  # noqa: F811
+    first = json.loads(good(*day()))
+    assert first["evidence"]["horizon"] == 10**12
+    second = json.loads(good(*day("2026-11-17")))
+    assert json.loads(good(*day()))["raw"] == first["raw"]  # the job ran again
+    assert first["scale"] == second["scale"]
+    assert pk.verify(second).ok
+    shown = good("ledger", "show", "l.db", "--account", "anna")
+    assert "2026-11-17" in shown
+    assert "nothing wrong" in good("ledger", "verify", "l.db")
+    assert "in order" in refusal(*day("2026-11-10"))
+    assert "remaining 0" in refusal(*day("2026-11-17", "--label", "again"))
+
+
+def test_shares_times_and_entries(folder):  # noqa: F811
+    good(*day("1,300", "--share", "0.5"))
+    good(*day("1,300", "--share", "0.5", "--label", "b"))
+    assert "windows of entries" in refusal(*day("2026-11-16 08:00,2026-11-16 09:00"))
+    assert "not a date" in refusal(*day("soon"))
+    assert "two ends" in refusal(*day("1,2,3"))
+    assert "share" in refusal(*day("301,600", "--share", "2"))
+
+
+def test_epsilon_is_changed_by_a_command_of_its_own(folder):  # noqa: F811
+    good(*day())
+    assert "pufferkit stream change" in refusal(*day("2026-11-17", epsilon="2"))
+    words = good("stream", "change", "anna", "2", "--model", "model.json", "--epsilon", "1",
+                 "--ledger", "l.db", "--why", "agreed")  # fmt: skip
+    assert "epsilon 1 is now 2" in words
+    good(*day("2026-11-17", epsilon="2"))
+    assert "budget changed (agreed)" in good("ledger", "show", "l.db", "--account", "anna")
+    assert "nothing wrong" in good("ledger", "verify", "l.db")

@@ -1,0 +1,66 @@
+"""Every public name has an example, and pytest runs the examples of docstrings.
+
+A function or class of `pufferkit` has one of its own. A method of a class that people meet is used
+in an example of that class, or has its own.
+"""
+
+import inspect
+
+import pytest
+
+import pufferkit as pk
+
+NAMES = [name for name in pk.__all__ if not name.startswith("__")]
+
+FOR_THE_PACKAGE = {
+    "BayesianNetwork": {"from_pgmpy", "table"},
+    "Bins": {"from_file", "named", "level"},
+    "Calendar": {"days", "times", "weeks", "window"},
+    "Calibration": {"checked", "noisy"},
+    "ChainClass": {
+        *("boxes", "corners", "distributions", "from_plain", "kernels", "matrices_shown"),
+        *("members", "mixing_bounds", "nearest", "open_members"),
+    },
+    "Evidence": {"noting"},
+    "Guarantee": {"of_code"},
+    "InfluenceCurve": {"binding", "pair_record", "rows", "solve"},
+    "Ledger": {
+        *("charge", "charge_many", "charges_of", "check_terms", "find", "find_many"),
+        *("make_anchor", "open_accounts", "store", "store_many"),
+    },
+    "Query": {"closest"},
+    "MarkovChain": {"limit_distance", "limit_distribution"},
+    "RegimeClass": {"from_plain", "kernels", "matrices_shown", "replace", "representatives"},
+    "Releases": {"columns", "rows"},
+    "Series": {"as_segments"},
+    "Spending": {"cost"},
+    "Table": {"lengths_of"},
+}
+"""Methods that other rooms call, or that need what is not installed."""
+
+EVERYWHERE = {"from_dict", "to_dict", "table_rows"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_has_an_example(name):
+    assert ">>>" in (getattr(pk, name).__doc__ or "")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if inspect.isclass(getattr(pk, name))])
+def test_every_method_is_used_in_an_example(name):
+    kind = getattr(pk, name)
+    methods = {
+        method: getattr(given, "__func__", given).__doc__ or ""
+        for method, given in vars(kind).items()
+        if not method.startswith("_") and inspect.isfunction(getattr(given, "__func__", given))
+    }
+    examples = "\n".join(
+        line
+        for text in (kind.__doc__ or "", *methods.values())
+        for line in text.splitlines()
+        if line.strip().startswith((">>>", "..."))
+    )
+    others = EVERYWHERE | FOR_THE_PACKAGE.get(name, set())
+    assert not [
+        method for method in methods if f".{method}(" not in examples and method not in others
+    ]

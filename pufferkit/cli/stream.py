@@ -59,13 +59,18 @@ def release(
     ] = False,
     label: Annotated[str, option("Distinguishes equal releases.")] = "",
     out: Annotated[File, option("Write JSON here, not to stdout; - is stdout.", "FILE")] = None,
+    data_meant: Annotated[
+        bool, option("A second account for the same data is meant.", None, "--data-meant")
+    ] = False,
     anyway: Anyway = False,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Answer a query about one window of a stream with noise.
 
     Epsilon is for everything that is ever released about the stream. Windows come in the order of
     their beginnings; run it once a day, or once an hour. A window that was released gives the
     same answer again, also if rows came late: they are left out, or belong to the next window.
+    With --time, rows outside of a window of time are left out; without, all rows are taken for it.
     """
     out = None if str(out) == "-" else out
     outputs.check_outputs([out], [file, model])
@@ -73,11 +78,14 @@ def release(
     data = inputs.read_data(
         file, state, time, segment, beliefs.states, None, beliefs, independent_after, form
     )
+    data = _in_window(data, _window(window))
     query = question.over(beliefs.states, data)
     usefulness.question(epsilon)
     with kept.opened() as ledger:
         asked = query if one_question else None
-        stream = pk.Stream(beliefs, epsilon, ledger, name=account, question=asked)
+        stream = pk.Stream(
+            beliefs, epsilon, ledger, name=account, question=asked, data_meant=data_meant
+        )
         calibration = stream.calibrate(query, share)
         calibration.checked(data)
         usefulness.refuse_drowned(calibration, beliefs, anyway)
@@ -85,7 +93,7 @@ def release(
     record = answer.to_json() + "\n"
     written = {} if out is None else {out: record.encode()}
     outputs.write_all(written)
-    terminal.say(record.rstrip() if out is None else str(answer))
+    terminal.say(record.rstrip() if out is None or as_json else str(answer))
     terminal.written(written)
 
 
@@ -98,6 +106,7 @@ def change(
     epsilon: inputs.Epsilon,
     kept: Kept,
     why: Annotated[str, option("Recorded with the change.")] = "",
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Change the epsilon of a stream, from the first entry on that was not used yet.
 
@@ -107,10 +116,24 @@ def change(
     with kept.opened() as ledger:
         stream = pk.Stream(inputs.read_model(model), epsilon, ledger, name=account)
         other = stream.change_epsilon(new, why=why)
+    if as_json:
+        terminal.as_json({"account": account, "was": stream.epsilon, "epsilon": other.epsilon})
+        return
     terminal.say(
         f"{account}: epsilon {stream.epsilon:g} is now {other.epsilon:g}; everything together is "
         f"private at {max(stream.epsilon, other.epsilon):g} or what it was before, if that is more"
     )
+
+
+def _in_window(data: pk.Series, window: str | tuple[str, str] | tuple[int, int]) -> pk.Series:
+    """The rows of a window of time, where it is known when rows are."""
+    entries = isinstance(window, tuple) and isinstance(window[0], int)
+    if entries or data.calendar is None:
+        return data
+    part = pk.Stream.part(data, window)
+    if len(part) < len(data):
+        terminal.say(f"{len(part):,} of {len(data):,} entries are in the window", err=True)
+    return part
 
 
 def _window(text: str) -> str | tuple[str, str] | tuple[int, int]:

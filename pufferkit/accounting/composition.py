@@ -391,12 +391,12 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     worst, start = 0.0, 0
     seen: set[tuple[tuple[int, bytes], ...]] = set()
     for size in sizes:
-        runs = _runs(history, theta.states, start + 1, start + size)
+        runs = spent_runs(history, theta.states, start + 1, start + size)
         start += size
         signature = tuple((run.count, run.cost.tobytes()) for run in runs)
         if signature not in seen:
             seen.add(signature)
-            worst = max(worst, _curve(theta, size).epsilon(runs))
+            worst = max(worst, curve_of(theta, size).epsilon(runs))
     return worst
 
 
@@ -484,7 +484,7 @@ def bounded_dependence(history: Sequence[Spending], dependence: float | None) ->
     return history[0].epsilon + history[1].epsilon + 2 * bound
 
 
-def _runs(
+def spent_runs(
     history: Sequence[Spending], states: Sequence[Hashable], first: int, last: int
 ) -> list[PairRun]:
     """Summed cost of the pairs of states at entries ``first`` ... ``last``, as runs."""
@@ -516,5 +516,5 @@ def joined(pattern: Pattern) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=32)
-def _curve(theta: Beliefs, length: int) -> InfluenceCurve:
+def curve_of(theta: Beliefs, length: int) -> InfluenceCurve:
     return InfluenceCurve(theta, length)

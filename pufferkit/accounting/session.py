@@ -33,6 +33,7 @@ from pufferkit.accounting.composition import (
 from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger
+from pufferkit.accounting.profiles import entry_rows
 from pufferkit.accounting.questions import asked, check_query
 from pufferkit.accounting.transactions import over_budget
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
@@ -192,6 +193,32 @@ class Session(Shown):
         total = self._joint(charges, _best(table), bounds).micro
         cost = max(0, total - account.total)
         return SessionPlan(table, in_epsilon(cost), in_epsilon(account.remaining))
+
+    def cost(
+        self,
+        query: Query,
+        epsilon: float,
+        *,
+        mechanism: str = BEST,
+        window: tuple[int, int] | None = None,
+        label: str = "",
+    ) -> float:
+        """What `release` with the same arguments would take from the budget; nothing is written.
+
+        0 for a release that is stored already.
+        """
+        check_query(query, _OVER)
+        bounds = self._window(window)
+        if self.ledger.find(self.name, self._key(query, epsilon, mechanism, bounds, label)):
+            return 0.0
+        account, charges = self._standing()
+        _, calibration = self._calibrate(query, checks.privacy(epsilon), mechanism)
+        return in_epsilon(max(0, self._joint(charges, calibration, bounds).micro - account.total))
+
+    @property
+    def profile(self) -> list[dict[str, Any]]:
+        """What was spent on the entries, run by run (`entry_rows`)."""
+        return entry_rows(self._spendings(self._charges()), self.beliefs, self.data.lengths)
 
     def release(
         self,

@@ -77,7 +77,7 @@ def release(
             [file],
             None,
             time,
-            question.query,
+            question,
             noise,
             reading,
             form,

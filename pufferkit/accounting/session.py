@@ -7,6 +7,7 @@ applies, which is usually less than its own epsilon added on top.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
@@ -41,8 +42,10 @@ from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import NoTheorem
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, in_order
+from pufferkit.mechanisms.dashboard import Dashboard, split
 from pufferkit.mechanisms.plan import OPTIONS, Plan, calibrate, plan
 from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.usefulness import questioned
 from pufferkit.records import digest
 from pufferkit.shown import Shown
 
@@ -256,7 +259,9 @@ class Session(Shown):
         NoTheorem
             If no theorem covers this release together with the earlier ones.
         """
-        checks.privacy(epsilon)
+        asked = questioned(checks.privacy(epsilon))
+        if asked is not None:
+            warnings.warn(asked, UserWarning, stacklevel=2)
         check_query(query, _OVER)
         bounds = self._window(window)
         if mechanism not in ANY_START:
@@ -268,6 +273,34 @@ class Session(Shown):
             return Release.from_dict(stored.body)
         name, calibration = self._calibrate(query, epsilon, mechanism)
         return self._paid(calibration, calibration.checked(part), bounds, key, name)
+
+    def release_dashboard(self, plan: Dashboard, *, label: str = "") -> dict[str, Release]:
+        """All questions of a dashboard with noise, by name, as one charge.
+
+        Parameters
+        ----------
+        plan
+            From `pufferkit.dashboard`, made for the beliefs and the whole series of the session.
+        label
+            Something to tell otherwise equal releases apart.
+        """
+        made_for, own = plan.calibration.beliefs, self.beliefs.to_dict()
+        if made_for is None or digest(made_for.to_dict()) != digest(own):
+            raise ValueError("plan: was made for other beliefs than those of the session")
+        bounds, calibration = self._window(None), plan.calibration
+        key = digest(
+            {
+                "dashboard": asked(calibration.query),
+                "scales": list(calibration.scales or ()),
+                "window": list(bounds),
+                "label": label,
+            }
+        )
+        stored = self.ledger.find(self.name, key)
+        if stored is not None:
+            return split(Release.from_dict(stored.body))
+        part = calibration.checked(self._part(bounds))
+        return split(self._paid(calibration, part, bounds, key, "influence_curve"))
 
     def _paid(
         self,

@@ -27,12 +27,27 @@ def clipped_total(values: Values, lengths: Lengths, *, low: float, high: float) 
 
     Replacing x by x' moves it by the distance of their clipped values, which is what the noise
     follows, pair by pair.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["low", "high", "high", "low"], ["low", "high"])
+    >>> clipped_total({"low": 0.5, "high": 9}, data, low=0, high=4).exact(data)
+    [Fraction(9, 1)]
     """
     return total(clipped(values, low, high), lengths)
 
 
 def clipped_mean(values: Values, lengths: Lengths, *, low: float, high: float) -> Query:
-    """The mean of the values, each clipped to a declared range."""
+    """The mean of the values, each clipped to a declared range.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["low", "high", "high", "low"], ["low", "high"])
+    >>> clipped_mean({"low": 0.5, "high": 9}, data, low=0, high=4).exact(data)
+    [Fraction(9, 4)]
+    """
     return mean(clipped(values, low, high), lengths)
 
 
@@ -43,6 +58,11 @@ def moments(values: Values, lengths: Lengths, *, low: float, high: float) -> Que
     in [-1, 1], and the answer is (mean of u, mean of u^2). Replacing x by x' moves it by
     (|u - u'| + |u^2 - u'^2|) / n with n observed entries: at most 2 / n if the middle of the range
     counts among the values, exactly so pair by pair.
+
+    Examples
+    --------
+    >>> moments({"low": 0.5, "high": 2}, 100, low=0, high=4).size
+    2
     """
     numbers, n = clipped(values, low, high), sum(observed_in(lengths))
     middle = (as_fraction("low", low) + as_fraction("high", high)) / 2

@@ -51,6 +51,16 @@ class Dashboard(Shown):
         the epsilon it would cost alone.
     level
         Of the intervals.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, Series, count
+    >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "walk"])
+    >>> both = {"walking": (count("walk", 1000), 30), "resting": (count("rest", 1000), 30)}
+    >>> plan = dashboard(chain, both)
+    >>> data = Series.of([chain.states[code] for code in chain.sample(1000, seed=1)], chain.states)
+    >>> sorted(plan.release(data))
+    ['resting', 'walking']
     """
 
     calibration: Calibration

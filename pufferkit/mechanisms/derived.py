@@ -37,6 +37,15 @@ class Derived(Shown):
         With at least this probability all intervals hold at once.
     epsilon
         Of the release: nothing was added.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
+    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
+    >>> release = pk.influence_curve(home, pk.histogram(home.states, data), epsilon=1).release(data)
+    >>> cumulative(release).epsilon
+    1.0
     """
 
     what: str
@@ -69,6 +78,15 @@ def transition_rates(release: Release, level: float = 0.95) -> Derived:
 
     A rate n / (n + others) rises with n and falls with the others, so its interval has its ends at
     corners of the box.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
+    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
+    >>> moves = pk.transition_counts(home.states, data)
+    >>> transition_rates(pk.influence_curve(home, moves, epsilon=1).release(data)).what
+    'transition rates'
     """
     _of_kind(release, "transition counts")
     size = round(len(release.labels) ** 0.5)
@@ -94,6 +112,14 @@ def mean_stay(release: Release, level: float = 0.95) -> Derived:
     """The mean length of a stay, in entries: time in the states over the number of episodes.
 
     A stay has at least one entry, and no interval reaches below that.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
+    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
+    >>> mean_stay(pk.influence_curve(home, pk.stays("low", data), epsilon=1).release(data)).what
+    'mean length of a stay'
     """
     _of_kind(release, "stays")
     low, high = _box(release, level, 0.0)
@@ -122,6 +148,15 @@ def variance(release: Release, low: float, high: float, level: float = 0.95) -> 
         Of `pufferkit.moments` with the same range.
     low, high
         The declared range.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
+    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
+    >>> asked = pk.moments({"low": 0.5, "high": 2}, data, low=0, high=4)
+    >>> variance(pk.influence_curve(home, asked, epsilon=1).release(data), 0, 4).what
+    'variance'
     """
     if release.labels != ("mean", "mean square"):
         raise ValueError(f"release: {release.query} is no release of moments")
@@ -149,6 +184,15 @@ def cumulative(release: Release, level: float = 0.95) -> Derived:
 
     A sum over the first bins is also the total, which is public, less the sum over the others; the
     tighter of the two is taken, and the curve never falls.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
+    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
+    >>> release = pk.influence_curve(home, pk.histogram(home.states, data), epsilon=1).release(data)
+    >>> cumulative(release).what
+    'cumulative distribution'
     """
     values, low, high, total = _steps_of(release, level)
     return Derived(
@@ -182,6 +226,15 @@ def quantile(
         Between 0 and 1; 0.5 is the median.
     values
         The value of each level.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
+    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
+    >>> release = pk.influence_curve(home, pk.histogram(home.states, data), epsilon=1).release(data)
+    >>> quantile(release, 0.5, [0.5, 2]).what
+    'quantile 0.5'
     """
     if not 0 < checks.real("share", share) < 1:
         raise ValueError(f"share: must lie between 0 and 1, got {share:g}; 0.5 is the median")
@@ -208,6 +261,15 @@ def load_duration(
     """For how many entries the load is at least each level: the curve that engineers draw.
 
     It is what the cumulative distribution leaves, from the highest level down.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
+    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
+    >>> release = pk.influence_curve(home, pk.histogram(home.states, data), epsilon=1).release(data)
+    >>> load_duration(release, [0.5, 2]).what
+    'load duration'
     """
     numbers = _values(release, values)
     values_below, low, high, total = _steps_of(release, level)
@@ -232,6 +294,15 @@ def peak(
 
     A level occurs for sure if the interval of its bin lies above 0. The value and the lower end are
     the highest such level, the upper end the highest whose interval allows an entry.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
+    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
+    >>> release = pk.influence_curve(home, pk.histogram(home.states, data), epsilon=1).release(data)
+    >>> peak(release, [0.5, 2]).what
+    'peak'
     """
     numbers = _values(release, values)
     low, high = _box(release, level, 0.0)
@@ -255,6 +326,15 @@ def top_states(release: Release, count: int, level: float = 0.95) -> Derived:
 
     Where intervals of a state inside and one outside overlap, the choice may be that of the noise,
     and ``how`` says so.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
+    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
+    >>> release = pk.influence_curve(home, pk.histogram(home.states, data), epsilon=1).release(data)
+    >>> top_states(release, 1).what
+    'top 1 states'
     """
     if release.kind not in ("histogram", "relative frequencies"):
         raise ValueError(f"release: {release.query} is no histogram over states")

@@ -93,6 +93,16 @@ def synthetic(
         When the made-up entries are; needed with ``hours``. Its step should be that of the data.
     seed
         For the entries that are drawn; the same seed gives the same series.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
+    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
+    >>> moves = pk.transition_counts(home.states, data)
+    >>> made_up = synthetic(pk.influence_curve(home, moves, epsilon=1).release(data), 50, seed=1)
+    >>> type(made_up).__name__
+    'Synthetic'
     """
     if moves.kind != "transition counts":
         raise ValueError(f"moves: must be a release of transition counts, not of {moves.query}")

@@ -27,11 +27,6 @@ demo: $(VENV)/.demo
 # One process for each core; threads inside them would only wait for one another.
 PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal
 
-# Half of the examples of each property; test-all, coverage and .ci/run look at all of them.
-ifeq ($(MAKECMDGOALS),test)
-export HYPOTHESIS_PROFILE ?= quick
-endif
-
 test: $(VENV)/.dev
 	$(PYTEST) -m "not slow"
 

@@ -14,8 +14,6 @@ COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 # The suite gives the same verdict every time; HYPOTHESIS_PROFILE=explore looks further.
 settings.register_profile("suite", max_examples=60, derandomize=True, database=None, **COMMON)
 settings.register_profile("explore", max_examples=2000, **COMMON)
-# What `make test` does; `make test-all` and .ci/run look at all examples of the suite.
-settings.register_profile("quick", settings.get_profile("suite"), max_examples=30)
 # For mutants it is enough that a test fails; no smallest example is looked for.
 settings.register_profile(
     "mutants",

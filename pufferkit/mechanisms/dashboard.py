@@ -8,10 +8,12 @@ have noise of scale s_j, then the joint release moves the log-likelihood of its 
 whatever the other entries are, and the pairwise influence curve takes any such cost. It is never
 more than the sum of what the questions spend on an entry one by one, and less where they tell
 different pairs of states apart. (Pufferfish epsilons themselves do not add up: what releases cost
-together is the loss at their joint cost, a little more or less than the sum.) The loss rises with every 1 / s_j. So the least total epsilon at which every question meets a
-stated error is reached with each s_j as large as its error allows: that solves the convex programme
-(minimise the loss over 1 / s_j >= 1 / allowed_j) exactly, and no search over splits is needed.
-Given a total epsilon instead, all errors are stretched by one factor, the least it pays for.
+together is the loss at their joint cost, a little more or less than the sum.)
+
+The loss rises with every 1 / s_j. So the least total epsilon at which every question meets a stated
+error is reached with each s_j as large as its error allows. That solves the programme (minimise the
+loss over 1 / s_j >= 1 / allowed_j) exactly, and no search over splits is needed. Given a total
+epsilon instead, all errors are stretched by one factor, the least it pays for.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ LONG = {
     "beliefs-from-data",
     "local-collection",
     "many-subjects",
+    "questions",
     "raw-files",
     "reproduce",
     "smart-meter",

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -46,6 +46,14 @@ class QueryName(StrEnum):
 
 OF_STATES = (QueryName.EPISODES, QueryName.STAYS, QueryName.TIME_IN, QueryName.DAYS_WITH)
 """Questions about some states."""
+
+CUT = {
+    QueryName.BY_HOUR: "hour of week",
+    QueryName.BY_WEEKDAY_HOUR: "hour of week",
+    QueryName.BY_DAY: "1d",
+    QueryName.BY_WEEK: "7d",
+}
+"""How a table of many subjects is cut for questions by time."""
 
 
 Model = Annotated[Path, option("Beliefs: a JSON file, see 'model'; - is stdin.", None, "--model")]
@@ -263,6 +271,18 @@ class Question:
             known = _middles(states) if self.values == MIDDLES else _values(self.values, states)
             return make(known, lengths)
         raise AssertionError(self.query)
+
+    def window(self, given: Any) -> Any:
+        """How a table is cut for this question, if that was not said."""
+        return CUT.get(self.query) if given is None else given
+
+    def of_many(self, states: Sequence[Hashable]) -> Any:
+        """The question as runs over many subjects take it: days and weeks are windows."""
+        if self.query in (QueryName.HISTOGRAM, QueryName.BY_DAY, QueryName.BY_WEEK):
+            return QueryName.HISTOGRAM.value
+        if self.query is QueryName.FREQUENCIES:
+            return self.query.value
+        return self.named(states)
 
     def named(self, states: Sequence[Hashable]) -> pk.Question:
         """The question by its name, which can be asked of many series."""

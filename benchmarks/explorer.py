@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from tests.explore import browser
@@ -27,7 +28,8 @@ new MutationObserver(() => {
 def answer(page: browser.Page, key: str) -> float:
     """Milliseconds from a key on the slider to the answer for the new epsilon."""
     before = page.driver.execute_script("return window.times.length")
-    page.element("//*[@role='slider']").send_keys(key)
+    page.driver.execute_script("document.querySelector('.q-slider [tabindex]').focus()")
+    ActionChains(page.driver).send_keys(key).perform()
     while page.driver.execute_script("return window.times.length") == before:
         time.sleep(0.01)
     return float(page.driver.execute_script("return window.times.at(-1)"))

@@ -6,6 +6,7 @@ Threads would not do: a plan holds the interpreter, and a thread cannot be stopp
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import multiprocessing
 import signal
@@ -134,7 +135,9 @@ def _serve(connection: Connection) -> None:
                 last = monotonic()
                 connection.send(("told", text))
 
-        connection.send(answered(task, given, tell if telling else None))
+        answer = answered(task, given, tell if telling else None)
+        with contextlib.suppress(OSError):  # the server may be gone by now
+            connection.send(answer)
 
 
 def answered(task: Callable[..., Any], given: Sequence[Any], tell: Tell | None) -> tuple[str, Any]:

@@ -33,6 +33,7 @@ LONG = {
     "a-year-of-releases",
     "audit",
     "beliefs-from-data",
+    "faq",
     "local-collection",
     "many-subjects",
     "questions",

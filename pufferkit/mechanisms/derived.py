@@ -41,11 +41,13 @@ class Derived(Shown):
     Examples
     --------
     >>> import pufferkit as pk
-    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
-    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
-    >>> release = pk.influence_curve(home, pk.histogram(home.states, data), epsilon=1).release(data)
-    >>> cumulative(release).epsilon
-    1.0
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.histogram(chain.states, 5000)
+    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> derived = pk.top_states(release, 1)
+    >>> derived.labels, derived.epsilon
+    (('0 kW',), 1.0)
     """
 
     what: str
@@ -82,11 +84,13 @@ def transition_rates(release: Release, level: float = 0.95) -> Derived:
     Examples
     --------
     >>> import pufferkit as pk
-    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
-    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
-    >>> moves = pk.transition_counts(home.states, data)
-    >>> transition_rates(pk.influence_curve(home, moves, epsilon=1).release(data)).what
-    'transition rates'
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.transition_counts(chain.states, 5000)
+    >>> release = pk.influence_curve(chain, query, 2).release(data)
+    >>> rates = pk.transition_rates(release)
+    >>> 0.8 < rates.value[0] < 1
+    True
     """
     _of_kind(release, "transition counts")
     size = round(len(release.labels) ** 0.5)
@@ -116,16 +120,18 @@ def mean_stay(release: Release, level: float = 0.95) -> Derived:
     Examples
     --------
     >>> import pufferkit as pk
-    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
-    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
-    >>> mean_stay(pk.influence_curve(home, pk.stays("low", data), epsilon=1).release(data)).what
-    'mean length of a stay'
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> release = pk.influence_curve(chain, pk.stays("1 kW", 5000), 2).release(data)
+    >>> stay = pk.mean_stay(release)
+    >>> 1 <= stay.low[0] <= stay.value[0] <= stay.high[0]
+    True
     """
     _of_kind(release, "stays")
     low, high = _box(release, level, 0.0)
     entries, episodes = (max(float(v), 0.0) for v in release.raw)
-    least = max(1.0, low[0] / high[1]) if high[1] > 0 else 1.0
-    most = max(least, high[0] / low[1]) if low[1] > 0 else inf
+    least = max(1.0, float(low[0] / high[1])) if high[1] > 0 else 1.0
+    most = max(least, float(high[0] / low[1])) if low[1] > 0 else inf
     value = min(max(entries / max(episodes, 1.0), least), most)
     return Derived(
         "mean length of a stay",
@@ -152,11 +158,12 @@ def variance(release: Release, low: float, high: float, level: float = 0.95) -> 
     Examples
     --------
     >>> import pufferkit as pk
-    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
-    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
-    >>> asked = pk.moments({"low": 0.5, "high": 2}, data, low=0, high=4)
-    >>> variance(pk.influence_curve(home, asked, epsilon=1).release(data), 0, 4).what
-    'variance'
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.moments({"0 kW": 0, "1 kW": 1}, 5000, low=0, high=1)
+    >>> release = pk.influence_curve(chain, query, 2).release(data)
+    >>> 0 <= pk.variance(release, 0, 1).value[0] <= 0.25
+    True
     """
     if release.labels != ("mean", "mean square"):
         raise ValueError(f"release: {release.query} is no release of moments")
@@ -188,11 +195,12 @@ def cumulative(release: Release, level: float = 0.95) -> Derived:
     Examples
     --------
     >>> import pufferkit as pk
-    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
-    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
-    >>> release = pk.influence_curve(home, pk.histogram(home.states, data), epsilon=1).release(data)
-    >>> cumulative(release).what
-    'cumulative distribution'
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.histogram(chain.states, 5000)
+    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> pk.cumulative(release).value[-1]
+    1.0
     """
     values, low, high, total = _steps_of(release, level)
     return Derived(
@@ -230,11 +238,12 @@ def quantile(
     Examples
     --------
     >>> import pufferkit as pk
-    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
-    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
-    >>> release = pk.influence_curve(home, pk.histogram(home.states, data), epsilon=1).release(data)
-    >>> quantile(release, 0.5, [0.5, 2]).what
-    'quantile 0.5'
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.histogram(chain.states, 5000)
+    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> pk.quantile(release, 0.5, [0, 1]).value
+    (0.0,)
     """
     if not 0 < checks.real("share", share) < 1:
         raise ValueError(f"share: must lie between 0 and 1, got {share:g}; 0.5 is the median")
@@ -265,11 +274,12 @@ def load_duration(
     Examples
     --------
     >>> import pufferkit as pk
-    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
-    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
-    >>> release = pk.influence_curve(home, pk.histogram(home.states, data), epsilon=1).release(data)
-    >>> load_duration(release, [0.5, 2]).what
-    'load duration'
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.histogram(chain.states, 5000)
+    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> pk.load_duration(release, [0, 1]).labels
+    ('at least 0', 'at least 1')
     """
     numbers = _values(release, values)
     values_below, low, high, total = _steps_of(release, level)
@@ -298,11 +308,12 @@ def peak(
     Examples
     --------
     >>> import pufferkit as pk
-    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
-    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
-    >>> release = pk.influence_curve(home, pk.histogram(home.states, data), epsilon=1).release(data)
-    >>> peak(release, [0.5, 2]).what
-    'peak'
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.histogram(chain.states, 5000)
+    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> pk.peak(release, [0, 1]).value
+    (1.0,)
     """
     numbers = _values(release, values)
     low, high = _box(release, level, 0.0)
@@ -330,11 +341,12 @@ def top_states(release: Release, count: int, level: float = 0.95) -> Derived:
     Examples
     --------
     >>> import pufferkit as pk
-    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
-    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
-    >>> release = pk.influence_curve(home, pk.histogram(home.states, data), epsilon=1).release(data)
-    >>> top_states(release, 1).what
-    'top 1 states'
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.histogram(chain.states, 5000)
+    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> pk.top_states(release, 1).how
+    'surely the most frequent'
     """
     if release.kind not in ("histogram", "relative frequencies"):
         raise ValueError(f"release: {release.query} is no histogram over states")

@@ -97,12 +97,12 @@ def synthetic(
     Examples
     --------
     >>> import pufferkit as pk
-    >>> home = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["low", "high"])
-    >>> data = pk.Series.of([home.states[code] for code in home.sample(1000, seed=1)], home.states)
-    >>> moves = pk.transition_counts(home.states, data)
-    >>> made_up = synthetic(pk.influence_curve(home, moves, epsilon=1).release(data), 50, seed=1)
-    >>> type(made_up).__name__
-    'Synthetic'
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "walk"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.transition_counts(chain.states, 5000)
+    >>> made = pk.synthetic(pk.influence_curve(chain, query, 1).release(data), 100, seed=1)
+    >>> len(made.series), made.epsilon
+    (100, 1.0)
     """
     if moves.kind != "transition counts":
         raise ValueError(f"moves: must be a release of transition counts, not of {moves.query}")

@@ -1,10 +1,10 @@
 """What of a stream may still be spent: a rate, and the entries that are not closed.
 
-Entries lie on an axis of whole numbers: their numbers, or microseconds. A window is a half-open
-stretch of it. Windows come in the order of their beginnings; what lies before the beginning of the
-last one is closed for ever, and of the rest it is known how much was spent, stretch by stretch. So
-nothing grows with the number of windows: each of the stretches ends where a window ends that
-overlaps the last one, and all of those have spent something at the same entry.
+Entries lie on an axis of whole numbers: their numbers, or microseconds, of clocks or of instants. A
+window is a half-open stretch of it. Windows come in the order of their beginnings; what lies before
+the beginning of the last one is closed for ever, and of the rest it is known how much was spent,
+stretch by stretch. So nothing grows with the number of windows: each of the stretches ends where a
+window ends that overlaps the last one, and all of those have spent something at the same entry.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Frontier:
     micro, rate
         Epsilon for ever, in millionths, and the most that may be spent on an entry.
     axis
-        What the axis counts, ``entries`` or ``time``; empty before the first window.
+        What the axis counts, ``entries``, ``time`` or ``instants``; empty before the first window.
     begin
         Where the last window begins; everything before is closed.
     runs

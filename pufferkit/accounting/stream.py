@@ -34,10 +34,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.accounting.amounts import PICO, allowed_micro, in_epsilon, show
 from pufferkit.accounting.entries import Account, Charge, Terms
+from pufferkit.accounting.fingerprints import IDENTIFYING, SeriesData
 from pufferkit.accounting.frontier import Frontier, Use
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.questions import asked, check_query
@@ -90,6 +92,9 @@ class Stream(Shown):
     question
         If every window will be asked the same sum, that query (of any length): its distances
         between states ask less noise than the largest of them everywhere.
+    data_meant
+        The data of the first window under a second name are refused, as two names are two budgets;
+        this says that they are meant.
 
     Examples
     --------
@@ -113,7 +118,9 @@ class Stream(Shown):
         *,
         name: str = "data",
         question: Query | None = None,
+        data_meant: bool = False,
     ) -> None:
+        self._meant = checks.flag("data_meant", data_meant)
         self.beliefs: Beliefs = as_beliefs(beliefs)
         if self.beliefs.entries is not None:
             raise NoTheorem(
@@ -175,11 +182,12 @@ class Stream(Shown):
             Made for the data of the window: ``histogram(states, data)``.
         data
             The entries of the window: a `Series`, a sequence of states or of segments of states.
-            ``None`` where nothing was observed.
+            ``None`` where nothing was observed. A series that knows when its entries are must lie
+            within a window of time: `part` cuts it.
         window
             First and last entry, counted from the beginning of the stream; or from when on and
             until before when, as dates or times (``("2026-11-16 08:00", "2026-11-16 09:00")``); or
-            a day (``"2026-11-16"``). The same kind throughout.
+            a day (``"2026-11-16"``). The same kind throughout; times with a zone are another kind.
         share
             Part of the event-level epsilon of the window, so that several answers fit into one, or
             windows may overlap: with windows of a day, each hour, 1/24.
@@ -204,7 +212,7 @@ class Stream(Shown):
             if calibration is None:
                 calibration = self._noise(query, use.pico)
                 part = calibration.checked(data)
-                _check_length(part, window, use)
+                _check_inside(part, window, use)
             after = frontier.after(use)
             body = {
                 "query": query.name,
@@ -228,9 +236,30 @@ class Stream(Shown):
                 terms=replace(self._terms, budget=account.budget),
                 value=calibration.release(part).to_dict(),
                 state=after.to_dict(),
+                data=None if account.entries else _recognisable(part),
             )
             # What counts is what is stored, if two processes ask at once.
-            self.ledger.charge_many([charge])
+            self.ledger.charge_many([charge], data_meant=self._meant)
+
+    @staticmethod
+    def part(data: Series, window: Window) -> Series:
+        """The entries of a series that lie in a window; of time, if it knows when they are.
+
+        Examples
+        --------
+        >>> from pufferkit import Calendar, Series, Stream
+        >>> hours = Series([0, 1] * 24, (0, 1), (48,), calendar=Calendar("2026-11-15", "1h"))
+        >>> len(Stream.part(hours, "2026-11-16"))
+        24
+        """
+        axis, begin, end, _ = located(window)
+        places = np.arange(1, len(data) + 1) if axis == "entries" else _when(data, axis)
+        if places is None:
+            raise ValueError("data: when the entries are is not known; read them with their times")
+        inside = np.flatnonzero((places >= begin) & (places < end))
+        if not inside.size:
+            raise ValueError(f"data: no entry lies in the window {window!r}")
+        return data.window(int(inside[0]) + 1, int(inside[-1]) + 1)
 
     def change_epsilon(self, epsilon: float, *, why: str = "") -> Stream:
         """The stream with another epsilon, from the first entry on that was not used yet.
@@ -394,7 +423,8 @@ def located(window: Window) -> tuple[str, int, int, list[Any]]:
             raise ValueError("window: one end has a time zone and the other has none")
         if not first < after:
             raise ValueError(f"window: {window[0]} is not before {window[1]}")
-        return "time", _place(first), _place(after), [str(end) for end in window]
+        axis = "time" if first.tzinfo is None else "instants"
+        return axis, _place(first), _place(after), [str(end) for end in window]
     first_entry, last = (checks.whole("window", n, 1) for n in window)
     if not first_entry <= last <= HORIZON:
         raise ValueError(
@@ -420,9 +450,33 @@ def _place(moment: datetime) -> int:
     return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
-def _check_length(data: Series, window: Window, use: Use) -> None:
-    if use.axis == "entries" and len(data) != use.end - use.begin:
+def _when(data: Series, axis: str) -> NDArray[np.int64] | None:
+    """Where the entries of a series lie on an axis of time; ``None`` if that is not known."""
+    if data.calendar is None:
+        return None
+    of = data.calendar.times if axis == "time" else data.calendar.instants
+    return of(data.lengths)
+
+
+def _check_inside(data: Series, window: Window, use: Use) -> None:
+    """Only entries of the window are paid for."""
+    if use.axis == "entries":
+        if len(data) != use.end - use.begin:
+            raise ValueError(
+                f"data: has {len(data)} entries, but the window {window!r} has "
+                f"{use.end - use.begin}; give None for entries that were not observed"
+            )
+        return
+    when = _when(data, use.axis)
+    outside = 0 if when is None else int(((when < use.begin) | (when >= use.end)).sum())
+    if outside:
         raise ValueError(
-            f"data: has {len(data)} entries, but the window {window!r} has "
-            f"{use.end - use.begin}; give None for entries that were not observed"
+            f"data: {outside:,} of {len(data):,} entries are not in the window {window!r}, which "
+            "pays for its own alone; cut them off with Stream.part(data, window)"
         )
+
+
+def _recognisable(data: Series) -> SeriesData | None:
+    """The first window, if it is long enough to be known again: short ones are equal by chance."""
+    seen = SeriesData(data)
+    return seen if seen.information(seen.length) >= IDENTIFYING else None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import calibrated, known_mechanism, with_options
 
@@ -29,32 +29,13 @@ def audit(
     form: Form,
     size: inputs.Size,
     mechanism: Annotated[
-        str | None,
-        typer.Option(
-            "--mechanism",
-            metavar="NAME",
-            help="As in the plan, or randomized_response. Default: least Pufferfish noise.",
-        ),
+        Text,
+        option("As in the plan, or randomized_response. Default: least Pufferfish noise.", "NAME"),
     ] = None,
-    trials: Annotated[
-        int,
-        typer.Option(
-            "--trials", parser=terminal.integer, help="Releases drawn for each of two secrets."
-        ),
-    ] = 20_000,
-    confidence: Annotated[
-        float,
-        typer.Option("--confidence", parser=terminal.number, help="Of what the attack proves."),
-    ] = 0.999999,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot",
-            metavar="FILE",
-            help="Draw what was promised, computed and proven.",
-        ),
-    ] = None,
+    trials: Annotated[int, whole("Releases drawn for each of two secrets.")] = 20_000,
+    confidence: Annotated[float, real("Of what the attack proves.")] = 0.999999,
+    as_json: Annotated[bool, option("Print JSON.", None, "--json")] = False,
+    plot: Annotated[File, option("Draw what was promised, computed and proven.", "FILE")] = None,
 ) -> None:
     """Attack a mechanism on simulated data, and compare with its promise; spends nothing.
 

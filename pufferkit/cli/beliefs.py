@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.form import Form
 from pufferkit.cli.model import counted_table
 from pufferkit.cli.options import with_options
@@ -35,48 +36,17 @@ def beliefs(
     question: inputs.Question,
     form: Form,
     time: inputs.Time = None,
-    subject: Annotated[
-        str | None,
-        typer.Option("--subject", metavar="COL", help="Column that says whose row it is."),
-    ] = None,
-    epsilon: Annotated[
-        float,
-        typer.Option(
-            "--epsilon", parser=terminal.number, metavar="X", help="Where noise is compared."
-        ),
-    ] = 1.0,
+    subject: Annotated[Text, option("Column that says whose row it is.", "COL")] = None,
+    epsilon: Annotated[float, real("Where noise is compared.")] = 1.0,
     length: Annotated[
-        int | None,
-        typer.Option(
-            "--length",
-            parser=terminal.integer,
-            metavar="N",
-            help="Entries of the series to release; default: as held out.",
-        ),
+        int | None, whole("Entries of the series to release; default: as held out.")
     ] = None,
-    day: Annotated[
-        int | None,
-        typer.Option(
-            "--day", parser=terminal.integer, metavar="N", help="Entries in a day, if no clock."
-        ),
-    ] = None,
-    held_out: Annotated[
-        int | None,
-        typer.Option("--held-out", parser=terminal.integer, metavar="N", help="People to test on."),
-    ] = None,
-    regimes: Annotated[
-        str, typer.Option("--regimes", metavar="2,3,4", help="Numbers of regimes to try.")
-    ] = "2,3,4,6,8,12",
-    seed: Annotated[
-        int, typer.Option("--seed", parser=terminal.integer, metavar="N", help="Of the split.")
-    ] = 0,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the chosen model here.")
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option("--report", metavar="FILE", help="Write a page with pictures, .html."),
-    ] = None,
+    day: Annotated[int | None, whole("Entries in a day, if no clock.")] = None,
+    held_out: Annotated[int | None, whole("People to test on.")] = None,
+    regimes: Annotated[str, option("Numbers of regimes to try.", "2,3,4")] = "2,3,4,6,8,12",
+    seed: Annotated[int, whole("Of the split.")] = 0,
+    out: Annotated[File, option("Write the chosen model here.", "FILE")] = None,
+    report: Annotated[File, option("Write a page with pictures, .html.", "FILE")] = None,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Build beliefs on some public people, test them on others, choose the least noise.

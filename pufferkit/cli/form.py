@@ -12,6 +12,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import terminal
+from pufferkit.cli.flags import File, Text, option
 
 if TYPE_CHECKING:
     from pufferkit import Bins, TextFormat
@@ -71,79 +72,37 @@ def cut_points(text: str) -> list[float]:
 class Form:
     """What a file does not say of itself, or says in a way that must not be guessed."""
 
-    cuts: Annotated[
-        str | None,
-        typer.Option("--cuts", metavar="100,760", help="Numbers as states, cut here."),
-    ] = None
+    cuts: Annotated[Text, option("Numbers as states, cut here.", "100,760")] = None
     levels: Annotated[
-        str | None,
-        typer.Option(
-            "--levels",
-            metavar="200W:2kW",
-            help="Numbers as states: levels of this width, from 0 up to there.",
-        ),
+        Text, option("Numbers as states: levels of this width, from 0 up to there.", "200W:2kW")
     ] = None
-    unit: Annotated[
-        str | None,
-        typer.Option("--unit", metavar="kW", help="Unit of the numbers, for levels and names."),
-    ] = None
+    unit: Annotated[Text, option("Unit of the numbers, for levels and names.", "kW")] = None
     labels: Annotated[
-        Path | None,
-        typer.Option(
-            "--labels", metavar="FILE", help="Numbers as states: a CSV with columns from, label."
-        ),
+        File, option("Numbers as states: a CSV with columns from, label.", "FILE")
     ] = None
     every: Annotated[
-        str | None,
-        typer.Option(
-            "--every",
-            metavar="5m",
-            help="Put the entries on a grid; without --time, how far apart the rows are.",
-        ),
+        Text, option("Put the entries on a grid; without --time, how far apart the rows are.", "5m")
     ] = None
-    begins: Annotated[
-        str | None,
-        typer.Option("--begins", metavar="TIME", help="Without --time: when the first row is."),
-    ] = None
-    timezone: Annotated[
-        str | None,
-        typer.Option(
-            "--timezone", metavar="Europe/Paris", help="Cut days and weeks at midnight there."
-        ),
-    ] = None
+    begins: Annotated[Text, option("Without --time: when the first row is.", "TIME")] = None
+    timezone: Annotated[Text, option("Cut days and weeks at midnight there.", "Europe/Paris")] = (
+        None
+    )
     times_in: Annotated[
-        str | None,
-        typer.Option(
-            "--times-in",
-            metavar="UTC",
-            help="Clock of times without a zone. Default: that of --timezone.",
-        ),
+        Text, option("Clock of times without a zone. Default: that of --timezone.", "UTC")
     ] = None
     repeated_hour: Annotated[
-        RepeatedHour,
-        typer.Option("--repeated-hour", help="What to do with the hour that clocks show twice."),
+        RepeatedHour, option("What to do with the hour that clocks show twice.")
     ] = RepeatedHour.REFUSE
-    separator: Annotated[
-        str | None,
-        typer.Option("--separator", metavar=";", help="Between cells. Default: sniffed and said."),
-    ] = None
+    separator: Annotated[Text, option("Between cells. Default: sniffed and said.", ";")] = None
     header: Annotated[
-        Header | None,
-        typer.Option("--header", help="Whether line 1 names the columns. Default: sniffed."),
+        Header | None, option("Whether line 1 names the columns. Default: sniffed.")
     ] = None
-    decimal: Annotated[
-        str | None,
-        typer.Option("--decimal", metavar=",", help="Decimal sign. Default: sniffed and said."),
-    ] = None
+    decimal: Annotated[Text, option("Decimal sign. Default: sniffed and said.", ",")] = None
     dates: Annotated[
-        Dates | None,
-        typer.Option("--dates", help="Order of dates like 03/04/2024. Default: sniffed and said."),
+        Dates | None, option("Order of dates like 03/04/2024. Default: sniffed and said.")
     ] = None
     missing: Annotated[
-        str | None,
-        typer.Option(
-            "--missing", metavar="off,-1", help="Cells like these hold nothing that was observed."
-        ),
+        Text, option("Cells like these hold nothing that was observed.", "off,-1")
     ] = None
 
     @property

@@ -13,6 +13,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import terminal
+from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.form import Form, duration, time_of
 
 if TYPE_CHECKING:
@@ -46,52 +47,29 @@ OF_STATES = (QueryName.EPISODES, QueryName.STAYS, QueryName.TIME_IN, QueryName.D
 """Questions about some states."""
 
 
-Model = Annotated[Path, typer.Option("--model", help="Beliefs: a JSON file, see 'model'.")]
-Epsilon = Annotated[
-    float,
-    typer.Option(
-        "--epsilon", parser=terminal.number, metavar="X", help="Privacy; smaller hides more."
-    ),
-]
-QueryOption = Annotated[QueryName, typer.Option("--query", help="What is asked.")]
-State = Annotated[str, typer.Option("--state", metavar="COL", help="Column with the states.")]
-MaybeState = Annotated[
-    str | None, typer.Option("--state", metavar="COL", help="Column with the states.")
-]
+Model = Annotated[Path, option("Beliefs: a JSON file, see 'model'.", None, "--model")]
+Epsilon = Annotated[float, real("Privacy; smaller hides more.", "X", "--epsilon")]
+QueryOption = Annotated[QueryName, option("What is asked.", None, "--query")]
+State = Annotated[str, option("Column with the states.", "COL", "--state")]
+MaybeState = Annotated[Text, option("Column with the states.", "COL", "--state")]
 Time = Annotated[
-    str | None,
-    typer.Option(
-        "--time", metavar="COL", help="Column with times; or two, of dates and times: DATE,TIME."
-    ),
+    Text, option("Column with times; or two, of dates and times: DATE,TIME.", "COL", "--time")
 ]
-Segment = Annotated[
-    str | None,
-    typer.Option("--segment", metavar="COL", help="Column that names independent segments."),
-]
+Segment = Annotated[Text, option("Column that names independent segments.", "COL", "--segment")]
 IndependentAfter = Annotated[
-    str | None,
-    typer.Option(
+    Text,
+    option(
+        "Declare rows further apart than this independent; the release says so.",
+        "3h",
         "--independent-after",
-        metavar="3h",
-        help="Declare rows further apart than this independent; the release says so.",
     ),
 ]
 Length = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--length",
-        parser=terminal.integer,
-        metavar="N",
-        help="Entries in the series; once a segment.",
-    ),
+    list[int] | None, whole("Entries in the series; once a segment.", "N", "--length")
 ]
-Data = Annotated[
-    Path | None, typer.Option("--data", metavar="FILE", help="Take the lengths from this file.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw to a .png, .svg or .pdf file.")
-]
+Data = Annotated[File, option("Take the lengths from this file.", "FILE", "--data")]
+AsJson = Annotated[bool, option("Print JSON.", None, "--json")]
+Plot = Annotated[File, option("Draw to a .png, .svg or .pdf file.", "FILE", "--plot")]
 
 
 def read_model(path: Path) -> Beliefs:
@@ -236,30 +214,19 @@ class Question:
 
     query: QueryOption = QueryName.HISTOGRAM
     state_value: Annotated[
-        str | None,
-        typer.Option(
-            "--state-value",
-            metavar="NAME",
-            help="The state of count, episodes, stays, time-in and days-with; several: A,B.",
-        ),
+        Text,
+        option("The state of count, episodes, stays, time-in and days-with; several: A,B.", "NAME"),
     ] = None
     values: Annotated[
-        str | None,
-        typer.Option(
-            "--values",
-            metavar='"A=1,B=2.5"',
-            help="For total and mean: the value of each state; middles: those of the levels.",
+        Text,
+        option(
+            "For total and mean: the value of each state; middles: those of the levels.",
+            '"A=1,B=2.5"',
         ),
     ] = None
-    at_least: Annotated[
-        str | None,
-        typer.Option("--at-least", metavar="30m", help="For days-with: how long on a day."),
-    ] = None
+    at_least: Annotated[Text, option("For days-with: how long on a day.", "30m")] = None
     between: Annotated[
-        str | None,
-        typer.Option(
-            "--between", metavar="00:00-12:00", help="For time-in: the hours; default till noon."
-        ),
+        Text, option("For time-in: the hours; default till noon.", "00:00-12:00")
     ] = None
 
     def over(self, states: Sequence[Hashable], lengths: Sequence[int] | Series) -> Query:

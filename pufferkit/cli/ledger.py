@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.flags import File, Text, option
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
 from pufferkit.errors import printable
 
@@ -20,13 +20,8 @@ app = typer.Typer(
 )
 
 Where = Annotated[str, typer.Argument(metavar="FILE|URL", help="The ledger.")]
-Anchor = Annotated[
-    str | None,
-    typer.Option("--anchor", metavar="FILE", help="The head, kept outside; it must be there."),
-]
-AnchorKey = Annotated[
-    str | None, typer.Option("--anchor-key", metavar="FILE", help="Key of the anchor.")
-]
+Anchor = Annotated[Text, option("The head, kept outside; it must be there.", "FILE", "--anchor")]
+AnchorKey = Annotated[Text, option("Key of the anchor.", "FILE", "--anchor-key")]
 
 
 @app.callback(invoke_without_command=True)
@@ -38,9 +33,7 @@ def root(context: typer.Context) -> None:
 @app.command()
 def show(
     ledger: Where,
-    account: Annotated[
-        str | None, typer.Option("--account", metavar="NAME", help="Its entries, not all accounts.")
-    ] = None,
+    account: Annotated[Text, option("Its entries, not all accounts.", "NAME")] = None,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Print the accounts, or the entries of one."""
@@ -102,10 +95,7 @@ def _rows(book: pk.Ledger, account: str | None) -> list[dict[str, Any]]:
 @app.command()
 def verify(
     ledger: Where,
-    head: Annotated[
-        str | None,
-        typer.Option("--head", metavar="DIGEST", help="A digest noted earlier; it must be there."),
-    ] = None,
+    head: Annotated[Text, option("A digest noted earlier; it must be there.", "DIGEST")] = None,
     anchor: Anchor = None,
     anchor_key: AnchorKey = None,
     as_json: inputs.AsJson = False,
@@ -135,11 +125,9 @@ def verify(
 def budget(
     account: Annotated[str, typer.Argument(metavar="ACCOUNT", help="Whose budget.")],
     new: Annotated[float, typer.Argument(metavar="NEW", help="Epsilon for everything, ever.")],
-    ledger: Annotated[str, typer.Option("--ledger", metavar="FILE|URL", help="The ledger.")],
-    why: Annotated[str, typer.Option("--why", help="Recorded with the change.")] = "",
-    by: Annotated[
-        str | None, typer.Option("--by", help="Who changes it; by default the user and host.")
-    ] = None,
+    ledger: Annotated[str, option("The ledger.", "FILE|URL")],
+    why: Annotated[str, option("Recorded with the change.")] = "",
+    by: Annotated[Text, option("Who changes it; by default the user and host.")] = None,
     anchor: Anchor = None,
     anchor_key: AnchorKey = None,
     as_json: inputs.AsJson = False,
@@ -189,10 +177,8 @@ def anchor(
 @app.command()
 def export(
     ledger: Where,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write here, not to stdout.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One array in place of lines.")] = False,
+    out: Annotated[File, option("Write here, not to stdout.", "FILE")] = None,
+    as_json: Annotated[bool, option("One array in place of lines.", None, "--json")] = False,
 ) -> None:
     """Print every entry as a line of JSON, released values included."""
     outputs.check_outputs([out])

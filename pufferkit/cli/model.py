@@ -13,6 +13,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import MaxGap, with_options
 from pufferkit.errors import printable
@@ -58,7 +59,7 @@ def root(context: typer.Context) -> None:
 @app.command()
 def show(
     model: ModelFile,
-    every: Annotated[bool, typer.Option("--all", help="Show every chain of a class.")] = False,
+    every: Annotated[bool, option("Show every chain of a class.", None, "--all")] = False,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Print chains with stationary distribution and speed of mixing, or networks."""
@@ -100,22 +101,13 @@ def show(
 def check(
     model: ModelFile,
     form: Form,
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="FILE", help="Do these data fit?")
-    ] = None,
+    data: Annotated[File, option("Do these data fit?", "FILE")] = None,
     state: inputs.MaybeState = None,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
     independent_after: inputs.IndependentAfter = None,
-    level: Annotated[
-        float,
-        typer.Option(
-            "--level", parser=terminal.number, help="A test with a p-value below this fails."
-        ),
-    ] = 0.01,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the tests here as JSON.")
-    ] = None,
+    level: Annotated[float, real("A test with a p-value below this fails.")] = 0.01,
+    out: Annotated[File, option("Write the tests here as JSON.", "FILE")] = None,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Say whether beliefs are valid, which mechanisms apply, and whether data fit them.
@@ -171,73 +163,39 @@ def fit(
     form: Form,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
-    states: Annotated[
-        str | None,
-        typer.Option("--states", metavar='"A,B,C"', help="All states, if some may be missing."),
-    ] = None,
-    smoothing: Annotated[
-        float,
-        typer.Option(
-            "--smoothing", parser=terminal.number, metavar="X", help="Added to every count."
-        ),
-    ] = 0.0,
-    start: Annotated[Start, typer.Option("--start", help="Distribution of the first entry.")] = (
-        Start.STATIONARY
-    ),
+    states: Annotated[Text, option("All states, if some may be missing.", '"A,B,C"')] = None,
+    smoothing: Annotated[float, real("Added to every count.")] = 0.0,
+    start: Annotated[Start, option("Distribution of the first entry.")] = (Start.STATIONARY),
     around: Annotated[
-        float | None,
-        typer.Option(
-            "--around",
-            parser=terminal.number,
-            metavar="CONFIDENCE",
-            help="All chains in a confidence region, any start.",
-        ),
+        float | None, real("All chains in a confidence region, any start.", "CONFIDENCE")
     ] = None,
-    order: Annotated[
-        int,
-        typer.Option(
-            "--order", parser=terminal.integer, metavar="N", help="Entries that it remembers."
-        ),
-    ] = 1,
+    order: Annotated[int, whole("Entries that it remembers.")] = 1,
     kind: Annotated[
         Kind,
-        typer.Option(
-            "--class",
-            help="One chain; one for each hour; every mixture of people and parts of the day; "
+        option(
+            "One chain; one for each hour; every mixture of people and parts of the day; "
             "hidden regimes. --segment says whose row it is.",
+            None,
+            "--class",
         ),
     ] = Kind.CHAIN,
-    period: Annotated[
-        str | None,
-        typer.Option(
-            "--period", metavar="7d", help="When the clock begins anew: a time, or entries."
-        ),
-    ] = None,
+    period: Annotated[Text, option("When the clock begins anew: a time, or entries.", "7d")] = None,
     inflate: Annotated[
-        str | None,
-        typer.Option(
-            "--inflate", metavar="X", help="With hull: weight of anything else, or calibrated."
-        ),
+        Text, option("With hull: weight of anything else, or calibrated.", "X")
     ] = None,
-    regimes: Annotated[
-        int | None,
-        typer.Option(
-            "--regimes", parser=terminal.integer, metavar="N", help="With regimes: how many."
-        ),
-    ] = None,
+    regimes: Annotated[int | None, whole("With regimes: how many.")] = None,
     independent_after: inputs.IndependentAfter = None,
     max_gap: MaxGap = None,
     private: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Fit to the data to be released all the same; everything will say so.",
+            None,
             "--theta-from-private-data",
-            help="Fit to the data to be released all the same; everything will say so.",
         ),
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write here, not to stdout.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it with --out too.")] = False,
+    out: Annotated[File, option("Write here, not to stdout.", "FILE")] = None,
+    as_json: Annotated[bool, option("Print it with --out too.", None, "--json")] = False,
 ) -> None:
     """Count beliefs from a public or historical file, never from the series to be released.
 

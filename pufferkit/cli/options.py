@@ -13,6 +13,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, terminal
+from pufferkit.cli.flags import Text, option, real
 
 if TYPE_CHECKING:
     from pufferkit import Calibration, Query
@@ -63,14 +64,10 @@ class Noise:
     model: inputs.Model
     epsilon: inputs.Epsilon
     mechanism: Annotated[
-        str | None,
-        typer.Option(
-            "--mechanism", metavar="NAME", help="As in the plan. Default: least Pufferfish noise."
-        ),
+        Text, option("As in the plan. Default: least Pufferfish noise.", "NAME")
     ] = None
     as_drawn: Annotated[
-        bool,
-        typer.Option("--as-drawn", help="Histograms with their noise, not the nearest proper one."),
+        bool, option("Histograms with their noise, not the nearest proper one.", None, "--as-drawn")
     ] = False
     proper: Annotated[
         bool, typer.Option("--proper", hidden=True, help="Older: the nearest proper histogram.")
@@ -87,10 +84,7 @@ class Reading:
     """How a file is read: as it stands, or as a table on a clock."""
 
     state: inputs.State
-    window: Annotated[
-        str | None,
-        typer.Option("--window", metavar="7d", help="A row for each window of time."),
-    ] = None
+    window: Annotated[Text, option("A row for each window of time.", "7d")] = None
     independent_after: inputs.IndependentAfter = None
     max_gap: MaxGap = None
 
@@ -106,43 +100,19 @@ class Reading:
 class Book:
     """The ledger that pays; ``ledger`` is ``None`` if nothing is kept."""
 
-    ledger: Annotated[
-        str | None,
-        typer.Option("--ledger", metavar="FILE|URL", help="Pay from an account kept here."),
-    ] = None
-    budget: Annotated[
-        float | None,
-        typer.Option(
-            "--budget", parser=terminal.number, help="With --ledger: epsilon for everything."
-        ),
-    ] = None
-    label: Annotated[
-        str, typer.Option("--label", help="With --ledger: distinguishes equal releases.")
-    ] = ""
+    ledger: Annotated[Text, option("Pay from an account kept here.", "FILE|URL")] = None
+    budget: Annotated[float | None, real("With --ledger: epsilon for everything.")] = None
+    label: Annotated[str, option("With --ledger: distinguishes equal releases.")] = ""
     anchor: Annotated[
-        str | None,
-        typer.Option(
-            "--anchor",
-            metavar="FILE",
-            help="With --ledger: its head, kept outside; checked and moved.",
-        ),
+        Text, option("With --ledger: its head, kept outside; checked and moved.", "FILE")
     ] = None
-    anchor_key: Annotated[
-        str | None, typer.Option("--anchor-key", metavar="FILE", help="Key of the anchor, if any.")
-    ] = None
+    anchor_key: Annotated[Text, option("Key of the anchor, if any.", "FILE")] = None
     ledger_key: Annotated[
-        str | None,
-        typer.Option(
-            "--ledger-key",
-            metavar="FILE",
-            help="Key to recognise data; default: beside the ledger.",
-        ),
+        Text, option("Key to recognise data; default: beside the ledger.", "FILE")
     ] = None
     data_meant: Annotated[
         bool,
-        typer.Option(
-            "--data-meant", help="Data known under another account, or changed, are meant so."
-        ),
+        option("Data known under another account, or changed, are meant so.", None, "--data-meant"),
     ] = False
 
     def check(self, account: str | None, *, needs_account: bool) -> None:
@@ -186,19 +156,10 @@ class Book:
 class Kept:
     """The ledger of what cannot be without one."""
 
-    ledger: Annotated[
-        str, typer.Option("--ledger", metavar="FILE|URL", help="Where the account is kept.")
-    ]
-    anchor: Annotated[
-        str | None,
-        typer.Option("--anchor", metavar="FILE", help="Its head, kept outside; checked and moved."),
-    ] = None
-    anchor_key: Annotated[
-        str | None, typer.Option("--anchor-key", metavar="FILE", help="Key of the anchor, if any.")
-    ] = None
-    by: Annotated[
-        str | None, typer.Option("--by", help="Who spends; by default the user and host.")
-    ] = None
+    ledger: Annotated[str, option("Where the account is kept.", "FILE|URL")]
+    anchor: Annotated[Text, option("Its head, kept outside; checked and moved.", "FILE")] = None
+    anchor_key: Annotated[Text, option("Key of the anchor, if any.", "FILE")] = None
+    by: Annotated[Text, option("Who spends; by default the user and host.")] = None
 
     def opened(self) -> pk.Ledger:
         """The ledger; close it."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
-
-import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
+from pufferkit.cli.flags import File, Text, option
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import with_options
 
@@ -21,25 +19,15 @@ def plan(
     question: inputs.Question,
     form: Form,
     size: inputs.Size,
-    as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON.")] = False,
+    as_json: Annotated[bool, option("Print rows as JSON.", None, "--json")] = False,
     plot: inputs.Plot = None,
     target: Annotated[
-        str | None,
-        typer.Option(
-            "--target",
-            metavar="0.05|5%",
-            help="Half-width at 95% that would do, also as part of an average answer.",
-        ),
+        Text,
+        option("Half-width at 95% that would do, also as part of an average answer.", "0.05|5%"),
     ] = None,
-    error_plot: Annotated[
-        Path | None,
-        typer.Option("--error-plot", metavar="FILE", help="Draw error against epsilon."),
-    ] = None,
+    error_plot: Annotated[File, option("Draw error against epsilon.", "FILE")] = None,
     simulate: Annotated[
-        Path | None,
-        typer.Option(
-            "--simulate", metavar="FILE", help="Draw releases of data that the model makes up."
-        ),
+        File, option("Draw releases of data that the model makes up.", "FILE")
     ] = None,
 ) -> None:
     """Compare mechanisms for a query, and the noise with the answer; spends nothing.

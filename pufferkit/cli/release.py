@@ -9,6 +9,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
+from pufferkit.cli.flags import File, Text, option
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, Noise, Reading, calibrated, with_options
 from pufferkit.cli.release_each import release_table
@@ -33,23 +34,14 @@ def release(
     reading: Reading,
     form: Form,
     book: Book,
-    account: Annotated[
-        str | None,
-        typer.Option("--account", metavar="NAME", help="With --ledger: which data this is."),
-    ] = None,
+    account: Annotated[Text, option("With --ledger: which data this is.", "NAME")] = None,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
-    entry: Annotated[
-        str | None,
-        typer.Option("--entry", metavar="COL", help="For networks: column that names the entry."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="Write JSON here, not to stdout; - is stdout."),
-    ] = None,
+    entry: Annotated[Text, option("For networks: column that names the entry.", "COL")] = None,
+    out: Annotated[File, option("Write JSON here, not to stdout; - is stdout.", "FILE")] = None,
     plot: inputs.Plot = None,
     show_exact: Annotated[
-        bool, typer.Option("--show-exact", help="Draw the exact answer too. Not for sharing.")
+        bool, option("Draw the exact answer too. Not for sharing.", None, "--show-exact")
     ] = False,
     anyway: Anyway = False,
     as_json: inputs.AsJson = False,

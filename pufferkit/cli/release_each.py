@@ -11,6 +11,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
+from pufferkit.cli.flags import File, Text, option
 from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Book, Noise, Reading, with_options
 from pufferkit.cli.usefulness import Anyway
@@ -31,22 +32,13 @@ def release_each(
     reading: Reading,
     form: Form,
     book: Book,
-    subject: Annotated[
-        str | None,
-        typer.Option("--subject", metavar="COL", help="Column that says whose row it is."),
-    ] = None,
+    subject: Annotated[Text, option("Column that says whose row it is.", "COL")] = None,
     time: inputs.Time = None,
     query: inputs.QueryOption = inputs.QueryName.HISTOGRAM,
     account: Annotated[
-        str | None,
-        typer.Option(
-            "--account", metavar="NAME", help="With --ledger: goes before each subject's name."
-        ),
+        Text, option("With --ledger: goes before each subject's name.", "NAME")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="Write here: .csv or .parquet. Default: stdout"),
-    ] = None,
+    out: Annotated[File, option("Write here: .csv or .parquet. Default: stdout", "FILE")] = None,
     anyway: Anyway = False,
     plot: inputs.Plot = None,
     as_json: inputs.AsJson = False,

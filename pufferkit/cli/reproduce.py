@@ -10,27 +10,19 @@ from typing import Annotated
 import typer
 
 from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.flags import File, option, whole
 
 
 def reproduce(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="The table or figure. Alone: lists them.")
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Small settings: a second or two.")
-    ] = False,
+    quick: Annotated[bool, option("Small settings: a second or two.", None, "--quick")] = False,
     data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data", metavar="PATH", help="Folder with the measured data, which are not included."
-        ),
+        File, option("Folder with the measured data, which are not included.", "PATH")
     ] = None,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where NAME.csv and NAME.png are written.")
-    ] = Path("out"),
-    seed: Annotated[
-        int, typer.Option("--seed", parser=terminal.integer, help="For everything that is drawn.")
-    ] = 0,
+    out: Annotated[Path, option("Where NAME.csv and NAME.png are written.", "DIR")] = Path("out"),
+    seed: Annotated[int, whole("For everything that is drawn.")] = 0,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Run a table or figure of the papers, with our mechanisms beside theirs."""

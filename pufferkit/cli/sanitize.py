@@ -10,6 +10,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.flags import File, option, whole
 from pufferkit.cli.form import Form, RepeatedHour, time_of
 from pufferkit.cli.options import with_options
 
@@ -23,33 +24,17 @@ def sanitize(
     model: inputs.Model,
     epsilon: inputs.Epsilon,
     state: inputs.State,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="Write answers here: .csv or .parquet.")
-    ],
+    out: Annotated[Path, option("Write answers here: .csv or .parquet.", "FILE")],
     form: Form,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
     adversary: Annotated[
-        str,
-        typer.Option(
-            "--adversary", help="every: may know any other entries; ignorant: knows none."
-        ),
+        str, option("every: may know any other entries; ignorant: knows none.")
     ] = "every",
-    length: Annotated[
-        int | None,
-        typer.Option(
-            "--length",
-            parser=terminal.integer,
-            metavar="N",
-            help="Promise for at most N entries. Default: any.",
-        ),
-    ] = None,
-    record: Annotated[
-        Path | None,
-        typer.Option("--record", metavar="FILE", help="Write mechanism and estimates as JSON."),
-    ] = None,
+    length: Annotated[int | None, whole("Promise for at most N entries. Default: any.")] = None,
+    record: Annotated[File, option("Write mechanism and estimates as JSON.", "FILE")] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print mechanism and estimates as JSON.")
+        bool, option("Print mechanism and estimates as JSON.", None, "--json")
     ] = False,
 ) -> None:
     """Answer every entry of a series by randomised response ([B]).

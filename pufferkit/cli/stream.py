@@ -9,6 +9,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
+from pufferkit.cli.flags import File, option, real
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Kept, with_options
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
@@ -20,9 +21,7 @@ app = typer.Typer(
     help="Release a window after the other, for ever, at one epsilon for everything.",
 )
 
-Account = Annotated[
-    str, typer.Option("--account", metavar="NAME", help="Whose data these are, in the ledger.")
-]
+Account = Annotated[str, option("Whose data these are, in the ledger.", "NAME", "--account")]
 
 
 @app.callback(invoke_without_command=True)
@@ -42,10 +41,9 @@ def release(
     state: inputs.State,
     window: Annotated[
         str,
-        typer.Option(
-            "--window",
-            metavar="DAY|FROM,TO",
-            help="2026-11-16; or two times, the second not included; or first and last entry.",
+        option(
+            "2026-11-16; or two times, the second not included; or first and last entry.",
+            "DAY|FROM,TO",
         ),
     ],
     account: Account,
@@ -55,19 +53,15 @@ def release(
     time: inputs.Time = None,
     segment: inputs.Segment = None,
     independent_after: inputs.IndependentAfter = None,
-    share: Annotated[
-        float,
-        typer.Option("--share", parser=terminal.number, help="Part of what the window may spend."),
-    ] = 1.0,
+    share: Annotated[float, real("Part of what the window may spend.")] = 1.0,
     one_question: Annotated[
-        bool,
-        typer.Option("--one-question", help="This sum and no other, in every window: less noise."),
+        bool, option("This sum and no other, in every window: less noise.", None, "--one-question")
     ] = False,
-    label: Annotated[str, typer.Option("--label", help="Distinguishes equal releases.")] = "",
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="Write JSON here, not to stdout; - is stdout."),
-    ] = None,
+    label: Annotated[str, option("Distinguishes equal releases.")] = "",
+    out: Annotated[File, option("Write JSON here, not to stdout; - is stdout.", "FILE")] = None,
+    data_meant: Annotated[
+        bool, option("A second account for the same data is meant.", None, "--data-meant")
+    ] = False,
     anyway: Anyway = False,
 ) -> None:
     """Answer a query about one window of a stream with noise.
@@ -75,6 +69,7 @@ def release(
     Epsilon is for everything that is ever released about the stream. Windows come in the order of
     their beginnings; run it once a day, or once an hour. A window that was released gives the
     same answer again, also if rows came late: they are left out, or belong to the next window.
+    With --time, rows outside of a window of time are left out; without, all rows are taken for it.
     """
     out = None if str(out) == "-" else out
     outputs.check_outputs([out], [file, model])
@@ -82,11 +77,14 @@ def release(
     data = inputs.read_data(
         file, state, time, segment, beliefs.states, None, beliefs, independent_after, form
     )
+    data = _in_window(data, _window(window))
     query = question.over(beliefs.states, data)
     usefulness.question(epsilon)
     with kept.opened() as ledger:
         asked = query if one_question else None
-        stream = pk.Stream(beliefs, epsilon, ledger, name=account, question=asked)
+        stream = pk.Stream(
+            beliefs, epsilon, ledger, name=account, question=asked, data_meant=data_meant
+        )
         calibration = stream.calibrate(query, share)
         calibration.checked(data)
         usefulness.refuse_drowned(calibration, beliefs, anyway)
@@ -106,7 +104,7 @@ def change(
     model: inputs.Model,
     epsilon: inputs.Epsilon,
     kept: Kept,
-    why: Annotated[str, typer.Option("--why", help="Recorded with the change.")] = "",
+    why: Annotated[str, option("Recorded with the change.")] = "",
 ) -> None:
     """Change the epsilon of a stream, from the first entry on that was not used yet.
 
@@ -120,6 +118,17 @@ def change(
         f"{account}: epsilon {stream.epsilon:g} is now {other.epsilon:g}; everything together is "
         f"private at {max(stream.epsilon, other.epsilon):g} or what it was before, if that is more"
     )
+
+
+def _in_window(data: pk.Series, window: str | tuple[str, str] | tuple[int, int]) -> pk.Series:
+    """The rows of a window of time, where it is known when rows are."""
+    entries = isinstance(window, tuple) and isinstance(window[0], int)
+    if entries or data.calendar is None:
+        return data
+    part = pk.Stream.part(data, window)
+    if len(part) < len(data):
+        terminal.say(f"{len(part):,} of {len(data):,} entries are in the window", err=True)
+    return part
 
 
 def _window(text: str) -> str | tuple[str, str] | tuple[int, int]:

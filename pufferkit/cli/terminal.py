@@ -82,20 +82,19 @@ def give(content: str) -> None:
 
 def number(text: str) -> float:
     """A number in plain digits; other ways to write one are too easily misread."""
-    if not isinstance(text, str):
-        return float(text)
-    if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text) is None:
-        raise typer.BadParameter(f"{text!r} is not a number; write it in digits, like 0.5 or 1e-3")
-    return float(text)
+    form = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+    return float(_in_digits(text, form, "a number", "0.5 or 1e-3"))
 
 
 def integer(text: str) -> int:
     """A whole number in plain digits."""
-    if not isinstance(text, str):
-        return int(text)
-    if re.fullmatch(r"[+-]?[0-9]{1,18}", text) is None:
-        raise typer.BadParameter(f"{text!r} is not a whole number; write it in digits, like 2016")
-    return int(text)
+    return int(_in_digits(text, r"[+-]?[0-9]{1,18}", "a whole number", "2016"))
+
+
+def _in_digits(text: str, form: str, what: str, example: str) -> str:
+    if isinstance(text, str) and re.fullmatch(form, text) is None:
+        raise typer.BadParameter(f"{text!r} is not {what}; write it in digits, like {example}")
+    return text
 
 
 def help_if_alone(context: typer.Context) -> None:

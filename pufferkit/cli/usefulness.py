@@ -6,17 +6,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 import pufferkit as pk
 from pufferkit.cli import terminal
+from pufferkit.cli.flags import option
 
 if TYPE_CHECKING:
     from pufferkit import Calibration, Plan, Query, Target
     from pufferkit.beliefs.protocol import Beliefs
     from pufferkit.mechanisms.targets import Remedy
 
-Anyway = Annotated[bool, typer.Option("--anyway", help="Release also what the noise drowns.")]
+Anyway = Annotated[bool, option("Release also what the noise drowns.", None, "--anyway")]
 
 _EPSILONS = 9
 _DRAWS = 20

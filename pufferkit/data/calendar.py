@@ -77,8 +77,8 @@ class Calendar:
         object.__setattr__(self, "every", _step(every))
         object.__setattr__(self, "timezone", timezone)
 
-    def times(self, lengths: Iterable[int]) -> Whole:
-        """What clocks show at every entry, in microseconds since 1970, segments in order."""
+    def instants(self, lengths: Iterable[int]) -> Whole:
+        """Microseconds since 1970 at every entry, before any time zone, segments in order."""
         sizes = checks.segment_lengths(lengths)
         if len(sizes) != len(self.starts):
             raise ValueError(
@@ -88,7 +88,11 @@ class Calendar:
             start + self.every * np.arange(size, dtype=np.int64)
             for start, size in zip(self.starts, sizes, strict=True)
         ]
-        times: Whole = np.concatenate(parts)
+        return np.asarray(np.concatenate(parts))
+
+    def times(self, lengths: Iterable[int]) -> Whole:
+        """What clocks show at every entry, in microseconds since 1970, segments in order."""
+        times = self.instants(lengths)
         if self.timezone is None:
             return times
         quarters, place = np.unique(times // QUARTER, return_inverse=True)

@@ -406,6 +406,8 @@ class Release(Report):
             if not _is_list(fields[name]):
                 raise ValueError(f"release: {name} must be a list, got {fields[name]!r}")
             fields[name] = tuple(fields[name])
+        if fields["total"] is not None and not _is_number(fields["total"]):
+            raise ValueError(f"release: total must be a number or null, got {fields['total']!r}")
         fields["guarantee"] = Guarantee.of_code(fields["guarantee"])
         fields["evidence"] = Evidence.from_dict(fields["evidence"])
         if fields.get("observed") is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,8 @@ MOST_EPSILON = 100.0
 
 _DIGITS = 3
 _LEAST_EPSILON = 1e-6
-_NARROW = 1e-3
 _CLOSE = 2e-3
+_STEP = 0.02
 _MOST_ENTRIES = 10**7
 _TRIES = 12
 _THINNED = (2, 5, 10, 60)
@@ -159,25 +160,50 @@ def epsilon_for(
     theta = as_beliefs(beliefs)
     check_states(theta, query)
     target = Target(checks.positive("error", error), level, relative)
-    wanted = math.log(target.half_width(query))
+    wanted = math.log(_largest_scale(least_noise(theta, query, 1.0), target))
 
+    @cache
     def slack(logarithm: float) -> float:
-        """How much narrower the interval is than it must be, on a scale near that of epsilon."""
-        width = least_noise(theta, query, math.exp(logarithm)).half_width(level)
-        # Whole noise may have an interval of no width; that is enough by far.
-        return wanted - math.log(max(width, _NARROW * math.exp(wanted)))
+        """How much smaller the noise is than it must be, on a scale near that of epsilon."""
+        return wanted - math.log(least_noise(theta, query, math.exp(logarithm)).scale)
 
     most, least = math.log(MOST_EPSILON), math.log(_LEAST_EPSILON)
-    if slack(most) < 0:
-        raise NotApplicable(
-            f"error: no epsilon up to {MOST_EPSILON:g} gets {target}; ask for less, or of more data"
-        )
-    if slack(least) >= 0:
-        return _LEAST_EPSILON
+    # Noise falls about as epsilon grows, so from epsilon 1 the slack says how far to go.
+    good = bad = 0.0
+    while slack(bad) >= 0:
+        if bad == least:
+            return _LEAST_EPSILON
+        good, bad = bad, max(bad - 1.2 * slack(bad) - _STEP, least)
+    while slack(good) < 0:
+        if good == most:
+            raise NotApplicable(
+                f"error: no epsilon up to {MOST_EPSILON:g} gets {target}; ask for less, or of more "
+                "data"
+            )
+        good, bad = min(good - 1.2 * slack(good) + _STEP, most), good
     # Counted from the least, so that a precision relative to the place is one of epsilon.
-    enough = least + last_passing(lambda way: slack(least + way), most - least, 0.0, _CLOSE / 10)
+    ends = good - least, bad - least
+    enough = least + last_passing(lambda way: slack(least + way), *ends, _CLOSE / 10)
     rounded = _rounded_up(math.exp(enough))
     return rounded if slack(math.log(rounded)) >= 0 else math.exp(enough)
+
+
+def _largest_scale(calibration: Calibration, target: Target) -> float:
+    """The largest scale, of those tried, whose interval is within the target.
+
+    Of whole noise intervals have whole ends, so they grow with the scale in steps.
+    """
+
+    def within(scale: float) -> float:
+        return 1.0 if target.is_met(replace(calibration, scale=scale)) else -1.0
+
+    good = target.half_width(calibration.query) / -math.log1p(-target.level)
+    while within(good) < 0:
+        good /= 2
+    bad = 2 * good
+    while within(bad) > 0:
+        good, bad = bad, 2 * bad
+    return last_passing(within, good, bad, _CLOSE / 1000)
 
 
 def _rounded_up(epsilon: float) -> float:

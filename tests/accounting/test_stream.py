@@ -241,6 +241,62 @@ def test_days_and_times_are_places_on_one_axis():
     assert located((aware, datetime(2026, 11, 17, tzinfo=UTC)))[1:3] == day
 
 
+def test_times_with_and_without_a_zone_are_not_mixed(stream):
+    """Midnight in Paris is before midnight as clocks there show it, read as if it were UTC."""
+    stream.release(HOW, DAY, "2026-11-16")
+    paris = ("2026-11-17T00:00+01:00", "2026-11-18T00:00+01:00")
+    with pytest.raises(ValueError, match="windows of time, not of instants"):
+        stream.release(HOW, DAY, paris)
+
+
+def hourly(days, first="2026-11-15", timezone=None):
+    codes = np.random.default_rng(days).integers(0, 2, 24 * days)
+    when = pk.Calendar(first, "1h", timezone)
+    return pk.Series(codes, (0, 1), (24 * days,), calendar=when)
+
+
+def test_a_window_pays_for_its_own_entries_alone(stream):
+    both = hourly(2)
+    with pytest.raises(ValueError, match="24 of 48 entries are not in the window"):
+        stream.release(pk.histogram([0, 1], both), both, "2026-11-16")
+    assert stream.ledger.accounts() == []
+    part = pk.Stream.part(both, "2026-11-16")
+    assert part.codes.tolist() == both.codes[24:].tolist()
+    stream.release(pk.histogram([0, 1], part), part, "2026-11-16")
+    with pytest.raises(ValueError, match="no entry lies in the window"):
+        pk.Stream.part(both, "2026-11-20")
+    with pytest.raises(ValueError, match="is not known"):
+        pk.Stream.part(pk.Series.of(DAY), "2026-11-20")
+
+
+def test_days_are_those_of_the_clocks_of_a_zone():
+    paris = hourly(
+        3, "2026-10-23 22:00", "Europe/Paris"
+    )  # midnight there; a day of 25 hours follows
+    assert len(pk.Stream.part(paris, "2026-10-24")) == 24
+    assert len(pk.Stream.part(paris, "2026-10-25")) == 25
+    utc = ("2026-10-24T00:00+00:00", "2026-10-25T00:00+00:00")
+    assert pk.Stream.part(paris, utc).calendar.starts == (
+        paris.calendar.starts[0] + 2 * 3_600_000_000,
+    )
+
+
+def test_a_second_name_for_the_same_data_is_refused(stream, book):
+    first = hourly(30)
+    query = pk.histogram([0, 1], first)
+    month = ("2026-11-15", "2026-12-15")
+    stream.release(query, first, month)
+    with pytest.raises(ValueError, match="two names"):
+        pk.Stream(CHAIN, 1.0, book, name="nora").release(query, first, month)
+    with pytest.raises(ValueError, match="two names"):
+        pk.Session(first, CHAIN, 1.0, book, name="bob").release(query, 0.1)
+    pk.Stream(CHAIN, 1.0, book, name="nora", data_meant=True).release(query, first, month)
+    short = pk.Stream(CHAIN, 1.0, book, name="carl")
+    short.release(HOW, DAY, days(1)[0])
+    pk.Stream(CHAIN, 1.0, book, name="dora").release(HOW, DAY, days(1)[0])  # equal by chance
+    assert stream.ledger.verify() == []
+
+
 windows = st.lists(
     st.tuples(st.integers(0, 4), st.integers(1, 6), st.integers(1, 100)), min_size=1, max_size=12
 )

@@ -126,3 +126,12 @@ def test_a_promise_shared_with_bought_transitions_is_checked_as_such():
     # Taken alone it would need less, and pass with less.
     alone = replace(release, evidence=replace(release.evidence, beside=None))
     assert pk.verify(replace(alone, scale=0.99 * release.scale)).ok
+
+
+@pytest.mark.parametrize("wrong", ["", "12", True, [12]])
+def test_a_total_that_is_no_number_is_refused(wrong):
+    query = pk.histogram([0, 1], 60)
+    record = pk.influence_curve(CHAIN, query, 1).release([0, 1] * 30).to_dict()
+    with pytest.raises(ValueError, match="total must be a number"):
+        pk.verify({**record, "total": wrong})
+    assert not pk.verify({**record, "total": float("nan")}).ok

@@ -35,7 +35,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.accounting.amounts import PICO, in_epsilon, spent_micro
 from pufferkit.accounting.entries import Entry
-from pufferkit.accounting.spent import Composed, kind_of, no_bound
+from pufferkit.accounting.spent import Composed, curve_of, distance_of, kind_of, no_bound
 from pufferkit.accounting.windows import (
     PRIVATE,
     QUILTS,
@@ -47,8 +47,10 @@ from pufferkit.accounting.windows import (
     parallel_may_be_less,
 )
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
+from pufferkit.checks import Floats
 from pufferkit.data.series import Pattern, observed_places, runs_of
 from pufferkit.errors import NoTheorem
+from pufferkit.influence.curve.profile import PairRun
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
 from pufferkit.mechanisms.release import Guarantee
@@ -65,6 +67,7 @@ __all__ = [
     "bounded_dependence",
     "check_start",
     "compose",
+    "curve_of",
     "entry_profile",
     "far_apart",
     "group_sum",
@@ -212,6 +215,12 @@ class Spending:
                 runs.append((place, place + count - 1))
             place += count
         return runs
+
+    def cost(self, states: Sequence[Hashable]) -> Floats:
+        """By how much replacing a state by another moves the log-likelihood of the output."""
+        added = self.ordered(states).contributions
+        kind = None if added is None else tuple(value for _, value in added)
+        return (self.entry_epsilon or 0.0) * distance_of(states, kind)
 
     def ordered(self, states: Sequence[Hashable]) -> Spending:
         """The same with contributions in the order of the states."""
@@ -546,6 +555,14 @@ def bounded_dependence(history: Sequence[Spending], dependence: float | None) ->
         raise NoTheorem("[C] 3.6 is about two releases")
     all_by(history, PRIVATE, "Pufferfish private releases")
     return history[0].epsilon + history[1].epsilon + 2 * bound
+
+
+def spent_runs(
+    history: Sequence[Spending], states: Sequence[Hashable], first: int, last: int
+) -> list[PairRun]:
+    """Summed cost of the pairs of states at entries ``first`` ... ``last``, as runs."""
+    spent = Composed.of(spending.ordered(states) for spending in history).spent
+    return [] if spent is None else spent.pair_runs(states, first, last)
 
 
 def joined(pattern: Pattern) -> tuple[int, ...]:

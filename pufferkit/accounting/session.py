@@ -35,6 +35,7 @@ from pufferkit.accounting.composition import (
 from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger
+from pufferkit.accounting.profiles import entry_rows
 from pufferkit.accounting.questions import asked, check_query
 from pufferkit.accounting.spent import Composed
 from pufferkit.accounting.transactions import over_budget
@@ -196,6 +197,34 @@ class Session(Shown):
         total = self._joint(account, composed, _best(table), bounds)[0].micro
         cost = max(0, total - account.total)
         return SessionPlan(table, in_epsilon(cost), in_epsilon(account.remaining))
+
+    def cost(
+        self,
+        query: Query,
+        epsilon: float,
+        *,
+        mechanism: str = BEST,
+        window: tuple[int, int] | None = None,
+        label: str = "",
+    ) -> float:
+        """What `release` with the same arguments would take from the budget; nothing is written.
+
+        0 for a release that is stored already.
+        """
+        check_query(query, _OVER)
+        bounds = self._window(window)
+        if self.ledger.find(self.name, self._key(query, epsilon, mechanism, bounds, label)):
+            return 0.0
+        account, composed = self._standing()
+        _, calibration = self._calibrate(query, checks.privacy(epsilon), mechanism)
+        joint, _ = self._joint(account, composed, calibration, bounds)
+        return in_epsilon(max(0, joint.micro - account.total))
+
+    @property
+    def profile(self) -> list[dict[str, Any]]:
+        """What was spent on the entries, run by run (`entry_rows`)."""
+        history = spendings_of(self._charges(), self.beliefs.states)
+        return entry_rows(history, self.beliefs, self.data.lengths)
 
     def release(
         self,

@@ -79,7 +79,7 @@ class Spent:
         """
         if not self.runs:
             return 0.0
-        apart = [_distance(theta, kind) for kind in self.kinds]
+        apart = [distance_of(theta.states, kind) for kind in self.kinds]
         if theta.entries is not None:
             return record_loss(theta, self._cost(apart, self._largest()))
         if enough is not None:
@@ -100,8 +100,15 @@ class Spent:
                 continue
             seen.add(tuple(own))
             runs = [PairRun(count, self._cost(apart, row)) for count, row in own]
-            worst = max(worst, _curve(theta, size).epsilon(runs))
+            worst = max(worst, curve_of(theta, size).epsilon(runs))
         return worst
+
+    def pair_runs(self, states: Sequence[Hashable], first: int, last: int) -> list[PairRun]:
+        """What entries ``first`` to ``last`` spend on pairs of states, as runs."""
+        apart = [distance_of(states, kind) for kind in self.kinds or (None,)]
+        at = bisect_left(self.runs, first, key=lambda run: run[1])
+        own = self._within(first, last, at)
+        return [PairRun(count, self._cost(apart, row)) for count, row in own]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as the ledger keeps it."""
@@ -315,9 +322,10 @@ def _either(row: Row, other: Row) -> Row:
     return tuple(max(own) for own in zip_longest(row, other, fillvalue=0.0))
 
 
-def _distance(theta: Beliefs, kind: Any) -> Floats:
+def distance_of(states: Sequence[Hashable], kind: Any) -> Floats:
+    """How far apart a kind of question holds the states."""
     if kind is None:
-        return Metric.discrete(len(theta.states)).distance
+        return Metric.discrete(len(states)).distance
     return Metric.of(kind).distance
 
 
@@ -326,9 +334,10 @@ def _constant(theta: Beliefs, length: int, cost: bytes) -> float:
     """The loss when every entry spends the same."""
     size = len(theta.states)
     every = PairRun(length, np.frombuffer(cost).reshape(size, size))
-    return _curve(theta, length).epsilon([every])
+    return curve_of(theta, length).epsilon([every])
 
 
 @lru_cache(maxsize=32)
-def _curve(theta: Beliefs, length: int) -> InfluenceCurve:
+def curve_of(theta: Beliefs, length: int) -> InfluenceCurve:
+    """The influence curve of segments of this length, kept."""
     return InfluenceCurve(theta, length)

@@ -14,6 +14,7 @@ import pufferkit
 from pufferkit.cli import (
     audit,
     beliefs,
+    explore,
     ledger,
     model,
     plan,
@@ -43,6 +44,7 @@ app.command("beliefs")(beliefs.beliefs)
 app.command("check")(model.check)
 app.command("verify")(verify.verify)
 app.command("audit")(audit.audit)
+app.command("explore")(explore.explore)
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(model.app, name="model")
 app.add_typer(ledger.app, name="ledger")

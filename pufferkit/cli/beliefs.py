@@ -74,7 +74,8 @@ def beliefs(
         seed=seed,
         progress=terminal.doing,
     )
-    terminal.say(choice.to_json() if as_json else choice)
+    aside = any(str(path) == outputs.STREAM for path in (out, report))
+    terminal.say(choice.to_json() if as_json else choice, err=aside)
     written: dict[Path, bytes] = {}
     if out is not None and choice.best is not None and choice.best.beliefs is not None:
         model = json.dumps(choice.best.beliefs.to_dict(), indent=2) + "\n"

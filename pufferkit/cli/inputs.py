@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import terminal
+from pufferkit.cli import outputs, terminal
 from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.form import Form, duration, time_of
 
@@ -46,8 +47,16 @@ class QueryName(StrEnum):
 OF_STATES = (QueryName.EPISODES, QueryName.STAYS, QueryName.TIME_IN, QueryName.DAYS_WITH)
 """Questions about some states."""
 
+CUT = {
+    QueryName.BY_HOUR: "hour of week",
+    QueryName.BY_WEEKDAY_HOUR: "hour of week",
+    QueryName.BY_DAY: "1d",
+    QueryName.BY_WEEK: "7d",
+}
+"""How a table of many subjects is cut for questions by time."""
 
-Model = Annotated[Path, option("Beliefs: a JSON file, see 'model'.", None, "--model")]
+
+Model = Annotated[Path, option("Beliefs: a JSON file, see 'model'; - is stdin.", None, "--model")]
 Epsilon = Annotated[float, real("Privacy; smaller hides more.", "X", "--epsilon")]
 QueryOption = Annotated[QueryName, option("What is asked.", None, "--query")]
 State = Annotated[str, option("Column with the states.", "COL", "--state")]
@@ -72,6 +81,13 @@ AsJson = Annotated[bool, option("Print JSON.", None, "--json")]
 Plot = Annotated[File, option("Draw to a .png, .svg or .pdf file.", "FILE", "--plot")]
 
 
+def text_of(path: Path) -> str:
+    """What a file of text holds, or standard input for ``-``."""
+    if str(path) == outputs.STREAM:
+        return sys.stdin.read()
+    return path.read_text(encoding="utf-8")
+
+
 def read_model(path: Path) -> Beliefs:
     """The beliefs in a JSON file: chains, networks or joint distributions; networks also as BIF."""
     from pufferkit.beliefs.protocol import as_beliefs, beliefs_from_json  # noqa: PLC0415
@@ -79,7 +95,7 @@ def read_model(path: Path) -> Beliefs:
     try:
         if path.suffix.lower() == ".bif":
             return as_beliefs(pk.BayesianNetwork.from_bif(path))
-        model = beliefs_from_json(path.read_text(encoding="utf-8"))
+        model = beliefs_from_json(text_of(path))
     except UnicodeDecodeError:
         raise ValueError(f"{path}: is not a JSON file") from None
     except (TypeError, AttributeError, RecursionError) as error:
@@ -255,6 +271,18 @@ class Question:
             known = _middles(states) if self.values == MIDDLES else _values(self.values, states)
             return make(known, lengths)
         raise AssertionError(self.query)
+
+    def window(self, given: Any) -> Any:
+        """How a table is cut for this question, if that was not said."""
+        return CUT.get(self.query) if given is None else given
+
+    def of_many(self, states: Sequence[Hashable]) -> Any:
+        """The question as runs over many subjects take it: days and weeks are windows."""
+        if self.query in (QueryName.HISTOGRAM, QueryName.BY_DAY, QueryName.BY_WEEK):
+            return QueryName.HISTOGRAM.value
+        if self.query is QueryName.FREQUENCIES:
+            return self.query.value
+        return self.named(states)
 
     def named(self, states: Sequence[Hashable]) -> pk.Question:
         """The question by its name, which can be asked of many series."""

@@ -6,6 +6,9 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+STREAM = "-"
+"""Standard input among the inputs, standard output among the outputs."""
+
 
 def check_outputs(
     targets: Iterable[Path | None],
@@ -13,9 +16,12 @@ def check_outputs(
     picture: Path | None = None,
 ) -> None:
     """Every target and the picture can be written and is none of the inputs, or an error."""
+    inputs = list(inputs)
+    if [str(path) for path in inputs].count(STREAM) > 1:
+        raise ValueError("-: standard input can be read once; name a file for one of them")
     taken = {path.resolve() for path in inputs if path is not None}
     for target in (*targets, picture):
-        if target is None or str(target) == "-":
+        if target is None or str(target) == STREAM:
             continue
         real = target.resolve()
         if real in taken:
@@ -38,13 +44,17 @@ def check_outputs(
 def write_all(contents: Mapping[Path, bytes]) -> None:
     """Write all files or, if one fails, none: each under another name first, then renamed.
 
-    They can be read by their owner alone; who may see them is for the owner to say.
+    They can be read by their owner alone; who may see them is for the owner to say. What is for
+    standard output is written there, after the files.
     """
+    from pufferkit.cli import terminal  # noqa: PLC0415
     from pufferkit.records import private_file  # noqa: PLC0415  (loads numpy)
 
     parts: dict[Path, Path] = {}
     try:
         for target, content in contents.items():
+            if str(target) == STREAM:
+                continue
             real = target.resolve()
             part = real.with_name(f".{real.name}.{os.getpid()}.part")
             parts[part] = real
@@ -54,3 +64,6 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
     finally:
         for part in parts:
             part.unlink(missing_ok=True)
+    for target, content in contents.items():
+        if str(target) == STREAM:
+            terminal.give(content.decode())

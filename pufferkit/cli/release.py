@@ -76,7 +76,7 @@ def release(
             [file],
             None,
             time,
-            question.query,
+            question,
             noise,
             reading,
             form,

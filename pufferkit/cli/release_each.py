@@ -29,12 +29,12 @@ def release_each(
         ),
     ],
     noise: Noise,
+    question: inputs.Question,
     reading: Reading,
     form: Form,
     book: Book,
     subject: Annotated[Text, option("Column that says whose row it is.", "COL")] = None,
     time: inputs.Time = None,
-    query: inputs.QueryOption = inputs.QueryName.HISTOGRAM,
     account: Annotated[
         Text, option("With --ledger: goes before each subject's name.", "NAME")
     ] = None,
@@ -60,7 +60,7 @@ def release_each(
         files,
         subject,
         time,
-        query,
+        question,
         noise,
         reading,
         form,
@@ -77,7 +77,7 @@ def release_table(
     files: Sequence[Path],
     subject: str | None,
     time: str | None,
-    query: inputs.QueryName,
+    question: inputs.Question,
     noise: Noise,
     reading: Reading,
     form: Form,
@@ -92,8 +92,9 @@ def release_table(
     """One histogram for each subject and window; without a column of subjects, for the only one."""
     from pufferkit.frames import check_parquet, read_table, write_columns  # noqa: PLC0415
 
-    if query not in (inputs.QueryName.HISTOGRAM, inputs.QueryName.FREQUENCIES):
-        raise ValueError("--query: of a table it is histogram or frequencies")
+    query = question.query
+    if query.value in ("count", "total", "mean"):
+        raise ValueError(f"--query: of a table no {query.value}, but histogram or frequencies")
     every, start = duration(form.every), form.begins
     if time is None and every is None:
         raise ValueError(
@@ -124,7 +125,7 @@ def release_table(
         independent_after=duration(reading.after),
         every=every,
         start=start,
-        window=duration(reading.window),
+        window=question.window(duration(reading.window)),
         text=form.text,
         **form.clock,
     )
@@ -138,7 +139,7 @@ def release_table(
             data,
             beliefs,
             noise.epsilon,
-            query=query.value,
+            query=question.of_many(beliefs.states),
             mechanism=mechanism or "influence_curve",
             ledger=ledger,
             budget=book.budget,

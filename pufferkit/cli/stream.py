@@ -63,6 +63,7 @@ def release(
         bool, option("A second account for the same data is meant.", None, "--data-meant")
     ] = False,
     anyway: Anyway = False,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Answer a query about one window of a stream with noise.
 
@@ -92,7 +93,7 @@ def release(
     record = answer.to_json() + "\n"
     written = {} if out is None else {out: record.encode()}
     outputs.write_all(written)
-    terminal.say(record.rstrip() if out is None else str(answer))
+    terminal.say(record.rstrip() if out is None or as_json else str(answer))
     terminal.written(written)
 
 
@@ -105,6 +106,7 @@ def change(
     epsilon: inputs.Epsilon,
     kept: Kept,
     why: Annotated[str, option("Recorded with the change.")] = "",
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Change the epsilon of a stream, from the first entry on that was not used yet.
 
@@ -114,6 +116,9 @@ def change(
     with kept.opened() as ledger:
         stream = pk.Stream(inputs.read_model(model), epsilon, ledger, name=account)
         other = stream.change_epsilon(new, why=why)
+    if as_json:
+        terminal.as_json({"account": account, "was": stream.epsilon, "epsilon": other.epsilon})
+        return
     terminal.say(
         f"{account}: epsilon {stream.epsilon:g} is now {other.epsilon:g}; everything together is "
         f"private at {max(stream.epsilon, other.epsilon):g} or what it was before, if that is more"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -9,14 +10,14 @@ from typing import Annotated
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import inputs, terminal
+from pufferkit.cli import inputs, outputs, terminal
 
 
 def verify(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="RELEASE", help="A release as JSON, or a table that release-each wrote."
+            metavar="RELEASE", help="A release as JSON, - is stdin; or a table of release-each."
         ),
     ],
     as_json: inputs.AsJson = False,
@@ -28,7 +29,13 @@ def verify(
 
     Exit code 0: it is. 1: it is not, or it could not be checked.
     """
-    verdict = pk.verify(file)
+    source: object = file
+    if str(file) == outputs.STREAM:
+        try:
+            source = json.loads(inputs.text_of(file))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"standard input: is not JSON ({error})") from None
+    verdict = pk.verify(source)
     if as_json:
         terminal.as_json(asdict(verdict))
     else:

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.data.calendar import (
+    HOURS,
+    HOURS_OF_WEEK,
     NO_CALENDAR,
-    WEEKDAYS,
     Calendar,
     Whole,
     day_name,
@@ -36,9 +37,6 @@ from pufferkit.data.queries import Lengths, OverCodes, Query, several_states
 from pufferkit.data.series import Series, in_memory
 
 By = Literal["hour", "weekday and hour", "day", "week"]
-
-_HOURS = tuple(f"{hour:02d}:00" for hour in range(24))
-_HOURS_OF_WEEK = tuple(f"{day[:3]} {hour}" for day in WEEKDAYS for hour in _HOURS)
 
 MOST_CELLS = 1_000_000
 """Most slots times states of one answer."""
@@ -203,9 +201,9 @@ class _TimeIn(OverCodes):
 def slots_of(by: str, calendar: Calendar, lengths: Sequence[int]) -> tuple[tuple[str, ...], Whole]:
     """Names of the slots, and the slot of every entry."""
     if by == "hour":
-        return _HOURS, calendar.hours(lengths)
+        return HOURS, calendar.hours(lengths)
     if by == "weekday and hour":
-        return _HOURS_OF_WEEK, 24 * calendar.weekdays(lengths) + calendar.hours(lengths)
+        return HOURS_OF_WEEK, 24 * calendar.weekdays(lengths) + calendar.hours(lengths)
     if by in ("day", "week"):
         numbers = calendar.days(lengths) if by == "day" else calendar.weeks(lengths)
         there, place = np.unique(numbers, return_inverse=True)

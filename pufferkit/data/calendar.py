@@ -28,6 +28,9 @@ FIRST_MONDAY = 4
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
+HOURS = tuple(f"{hour:02d}:00" for hour in range(24))
+HOURS_OF_WEEK = tuple(f"{day[:3]} {hour}" for day in WEEKDAYS for hour in HOURS)
+
 _EPOCH = datetime(1970, 1, 1)
 
 NO_CALENDAR = (

@@ -77,6 +77,18 @@ class Question:
         """The query over these states and this series, or these lengths."""
         return NAMES[self.name](self, tuple(states), lengths, calendar)
 
+    def like(self, states: Iterable[Hashable], length: int) -> Query:
+        """A query that one entry moves exactly as far, pair by pair, and that needs no calendar.
+
+        Noise is calibrated with it where there are many series: a histogram for each slot is moved
+        like one histogram, time in states and days with them like their episodes.
+        """
+        if self.name in BY or self.name in ("histogram", "frequencies"):
+            return histogram(states, length)
+        if self.name == "transitions":
+            return transition_counts(states, length)
+        return (stays if self.name == "stays" else episodes)(self.of, length)
+
     def __str__(self) -> str:
         parts = [self.name]
         if self.of:

@@ -29,18 +29,21 @@ class Windows:
     """Equal stretches of time, counted from ``origin``; in the units of the time column.
 
     With a ``timezone``, of the time that clocks on the wall show there: days and weeks, some of
-    which are an hour longer or shorter than others.
+    which are an hour longer or shorter than others. Windows that ``repeats`` numbers are slots that
+    come back, such as the 168 hours of the week, and the pieces in them are not in time order.
     """
 
     width: int
     origin: int
     of_time: bool
     timezone: str | None = None
+    repeats: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         plain = {"width": self.width, "origin": self.origin, "of_time": self.of_time}
-        return plain if self.timezone is None else {**plain, "timezone": self.timezone}
+        more = {"timezone": self.timezone, "repeats": self.repeats}
+        return plain | {name: value for name, value in more.items() if value is not None}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -276,7 +276,7 @@ def choose_beliefs(
             influence_check(each, theta, clock, repetitions=repetitions, seed=seed),
         )
         scale = influence_curve(theta, query, epsilon).scale
-        return Row(name, theta, _promise(theta) + words, asked, scale)
+        return Row(name, theta, promise_of(theta) + words, asked, scale)
 
     rows = []
     for name, make in (
@@ -402,7 +402,8 @@ def _stretches(people: People) -> People:
     )
 
 
-def _promise(theta: ChainClass) -> str:
+def promise_of(theta: ChainClass) -> str:
+    """To whom the promise of a class is made, in one sentence."""
     if theta.promise is not None:
         return theta.promise
     return _KNOWN if theta.lists_matrices else _REGION

@@ -15,8 +15,11 @@ from pufferkit.accounting.amounts import in_epsilon, spent_micro
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
+from pufferkit.data.questions import Question
 from pufferkit.data.table import Counts, Table
+from pufferkit.errors import NotApplicable
 from pufferkit.fleet.accounts import Accounts
+from pufferkit.fleet.asked import rows_of
 from pufferkit.fleet.recognised import recognised
 from pufferkit.fleet.releases import Releases
 from pufferkit.fleet.run import (
@@ -41,7 +44,7 @@ def release_each(
     beliefs: Any,
     epsilon: float,
     *,
-    query: str = "histogram",
+    query: str | Question = "histogram",
     mechanism: str = "influence_curve",
     ledger: Ledger | str | None = None,
     budget: float | None = None,
@@ -65,7 +68,10 @@ def release_each(
         up, because no entry is in two of them. Windows that an earlier call released when the
         series was shorter had less noise: then ``epsilon`` of the result is what all of them cost.
     query
-        ``"histogram"`` for counts or ``"frequencies"`` for shares.
+        ``"histogram"`` for counts or ``"frequencies"`` for shares; or another `Question`, of the
+        whole series of each subject: ``"by-weekday-hour"``, ``Question("episodes", of="run")``.
+        Hours are counted in a table read with ``window="hour of week"``, of any size; other
+        questions need the entries themselves, which tables of up to a million rows keep.
     mechanism
         By default the one with the least noise.
     ledger, budget
@@ -117,11 +123,15 @@ def release_each(
     what = "each on a cluster" if far else "each"
     run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, table.windows)
     if isinstance(table, ClusterTable):
+        if run.question is not None:
+            raise NotApplicable(
+                f"{run.query} is not counted on a cluster; use release_all, or collect the table"
+            )
         from pufferkit.fleet.cluster import release_on_cluster  # noqa: PLC0415
 
         with _accounts(run, ledger, budget) as accounts:
             return release_on_cluster(table, run, accounts, prefix, storage, progress)
-    asked = FleetRows.of(table, aligned(table, run.beliefs))
+    asked, labels, record = _asked(table, run)
     used, calibrations = run.calibrations(table.longest)
     values = np.empty(asked.counts.shape)
     scales = np.empty(len(asked.owner))
@@ -143,7 +153,7 @@ def release_each(
             if progress is not None:
                 progress(int(rows[-1]) + 1, len(asked.owner))
     subjects = tuple(table.subjects[number] for number in asked.owner)
-    all_rows = _releases(run, subjects, asked.window, values, scales, asked.counts, calibrations)
+    all_rows = _releases(run, subjects, asked, values, scales, calibrations, labels, record)
     return replace(
         all_rows,
         epsilon=max(together),
@@ -158,7 +168,7 @@ def release_all(
     beliefs: Any,
     epsilon: float,
     *,
-    query: str = "histogram",
+    query: str | Question = "histogram",
     mechanism: str = "influence_curve",
     ledger: Ledger | str | None = None,
     budget: float | None = None,
@@ -202,10 +212,9 @@ def release_all(
     _check_read(table, ClusterTable)
     local = table.collect() if isinstance(table, ClusterTable) else table
     run = FleetRun.of("all", beliefs, epsilon, query, mechanism, label, local.windows)
-    asked = FleetRows.of(local, aligned(local, run.beliefs))
-    windows, place = np.unique(asked.window, return_inverse=True)
-    sums = np.zeros((len(windows), asked.counts.shape[1]), dtype=np.int64)
-    np.add.at(sums, place, asked.counts)
+    asked, labels, record_of = _asked(local, run)
+    together = _together(asked)
+    windows, sums = together.window, together.counts
     longest = int(local.longest.max())
     calibration = run.calibration(longest)
     used, calibrations = np.full(len(local.subjects), longest), {longest: calibration}
@@ -220,13 +229,41 @@ def release_all(
             values, scales = _recorded(accounts, run, record, pending, windows, sums, calibration)
     if progress is not None:
         progress(len(windows), len(windows))
-    answer = _releases(run, None, windows, values, scales, sums, calibrations)
+    answer = _releases(run, None, together, values, scales, calibrations, labels, record_of)
     return replace(
         answer,
         notes=run.notes(local),
         lengths=np.full(len(windows), longest),
         independent_after=local.independent_after,
     )
+
+
+def _asked(table: Table, run: FleetRun) -> tuple[FleetRows, tuple[str, ...], dict[str, Any] | None]:
+    """The rows to release, the labels of their numbers, and what was asked, for the record."""
+    pieces = aligned(table, run.beliefs)
+    if run.question is None:
+        if table.windows is not None and table.windows.repeats is not None:
+            raise ValueError(
+                "query: windows that come back are slots of one question; ask 'by-weekday-hour' or "
+                "'by-hour'"
+            )
+        return FleetRows.of(table, pieces), tuple(str(s) for s in run.beliefs.states), None
+    return rows_of(table, pieces, run.question, run.beliefs.states)
+
+
+def _together(asked: FleetRows) -> FleetRows:
+    """The rows of all subjects added up, window by window."""
+    windows, place = np.unique(asked.window, return_inverse=True)
+
+    def summed(rows: Counts) -> Counts:
+        sums = np.zeros((len(windows), *rows.shape[1:]), dtype=np.int64)
+        np.add.at(sums, place, rows)
+        return sums
+
+    observed = None if asked.observed is None else summed(asked.observed)
+    nobody = np.zeros(len(windows), dtype=np.int64)
+    counts, seen = summed(asked.counts), summed(asked.entries)
+    return FleetRows(nobody, windows, counts, nobody, nobody, observed, seen)
 
 
 def _recorded(
@@ -290,13 +327,14 @@ def _drawn(
 def _releases(
     run: FleetRun,
     subjects: tuple[Hashable, ...] | None,
-    windows: Counts,
+    asked: FleetRows,
     values: Floats,
     scales: Floats,
-    counts: Counts,
     calibrations: dict[int, Calibration],
+    labels: tuple[str, ...],
+    question: dict[str, Any] | None,
 ) -> Releases:
-    entries = counts.sum(axis=1)
+    entries = asked.entries.copy()
     # Values that an earlier version drew and an account kept are not whole.
     family: noise.Family = "laplace" if np.any(values % 1) else "discrete laplace"
     if run.query == "frequencies":
@@ -305,12 +343,12 @@ def _releases(
         array.setflags(write=False)
     drawn = Releases(
         subjects=subjects,
-        windows=windows if run.windows is not None else None,
+        windows=asked.window if run.windows is not None else None,
         value=values,
         raw=values,
         scale=scales,
         entries=entries,
-        labels=tuple(str(state) for state in run.beliefs.states),
+        labels=labels,
         query=run.query,
         mechanism=run.mechanism,
         epsilon=run.epsilon,
@@ -318,8 +356,10 @@ def _releases(
         cut=run.windows,
         calibrations=calibrations,
         noise=family,
+        question=question,
+        observed=asked.observed,
     )
-    return drawn.as_histogram()
+    return drawn if drawn.totals is None else drawn.as_histogram()
 
 
 @contextmanager

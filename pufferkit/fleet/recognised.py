@@ -72,15 +72,18 @@ def recognised(table: Table, names: list[str]) -> dict[str, SubjectData]:
     present = (table.pieces > 0).sum(axis=1)
     information = 0.5 * (present - 1) * np.log(np.maximum(table.sizes, 1))
     notes, fellows = {}, frozenset(names)
+    in_slots = table.windows is not None and table.windows.repeats is not None
     for number, name in enumerate(names):
         start, stop = int(first[number]), int(first[number + 1])
+        # Of slots that come back only the sum over all is a stretch of the series.
+        part = slice(stop - 1 if in_slots else start, stop)
         before = words[start - 1] if start else np.zeros(2, dtype=np.uint64)
         offset = int(ends[start - 1]) if start else 0
         begins = "" if table.begins is None else _time(table.begins[number])
         notes[name] = SubjectData(
-            ends[start:stop] - offset,
-            words[start:stop] - before,
-            information[start:stop],
+            ends[part] - offset,
+            words[part] - before,
+            information[part],
             begins,
             fellows,
         )

@@ -24,6 +24,15 @@ from pufferkit.noise import Family
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Shown
 
+_KINDS = {
+    "transitions": "transition counts",
+    "episodes": "episodes",
+    "stays": "stays",
+    "time-in": "time in states",
+    "days-with": "days with",
+}
+"""Kinds of questions by their names; the others are by time."""
+
 
 def note_of(private: bool, independent_after: str | None) -> str | None:
     """What goes with every row of a table; ``None`` if there is nothing to say."""
@@ -64,6 +73,8 @@ class Releases(Shown, Frozen, JsonRecord):
         Whether ``value`` is ``raw`` as drawn, or the nearest histogram to it.
     independent_after
         The time after which pieces were declared independent, in words.
+    question, observed
+        What was asked, if no histogram; and by time, the entries observed in each slot. Public.
 
     Examples
     --------
@@ -102,6 +113,23 @@ class Releases(Shown, Frozen, JsonRecord):
     presentation: Presentation = "as drawn"
     independent_after: str | None = None
     noise: Family = "laplace"
+    question: Mapping[str, Any] | None = None
+    observed: NDArray[np.int64] | None = None
+
+    @property
+    def totals(self) -> Floats | None:
+        """What the parts of each row sum to; ``None`` if that is not known."""
+        if self.question is None:
+            each = np.ones(len(self)) if self.query == "frequencies" else self.entries
+            return np.asarray(each, dtype=np.float64)[:, None]
+        return None if self.observed is None else self.observed.astype(np.float64)
+
+    @property
+    def kind(self) -> str:
+        """What the query is, as records say it."""
+        if self.question is None:
+            return "histogram" if self.query == "histogram" else "relative frequencies"
+        return _KINDS.get(self.question["name"], "by time")
 
     def __len__(self) -> int:
         return len(self.value)
@@ -123,9 +151,15 @@ class Releases(Shown, Frozen, JsonRecord):
         return np.array([half_width(scale, level, unit=unit) for scale, unit in each])
 
     def as_histogram(self) -> Releases:
-        """The nearest proper histograms: no negative bins, summing to the known total."""
-        totals = np.ones(len(self)) if self.query == "frequencies" else self.entries
-        nearest = project_to_simplex(self.raw, totals.astype(np.float64))
+        """The nearest proper histograms: no negative bins, summing to the known total.
+
+        By time, each slot for itself.
+        """
+        totals = self.totals
+        if totals is None:
+            raise ValueError(f"releases: {self.query} is no histogram; it has no known total")
+        parts = self.raw.reshape(totals.size, -1)
+        nearest = project_to_simplex(parts, totals.ravel()).reshape(self.raw.shape)
         return replace(self, value=nearest, presentation="nearest histogram")
 
     def as_drawn(self) -> Releases:
@@ -181,7 +215,8 @@ class Releases(Shown, Frozen, JsonRecord):
         drawn = self.presentation == "as drawn"
         return {
             "format": FORMAT,
-            "kind": "histogram" if self.query == "histogram" else "relative frequencies",
+            "kind": self.kind,
+            "question": None if self.question is None else dict(self.question),
             "mechanism": used[0].mechanism,
             "epsilon": self.epsilon,
             "guarantee": self.guarantee.code,
@@ -205,6 +240,7 @@ class Releases(Shown, Frozen, JsonRecord):
             "version": pufferkit.__version__,
             "rows": {
                 **rows,
+                **({} if self.observed is None else {"observed": self.observed.tolist()}),
                 "entries": self.entries.tolist(),
                 "length": self.lengths.tolist(),
                 "scale": self.scale.tolist(),

@@ -17,6 +17,7 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.data.queries import histogram
+from pufferkit.data.questions import Question
 from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.plan import MECHANISMS
@@ -59,6 +60,7 @@ class FleetRun:
     mechanism: str
     label: str
     windows: Windows | None
+    question: Question | None = None
 
     @classmethod
     def of(
@@ -66,21 +68,34 @@ class FleetRun:
         what: str,
         beliefs: Any,
         epsilon: float,
-        query: str,
+        query: str | Question,
         mechanism: str,
         label: str,
         windows: Windows | None,
     ) -> FleetRun:
-        """A checked run."""
+        """A checked run; other questions than histograms are about whole series."""
+        asked = None
         if query not in QUERIES:
-            raise ValueError(f"query: must be one of {', '.join(QUERIES)}, got {query!r}")
+            asked = query if isinstance(query, Question) else Question(query)
+            query, windows = str(asked), None
+            if asked.name in QUERIES:
+                raise ValueError(f"query: give the name alone, {asked.name!r}")
         if mechanism not in MECHANISM_NAMES:
             known = ", ".join(MECHANISM_NAMES)
             raise ValueError(f"mechanism: {mechanism!r} is none of {known}")
         theta = as_chain_class(beliefs)
         if len(theta.states) < 2:
             raise ValueError("beliefs: a histogram needs at least two states")
-        return cls(what, theta, checks.privacy(epsilon), query, mechanism, str(label), windows)
+        return cls(
+            what,
+            theta,
+            checks.privacy(epsilon),
+            str(query),
+            mechanism,
+            str(label),
+            windows,
+            asked,
+        )
 
     @cached_property
     def beliefs_digest(self) -> str:
@@ -124,7 +139,9 @@ class FleetRun:
         Not for a count in place of it: a count holds the other states at distance 0, and noise that
         is calibrated by these distances would leave them apart in a histogram.
         """
-        query = histogram(self.beliefs.states, longest)
+        states = self.beliefs.states
+        asked = self.question
+        query = histogram(states, longest) if asked is None else asked.like(states, longest)
         return MECHANISMS[self.mechanism](self.beliefs, query, self.epsilon)
 
     def calibrations(self, longest: Counts) -> tuple[Counts, dict[int, Calibration]]:
@@ -164,13 +181,24 @@ def aligned(table: Table, beliefs: ChainClass) -> Counts:
 
 @dataclass(frozen=True, eq=False)
 class FleetRows:
-    """The rows to release: subject, window, counts, and the first and last entry, from 1."""
+    """The rows to release: subject, window, counts, and the first and last entry, from 1.
+
+    ``counts`` are the whole numbers of the answer. Where they do not sum to the number of observed
+    entries, ``seen`` has it, and ``observed`` those of each slot of a question by time.
+    """
 
     owner: Counts
     window: Counts
     counts: Counts
     first: Counts
     last: Counts
+    observed: Counts | None = None
+    seen: Counts | None = None
+
+    @property
+    def entries(self) -> Counts:
+        """Number of observed entries behind each row."""
+        return np.asarray(self.counts.sum(axis=1) if self.seen is None else self.seen)
 
     @classmethod
     def of(cls, table: Table, pieces: Counts) -> FleetRows:
@@ -238,7 +266,7 @@ def pending_releases(
     prefix: str,
 ) -> list[PendingRelease]:
     """What each row costs whom."""
-    entries = asked.counts.sum(axis=1)
+    entries = asked.entries
     lengths = {int(n): table.lengths_of(int(n)) for n in np.unique(asked.owner[rows])}
     return [
         PendingRelease(

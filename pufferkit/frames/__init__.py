@@ -13,7 +13,7 @@ from pufferkit.frames.files import (
     states_from_text,
 )
 from pufferkit.frames.moments import Clock
-from pufferkit.frames.raw import TextFormat, first_cell
+from pufferkit.frames.raw import TextFormat, first_cell, first_rows
 from pufferkit.frames.tables import frame_of, read_table, write_columns
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "check_parquet",
     "check_table",
     "first_cell",
+    "first_rows",
     "frame_of",
     "read_record",
     "read_series",

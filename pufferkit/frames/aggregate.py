@@ -77,6 +77,9 @@ def entries(frame: Any, rules: Rules) -> Any:
     if rules.windows is not None:
         shown = WALL if WALL in kinds.names() else TIME  # days are cut by clocks on the wall
         coded = _with_place(coded, rules.windows.origin, rules.windows.width, WINDOW, shown)
+        if rules.windows.repeats is not None:
+            number, repeats = nw.col(WINDOW), rules.windows.repeats
+            coded = coded.with_columns((number - (number // repeats) * repeats).alias(WINDOW))
     return coded
 
 

@@ -262,7 +262,9 @@ def laid_out(
         # Rounding may have moved two rows to one place: then there is no clock.
         crowded = pl.col(ROWS).sum().over(segment) > pl.col("_span")
         overlap = (pl.col("_from") <= pl.col("_to").shift(1).over(segment)).fill_null(False)
-        if rows.select(crowded.any()).item() or pieces.select(overlap.any()).item():
+        in_order = rules.windows is None or rules.windows.repeats is None
+        crossed = in_order and pieces.select(overlap.any()).item()
+        if rows.select(crowded.any()).item() or crossed:
             return laid_out(extents, keys, None, rules)
     number = (pl.col(SEGMENT).rank("dense").over(SUBJECT) - 1).cast(pl.Int64).alias("_number")
     lowest = pl.col(LOWEST).min().over(segment).alias("_start")

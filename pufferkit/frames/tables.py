@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+REPEATED = {"hour of day": 24, "hour of week": 168}
+"""Windows that come back, by name, and how many there are."""
+
 BATCH = 1_000_000
 """Rows of a lazy table that are held in memory at once."""
 
@@ -97,7 +100,9 @@ def read_table(
         without any is an entry that was not observed. A series runs from its first slot with a
         reading to its last.
     window
-        Cut into windows of this width, for releases day by day or week by week.
+        Cut into windows of this width, for releases day by day or week by week. ``"hour of day"``
+        and ``"hour of week"`` count by slots that come back, for the questions ``by-hour`` and
+        ``by-weekday-hour`` of many subjects; not on a cluster.
     origin
         Where slots and windows are counted from, in the units of the time column (microseconds
         since 1970 for timestamps). Default: Monday, 5 January 1970, midnight UTC; 0 for numbers.
@@ -151,6 +156,8 @@ def read_table(
     rules = replace(rules, read_as=opened.notes)
     _LOG.info("%s: read as %s", opened.name, "; ".join(opened.notes) or "it stands")
     known = _known(states, cut)
+    if opened.spark and rules.windows is not None and rules.windows.repeats:
+        raise ValueError(f"window: {window} is not counted on a cluster; cut it with window='1h'")
     if opened.spark:
         from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
@@ -219,7 +226,11 @@ def _rules(
         gap = ticks("independent_after", independent_after, of_time)
     step = None if every is None else ticks("every", every, of_time)
     windows = None
-    if window is not None:
+    if window in REPEATED:
+        if not of_time or origin is not None:
+            raise ValueError(f"window: {window} is for timestamps, and has no origin of its own")
+        windows = Windows(DAY // 24, MONDAY, of_time, timezone, REPEATED[window])
+    elif window is not None:
         width = ticks("window", window, of_time)
         if not isinstance(width, int) or not isinstance(start, int):
             raise ValueError(

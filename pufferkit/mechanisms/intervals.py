@@ -72,4 +72,5 @@ def project_to_simplex(values: Floats, total: float | Floats) -> Floats:
     excess = (np.cumsum(ordered, axis=1) - totals) / np.arange(1, rows.shape[1] + 1)
     last = rows.shape[1] - 1 - np.argmax((ordered > excess)[:, ::-1], axis=1)
     nearest: Floats = np.maximum(rows - np.take_along_axis(excess, last[:, None], axis=1), 0.0)
+    nearest = np.where(totals > 0, nearest, 0.0)
     return nearest.reshape(np.shape(values))

@@ -135,7 +135,7 @@ def _(thing: Releases) -> Figure:
         axes.set_xlabel("start of the window")
         _slanted(axes)
         grid(axes)
-    every[0].set_ylabel(f"{height} in the window, with noise")
+    every[0].set_ylabel(f"{height}, with noise")
     if len(shown) <= len(COLOURS):
         legend(figure, 4)
     return figure
@@ -164,8 +164,7 @@ def _states(thing: Releases, over: Any, title: str) -> Figure:
         )
     axes.set_xlabel("start of the window" if windows else "subject")
     entries = "share of entries" if thing.query == "frequencies" else "entries"
-    where = " in the window" if windows else " of the subject"
-    axes.set_ylabel(f"{entries}{where}, with 95% of the noise")
+    axes.set_ylabel(f"{entries}, with 95% of the noise")
     _slanted(axes)
     grid(axes)
     legend(figure, 4)

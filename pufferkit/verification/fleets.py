@@ -7,18 +7,22 @@ of one release with the least noise of any row covers them all.
 from __future__ import annotations
 
 import csv
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
 from pathlib import Path
 from typing import Any, get_args
 
+from pufferkit.data.queries import Kind
+from pufferkit.data.records import check_question
 from pufferkit.mechanisms.release import Evidence, Guarantee, Release, check_format
 from pufferkit.noise import Family
 from pufferkit.verification.questions import is_multiple, near, nearest_histogram
 
-_KINDS = ("histogram", "relative frequencies")
+_KINDS: tuple[str, ...]
+_KINDS = ("histogram", "relative frequencies", "by time", "transition counts")
+_KINDS += ("episodes", "stays", "time in states", "days with")
 _COMMON: tuple[str, ...]
 _COMMON = ("mechanism", "epsilon", "guarantee", "kind", "labels", "beliefs", "presentation")
 _COMMON += ("calibrations",)
@@ -48,11 +52,12 @@ class Fleet:
         return " ".join(str(part) for part in (f"row {row + 1}", *self.key(row)))
 
     def total(self, row: int) -> float:
-        """What the numbers of a row sum to without noise."""
-        return float(self.columns["entries"][row]) if self.common["kind"] == "histogram" else 1.0
+        """What the numbers of a row sum to without noise, or their size."""
+        shares = self.common["kind"] == "relative frequencies"
+        return 1.0 if shares else float(self.columns["entries"][row])
 
     def spare(self, row: int) -> float:
-        """The noise of a row, for a query that one entry moves by 2."""
+        """The noise of a row, in counts."""
         scale, entries = self.columns["scale"][row], self.columns["entries"][row]
         return float(scale) * float(entries) / self.total(row)
 
@@ -74,7 +79,7 @@ class Fleet:
             shown = self.columns["value"][row]
             made = drawn
             if self.common["presentation"] == "nearest histogram":
-                made = nearest_histogram(drawn, self.total(row))
+                made = self.nearest(row)
             if len(drawn) != len(self.common["labels"]) or not near(shown, made, self.total(row)):
                 wrong.append(f"{self.name(row)}: value and raw do not belong together")
             if self.common["noise"] == "discrete laplace":
@@ -87,13 +92,43 @@ class Fleet:
         if len(wrong) > _MOST_NAMED:
             yield f"rows: {len(wrong) - _MOST_NAMED} more are wrong in this way"
 
+    def nearest(self, row: int) -> list[float]:
+        """The nearest histogram to what was drawn; by time, slot by slot."""
+        drawn, totals = self.columns["raw"][row], [self.total(row)]
+        if self.common["kind"] == "by time":
+            totals = [float(seen) for seen in self.columns["observed"][row]]
+        size = len(drawn) // len(totals)
+        parts = (drawn[n * size : (n + 1) * size] for n in range(len(totals)))
+        return [v for p, t in zip(parts, totals, strict=True) for v in nearest_histogram(p, t)]
+
+    @property
+    def like(self) -> tuple[Kind, tuple[str, ...], dict[str, Any] | None, float]:
+        """A query that needs the same noise: kind, labels, question and Lipschitz constant."""
+        kind, labels = self.common["kind"], tuple(self.common["labels"])
+        if kind == "by time":
+            question = self.common["question"]
+            size = len(labels) // len(question["slots"])
+            states = [label.removeprefix(f"{question['slots'][0]}, ") for label in labels[:size]]
+            return "histogram", tuple(states), None, 2.0
+        if kind in ("histogram", "relative frequencies"):
+            return "histogram", labels, None, 2.0
+        if kind == "transition counts":
+            return "transition counts", labels, None, 4.0
+        of = {"of": self.common["question"]["of"]}
+        return ("stays", labels, of, 2.0) if kind == "stays" else ("episodes", labels, of, 1.0)
+
     def hardest(self) -> Iterator[tuple[str, Release]]:
         """Of each length the row with the least noise, as a histogram over one such segment."""
         least: dict[int, int] = {}
         for row, length in enumerate(self.columns["length"]):
             if length not in least or self.spare(row) < self.spare(least[length]):
                 least[length] = row
-        nothing = (0.0,) * len(self.common["labels"])
+        kind, labels, question, lipschitz = self.like
+        nothing = (0.0,) * len(labels)
+        total: dict[str, Callable[[int], float]] = {
+            "histogram": float,
+            "transition counts": lambda length: length - 1.0,
+        }
         for length, row in sorted(least.items()):
             yield (
                 self.name(row),
@@ -104,16 +139,17 @@ class Fleet:
                     epsilon=self.common["epsilon"],
                     mechanism=self.common["mechanism"],
                     guarantee=Guarantee.of_code(self.common["guarantee"]),
-                    query="histogram",
-                    labels=tuple(self.common["labels"]),
+                    query=kind,
+                    labels=labels,
                     lengths=(length,),
-                    lipschitz=2.0,
-                    total=float(length),
+                    lipschitz=2.0 if kind == "transition counts" and length < 3 else lipschitz,
+                    total=total[kind](length) if kind in total else None,
                     beliefs=self.common["beliefs"],
                     evidence=self.evidence[length],
                     released_at="",
                     version="",
-                    kind="histogram",
+                    kind=kind,
+                    question=question,
                     verification_data=self.verification_data(length),
                 ),
             )
@@ -131,6 +167,7 @@ def read_fleet(data: Mapping[str, Any]) -> Fleet:
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise ValueError("releases: labels must be a list of texts")
     columns = _columns(data["rows"])
+    _check_question(data["kind"], data.get("question"), len(labels), columns)
     calibrations = data["calibrations"]
     if not isinstance(calibrations, list) or not all(
         isinstance(own, Mapping) and _whole(own.get("length")) for own in calibrations
@@ -144,8 +181,22 @@ def read_fleet(data: Mapping[str, Any]) -> Fleet:
     if noise not in get_args(Family):
         known = ", ".join(get_args(Family))
         raise ValueError(f"releases: noise must be one of {known}, not {noise!r}")
-    common = {name: data[name] for name in _COMMON} | {"noise": noise}
+    common = {name: data[name] for name in _COMMON}
+    common |= {"noise": noise, "question": data.get("question")}
     return Fleet(common, evidence, columns)
+
+
+def _check_question(kind: str, question: Any, size: int, columns: Mapping[str, Any]) -> None:
+    """The question of the rows, where they are no histograms; by time with slots for each row."""
+    if kind in ("histogram", "relative frequencies"):
+        return
+    if not isinstance(question, Mapping):
+        raise ValueError(f"releases: a {kind} needs a question that says what was asked")
+    if kind == "by time":
+        for seen in columns.get("observed") or [None]:
+            check_question(kind, {**question, "observed": seen}, size)
+    elif kind != "transition counts":
+        check_question("episodes", question, size)
 
 
 def compare_table(path: Path, fleet: Fleet) -> Iterator[str]:

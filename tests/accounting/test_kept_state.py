@@ -11,7 +11,7 @@ from hypothesis import given, settings
 import pufferkit as pk
 from pufferkit.accounting import composition
 from pufferkit.accounting.composition import Spending, compose, compose_kept
-from pufferkit.accounting.spent import Composed, Spent, _distance, _fewer
+from pufferkit.accounting.spent import Composed, Spent, _fewer, distance_of
 from tests.oracles.summed_profile import costs
 
 CHAIN = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]])
@@ -55,7 +55,7 @@ def test_the_profile_is_the_sum_of_what_was_spent(history):
     assert again == composed
     assert composed.count == len(history)
     truth = costs(LENGTH, rows_of(history), 3)
-    apart = [_distance(THETA, kind) for kind in composed.spent.kinds]
+    apart = [distance_of(THETA.states, kind) for kind in composed.spent.kinds]
     kept = np.zeros_like(truth)
     before = 0
     for first, last, row in composed.spent.runs:

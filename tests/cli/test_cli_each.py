@@ -85,7 +85,7 @@ def test_numbers_cut_into_states(table: Path):
         (("--window", "soon"), "not a duration"),
         (("--window", "7"), "timestamps"),
         (("--out", "x.json"), ".csv or .parquet"),
-        (("--query", "count", "--state-value", "run"), "--state-value"),
+        (("--query", "count", "--state-value", "run"), "histogram or frequencies"),
         (("--query", "mean"), "histogram or frequencies"),
         (("--segment", "who"), "--segment"),
         (("--ledger", "l.db"), "go together"),

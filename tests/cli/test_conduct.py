@@ -158,7 +158,7 @@ def test_json_of_the_commands_that_write_files(folder):
     assert (changed["budget"], changed["was"]) == (4, 3)
     every = json.loads(good("ledger", "export", "l.db", "--json"))
     assert every == [json.loads(line) for line in good("ledger", "export", "l.db").splitlines()]
-    done = run("ledger", "verify", "l.db", "--head", "0" * 64, "--json")
+    done = run("ledger", "verify", "l.db", "--head", "f" * 64, "--json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["ok"] is False
 
@@ -169,3 +169,32 @@ def test_json_of_experiments(folder):
     made = json.loads(good("reproduce", "local-figure-1", "--quick", "--json"))
     assert made["name"] == "local-figure-1"
     assert made["rows"]
+
+
+def test_short_help_of_every_command():
+    for path, _ in _leaves(get_command(app)):
+        done = run(*path, "-h")
+        assert done.exit_code == 0
+        assert "Usage:" in done.stdout
+
+
+def test_dashes_for_models_releases_and_answers(folder):
+    model, record = Path("model.json").read_text(), good(*RELEASE)
+    assert piped(model, "model", "show", "-", "--json")["chains"]
+    assert piped(model, "check", "-", "--json")["valid"]
+    assert piped(model, *RELEASE[:3], "-", *RELEASE[4:])["epsilon"] == 1
+    assert piped(model, "plan", "--model", "-", *PLAN[3:], "--json")["rows"]
+    assert piped(record, "verify", "-", "--json")["ok"] is True
+    answers = ("sanitize", "data.csv", *RELEASE[2:], "--out", "s.csv", "--record", "-")
+    done = run(*answers)
+    assert '"mechanism"' in done.stdout
+    assert "-" not in {path.name for path in Path().iterdir()}
+    assert "read once" in refusal("release", "-", "--model", "-", *RELEASE[4:])
+    assert CliRunner().invoke(app, ["verify", "-"], input="no").exit_code == 2
+
+
+def piped(text, *args):
+    """The JSON that a command prints when text is its standard input."""
+    done = CliRunner().invoke(app, [*args, *["--anyway"] * (args[0] == "release")], input=text)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)

@@ -1,0 +1,152 @@
+"""Parts that the steps share: cards, errors as sentences, tables, pictures, code to copy."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from nicegui import ui
+
+from pufferkit.explore.worker import Cancelled, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STYLE = """
+:root { --pk-text: #222; --pk-soft: #5b5b5b; --pk-line: #d6d6d6; --pk-bad: #a33b00; }
+.body--dark { --pk-text: #eee; --pk-soft: #b4b4b4; --pk-line: #4a4a4a; --pk-bad: #ffb084; }
+body { color: var(--pk-text); font-size: 16px; }
+.pk-page { max-width: 58rem; width: 100%; margin: 0 auto; padding: 0 .75rem 4rem; gap: 1rem; }
+.pk-card { width: 100%; border: 1px solid var(--pk-line); border-radius: 8px; padding: 1rem;
+  display: flex; flex-direction: column; gap: .75rem; min-width: 0; }
+.pk-card > * { max-width: 100%; }
+.pk-page .q-btn { align-self: flex-start; }
+.pk-row > .q-btn { align-self: center; }
+.q-uploader { box-shadow: none; border: 1px dashed var(--pk-line); background: transparent; }
+.q-uploader__header { background: transparent; color: var(--pk-soft); }
+.q-uploader__title { font-size: .9rem; font-weight: 400; line-height: 1.4; white-space: normal; }
+.q-uploader__subtitle, .q-uploader__list { display: none; }
+.pk-card h2 { font-size: 1.15rem; font-weight: 600; margin: 0; line-height: 1.4; }
+.pk-card h3 { font-size: 1rem; font-weight: 600; margin: .5rem 0 0; line-height: 1.4; }
+.pk-head { padding-top: .75rem; margin-bottom: -.75rem; }
+.pk-soft { color: var(--pk-soft); }
+.pk-bad { color: var(--pk-bad); font-weight: 600; overflow-wrap: anywhere; }
+.pk-bad:empty { display: none; }
+.pk-row { display: flex; flex-wrap: wrap; gap: .75rem; align-items: center; width: 100%; }
+.pk-row > .q-field { flex: 1 1 11rem; }
+.pk-chart { width: 100%; height: 19rem; }
+.pk-chart svg text { fill: var(--pk-text) !important; stroke: none; }
+.body--dark .q-btn.text-primary, .body--dark .q-tab--active { color: #8ccbf2 !important; }
+.pk-scroll { width: 100%; overflow-x: auto; }
+.pk-table { border-collapse: collapse; width: 100%; font-size: .9rem; }
+.pk-table th, .pk-table td { text-align: left; padding: .35rem .6rem .35rem 0; vertical-align: top;
+  border-bottom: 1px solid var(--pk-line); }
+.pk-table td:last-child:not(.num) { min-width: 13rem; }
+.pk-table th { color: var(--pk-soft); font-weight: 600; white-space: nowrap; }
+.pk-table td.num, .pk-table th.num { text-align: right; font-variant-numeric: tabular-nums;
+  white-space: nowrap; }
+.pk-code { font-family: ui-monospace, monospace; font-size: .8rem; white-space: pre;
+  overflow-x: auto; border: 1px solid var(--pk-line); border-radius: 6px; padding: .75rem;
+  margin: 0; width: 100%; }
+.pk-matrix input { text-align: right; }
+.q-tab { min-height: 44px; }
+:focus-visible { outline: 3px solid #56B4E9; outline-offset: 2px; }
+@media (max-width: 480px) { .pk-page { padding: 0 .4rem 3rem; } .pk-card { padding: .75rem; } }
+"""
+
+
+@contextmanager
+def card(title: str, words: str = "") -> Iterator[Any]:
+    """A box with a heading."""
+    with ui.element("section").classes("pk-card") as box:
+        with ui.element("h2"):
+            ui.label(title)
+        if words:
+            ui.label(words).classes("pk-soft")
+        yield box
+
+
+def heading(text: str) -> None:
+    """A smaller heading inside a card."""
+    with ui.element("h3"):
+        ui.label(text)
+
+
+def soft(text: str) -> ui.label:
+    """Words beside the matter."""
+    return ui.label(text).classes("pk-soft")
+
+
+def problem() -> ui.label:
+    """Where the sentences of the library appear; empty while all is well."""
+    return ui.label().classes("pk-bad").props('role="alert"')
+
+
+@asynccontextmanager
+async def attempt(place: ui.label, *buttons: Any) -> AsyncIterator[None]:
+    """Run what may be refused; the sentence appears at the place, buttons rest meanwhile."""
+    place.set_text("")
+    for button in buttons:
+        button.disable()
+    try:
+        yield
+    except (Refused, ValueError, OSError) as error:
+        place.set_text(" ".join(str(error).split()))
+    except Cancelled as error:
+        if "newer" not in str(error):
+            place.set_text(f"Stopped: {error}.")
+    finally:
+        for button in buttons:
+            if not button.is_deleted:
+                button.enable()
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence[int] = ()) -> None:
+    """A plain table; cells are text, so nothing in them is markup."""
+
+    def cell(tag: str, n: int, content: Any) -> None:
+        with ui.element(tag).classes("num" if n in numeric else ""):
+            ui.label(str(content))
+
+    with (
+        ui.element("div").classes("pk-scroll").props('tabindex="0" role="region"'),
+        ui.element("table").classes("pk-table"),
+    ):
+        with ui.element("thead"), ui.element("tr"):
+            for n, head in enumerate(heads):
+                cell("th", n, head)
+        with ui.element("tbody"):
+            for row in rows:
+                with ui.element("tr"):
+                    for n, content in enumerate(row):
+                        cell("td", n, content)
+
+
+def picture(options: dict[str, Any], height: str = "") -> ui.echart:
+    """A picture; its words are read to those who do not see it."""
+    drawn = ui.echart(options, renderer="svg").classes("pk-chart")
+    if height:
+        drawn.style(f"height: {height}")
+    drawn.props(f'role="img" aria-label="{options["aria"]["label"]["description"]}"')
+    return drawn
+
+
+def code(title: str, text: str) -> None:
+    """Text to copy, with a button."""
+    with ui.element("div").classes("pk-row"):
+        heading(title)
+        ui.space()
+        ui.button("Copy", on_click=lambda: ui.clipboard.write(text)).props(
+            f'flat dense no-caps aria-label="Copy {title}"'
+        )
+    with ui.element("pre").classes("pk-code").props('tabindex="0"'):
+        ui.label(text).style("white-space: pre")
+
+
+def button(text: str, action: Any, *, main: bool = False, mark: str = "") -> ui.button:
+    """A button in plain words."""
+    made = ui.button(text, on_click=action).props(
+        "no-caps unelevated" if main else "no-caps outline"
+    )
+    return made.mark(mark) if mark else made

@@ -1,0 +1,259 @@
+"""What a person chose, as values: each makes an object of the library and says itself in code.
+
+The page, the Python text and the command line come from the same recipe, so they do the same.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pufferkit as pk
+
+if TYPE_CHECKING:
+    from pufferkit import Bins, ChainClass, Query, Series, Session, Table
+
+KINDS = {
+    "frequencies": "share of time in each state",
+    "histogram": "number of entries in each state",
+    "count": "number of entries in one state",
+    "mean": "mean of a value given to each state",
+    "total": "total of a value given to each state",
+}
+"""Questions by the names of the command line, in words."""
+
+_MADE_BY = {"frequencies": "relative_frequencies"}
+
+
+def words(command: Sequence[str]) -> str:
+    """A command for a shell, an option and its value on a line each."""
+    lines: list[str] = []
+    for word in command:
+        quoted = shlex.quote(word)
+        if word.startswith("--") or not lines:
+            lines.append(quoted)
+        else:
+            lines[-1] += f" {quoted}"
+    return " \\\n    ".join(lines)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file, and which of its columns is what. Empty text: not said."""
+
+    path: str
+    state: str
+    time: str = ""
+    subject: str = ""
+    cuts: str = ""
+    unit: str = ""
+    every: str = ""
+    independent_after: str = ""
+
+    @property
+    def bins(self) -> Bins | None:
+        """The levels of numbers, from their cut points."""
+        if not self.cuts:
+            return None
+        return pk.Bins([_number("cuts", cut) for cut in self.cuts.split(",")], unit=self.unit)
+
+    @property
+    def _times(self) -> str | tuple[str, ...] | None:
+        if not self.time:
+            return None
+        parts = tuple(part.strip() for part in self.time.split(","))
+        return parts if len(parts) > 1 else self.time
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        """Options of the readers that were said."""
+        said = {
+            "time": self._times,
+            "bins": self.bins,
+            "every": _duration(self.every),
+            "independent_after": _duration(self.independent_after),
+        }
+        return {name: value for name, value in said.items() if value is not None}
+
+    def series(self, states: Sequence[Hashable] | None = None) -> Series:
+        """All rows as the series of one subject."""
+        return pk.read_series(self.path, self.state, states=states, **self._how)
+
+    def table(self) -> Table:
+        """All rows as those of many subjects."""
+        how = {"subject": self.subject or None, **self._how}
+        if "time" not in how and "every" not in how:
+            how["every"] = 1  # rows without a clock are neighbours as they stand
+        return cast("Table", pk.read_table(self.path, state=self.state, **how))
+
+    def python(self) -> str:
+        """The call that reads the series."""
+        how = dict(self._how)
+        lines = [repr(self.path), repr(self.state)]
+        if "bins" in how:
+            how.pop("bins")
+            cuts = ", ".join(cut.strip() for cut in self.cuts.split(","))
+            unit = f", unit={self.unit!r}" if self.unit else ""
+            lines.append(f"bins=pk.Bins([{cuts}]{unit})")
+        lines += [f"{name}={value!r}" for name, value in how.items()]
+        return f"pk.read_series({', '.join([*lines, 'states=beliefs.states'])})"
+
+    def command(self) -> list[str]:
+        """The same as options of a command."""
+        said = {
+            "--state": self.state,
+            "--time": self.time,
+            "--cuts": self.cuts.replace(" ", ""),
+            "--unit": self.unit if self.cuts else "",
+            "--every": self.every,
+            "--independent-after": self.independent_after,
+        }
+        return [word for option, value in said.items() if value for word in (option, value)]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked; ``state`` for a count, ``values`` for totals and means, by names of states."""
+
+    kind: str = "frequencies"
+    state: str = ""
+    values: tuple[tuple[str, float], ...] = ()
+
+    def over(self, states: Sequence[Hashable], lengths: Any) -> Query:
+        """The query, about a series or lengths."""
+        make: Any = getattr(pk, self._maker)
+        query: Query = make(*self._about(states), lengths)
+        return query
+
+    @property
+    def _maker(self) -> str:
+        if self.kind not in KINDS:
+            raise ValueError(f"question: {self.kind!r} is unknown; known are {', '.join(KINDS)}")
+        return _MADE_BY.get(self.kind, self.kind)
+
+    def _about(self, states: Sequence[Hashable]) -> list[Any]:
+        if self.kind == "count":
+            return [_label(self.state, states)]
+        if self.kind in ("mean", "total"):
+            given = {_label(name, states): value for name, value in self.values}
+            missing = [str(state) for state in states if state not in given]
+            if missing:
+                raise ValueError(
+                    f"values: none for {', '.join(missing)}; give 0 if it adds nothing"
+                )
+            return [given]
+        return [tuple(states)]
+
+    def python(self, states: Sequence[Hashable]) -> str:
+        """The call that makes it."""
+        about = self._about(states)[0]
+        shown = "beliefs.states" if self.kind in ("frequencies", "histogram") else repr(about)
+        return f"pk.{self._maker}({shown}, data)"
+
+    def command(self) -> list[str]:
+        """The same as options of a command."""
+        options = ["--query", self.kind]
+        if self.kind == "count":
+            options += ["--state-value", self.state]
+        if self.kind in ("mean", "total"):
+            options += ["--values", ",".join(f"{name}={value!r}" for name, value in self.values)]
+        return options
+
+
+@dataclass(frozen=True)
+class Deal:
+    """One release: of which data, under which beliefs, at which price, from which account."""
+
+    source: Source
+    model: str
+    question: Question
+    epsilon: float
+    mechanism: str
+    ledger: str
+    account: str
+    budget: float
+    label: str = ""
+    anyway: bool = False
+
+    def beliefs(self) -> ChainClass:
+        """The class in the file of the model."""
+        return read_model(self.model)
+
+    def session(self) -> tuple[Session, Query]:
+        """The account with its data, and the question about them."""
+        beliefs = self.beliefs()
+        data = self.source.series(beliefs.states)
+        session = pk.Session(data, beliefs, self.budget, self.ledger, name=self.account)
+        return session, self.question.over(beliefs.states, data)
+
+    def python(self) -> str:
+        """The whole release as a program."""
+        label = f", label={self.label!r}" if self.label else ""
+        return "\n".join(
+            [
+                "from pathlib import Path",
+                "",
+                "import pufferkit as pk",
+                "",
+                f"model = Path({self.model!r}).read_text(encoding='utf-8')",
+                "beliefs = pk.ChainClass.from_json(model)",
+                f"data = {self.source.python()}",
+                f"query = {self.question.python(self.beliefs().states)}",
+                f"session = pk.Session(data, beliefs, {self.budget!r}, {self.ledger!r}, "
+                f"name={self.account!r})",
+                f"release = session.release(query, {self.epsilon!r}, "
+                f"mechanism={self.mechanism!r}{label})",
+                "print(release.to_json())",
+            ]
+        )
+
+    def command(self) -> str:
+        """The whole release as a command, ready for a shell."""
+        options = [
+            *("pufferkit", "release", self.source.path),
+            *("--model", self.model),
+            *self.question.command(),
+            *("--epsilon", repr(self.epsilon)),
+            *self.source.command(),
+            *("--ledger", self.ledger, "--account", self.account, "--budget", repr(self.budget)),
+        ]
+        if self.mechanism != "best":
+            options += ["--mechanism", self.mechanism]
+        if self.label:
+            options += ["--label", self.label]
+        if self.anyway:
+            options.append("--anyway")
+        return words(options)
+
+
+def read_model(path: str) -> ChainClass:
+    """The chains in a JSON file."""
+    return pk.ChainClass.from_json(Path(path).read_text(encoding="utf-8"))
+
+
+def _label(name: str, states: Sequence[Hashable]) -> Hashable:
+    for state in states:
+        if str(state) == name:
+            return state
+    known = ", ".join(str(state) for state in states)
+    raise ValueError(f"state: {name!r} is not one of the states; they are {known}")
+
+
+def _number(what: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{what}: {text.strip()!r} is not a number; like 100, 760") from None
+
+
+def _duration(text: str) -> Any:
+    """Text like 5m, or a number for tables whose times are numbers."""
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,285 @@
+"""Step 2: what an adversary may know, in words, against people held out, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from nicegui import ui
+
+from pufferkit.explore import charts, parts, tasks
+from pufferkit.explore.workspace import PUBLIC
+
+if TYPE_CHECKING:
+    from pufferkit.explore.workspace import Workspace
+
+_MOST_TYPED = 8
+
+
+def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
+    """Where beliefs come from, the shelf of classes, and how the chosen one stands the test."""
+
+    @ui.refreshable
+    def shelf() -> None:
+        _shelf(workspace, shelf.refresh)
+        if workspace.chosen:
+            _tested(workspace)
+            parts.button("Next: question", partial(go, "Question"), main=True, mark="next")
+
+    _sources(workspace, shelf.refresh)
+    if workspace.choice is not None:
+        _choice(workspace.choice)
+    shelf()
+
+
+def _sources(workspace: Workspace, refresh: Any) -> None:
+    with parts.card(
+        "Where beliefs come from",
+        "Whoever wants to learn an entry knows how such series move. Noise is made for that "
+        "knowledge, so it must come from public people or from what you assume, never from the "
+        "private file.",
+    ):
+        wrong = parts.problem()
+
+        async def build(task: Any, *given: Any) -> None:
+            async with parts.attempt(wrong):
+                await workspace.build(task, *(arg() if callable(arg) else arg for arg in given))
+                refresh()
+
+        with ui.tabs().props('no-caps dense align="left"') as ways:
+            counted = ui.tab("From the public file")
+            offered = ui.tab("Classes on offer")
+            typed = ui.tab("By hand")
+        with ui.tab_panels(ways, value=counted if workspace.source(PUBLIC) else offered).style(
+            "background: transparent; width: 100%"
+        ):
+            with ui.tab_panel(counted).style("padding: .5rem 0"):
+                _from_public(workspace, build, wrong)
+            with ui.tab_panel(offered).style("padding: .5rem 0"):
+                _offered(workspace, build)
+            with ui.tab_panel(typed).style("padding: .5rem 0"):
+                _typed(workspace, build)
+
+
+def _from_public(workspace: Workspace, build: Any, wrong: ui.label) -> None:
+    source = workspace.source(PUBLIC)
+    if source is None:
+        parts.soft("Open and read a public file in the first step.")
+        return
+
+    async def compare() -> None:
+        async with parts.attempt(wrong, start):
+            await workspace.compare()
+
+    ui.label(
+        "Build every class on some of the public people, test each on the others, and take the one "
+        "with the least noise that they do not refute. It takes minutes; the page stays usable."
+    )
+    start = parts.button("Test all classes on people held out", compare, main=True, mark="compare")
+    parts.heading("Or count one class")
+    for kind, words in tasks.BUILT.items():
+        with ui.element("div").classes("pk-row"):
+            parts.button(kind.capitalize(), partial(build, tasks.counted, kind, source), mark=kind)
+            parts.soft(words).style("flex: 1 1 14rem")
+
+
+def _offered(workspace: Workspace, build: Any) -> None:
+    """Classes that need numbers, not data."""
+    with ui.element("div").classes("pk-row"):
+        names = ui.input("States", value=", ".join(workspace.states) or "rest, active")
+        names.props("outlined dense").mark("states")
+    parts.heading("Binary chains")
+    parts.soft("Every chain on two states that stays with a probability in this range; any start.")
+    with ui.element("div").classes("pk-row"):
+        low = _number("Stays at least", 0.3, "low")
+        high = _number("Stays at most", 0.9, "high")
+        parts.button(
+            "Add",
+            partial(
+                build,
+                tasks.bounded,
+                partial(_value, low),
+                partial(_value, high),
+                lambda: _names(names.value),
+            ),
+            mark="binary",
+        )
+    parts.heading("Chains that mix")
+    parts.soft(
+        "Every chain that is never rarer than this in a state, and forgets at least this fast."
+    )
+    with ui.element("div").classes("pk-row"):
+        rare = _number("Rarest state", 0.05, "pi-min")
+        gap = _number("Eigengap", 0.3, "gap")
+        parts.button(
+            "Add",
+            partial(
+                build,
+                tasks.mixing,
+                lambda: _names(names.value),
+                partial(_value, rare),
+                partial(_value, gap),
+            ),
+            mark="mixing",
+        )
+    parts.heading("A model file")
+    with ui.element("div").classes("pk-row"):
+        path = ui.input("Path of a JSON model").props("outlined dense").mark("model-path")
+        parts.button("Add", partial(build, tasks.from_file, lambda: path.value), mark="model")
+
+
+def _typed(workspace: Workspace, build: Any) -> None:
+    """A matrix by hand."""
+    with ui.element("div").classes("pk-row"):
+        names = ui.input("States", value=", ".join(workspace.states) or "rest, active")
+        names.props("outlined dense").mark("typed-states")
+        start = ui.select(
+            {"stationary": "in its stationary distribution", "any": "in any way"},
+            value="stationary",
+            label="Starts",
+        ).props("outlined dense")
+
+    cells: list[list[Any]] = []
+
+    @ui.refreshable
+    def matrix() -> None:
+        cells.clear()
+        states = _names(names.value)
+        if not 2 <= len(states) <= _MOST_TYPED:
+            parts.soft(f"Name 2 to {_MOST_TYPED} states, with commas between them.")
+            return
+        stay = 0.8
+        for before in states:
+            with ui.element("div").classes("pk-row pk-matrix"):
+                ui.label(f"after {before}").style("flex: 0 0 7rem")
+                row = []
+                for after in states:
+                    likely = stay if after == before else round((1 - stay) / (len(states) - 1), 6)
+                    row.append(_number(after, likely, f"cell-{before}-{after}"))
+                cells.append(row)
+
+    names.on_value_change(matrix.refresh)
+    parts.soft("How likely each state is one step later; every line adds up to 1.")
+    matrix()
+    parts.button(
+        "Add",
+        partial(
+            build,
+            tasks.by_hand,
+            lambda: tuple(tuple(_value(cell) for cell in row) for row in cells),
+            lambda: _names(names.value),
+            lambda: start.value,
+        ),
+        mark="typed",
+    )
+
+
+def _shelf(workspace: Workspace, refresh: Any) -> None:
+    if not workspace.beliefs:
+        return
+    words = f"Noise of each class for the question at hand, at epsilon {workspace.epsilon:g}."
+    with parts.card("Your classes", words):
+        wrong = parts.problem()
+        place = ui.element("div").style("width: 100%")
+        known = {path: model["name"] for path, model in workspace.beliefs.items()}
+
+        def choose(event: Any) -> None:
+            workspace.choose(event.value)
+            refresh()
+
+        ui.radio(known, value=workspace.chosen, on_change=choose).props("dense").mark("shelf")
+        model = workspace.beliefs[workspace.chosen]
+        parts.heading(f"What “{model['name']}” means")
+        ui.label(model["description"])
+        ui.label(model["promise"]).mark("promise")
+        for caveat in model["caveats"]:
+            parts.soft(caveat)
+
+        async def price() -> None:
+            async with parts.attempt(wrong):
+                rows = await workspace.noise()
+                with place:
+                    parts.table(
+                        ["class", "noise scale", "95% within", ""],
+                        [
+                            [
+                                known[row["model"]],
+                                "-" if row["scale"] is None else f"{row['scale']:.4g}",
+                                "-" if row["half_width"] is None else f"{row['half_width']:.3g}",
+                                row["why"],
+                            ]
+                            for row in rows
+                        ],
+                        numeric=(1, 2),
+                    )
+
+        ui.timer(0, price, once=True)
+
+
+def _tested(workspace: Workspace) -> None:
+    """Whether the chosen class covers public people."""
+    with parts.card(
+        "Does it cover held-out people?",
+        "The last three public people are compared with the class. A class counted from all of "
+        "them has seen them; the test of all classes above holds people out for good.",
+    ):
+        wrong = parts.problem()
+
+        async def check() -> None:
+            async with parts.attempt(wrong, start):
+                await workspace.check()
+
+        start = parts.button("Check it", check, mark="check")
+        report = workspace.checks.get(workspace.chosen)
+        if report is None:
+            return
+        ui.label(f"Verdict: {report['verdict']}").classes(
+            "" if report["passed"] else "pk-bad"
+        ).mark("verdict")
+        if report["budget"] is not None:
+            row = {"name": "this class", "budget": report["budget"], "passes": report["passed"]}
+            parts.picture(charts.influence([row], report["point"], None), "11rem")
+        marks = {True: "yes", False: "NO", None: "?"}
+        parts.table(
+            ["", "test", "what it says"],
+            [[marks[row["passed"]], row["name"], row["text"]] for row in report["rows"]],
+        )
+
+
+def _choice(choice: dict[str, Any]) -> None:
+    with parts.card(
+        "Tested on people held out",
+        f"Built on {choice['public']}, tested on {choice['held_out']}. Bars: entries that the "
+        "noise of each class allows one entry to give away; line: what people show. Dashed bars "
+        "are refuted.",
+    ):
+        best = choice["recommended"]
+        ui.label(
+            f"Recommended: {best}" if best else "None of these is recommended; people refute them."
+        ).style("font-weight: 600").mark("recommended")
+        budgets = [row for row in choice["rows"] if row["budget"] is not None]
+        if budgets:
+            height = f"{6 + 2.2 * len(budgets):g}rem"
+            parts.picture(charts.influence(budgets, choice["point"], choice["lower"]), height)
+        parts.table(
+            ["class", "covers?", "noise", "promise"],
+            [[row["name"], row["covers"], row["noise"], row["promise"]] for row in choice["rows"]],
+            numeric=(2,),
+        )
+        for line in choice["advice"]:
+            parts.soft(line)
+
+
+def _number(label: str, value: float, mark: str) -> ui.number:
+    return ui.number(label, value=value, min=0, max=1, step=0.01).props("outlined dense").mark(mark)
+
+
+def _value(field: ui.number) -> float:
+    if field.value is None:
+        raise ValueError(f"{field.props['label'].lower()}: type a number between 0 and 1")
+    return float(field.value)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

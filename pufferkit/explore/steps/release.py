@@ -1,0 +1,148 @@
+"""Step 4: the cost first, then a button; the record, and the code that does the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from nicegui import ui
+
+from pufferkit.explore import charts, parts
+from pufferkit.explore.workspace import PRIVATE
+
+if TYPE_CHECKING:
+    from pufferkit.explore.workspace import Workspace
+
+
+def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
+    """Budget, cost, button, and what was released."""
+    if workspace.source(PRIVATE) is None or not workspace.chosen:
+        with parts.card("Release", "It takes a private file and beliefs; steps one and two."):
+            parts.button("To the data", partial(go, "Data"))
+            parts.button("To the beliefs", partial(go, "Beliefs"))
+        return
+
+    @ui.refreshable
+    def rest() -> None:
+        if workspace.has_budget:
+            _release(workspace, done.refresh)
+
+    @ui.refreshable
+    def done() -> None:
+        for answer in reversed(workspace.released):
+            _released(workspace, answer)
+        if workspace.released:
+            parts.button("Next: account", partial(go, "Account"), main=True, mark="next")
+
+    _budget(workspace, rest.refresh)
+    rest()
+    done()
+
+
+def _budget(workspace: Workspace, refresh: Any) -> None:
+    with parts.card(
+        "Budget",
+        "Epsilon for everything that is ever released about this series, kept in the ledger of the "
+        "folder. Set it before the first release, and not by the answers.",
+    ):
+        wrong = parts.problem()
+
+        async def setting() -> None:
+            async with parts.attempt(wrong, button):
+                await workspace.set_budget(account.value or "", budget.value)
+                refresh()
+
+        with ui.element("div").classes("pk-row"):
+            account = ui.input("Account: whose series", value=workspace.account)
+            account.props("outlined dense").mark("account")
+            budget = ui.number("Budget", value=workspace.budget, min=0.001)
+            budget.props("outlined dense").mark("budget")
+            button = parts.button(
+                "Set the budget", setting, main=not workspace.has_budget, mark="set-budget"
+            )
+
+
+def _release(workspace: Workspace, refresh: Any) -> None:
+    with parts.card("Cost first"):
+        wrong = parts.problem()
+        name = workspace.beliefs[workspace.chosen]["name"]
+        ui.label(
+            f"{workspace.question_in_words} under “{name}”, epsilon {workspace.epsilon:g}, by the "
+            "mechanism with the least noise that other releases may follow."
+        )
+        cost = ui.label("Working out what it takes …").mark("cost").props('role="status"')
+        drowned = ui.label().classes("pk-bad").mark("release-drowned").props('role="alert"')
+        anyway = ui.checkbox("Release it all the same", value=False).mark("anyway")
+        anyway.set_visibility(False)
+
+        async def price() -> None:
+            async with parts.attempt(wrong):
+                told = await workspace.cost()
+                if cost.is_deleted:
+                    return
+                verdict = "fits" if told["fits"] else "does NOT fit"
+                cost.set_text(
+                    f"It takes {told['cost']:g} of the {told['remaining']:g} that remain: "
+                    f"{verdict}."
+                )
+                drowned.set_text(told["warning"])
+                anyway.set_visibility(bool(told["warning"]))
+                if told["fits"]:
+                    press.enable()
+            if wrong.text and not cost.is_deleted:
+                cost.set_text("")
+
+        async def pressed() -> None:
+            workspace.anyway = bool(anyway.value)
+            press.disable()
+            async with parts.attempt(wrong):
+                await workspace.release()
+                refresh()
+            await price()
+
+        press = parts.button("Release", pressed, main=True, mark="release")
+        press.disable()
+        ui.timer(0, price, once=True)
+
+
+def _released(workspace: Workspace, answer: dict[str, Any]) -> None:
+    with parts.card(f"Released: {answer['query']}, epsilon {answer['epsilon']:g}"):
+        wrong = parts.problem()
+        place = ui.element("div").style("width: 100%")
+
+        def shown(exact: list[float] | None) -> None:
+            place.clear()
+            truth = {} if exact is None else {"exact answer: private": list(enumerate(exact))}
+            with place:
+                parts.picture(
+                    charts.bars_with_errors(
+                        answer["labels"],
+                        answer["value"],
+                        answer["interval"],
+                        truth,
+                        answer["query"],
+                        "released, with noise",
+                    )
+                )
+
+        async def opted(event: Any) -> None:
+            async with parts.attempt(wrong):
+                shown(await workspace.exact(answer["deal"]) if event.value else None)
+
+        shown(None)
+        ui.label(answer["text"]).style("white-space: pre-wrap; overflow-wrap: anywhere").mark(
+            "release-text"
+        )
+        ui.switch(
+            "Draw the exact answer too, for my eyes only. It has no privacy.", on_change=opted
+        )
+        plain = re.sub(r"[^a-z0-9]+", "-", answer["query"].lower())
+        file = f"{plain}-epsilon-{answer['epsilon']:g}.json"
+        parts.button(
+            "Download JSON", lambda: ui.download.content(answer["json"], file), mark="json"
+        )
+        parts.soft("Both of these do the same, and give the same answer at no further cost:")
+        parts.code("Python", answer["python"])
+        parts.code("Command line", answer["command"])

@@ -1,0 +1,298 @@
+"""The calls of the library that the page makes. They run in a `Worker` and give plain data."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pufferkit as pk
+from pufferkit.explore.recipes import Question, Source, read_model
+from pufferkit.fitting.choosing import promise_of
+
+if TYPE_CHECKING:
+    from pufferkit import ChainClass, Query, Series, Table
+
+Tell = Callable[[str], None]
+
+_LINE, _LINES = 96, 7
+_SMOOTHING = 0.5
+_DAY = 24 * 60 * 60 * 10**6
+
+BUILT = {
+    "single chain": "one chain, counted from all public people",
+    "region": "every chain that the public counts leave plausible, at 95%",
+    "hull": "every mixture of the public people's own chains, changing as it likes",
+    "any start": "the counted matrix, with any start: also for whoever knows single entries",
+}
+"""Classes that are counted from a public file, in words."""
+
+
+def warm() -> None:
+    """Load what the first question needs."""
+    pk.influence_curve(pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), pk.count(1, 100), 1.0)
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    """When a file was changed, so that a changed file is read anew."""
+    told = os.stat(path)
+    return told.st_mtime_ns, told.st_size
+
+
+def table_of(source: Source) -> Table:
+    """The people of a public file, read once."""
+    return _read_table(source, _stamp(source.path))
+
+
+@lru_cache(maxsize=4)
+def _read_table(source: Source, _: tuple[int, int]) -> Table:
+    return source.table()
+
+
+@lru_cache(maxsize=4)
+def _read_series(source: Source, states: tuple[Any, ...] | None, _: tuple[int, int]) -> Series:
+    return source.series(states)
+
+
+def _series(source: Source, states: tuple[Any, ...] | None = None) -> Series:
+    return _read_series(source, states, _stamp(source.path))
+
+
+@lru_cache(maxsize=32)
+def _read_beliefs(path: str, _: tuple[int, int]) -> ChainClass:
+    return read_model(path)
+
+
+def beliefs_of(path: str) -> ChainClass:
+    """The class in a file of the workspace."""
+    return _read_beliefs(path, _stamp(path))
+
+
+def _people(table: Table) -> list[Series]:
+    return [table.series(subject) for subject in table.subjects]
+
+
+def _clock(table: Table) -> tuple[int | None, list[int] | None]:
+    """Entries in a day, and the slot of each person's first entry, where times are of days."""
+    if not table.of_time or table.step is None or _DAY % table.step or table.step > _DAY / 2:
+        return None, None
+    begins = table.begins or (0,) * len(table.subjects)
+    return int(_DAY // table.step), [int(begin % _DAY // table.step) for begin in begins]
+
+
+def look_at_public(source: Source) -> dict[str, Any]:
+    """A public file in words and numbers that may be drawn."""
+    table = table_of(source)
+    people = _people(table)
+    day, _ = _clock(table)
+    shown = people[0].codes[: (day or _LINE) * _LINES]
+    pooled = table.all_series
+    shares = pk.relative_frequencies(table.states, pooled).exact(pooled)
+    return {
+        "report": table.report(),
+        "states": [str(state) for state in table.states],
+        "people": len(people),
+        "longest": max(len(one) for one in people),
+        "day": day or _LINE,
+        "has_clock": day is not None,
+        "codes": [int(code) for code in shown],
+        "shares": [float(share) for share in shares],
+    }
+
+
+def look_at_private(source: Source, states: tuple[str, ...] | None) -> dict[str, Any]:
+    """How long a private series is and what was not observed: public by the promise itself."""
+    series = _series(source, states)
+    return {
+        "entries": len(series),
+        "lengths": list(series.lengths),
+        "missing": series.missing,
+        "notes": list(series.read_as),
+    }
+
+
+def suggest_cuts(source: Source, count: int) -> str:
+    """Cut points with equally many public readings between them."""
+    from pufferkit.frames import first_rows  # noqa: PLC0415
+
+    cells = first_rows(source.path, 1_000_000)[source.state]
+    numbers = [float(str(cell).replace(",", ".")) for cell in cells if _is_number(cell)]
+    return ", ".join(f"{cut:g}" for cut in pk.Bins.quantiles(numbers, count).cuts)
+
+
+def _is_number(cell: Any) -> bool:
+    try:
+        float(str(cell).replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def counted(kind: str, source: Source, folder: str) -> dict[str, Any]:
+    """A class counted from a public file, written to the folder."""
+    table = table_of(source)
+    pooled = table.all_series
+    chain = pk.MarkovChain.fit(pooled, smoothing=_SMOOTHING)
+    if kind == "single chain":
+        theta = pk.ChainClass.of(chain)
+    elif kind == "region":
+        theta = pk.ChainClass.around(pooled, 0.95)
+    elif kind == "hull":
+        people = _people(table)
+        own = [pk.MarkovChain.fit(one, smoothing=_SMOOTHING) for one in people]
+        theta = pk.ChainClass.hull(chain, *own)
+    elif kind == "any start":
+        theta = pk.ChainClass.any_start(chain.transition, states=chain.states)
+    else:
+        raise ValueError(f"class: {kind!r} is unknown; known are {', '.join(BUILT)}")
+    return kept(kind, theta, folder)
+
+
+def _labels(names: Sequence[str]) -> list[Any]:
+    from pufferkit.frames import states_from_text  # noqa: PLC0415
+
+    return states_from_text(names)
+
+
+def by_hand(rows: Sequence[Sequence[float]], states: Sequence[str], start: str, folder: str) -> Any:
+    """A chain that a person typed in."""
+    matrix, names = [list(row) for row in rows], _labels(states)
+    if start == "any":
+        theta = pk.ChainClass.any_start(matrix, states=names)
+    else:
+        theta = pk.ChainClass.of(pk.MarkovChain.steady(matrix, names))
+    return kept("by hand", theta, folder)
+
+
+def bounded(low: float, high: float, states: Sequence[str], folder: str) -> dict[str, Any]:
+    """Every binary chain that stays with probabilities in a range."""
+    theta = pk.ChainClass.binary(low, high, _labels(states))
+    return kept(f"binary {low:g} to {high:g}", theta, folder)
+
+
+def mixing(states: Sequence[str], pi_min: float, gap: float, folder: str) -> dict[str, Any]:
+    """Every chain that mixes at least so well."""
+    theta = pk.ChainClass.mixing(_labels(states), pi_min, gap)
+    return kept(f"mixing {pi_min:g}, {gap:g}", theta, folder)
+
+
+def from_file(path: str, folder: str) -> dict[str, Any]:
+    """A model that is there already."""
+    return kept(Path(path).stem, read_model(path), folder)
+
+
+def kept(name: str, theta: ChainClass, folder: str) -> dict[str, Any]:
+    """A class written to the folder, and what it means in words."""
+    text = json.dumps(theta.to_dict(), indent=2) + "\n"
+    plain = "".join(c if c.isalnum() else "-" for c in name).strip("-")
+    place = Path(folder) / f"{plain}.json"
+    number = 1
+    while place.exists() and place.read_text(encoding="utf-8") != text:
+        number += 1
+        place = Path(folder) / f"{plain}-{number}.json"
+    place.write_text(text, encoding="utf-8")
+    place.chmod(0o600)
+    return {
+        "name": name if number == 1 else f"{name} ({number})",
+        "path": str(place),
+        "states": [str(state) for state in theta.states],
+        "description": theta.description,
+        "promise": promise_of(theta),
+        "caveats": list(theta.caveats),
+    }
+
+
+def choose(
+    source: Source, question: Question, length: int, epsilon: float, folder: str, tell: Tell
+) -> dict[str, Any]:
+    """Every class on some public people, tested on the others (`choose_beliefs`)."""
+    table = table_of(source)
+    day, firsts = _clock(table)
+    choice = pk.choose_beliefs(
+        _people(table),
+        question.over(table.states, [length]),
+        epsilon=epsilon,
+        day=day,
+        firsts=firsts,
+        regimes=(2, 3),
+        progress=tell,
+    )
+    rows = []
+    for row, (name, promise, covers, noise) in zip(choice.rows, choice.table(), strict=True):
+        budget = None if row.influence is None else row.influence.budget
+        model = None if row.beliefs is None else kept(name, row.beliefs, folder)
+        rows.append(
+            {
+                "name": name,
+                "promise": promise,
+                "covers": covers,
+                "noise": noise,
+                "budget": budget,
+                "passes": row.covers,
+                "model": model,
+            }
+        )
+    measured = choice.measured
+    return {
+        "rows": rows,
+        "recommended": None if choice.best is None else choice.best.name,
+        "point": None if measured is None else measured.point,
+        "lower": None if measured is None else measured.lower,
+        "public": choice.public,
+        "held_out": choice.held_out,
+        "advice": list(choice.advice),
+        "text": str(choice),
+    }
+
+
+def check(model: str, source: Source, held_out: int) -> dict[str, Any]:
+    """Whether beliefs cover the last people of a public file (`check_model`)."""
+    table = table_of(source)
+    people = _people(table)
+    day, _ = _clock(table)
+    tested = people[-held_out:] if len(people) > held_out else people
+    public = people[:-held_out] or None
+    report = pk.check_model(tested, beliefs_of(model), day=day, public=public)
+    rows = [
+        {"name": c.name, "passed": c.passed, "text": c.text, "p_value": c.p_value}
+        for c in report.checks
+    ]
+    influence = next((c for c in report.checks if hasattr(c, "budget")), None)
+    return {
+        "rows": rows,
+        "verdict": report.verdict,
+        "people": len(tested),
+        "passed": report.passed,
+        "budget": getattr(influence, "budget", None),
+        "point": getattr(influence, "statistic", None),
+    }
+
+
+def asked(
+    model: str, question: Question, private: Source | None, length: int
+) -> tuple[ChainClass, Query]:
+    """The class in a file, and the question about the data or a length."""
+    theta = beliefs_of(model)
+    about: Any = [length] if private is None else _series(private, theta.states)
+    return theta, question.over(theta.states, about)
+
+
+def noise(
+    models: Sequence[str], question: Question, private: Source | None, length: int, epsilon: float
+) -> list[dict[str, Any]]:
+    """What every kept class costs for the question at hand."""
+    rows: list[dict[str, Any]] = []
+    for model in models:
+        try:
+            theta, query = asked(model, question, private, length)
+            found = pk.influence_curve(theta, query, epsilon)
+        except ValueError as reason:
+            rows.append({"model": model, "scale": None, "half_width": None, "why": str(reason)})
+            continue
+        rows.append(
+            {"model": model, "scale": found.scale, "half_width": found.half_width(), "why": ""}
+        )
+    return rows

@@ -1,0 +1,397 @@
+"""What the explorer remembers: files, beliefs, question, account, and answers that were computed.
+
+One person, one workspace: it lives as long as the server, so a page that is loaded again finds
+everything where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pufferkit.explore import decisions, tasks
+from pufferkit.explore.demo import make_demo
+from pufferkit.explore.guesses import Columns, columns_of
+from pufferkit.explore.recipes import KINDS, Deal, Question, Source
+from pufferkit.explore.worker import Cancelled, Refused, Worker
+
+STEPS = ("Data", "Beliefs", "Question", "Release", "Account")
+PUBLIC, PRIVATE = "public", "private"
+EPSILONS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0)
+"""Where the slider stops."""
+
+_LARGEST = 256 * 2**20
+_PAUSE = 0.2
+
+
+@dataclass
+class File:
+    """A file with a role: how it is read, its columns, and what may be shown of it."""
+
+    source: Source
+    columns: Columns
+    seen: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Work:
+    """A long piece of work, as the page shows it."""
+
+    name: str = ""
+    told: str = ""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether there is any."""
+        return bool(self.name)
+
+
+class Workspace:
+    """State of the page; every answer is asked of a worker once and then kept."""
+
+    def __init__(self, folder: Path, worker: type[Worker] = Worker) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder = folder.resolve()
+        self.step = STEPS[0]
+        self.dark: bool | None = None
+        self.files: dict[str, File] = {}
+        self.beliefs: dict[str, dict[str, Any]] = {}
+        self.chosen = ""
+        self.choice: dict[str, Any] | None = None
+        self.checks: dict[str, dict[str, Any]] = {}
+        self.question = Question()
+        self.length = 2016
+        self.epsilon = 1.0
+        self.mechanism = "best"
+        self.account, self.budget, self.label, self.anyway = "data", 3.0, "", False
+        self.has_budget = False
+        self.released: list[dict[str, Any]] = []
+        self.work = Work()
+        self.releasing = False
+        self.version = 0
+        self._answers: dict[Any, Any] = {}
+        self._quick, self._slow = worker(), worker()
+
+    def __enter__(self) -> Workspace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start both processes before the first question."""
+        self._quick.start()
+        self._slow.start()
+
+    def close(self) -> None:
+        """End both processes."""
+        self._quick.close()
+        self._slow.close()
+
+    # Data
+
+    async def name(self, role: str, path: str) -> None:
+        """Take a file by its path; columns are guessed."""
+        place = Path(path.strip()).expanduser()
+        if not path.strip():
+            raise ValueError("path: name a file, like ~/data/week.csv")
+        if not place.is_file():
+            raise ValueError(f"path: {place} is not a file")
+        columns = await self._ask(columns_of, str(place.resolve()))
+        source = Source(str(place.resolve()), columns.state, columns.time)
+        if role == PUBLIC:
+            source = replace(source, subject=columns.subject)
+        self._set(role, File(source, columns))
+
+    async def drop(self, role: str, name: str, content: bytes) -> None:
+        """Keep a dropped file in the folder, for its owner alone, and take it."""
+        if len(content) > _LARGEST:
+            raise ValueError("file: is larger than 256 MB; name its path in place of dropping it")
+        plain = "".join(c if c.isalnum() or c in ".-_" else "-" for c in Path(name).name)
+        place = self.folder / f"{role}-{plain}"
+        place.touch(mode=0o600)
+        place.chmod(0o600)
+        place.write_bytes(content)
+        await self.name(role, str(place))
+
+    async def demo(self) -> None:
+        """The demo's people: one private week, twelve public ones."""
+        mine, others = await asyncio.to_thread(make_demo, self.folder)
+        for role, source in ((PRIVATE, mine), (PUBLIC, others)):
+            self._set(role, File(source, await self._ask(columns_of, source.path)))
+            await self.read(role)
+
+    def _set(self, role: str, file: File) -> None:
+        self.files[role] = file
+        if role == PUBLIC:
+            self.choice, self.checks = None, {}
+
+    async def correct(self, role: str, **changes: str) -> None:
+        """Say what a column is; what was seen of the file no longer counts."""
+        file = self.files[role]
+        file.source = replace(file.source, **changes)
+        file.seen = {}
+        if role == PUBLIC:
+            self.choice, self.checks = None, {}
+
+    async def read(self, role: str) -> None:
+        """Read a file as it was said."""
+        file = self.files[role]
+        if not file.source.state:
+            raise ValueError("state: say which column holds the states")
+        if role == PUBLIC:
+            file.seen = await self._ask(tasks.look_at_public, file.source)
+            return
+        public = self.files.get(PUBLIC)
+        if not file.source.cuts and public is not None and public.source.cuts:
+            cuts = {"cuts": public.source.cuts, "unit": public.source.unit}
+            file.source = replace(file.source, **cuts)
+        file.seen = await self._ask(tasks.look_at_private, file.source, None)
+        self.length = file.seen["entries"]
+
+    async def suggest(self, role: str, count: int) -> str:
+        """Cut points from the public file; never from the private one."""
+        if PUBLIC not in self.files:
+            raise ValueError("levels: cut points must be public; give a public file, or type them")
+        cuts: str = await self._ask(tasks.suggest_cuts, self.files[PUBLIC].source, count)
+        return cuts
+
+    def source(self, role: str) -> Source | None:
+        """A file that was read."""
+        file = self.files.get(role)
+        return file.source if file is not None and file.seen else None
+
+    # Beliefs
+
+    @property
+    def states(self) -> list[str]:
+        """States of the chosen beliefs, or of the public file."""
+        if self.chosen:
+            return list(self.beliefs[self.chosen]["states"])
+        return list(self.files[PUBLIC].seen["states"]) if self.source(PUBLIC) else []
+
+    def keep(self, model: dict[str, Any]) -> None:
+        """Put a class on the shelf, and choose it if it is the first."""
+        self.beliefs[model["path"]] = model
+        if not self.chosen:
+            self.choose(model["path"])
+
+    def choose(self, path: str) -> None:
+        """Take a class from the shelf."""
+        self.chosen = path
+        if self.question.state and self.question.state not in self.states:
+            self.question = Question()
+
+    async def build(self, task: Any, *given: Any) -> None:
+        """Make a class and put it on the shelf."""
+        self.keep(await self._ask(task, *given, str(self.folder)))
+
+    async def compare(self) -> None:
+        """Every class on some public people, tested on the others."""
+        public = self._public()
+        given = (public, self.question, self.length, self.epsilon, str(self.folder))
+        self.choice = await self._long("Testing classes on people held out", tasks.choose, given)
+        for row in self.choice["rows"]:
+            if row["model"] is not None:
+                self.keep(row["model"])
+                if row["name"] == self.choice["recommended"]:
+                    self.choose(row["model"]["path"])
+
+    async def check(self) -> None:
+        """Whether the chosen class covers people it was not told of."""
+        given = (self.chosen, self._public(), 3)
+        self.checks[self.chosen] = await self._long(
+            "Checking the class on public people", tasks.check, given, telling=False
+        )
+
+    def _public(self) -> Source:
+        source = self.source(PUBLIC)
+        if source is None:
+            raise ValueError("public file: name one in the first step, and read it")
+        return source
+
+    async def noise(self) -> list[dict[str, Any]]:
+        """What each class on the shelf costs for the question at hand."""
+        paths = tuple(self.beliefs)
+        given = (paths, self.question, self.source(PRIVATE), self.length, self.epsilon)
+        rows: list[dict[str, Any]] = await self._kept(tasks.noise, given, lane="noise")
+        return rows
+
+    # Question
+
+    @property
+    def _asked(self) -> tuple[Any, ...]:
+        if not self.chosen:
+            raise ValueError("beliefs: choose a class in the second step")
+        return self.chosen, self.question, self.source(PRIVATE), self.length
+
+    async def live(self) -> dict[str, Any]:
+        """The noise at this epsilon, with simulated releases."""
+        given = (*self._asked, self.epsilon, self.source(PUBLIC))
+        answer: dict[str, Any] = await self._kept(decisions.live, given, lane="live")
+        return answer
+
+    async def prefetch(self) -> None:
+        """Work out the other stops of the slider while nothing else is asked of the slow worker."""
+        asked, public = self._asked, self.source(PUBLIC)
+        for epsilon in sorted(EPSILONS, key=lambda e: abs(e - self.epsilon)):
+            key = (decisions.live, (*asked, epsilon, public))
+            while self.work.under_way or self._slow.busy:
+                await asyncio.sleep(_PAUSE)
+            if not self.chosen or asked != self._asked or self.step != "Question":
+                return
+            if key not in self._answers:
+                try:
+                    self._answers[key] = await self._slow.run(decisions.live, *key[1])
+                except (Cancelled, Refused):
+                    return
+
+    def planned(self) -> dict[str, Any] | None:
+        """The plan, if it was computed."""
+        return self._answers.get((decisions.plan, (*self._asked, self.epsilon)))
+
+    async def plan(self) -> None:
+        """Every mechanism side by side, and error against epsilon."""
+        given = (*self._asked, self.epsilon)
+        self._answers[(decisions.plan, given)] = await self._long("Planning", decisions.plan, given)
+        if self.error_rows() is None:
+            key = (decisions.errors, self._asked)
+            self._answers[key] = await self._long(
+                "Error against epsilon", decisions.errors, self._asked
+            )
+
+    def error_rows(self) -> list[dict[str, Any]] | None:
+        """Error against epsilon, if it was computed."""
+        return self._answers.get((decisions.errors, self._asked))
+
+    # Release and account
+
+    @property
+    def ledger(self) -> str:
+        """The account book of this folder."""
+        return str(self.folder / "ledger.db")
+
+    def deal(self) -> Deal:
+        """The release as chosen so far."""
+        source = self.source(PRIVATE)
+        if source is None:
+            raise ValueError("private file: name one in the first step, and read it")
+        return Deal(
+            source,
+            self._asked[0],
+            self.question,
+            self.epsilon,
+            self.mechanism,
+            self.ledger,
+            self.account,
+            self.budget,
+            self.label,
+            self.anyway,
+        )
+
+    @property
+    def question_in_words(self) -> str:
+        """What is asked, as a sentence begins."""
+        words = KINDS[self.question.kind].capitalize()
+        return words.replace("one state", f"“{self.question.state}”")
+
+    async def set_budget(self, account: str, budget: Any) -> None:
+        """Name the account and its budget; the ledger is asked whether that can be."""
+        if not account.strip():
+            raise ValueError("account: name whose series this is, like anna")
+        if not isinstance(budget, (int, float)) or not budget > 0:
+            raise ValueError("budget: must be a number above 0, for example 3")
+        before = self.account, self.budget
+        self.account, self.budget = account.strip(), float(budget)
+        try:
+            await self._ask(decisions.remaining, self.deal())
+        except Refused:
+            self.account, self.budget = before
+            raise
+        self.has_budget = True
+
+    async def cost(self) -> dict[str, Any]:
+        """What the release would take."""
+        answer: dict[str, Any] = await self._ask(decisions.cost, self.deal(), lane="cost")
+        return answer
+
+    async def remaining(self) -> float | None:
+        """What is left of the budget, where data, beliefs and account are known."""
+        if not self.has_budget or self.source(PRIVATE) is None or not self.chosen:
+            return None
+        told = await self._ask(decisions.remaining, self.deal())
+        left: float = told["remaining"]
+        return left
+
+    async def release(self) -> dict[str, Any]:
+        """One release; a second press while the first is under way changes nothing."""
+        if self.releasing:
+            raise Cancelled("this release is under way")
+        if not self.has_budget:
+            raise ValueError("budget: set one first; it is for everything released about the data")
+        self.releasing = True
+        deal = self.deal()
+        try:
+            answer: dict[str, Any] = await self._ask(decisions.release, deal)
+        finally:
+            self.releasing = False
+        answer.update(python=deal.python(), command=deal.command(), deal=deal)
+        if all(one["json"] != answer["json"] for one in self.released):
+            self.released.append(answer)
+        return answer
+
+    async def exact(self, deal: Deal) -> list[float]:
+        """The exact answer, for its owner's eyes; refused before a budget exists."""
+        if not self.has_budget:
+            raise ValueError("budget: private data are not drawn before a budget exists")
+        answer: list[float] = await self._ask(decisions.exact, deal)
+        return answer
+
+    async def books(self) -> dict[str, Any]:
+        """What was released, and what it adds up to."""
+        told: dict[str, Any] = await self._ask(decisions.account, self.deal())
+        return told
+
+    async def verify(self, text: str) -> dict[str, Any]:
+        """Whether a release's noise is enough."""
+        verdict: dict[str, Any] = await self._ask(decisions.verify, text)
+        return verdict
+
+    # Asking
+
+    async def _ask(self, task: Any, *given: Any, lane: str = "") -> Any:
+        return await self._quick.run(task, *given, lane=lane)
+
+    async def _kept(self, task: Any, given: tuple[Any, ...], lane: str) -> Any:
+        key = (task, given)
+        if key not in self._answers:
+            self._answers[key] = await self._ask(task, *given, lane=lane)
+        return self._answers[key]
+
+    async def _long(
+        self,
+        name: str,
+        task: Any,
+        given: tuple[Any, ...],
+        *,
+        telling: bool = True,
+    ) -> Any:
+        """A task for the slow worker; pages look at ``work`` and ``version``."""
+
+        def told(text: str) -> None:
+            self.work.told = text
+
+        if self.work.under_way:
+            raise ValueError(f"{self.work.name.lower()} is under way; wait for it or stop it")
+        self.work = Work(name)
+        try:
+            return await self._slow.run(task, *given, tell=told if telling else None)
+        finally:
+            self.work = Work()
+            self.version += 1
+
+    def cancel(self) -> None:
+        """Stop the long work."""
+        self._slow.cancel()

@@ -1,0 +1,31 @@
+"""Columns by their names and first cells."""
+
+import pytest
+
+from pufferkit.explore.guesses import guess
+
+TIMES = ["2024-03-04T00:00", "2024-03-04T00:05"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "state", "time", "subject", "numbers"),
+    [
+        ({"time": TIMES, "activity": ["rest", "walk"]}, "activity", "time", "", ()),
+        (
+            {"person": ["a", "a"], "when": TIMES, "activity": ["rest", "walk"]},
+            *("activity", "when", "person", ()),
+        ),
+        (
+            {"Date": ["16/12/2006", "16/12/2006"], "power": ["4,216", "5.36"]},
+            *("power", "Date", "", ("power",)),
+        ),
+        ({"note": ["x", "y"], "state": [0, 1]}, "state", "", "", ("state",)),
+        ({"a": ["x", "y"]}, "a", "", "", ()),
+        ({"t": TIMES}, "", "t", "", ()),
+    ],
+)
+def test_roles_of_columns(cells, state, time, subject, numbers):
+    found = guess(cells)
+    assert (found.state, found.time, found.subject, found.numbers) == (
+        *(state, time, subject, numbers),
+    )

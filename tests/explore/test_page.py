@@ -1,0 +1,275 @@
+"""The page with a simulated user: every step, every refusal, in words."""
+
+import asyncio
+import json
+
+import pytest
+
+import pufferkit as pk
+from pufferkit.explore import decisions, tasks
+from pufferkit.explore.worker import Cancelled, Refused
+from pufferkit.explore.workspace import PRIVATE, PUBLIC, Workspace
+from tests.explore.inline import Inline
+
+pytest.importorskip("nicegui")
+
+CHAIN = pk.MarkovChain.steady([[0.7, 0.3], [0.4, 0.6]], ["rest", "walk"])
+
+
+def write(path, people, length=300):
+    rows = ["person,state"]
+    for number in range(people):
+        codes = CHAIN.sample(length, seed=number + 1)
+        rows += [f"p{number},{CHAIN.states[code]}" for code in codes]
+    path.write_text("\n".join(rows) + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    return Workspace(tmp_path / "folder", Inline)
+
+
+@pytest.fixture
+def files(tmp_path):
+    mine = tmp_path / "mine.csv"
+    mine.write_text("state\n" + "".join(f"{CHAIN.states[c]}\n" for c in CHAIN.sample(300, seed=99)))
+    return write(tmp_path / "others.csv", 3), str(mine)
+
+
+async def prepared(workspace, files):
+    public, private = files
+    await workspace.name(PUBLIC, public)
+    await workspace.read(PUBLIC)
+    await workspace.name(PRIVATE, private)
+    await workspace.read(PRIVATE)
+    await workspace.build(tasks.counted, "single chain", workspace.source(PUBLIC))
+
+
+def visit(workspace, act):
+    """Run a simulated user on the page of a workspace."""
+    from nicegui.testing import user_simulation
+
+    from pufferkit.explore.page import draw
+
+    async def run():
+        async with user_simulation(lambda: draw(workspace)) as user:
+            await user.open("/")
+            await act(user)
+
+    asyncio.run(run())
+
+
+def test_the_page_says_where_it_runs_and_starts_with_data(workspace):
+    async def act(user):
+        await user.should_see("Runs on this machine only: served on 127.0.0.1")
+        await user.should_see("Public file")
+        await user.should_see("It is read and counted, never drawn.")
+
+    visit(workspace, act)
+
+
+def test_a_path_that_is_no_file_is_named(workspace, tmp_path):
+    async def act(user):
+        user.find(marker="public-path").type(str(tmp_path / "gone.csv"))
+        user.find(marker="public-open").click()
+        await user.should_see("gone.csv is not a file", retries=20)
+
+    visit(workspace, act)
+
+
+def test_public_files_are_drawn_and_private_ones_are_not(workspace, files):
+    from nicegui import ui
+
+    async def act(user):
+        user.find(marker="private-path").type(files[1])
+        user.find(marker="private-open").click()
+        await user.should_see(marker="private-read", retries=20)
+        user.find(marker="private-read").click()
+        await user.should_see("Read: 300 entries.", retries=20)
+        await user.should_not_see(kind=ui.echart)
+        user.find(marker="public-path").type(files[0])
+        user.find(marker="public-open").click()
+        await user.should_see(marker="public-read", retries=20)
+        user.find(marker="public-read").click()
+        await user.should_see("3 subjects, 900 entries", retries=20)
+        await user.should_see(kind=ui.echart)
+
+    visit(workspace, act)
+
+
+def test_question_release_and_account_through_the_page(workspace, files):
+    asyncio.run(prepared(workspace, files))
+
+    async def act(user):
+        workspace.step = "Question"
+        await user.open("/")
+        await user.should_see("95% of shares within", retries=50)
+        await user.should_see("whoever thought 1 in 10", retries=50)
+        user.find(marker="next").click()
+        await user.should_see("Set the budget", retries=20)
+        await user.should_not_see("Cost first")
+        user.find(marker="set-budget").click()
+        await user.should_see("It takes 1 of the 3 that remain: fits.", retries=50)
+        user.find(marker="release").click()
+        await user.should_see("Released: relative frequencies, epsilon 1", retries=50)
+        user.find(marker="next").click()
+        await user.should_see("Together epsilon 1 of 3", retries=50)
+        user.find(marker="verify").click()
+        await user.should_see("ok: reported scale", retries=50)
+
+    visit(workspace, act)
+
+
+def test_a_workspace_survives_a_second_page(workspace, files):
+    asyncio.run(prepared(workspace, files))
+    workspace.step = "Beliefs"
+
+    async def act(user):
+        await user.should_see("What “single chain” means", retries=20)
+        await user.open("/")
+        await user.should_see("What “single chain” means", retries=20)
+
+    visit(workspace, act)
+
+
+def test_noise_that_drowns_is_called_so_and_released_only_if_meant(workspace, files):
+    asyncio.run(prepared(workspace, files))
+    workspace.epsilon = 0.01
+
+    async def ask():
+        await workspace.set_budget("anna", 3.0)
+        assert "the noise drowns the answer" in (await workspace.live())["warning"]
+        assert "the noise drowns the answer" in (await workspace.cost())["warning"]
+        with pytest.raises(Refused, match="nothing was released"):
+            await workspace.release()
+        assert await workspace.remaining() == 3.0
+        workspace.anyway = True
+        answer = await workspace.release()
+        assert answer["remaining"] == pytest.approx(2.99)
+        assert "--anyway" in answer["command"]
+
+    asyncio.run(ask())
+
+
+def test_a_second_press_while_a_release_is_under_way_changes_nothing(workspace, files):
+    asyncio.run(prepared(workspace, files))
+
+    async def ask():
+        await workspace.set_budget("anna", 3.0)
+        workspace.releasing = True
+        with pytest.raises(Cancelled):
+            await workspace.release()
+        workspace.releasing = False
+        first, again = await workspace.release(), await workspace.release()
+        assert first["json"] == again["json"]
+        assert again["remaining"] == 2.0
+        assert len(workspace.released) == 1
+
+    asyncio.run(ask())
+
+
+def test_private_data_are_never_drawn_before_a_budget_exists(workspace, files):
+    asyncio.run(prepared(workspace, files))
+
+    async def ask():
+        with pytest.raises(ValueError, match="before a budget exists"):
+            await workspace.exact(workspace.deal())
+        with pytest.raises(ValueError, match="budget: set one first"):
+            await workspace.release()
+        await workspace.set_budget("anna", 3.0)
+        with pytest.raises(Refused, match="only after a release"):
+            await workspace.exact(workspace.deal())
+        answer = await workspace.release()
+        assert sum(await workspace.exact(answer["deal"])) == pytest.approx(1.0)
+
+    asyncio.run(ask())
+
+
+def test_simulated_releases_are_of_made_up_entries(workspace, files, monkeypatch):
+    asyncio.run(prepared(workspace, files))
+    private = workspace.source(PRIVATE).series(CHAIN.states)
+    told = asyncio.run(workspace.live())["simulated"]
+    assert "made-up" in told["whose"]
+    truth = pk.relative_frequencies(CHAIN.states, private).exact(private)
+    assert told["exact"] != [float(value) for value in truth]
+    assert told["half_width"] == asyncio.run(workspace.live())["half_width"]
+
+
+def test_a_budget_that_differs_from_the_ledger_is_refused_in_its_words(workspace, files):
+    asyncio.run(prepared(workspace, files))
+
+    async def ask():
+        for account, budget, words in (("", 3.0, "account: name"), ("anna", 0, "budget: must be")):
+            with pytest.raises(ValueError, match=words):
+                await workspace.set_budget(account, budget)
+        await workspace.set_budget("anna", 3.0)
+        await workspace.release()
+        with pytest.raises(Refused, match="budget"):
+            await workspace.set_budget("anna", 5.0)
+        assert workspace.budget == 3.0
+
+    asyncio.run(ask())
+
+
+def test_every_class_on_offer_is_kept_with_its_words(workspace, files):
+    asyncio.run(prepared(workspace, files))
+    public, folder = workspace.source(PUBLIC), workspace.folder
+    states = ("rest", "walk")
+
+    async def ask():
+        for kind in tasks.BUILT:
+            await workspace.build(tasks.counted, kind, public)
+        await workspace.build(tasks.bounded, 0.3, 0.9, states)
+        await workspace.build(tasks.mixing, states, 0.1, 0.3)
+        await workspace.build(tasks.by_hand, ((0.9, 0.1), (0.2, 0.8)), states, "any")
+        path = folder / "own.json"
+        path.write_text(pk.ChainClass.of(CHAIN).to_json())
+        await workspace.build(tasks.from_file, str(path))
+        with pytest.raises(Refused, match="sums to"):
+            await workspace.build(tasks.by_hand, ((0.9, 0.3), (0.2, 0.8)), states, "any")
+        return await workspace.noise()
+
+    rows = asyncio.run(ask())
+    assert len(rows) == len(workspace.beliefs) == len(tasks.BUILT) + 4
+    assert all(row["scale"] > 0 for row in rows)
+    assert all(model["promise"] for model in workspace.beliefs.values())
+    assert {json.loads((folder / p).read_text())["kind"] for p in workspace.beliefs}
+
+
+def test_a_plan_is_kept_and_error_rows_with_it(workspace, files):
+    asyncio.run(prepared(workspace, files))
+    assert workspace.planned() is None
+    asyncio.run(workspace.plan())
+    assert workspace.planned()["best"] == "influence_curve"
+    assert {row["mechanism"] for row in workspace.error_rows()} >= {"influence_curve", "group_dp"}
+    assert not workspace.work.under_way
+
+
+def test_a_check_on_public_people_gives_a_verdict(workspace, files):
+    asyncio.run(prepared(workspace, files))
+    asyncio.run(workspace.check())
+    report = workspace.checks[workspace.chosen]
+    assert report["rows"]
+    assert report["verdict"]
+
+
+def test_a_dropped_file_is_for_its_owner_alone(workspace):
+    asyncio.run(workspace.drop(PRIVATE, "../../week of anna.csv", b"state\nrest\nwalk\n"))
+    path = workspace.files[PRIVATE].source.path
+    assert path == str(workspace.folder / "private-week-of-anna.csv")
+    assert (workspace.folder / "private-week-of-anna.csv").stat().st_mode & 0o777 == 0o600
+    assert workspace.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_verification_of_a_spoiled_record_says_no(workspace, files):
+    asyncio.run(prepared(workspace, files))
+
+    async def ask():
+        await workspace.set_budget("anna", 3.0)
+        record = json.loads((await workspace.release())["json"])
+        assert decisions.verify(json.dumps(record))["ok"]
+        record["scale"] /= 2
+        assert not decisions.verify(json.dumps(record))["ok"]
+
+    asyncio.run(ask())

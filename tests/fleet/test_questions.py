@@ -1,0 +1,112 @@
+"""Questions of many subjects: the same answers however they are counted, charged once, verified."""
+
+from datetime import datetime, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+
+import pufferkit as pk
+from pufferkit.fleet.asked import rows_of
+from pufferkit.fleet.run import aligned
+
+STATES = ("rest", "walk")
+CHAIN = pk.MarkovChain.steady([[0.8, 0.2], [0.4, 0.6]], states=STATES)
+THETA = pk.ChainClass.of(CHAIN)
+
+
+def frame():
+    """Three people, some hours missing, over ten days around a change of clocks."""
+    rng, rows = np.random.default_rng(3), []
+    for who, hours in (("ann", 240), ("bob", 200), ("cem", 31)):
+        for hour in range(hours):
+            if rng.random() < 0.9:
+                time = datetime(2024, 3, 27, 3) + timedelta(hours=hour)
+                rows.append((who, time, STATES[int(rng.random() < 0.3)]))
+    return pl.DataFrame(rows, schema=["who", "time", "state"], orient="row")
+
+
+def read(**more):
+    return pk.read_table(frame(), subject="who", time="time", state="state", states=STATES, **more)
+
+
+def answers(table, question):
+    return rows_of(table, aligned(table, THETA), question, STATES)
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+@pytest.mark.parametrize("name", ["by-hour", "by-weekday-hour"])
+def test_slots_are_the_same_entry_by_entry_and_folded(name, zone):
+    clock = {} if zone is None else {"timezone": zone, "times_in": "UTC"}
+    one, labels, record = answers(read(**clock), pk.Question(name))
+    cuts = ["hour of week"] + ["1h"] * (zone is None) + ["hour of day"] * (name == "by-hour")
+    for cut in cuts:
+        other, same, again = answers(read(window=cut, **clock), pk.Question(name))
+        assert labels == same
+        assert record["slots"] == again["slots"]
+        for part in ("counts", "observed", "first", "last", "owner", "entries"):
+            assert np.array_equal(getattr(one, part), getattr(other, part)), part
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        pk.Question("transitions"),
+        pk.Question("episodes", of="walk"),
+        pk.Question("stays", of="walk"),
+        pk.Question("time-in", of="walk", start="22:00", end="06:00"),
+        pk.Question("days-with", of="walk", at_least="3h"),
+        pk.Question("by-hour"),
+    ],
+    ids=str,
+)
+def test_each_subject_is_answered_charged_and_verified(question, tmp_path):
+    table, book = read(), str(tmp_path / "book.db")
+    each = pk.release_each(table, CHAIN, 1, query=question, ledger=book, budget=2)
+    again = pk.release_each(table, CHAIN, 1, query=question, ledger=book, budget=2)
+    assert np.array_equal(each.raw, again.raw)  # stored, and free
+    with pk.Ledger(book) as ledger:
+        assert ledger.account("ann").remaining == pytest.approx(1_000_000, abs=1000)
+    verdict = pk.verify(each)
+    assert verdict.ok, str(verdict)
+    lie = each.to_dict()
+    lie["rows"]["scale"] = [scale / 2 for scale in lie["rows"]["scale"]]
+    assert not pk.verify(lie).ok
+    for number, who in enumerate(table.subjects):
+        series = table.series(who)
+        exact = [float(v) for v in question.over(STATES, series).exact(series)]
+        assert np.abs(each.raw[number] - exact).max() < 60 * each.scale[number]
+    whole = pk.release_all(table, CHAIN, 1, query=question)
+    assert whole.raw.shape == (1, each.raw.shape[1])
+    assert pk.verify(whole).ok
+
+
+def test_slots_of_each_subject_sum_to_what_was_observed():
+    each = pk.release_each(read(window="hour of week"), CHAIN, 1, query="by-weekday-hour")
+    slots = each.value.reshape(3, 168, 2)
+    assert np.allclose(slots.sum(axis=2), each.observed)
+    assert each.entries.tolist() == each.observed.sum(axis=1).tolist()
+    # The noise of one histogram over everything.
+    alone = pk.release_each(read(), CHAIN, 1)
+    assert each.scale.tolist() == alone.scale.tolist()
+
+
+def test_what_cannot_be_asked_says_what_can():
+    for make, words in (
+        (lambda: pk.release_each(read(), CHAIN, 1, query="by-day"), "window='1d'"),
+        (lambda: pk.release_each(read(window="1d"), CHAIN, 1, query="by-hour"), "hour of week"),
+        (
+            lambda: pk.release_each(read(window="hour of day"), CHAIN, 1, query="by-weekday-hour"),
+            "of",
+        ),
+        (lambda: pk.release_each(read(window="hour of day"), CHAIN, 1), "slots of one question"),
+        (
+            lambda: pk.release_each(read(window="1h"), CHAIN, 1, query="transitions"),
+            "without window",
+        ),
+        (lambda: pk.release_each(read(), CHAIN, 1, query="episodes"), "of: episodes needs"),
+        (lambda: pk.release_each(read(), CHAIN, 1, query="medians"), "none of histogram"),
+        (lambda: pk.Question("days-with", of="walk"), "at_least: is needed"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            make()

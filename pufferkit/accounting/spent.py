@@ -9,7 +9,7 @@ history gives the same numbers whether it is added up at once or went on from wh
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import pairwise, zip_longest

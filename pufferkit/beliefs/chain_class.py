@@ -179,6 +179,7 @@ class ChainClass(checks.Frozen, Beliefs):
         *,
         slots: int | None = None,
         start: int | None = None,
+        initial: ArrayLike | None = None,
     ) -> ChainClass:
         """One known chain whose kernel depends on the clock, in its periodic steady state.
 
@@ -199,6 +200,9 @@ class ChainClass(checks.Frozen, Beliefs):
         start
             Slot of the first entry of every series, counted from 0. By default it can be any, and
             the noise is enough for all of them.
+        initial
+            Distribution of the first entry, for kernels given step by step: n of them are for
+            series of up to n + 1 entries. What follows would begin anew, independently.
 
         Examples
         --------
@@ -213,7 +217,12 @@ class ChainClass(checks.Frozen, Beliefs):
             return cast("ChainClass", _KINDS["seasonal"].of_people(people, slots, start))
         if slots is not None:
             raise ValueError("slots: goes with people to count; matrices have slots of their own")
-        matrices = list(kernels)
+        matrices = [np.asarray(kernel) for kernel in kernels]
+        if initial is not None:
+            if period is not None or start not in (None, 0):
+                raise ValueError("initial: is for kernels step by step, from slot 0 on")
+            first = checks.probability_vector("initial", initial)
+            matrices, start = [*matrices, np.tile(first, (len(first), 1))], 0
         if period is not None:
             length = checks.whole("period", period, max(len(matrices), 1))
             matrices = [matrices[slot * len(matrices) // length] for slot in range(length)]

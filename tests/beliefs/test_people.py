@@ -112,6 +112,8 @@ def test_a_class_of_people_does_not_release_them():
         (lambda: ChainClass.hull(MarkovChain.steady(NIGHT), inflate="calibrated"), "needs people"),
         (lambda: ChainClass.seasonal(table(), ["a", "b"]), "states: people have theirs"),
         (lambda: ChainClass.seasonal([NIGHT], slots=2), "slots: goes with people"),
+        (lambda: ChainClass.seasonal([NIGHT], period=2, initial=[1, 0]), "initial: is for kernels"),
+        (lambda: ChainClass.seasonal([NIGHT], initial=[1, 1]), "initial"),
         (lambda: People.of([]), "people: must be a Table"),
         (lambda: People.of(table(), firsts=[1]), "firsts: a table has its own"),
     ],

@@ -91,6 +91,29 @@ class Case:
         ]
         self.shown = self.given = eye
 
+    def steps(self):
+        """Kernels step by step, from an initial distribution that may have zeros."""
+        matrices = [self.rows(self.size, self.size) for _ in range(self.length - 1)]
+        initial = np.r_[0.0, self.rows(1, self.size - 1)[0]]
+        if self.rng.random() < 0.5:
+            initial = self.rows(1, self.size)[0]
+        self.theta = ChainClass.seasonal(matrices, initial=initial)
+        marginals = [initial]
+        for matrix in matrices:
+            marginals.append(marginals[-1] @ matrix)
+        eye = np.eye(self.size)
+        self.left = []
+        for n in range(self.entry, 0, -1):
+            joint = (marginals[n - 1][:, None] * matrices[n - 1]).T
+            possible = joint.sum(axis=1) > 0
+            joint[~possible] = joint[np.flatnonzero(possible)[0]]
+            self.left.append((joint / joint.sum(axis=1, keepdims=True), eye))
+        self.right = [(matrix, eye) for matrix in matrices[self.entry :]]
+        self.shown = self.given = eye
+        if not marginals[self.entry].all():  # its secrets are the values that can occur
+            self.entry = self.length - 1
+            self.steps()
+
     def _function(self):
         """The stationary law of a function of a chain."""
         ((_, hidden), *_) = self.theta.representatives()
@@ -200,6 +223,7 @@ KINDS = [
     "hull",
     "inflated",
     "seasonal",
+    "steps",
     "order",
     "switching",
     "regimes",

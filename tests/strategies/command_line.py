@@ -1,13 +1,19 @@
 """Runs the command line in a small working directory."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.testing
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 import pufferkit as pk
 from pufferkit.cli import app
+
+# Typer makes all commands anew at every call, which takes longer than most of them do.
+typer.testing._get_command = cache(get_command)
 
 MODEL = {"states": ["rest", "run"], "transition": [[0.9, 0.1], [0.4, 0.6]]}
 

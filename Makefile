@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help mutants demo test test-all coverage attack fuzz lint docs bench dist hooks clean
+.PHONY: help notebooks mutants demo test test-all coverage attack fuzz lint docs bench dist hooks clean
 
 help:
 	@echo "make demo      release a generated week of activity; pictures in out/"
@@ -13,6 +13,7 @@ help:
 	@echo "make attack    search for ten minutes for losses above what accounts charge"
 	@echo "make fuzz      20,000 spoiled calls of the command line; half an hour"
 	@echo "make lint      ruff, mypy and the order of rooms"
+	@echo "make notebooks runs the notebooks of the documentation and keeps their outputs"
 	@echo "make docs      the documentation, into site/; open site/index.html"
 	@echo "make bench     speed, as ratios within one run"
 	@echo "make mutants   do the tests notice changed code? a sample; MODULES='noise ledger', ALL=1: hours"
@@ -60,6 +61,9 @@ dist: $(VENV)/.tools
 
 hooks: $(VENV)/.tools
 	$(BIN)/pre-commit install
+
+notebooks: $(VENV)/.dev
+	$(BIN)/python docs/notebooks/run.py
 
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz --calls 20000 --seed 1

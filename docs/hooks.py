@@ -3,8 +3,8 @@
 ``<!-- names: beliefs -->`` becomes the reference of that room's public names, and
 ``<!-- commands -->`` the help of every command, so neither can be forgotten or go stale.
 ``<!-- contributing -->`` becomes CONTRIBUTING.md, which stands at the root, ``<!-- rooms -->`` the
-rooms with their lines and imports. Formulas become MathML, which browsers typeset by themselves: no
-script, no fonts, nothing to fetch.
+rooms with their lines and imports, ``<!-- notebook: name -->`` a notebook with outputs. Formulas
+become MathML, which browsers typeset by themselves: no script, no fonts, nothing to fetch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +134,23 @@ def _imported(tree: ast.AST) -> Iterator[str]:
             yield from _imported(node)
 
 
+def notebook(name: str) -> str:
+    """A notebook as a page, and the file itself to take along."""
+    folder = Path(__file__).parent / "notebooks"
+    spec = spec_from_file_location("docs_notebooks", folder / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    runner = module_from_spec(spec)
+    spec.loader.exec_module(runner)
+    page: str = runner.page(folder / f"{name}.ipynb")
+    return f"{page}\n[This page as a notebook]({name}.ipynb)\n"
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Called by mkdocs for every page."""
     markdown = re.sub(r"<!-- names: (\w+) -->", lambda found: reference(found[1]), markdown)
     markdown = re.sub("<!-- contributing -->", lambda _: contributing(), markdown)
+    markdown = re.sub(r"<!-- notebook: ([\w-]+) -->", lambda found: notebook(found[1]), markdown)
     markdown = re.sub("<!-- rooms -->", lambda _: rooms(), markdown)
     return re.sub("<!-- commands -->", lambda _: commands(), markdown)
 

@@ -7,6 +7,7 @@ applies, which is usually less than its own epsilon added on top.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -47,6 +48,7 @@ from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, in_order
 from pufferkit.mechanisms.plan import MECHANISMS, OPTIONS, Plan, calibrate, plan
 from pufferkit.mechanisms.release import Guarantee, Release
+from pufferkit.mechanisms.usefulness import questioned
 from pufferkit.records import digest
 from pufferkit.shown import Shown
 
@@ -264,7 +266,9 @@ class Session(Shown):
         NoTheorem
             If no theorem covers this release together with the earlier ones.
         """
-        checks.privacy(epsilon)
+        asked = questioned(checks.privacy(epsilon))
+        if asked is not None:
+            warnings.warn(asked, UserWarning, stacklevel=2)
         check_query(query, _OVER)
         bounds = self._window(window)
         if mechanism not in ANY_START:

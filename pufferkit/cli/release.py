@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -117,9 +118,11 @@ def release(
             session = pk.Session(
                 series, beliefs, book.budget, ledger, name=account, data_meant=book.data_meant
             )
-            answer = session.release(
-                query, noise.epsilon, mechanism=mechanism or "best", label=book.label
-            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # the question was asked already
+                answer = session.release(
+                    query, noise.epsilon, mechanism=mechanism or "best", label=book.label
+                )
             terminal.summary(f"{account}: {session.remaining:g} of {book.budget:g} remain")
         else:
             answer = calibration.release(series)

@@ -134,7 +134,7 @@ class Usefulness(Shown):
             return text + "; the range of the answer is not known, so judge it yourself"
         low, high = self.bounds
         text += f" of the truth, which lies between {low:g} and {high:g}"
-        text += f"; {100 * self.relative:.2g}% of an average one, {self.average:.4g}"
+        text += f"; {_percent(self.relative)} of an average one, {self.average:.4g}"
         return text if not self.drowned else f"{text}\n{self.warning}"
 
     @property
@@ -155,3 +155,8 @@ def questioned(epsilon: float) -> str | None:
         f"epsilon {epsilon:g} lets a release multiply the odds of any two values of an entry by "
         f"{math.exp(min(epsilon, 700)):,.3g}; is that meant? 0.1 to 3 are usual"
     )
+
+
+def _percent(part: float) -> str:
+    """A share with two digits, and no power of ten above a hundred."""
+    return f"{100 * part:.0f}%" if part >= 0.1 else f"{100 * part:.2g}%"

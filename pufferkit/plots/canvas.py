@@ -8,6 +8,7 @@ words say the same again for those who see or print no colour.
 from __future__ import annotations
 
 import io
+from functools import cache
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -69,14 +70,25 @@ def picture(figure: Figure, path: str | Path) -> bytes:
     return stream.getvalue()
 
 
+@cache
 def _figure() -> type[Figure]:
+    """Figures that a notebook shows, also if pyplot was never imported there."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError:
         raise ImportError(
             "plots need matplotlib, which is not installed; pip install 'pufferkit[plots]'"
         ) from None
-    return Figure
+
+    class Picture(Figure):
+        """A figure as PNG, where a notebook asks for it."""
+
+        def _repr_png_(self) -> bytes:
+            stream = io.BytesIO()
+            self.savefig(stream, format="png", dpi=100)
+            return stream.getvalue()
+
+    return Picture
 
 
 def blank(width: float, height: float, title: str) -> tuple[Figure, Axes]:

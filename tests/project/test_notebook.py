@@ -148,6 +148,17 @@ def test_names_are_found_by_tab():
     assert pk.transition_counts(["a", "b"], 3).size == 4
 
 
+def test_a_large_epsilon_is_questioned(tmp_path):
+    session = pk.Session(DATA, CHAIN, 20, tmp_path / "l.db", name="home")
+    with pytest.warns(UserWarning, match="is that meant"):
+        session.release(pk.count("rest", DATA), 12)
+    assert "is that meant" in str(pk.plan(CHAIN, pk.count("rest", 20), 12))
+
+
+def test_figures_show_themselves_without_pyplot():
+    assert CHAIN.plot()._repr_png_().startswith(b"\x89PNG")
+
+
 def test_near_misses_get_the_sentence_that_helps(things):
     session = things["session"][0]
     for ask in (session.release, session.plan):

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from pufferkit.data.moves import days_with as days_with
     from pufferkit.data.moves import episodes as episodes
     from pufferkit.data.moves import stays as stays
+    from pufferkit.data.numbers import clipped_mean as clipped_mean
+    from pufferkit.data.numbers import clipped_total as clipped_total
+    from pufferkit.data.numbers import moments as moments
+    from pufferkit.data.own import linear as linear
+    from pufferkit.data.own import per_entry as per_entry
     from pufferkit.data.queries import Query as Query
     from pufferkit.data.queries import count as count
     from pufferkit.data.queries import histogram as histogram
@@ -69,6 +74,17 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.baselines import gk16 as gk16
     from pufferkit.mechanisms.baselines import group_dp as group_dp
     from pufferkit.mechanisms.calibration import Calibration as Calibration
+    from pufferkit.mechanisms.dashboard import Dashboard as Dashboard
+    from pufferkit.mechanisms.dashboard import dashboard as dashboard
+    from pufferkit.mechanisms.derived import Derived as Derived
+    from pufferkit.mechanisms.derived import cumulative as cumulative
+    from pufferkit.mechanisms.derived import load_duration as load_duration
+    from pufferkit.mechanisms.derived import mean_stay as mean_stay
+    from pufferkit.mechanisms.derived import peak as peak
+    from pufferkit.mechanisms.derived import quantile as quantile
+    from pufferkit.mechanisms.derived import top_states as top_states
+    from pufferkit.mechanisms.derived import transition_rates as transition_rates
+    from pufferkit.mechanisms.derived import variance as variance
     from pufferkit.mechanisms.exact_sum import exact_sum as exact_sum
     from pufferkit.mechanisms.explain import PairTable as PairTable
     from pufferkit.mechanisms.explain import explain as explain
@@ -82,6 +98,7 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.release import Evidence as Evidence
     from pufferkit.mechanisms.release import Guarantee as Guarantee
     from pufferkit.mechanisms.release import Release as Release
+    from pufferkit.mechanisms.synthetic import synthetic as synthetic
     from pufferkit.mechanisms.targets import Target as Target
     from pufferkit.mechanisms.targets import epsilon_for as epsilon_for
     from pufferkit.mechanisms.targets import remedies as remedies
@@ -136,7 +153,22 @@ _HOMES = {
     "data.by_time": ["by_time", "time_in"],
     "data.calendar": ["Calendar"],
     "data.moves": ["days_with", "episodes", "stays"],
+    "data.numbers": ["clipped_mean", "clipped_total", "moments"],
+    "data.own": ["linear", "per_entry"],
     "data.questions": ["Question"],
+    "mechanisms.dashboard": ["Dashboard", "dashboard"],
+    "mechanisms.derived": [
+        "Derived",
+        "cumulative",
+        "load_duration",
+        "mean_stay",
+        "peak",
+        "quantile",
+        "top_states",
+        "transition_rates",
+        "variance",
+    ],
+    "mechanisms.synthetic": ["synthetic"],
     "data.series": ["Series"],
     "data.bins": ["Bins"],
     "data.table": ["Table"],

@@ -46,6 +46,7 @@ from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, in_order
+from pufferkit.mechanisms.dashboard import Dashboard, split
 from pufferkit.mechanisms.plan import MECHANISMS, OPTIONS, Plan, calibrate, plan
 from pufferkit.mechanisms.release import Guarantee, Release
 from pufferkit.mechanisms.usefulness import questioned
@@ -280,6 +281,34 @@ class Session(Shown):
             return Release.from_dict(stored.body)
         name, calibration = self._calibrate(query, epsilon, mechanism)
         return self._paid(calibration, calibration.checked(part), bounds, key, name)
+
+    def release_dashboard(self, plan: Dashboard, *, label: str = "") -> dict[str, Release]:
+        """All questions of a dashboard with noise, by name, as one charge.
+
+        Parameters
+        ----------
+        plan
+            From `pufferkit.dashboard`, made for the beliefs and the whole series of the session.
+        label
+            Something to tell otherwise equal releases apart.
+        """
+        made_for, own = plan.calibration.beliefs, self.beliefs.to_dict()
+        if made_for is None or digest(made_for.to_dict()) != digest(own):
+            raise ValueError("plan: was made for other beliefs than those of the session")
+        bounds, calibration = self._window(None), plan.calibration
+        key = digest(
+            {
+                "dashboard": asked(calibration.query),
+                "scales": list(calibration.scales or ()),
+                "window": list(bounds),
+                "label": label,
+            }
+        )
+        stored = self.ledger.find(self.name, key)
+        if stored is not None:
+            return split(Release.from_dict(stored.body))
+        part = calibration.checked(self._part(bounds))
+        return split(self._paid(calibration, part, bounds, key, "influence_curve"))
 
     def _paid(
         self,

@@ -44,9 +44,13 @@ Kind = Literal[
     "episodes",
     "stays",
     "days with",
+    "several",
     "own",
 ]
 """What a query is. How far one entry moves it is known of all but one's own."""
+
+Values = Mapping[Hashable, float] | Mapping[Hashable, Fraction] | Sequence[float]
+"""The value of each state, or of states 0, 1, ... in a row."""
 
 CLOSE = 2.0**-20
 """States whose contributions differ by less than this share of L count as this far apart."""
@@ -91,6 +95,9 @@ class Query:
         For queries that are no sums: a row of numbers for each state, such that replacing x by x'
         at one entry moves the answer by at most the L1 distance of their rows, whatever the other
         entries are. States not listed have a row of zeros. ``None``: by at most ``lipschitz``.
+    columns
+        For several questions at once: the coordinate whose scale each number of a row of ``apart``
+        is held against.
     question
         What is asked, as plain data for the record: `verify` computes from it, and from ``kind``,
         how far an entry moves the answer.
@@ -124,6 +131,7 @@ class Query:
     pattern: Pattern | None = field(default=None, repr=False)
     apart: Weights | None = field(default=None, repr=False)
     question: Mapping[str, Any] | None = field(default=None, repr=False)
+    columns: tuple[int, ...] | None = field(default=None, repr=False)
 
     def __init__(
         self,
@@ -141,8 +149,10 @@ class Query:
         unit: Fraction | float | None = None,
         apart: Weights | None = None,
         question: Mapping[str, Any] | None = None,
+        columns: Iterable[int] | None = None,
+        pattern: Pattern | None = None,
     ) -> None:
-        declared, pattern, sizes = None, None, in_memory(lengths)
+        declared, sizes = None, in_memory(lengths)
         if isinstance(sizes, Series):
             declared, observed = sizes.independent_after, sizes.observed_lengths
             pattern = sizes.pattern
@@ -164,6 +174,7 @@ class Query:
             "pattern": pattern,
             "apart": apart,
             "question": question,
+            "columns": None if columns is None else tuple(columns),
         }.items():
             object.__setattr__(self, field_name, value)
         if not callable(evaluate):
@@ -195,6 +206,9 @@ class Query:
             return self.total
         if isinstance(self.evaluate, OverCodes):
             return float(sum(self.lengths) * self.evaluate.unit)
+        if self.kind == "several":
+            each = [part.largest for part in self.evaluate.parts]  # type: ignore[attr-defined]
+            return None if None in each else max(each)
         if self.weights is None:
             return None
         return sum(self.lengths) * float(max(abs(w) for row in self.weights.values() for w in row))
@@ -208,7 +222,7 @@ class Query:
         alike = self.weights is None and self.apart is None
         if alike or self.kind in ("histogram", "relative frequencies"):
             return self.lipschitz
-        apart = [distance for distance in _distances(self._rows) if distance]
+        apart = [distance for distance in distances(self._rows) if distance]
         least = min(apart, default=Fraction(0))
         rounded = float(least)
         if Fraction(rounded) > least:
@@ -246,7 +260,7 @@ class Query:
             self._check_furthest()
 
     def _check_furthest(self) -> None:
-        furthest = max(_distances(self._rows), default=Fraction(0))
+        furthest = max(distances(self._rows), default=Fraction(0))
         if furthest > Fraction(self.lipschitz):
             raise ValueError(
                 f"lipschitz: an entry moves the answer by up to {float(furthest):g} by these "
@@ -255,8 +269,8 @@ class Query:
 
     def exact(self, series: Series) -> list[Fraction]:
         """The exact answer, free of rounding for sums over entries. Never leaves the process."""
-        if isinstance(self.evaluate, OverCodes):
-            parts = self.evaluate.exact(series)
+        if hasattr(self.evaluate, "exact"):
+            parts = list(self.evaluate.exact(series))
         elif self.weights is None:
             labels = series.labels
             entries = np.array(labels)
@@ -355,7 +369,7 @@ def histogram(states: Iterable[Hashable], lengths: Lengths | None = None) -> Que
     >>> histogram(data.states, data).exact(data)
     [Fraction(2, 1), Fraction(1, 1)]
     """
-    labels, observed = several_states(states), _observed(lengths)
+    labels, observed = several_states(states), observed_in(lengths)
     whole = float(sum(observed))
     unit = _unit(labels, Fraction(1))
     return _additive("histogram", unit, lengths, labels, total=whole, observed=observed)
@@ -373,12 +387,12 @@ def relative_frequencies(states: Iterable[Hashable], lengths: Lengths | None = N
     >>> relative_frequencies(data.states, data).exact(data)
     [Fraction(3, 4), Fraction(1, 4)]
     """
-    labels, observed = several_states(states), _observed(lengths)
+    labels, observed = several_states(states), observed_in(lengths)
     unit = _unit(labels, Fraction(1, sum(observed)))
     return _additive("relative frequencies", unit, lengths, labels, total=1.0, observed=observed)
 
 
-def total(values: Mapping[Hashable, float] | Sequence[float], lengths: Lengths) -> Query:
+def total(values: Values, lengths: Lengths) -> Query:
     """The sum over entries of the value of each state; Lipschitz by the range of the values.
 
     ``values`` maps states to numbers, or lists the numbers for states 0, 1, ... A float is taken
@@ -394,7 +408,7 @@ def total(values: Mapping[Hashable, float] | Sequence[float], lengths: Lengths) 
     return _additive("total", _scaled(values, Fraction(1)), lengths, ["total"])
 
 
-def mean(values: Mapping[Hashable, float] | Sequence[float], lengths: Lengths) -> Query:
+def mean(values: Values, lengths: Lengths) -> Query:
     """The mean over entries of the value of each state; Lipschitz by the range over T.
 
     T counts the entries that were observed; give the `Series` as ``lengths`` if some were not.
@@ -406,7 +420,7 @@ def mean(values: Mapping[Hashable, float] | Sequence[float], lengths: Lengths) -
     >>> mean({"low": 0.5, "high": 2}, data).exact(data)
     [Fraction(5, 4)]
     """
-    observed = _observed(lengths)
+    observed = observed_in(lengths)
     share = Fraction(1, sum(observed))
     return _additive("mean", _scaled(values, share), lengths, ["mean"], observed=observed)
 
@@ -449,7 +463,7 @@ def transition_counts(states: Iterable[Hashable], lengths: Lengths) -> Query:
 
 
 @dataclass(frozen=True, eq=False)
-class _WeightedCounts:
+class WeightedCounts:
     """The sum over entries of the weights of their states; an object, so that it pickles."""
 
     weights: Weights
@@ -490,13 +504,13 @@ def _unit_of(unit: Fraction | float | None, weights: Weights | None) -> Fraction
     )
 
 
-def _distances(rows: Sequence[tuple[Fraction, ...]]) -> Iterator[Fraction]:
+def distances(rows: Sequence[tuple[Fraction, ...]]) -> Iterator[Fraction]:
     """L1 distances between contributions."""
     for one, other in combinations(rows, 2):
         yield sum((abs(a - b) for a, b in zip(one, other, strict=True)), Fraction(0))
 
 
-def _observed(lengths: Lengths | None) -> tuple[int, ...]:
+def observed_in(lengths: Lengths | None) -> tuple[int, ...]:
     """How many entries of each segment a query over these lengths speaks of."""
     over = in_memory(lengths)
     if over is None:
@@ -533,7 +547,7 @@ def _unit(states: tuple[Hashable, ...], weight: Fraction) -> Weights:
     }
 
 
-def _scaled(values: Mapping[Hashable, float] | Sequence[float], share: Fraction) -> Weights:
+def _scaled(values: Values, share: Fraction) -> Weights:
     items = values if isinstance(values, Mapping) else dict(enumerate(values))
     weights = {state: (as_fraction("values", value) * share,) for state, value in items.items()}
     if len(set(weights.values())) < 2:
@@ -572,7 +586,7 @@ def _additive(
         constant = round_up(constant, 1)
     return Query(
         name,
-        _WeightedCounts(weights),
+        WeightedCounts(weights),
         constant,
         () if lengths is None else lengths,
         labels=[str(label) for label in labels],

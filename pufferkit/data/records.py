@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any
 
 
@@ -26,10 +27,28 @@ def _flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
+def _parts(value: Any) -> bool:
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) > 0
+        and all(
+            isinstance(part, Mapping)
+            and all(map(_text, (part.get("name"), part.get("query"), part.get("kind"))))
+            and _texts(part.get("labels"))
+            and part.get("kind") != "several"
+            and {"question", "total"} <= set(part)
+            and isinstance(part.get("lipschitz"), (int, float))
+            and 0 < part["lipschitz"] < inf
+            for part in value
+        )
+    )
+
+
 QUESTIONS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "by time": {"by": _text, "slots": _texts, "observed": _numbers},
     "time in states": {"of": _texts, "start": _text, "end": _text},
     "episodes": {"of": _texts},
+    "several": {"parts": _parts},
     "stays": {"of": _texts},
     "days with": {"of": _texts, "at_least": _whole(1), "days": _whole(1), "share": _flag},
 }
@@ -48,6 +67,12 @@ def check_question(kind: str, question: Any, size: int) -> None:
     wrong = [name for name, fits in rules.items() if not fits(question.get(name))]
     if wrong:
         raise ValueError(f"release: in the question of a {kind}, {', '.join(wrong)} cannot be")
+    if kind == "several":
+        parts = question["parts"]
+        for part in parts:
+            check_question(part["kind"], part.get("question"), len(part["labels"]))
+        if sum(len(part["labels"]) for part in parts) != size:
+            raise ValueError(f"release: the questions do not make {size} numbers")
     if kind == "by time":
         slots = len(question["slots"])
         if slots != len(question["observed"]) or size % slots:

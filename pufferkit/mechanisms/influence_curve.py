@@ -199,7 +199,8 @@ def contributions_of(
         return None
     width = len(next(iter(moved.values())))
     nothing = (Fraction(0),) * width
-    units = [Fraction(scale) for scale in scales or [1.0] * width]
+    each = list(scales or [1.0] * max(width, query.size))
+    units = [Fraction(each[at]) for at in query.columns or range(width)]
     rows = [moved.get(state, nothing) for state in beliefs.states]
     rows = [tuple(w / unit for w, unit in zip(row, units, strict=True)) for row in rows]
     apart = {sum(abs(a - b) for a, b in zip(*pair, strict=True)) for pair in combinations(rows, 2)}

@@ -44,7 +44,12 @@ from pufferkit.verification.pair_tables import (
     members_to_check,
     mixing_bounds,
 )
-from pufferkit.verification.questions import contributions_of_states, weights_of
+from pufferkit.verification.questions import (
+    contributions_of_states,
+    moved_by_one_entry,
+    parts_of,
+    weights_of,
+)
 from pufferkit.verification.region_tables import RegionBound
 from pufferkit.verification.sum_distances import (
     distance_of_chains,
@@ -191,7 +196,7 @@ def _over_gaps(
         for runs in seen:
             loss = loss_over_gaps(side, runs, b, epsilon, work)
             if loss > epsilon and isinstance(side, KnownChain) and not side.any_start:
-                cost = _cost_of_pairs(record, theta, lipschitz) / scale
+                cost = cost_of_pairs(record, theta, lipschitz) / scale
                 loss = pairs_over_gaps(side, runs, cost, work)
             largest = max(largest, loss)
     checks.append(f"influence_curve: the largest loss of an entry is {largest:.9g}")
@@ -220,7 +225,7 @@ def _on_kernels(
         raise BadBeliefs(f"have no theorem for {record.mechanism}, only for influence_curve")
     longest, scale = longest_promised(record), record.scale * (1 + TOLERANCE)
     recorded = (record.verification_data or {}).get("pairs")
-    cost = _cost_of_pairs(record, theta, lipschitz) / scale
+    cost = cost_of_pairs(record, theta, lipschitz) / scale
     cost += (record.evidence.beside or 0.0) * ~np.eye(len(cost), dtype=bool)
     if record.evidence.bound != "pairs":
         largest = longest * float(cost.max())
@@ -248,7 +253,7 @@ def _by_pairs(
     recorded = (record.verification_data or {}).get("pairs")
     if not isinstance(recorded, Mapping) or not theta.lists_matrices:
         raise BadBeliefs("no pairs of values are recorded for them in the verification data")
-    cost = _cost_of_pairs(record, theta, lipschitz) / scale
+    cost = cost_of_pairs(record, theta, lipschitz) / scale
     apart = ~np.eye(len(cost), dtype=bool)
     cost += (record.evidence.beside or 0.0) * apart
     largest, used = 0.0, list[Any]()
@@ -274,8 +279,17 @@ def _by_plans(plans: Sequence[Any]) -> str:
     return "solved again" if None in plans else "by the recorded plans"
 
 
-def _cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
-    """How far the answer moves when an entry x is replaced by x', for all pairs."""
+def cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
+    """How far the answer moves when an entry x is replaced by x', for all pairs.
+
+    Of several questions at once: the sum of what each moves, in units of one scale for all.
+    """
+    if record.kind == "several":
+        moved_by_all = np.zeros((len(theta.states),) * 2)
+        for part in parts_of(record):
+            own = moved_by_one_entry(part) or part.lipschitz
+            moved_by_all += cost_of_pairs(part, theta, own) * (record.scale / part.scale)
+        return moved_by_all * (1 + 1e-12)
     rows = contributions_of_states(record)
     bins = record.kind in ("histogram", "relative frequencies")
     if rows is None or (bins and record.scales is None):
@@ -387,7 +401,7 @@ def _on_network(
     scale, plans = record.scale * (1 + TOLERANCE), None
     cost = lipschitz * (1 - np.eye(len(theta.states)))
     if record.evidence.bound == "pairs":
-        cost = _cost_of_pairs(record, theta, lipschitz)
+        cost = cost_of_pairs(record, theta, lipschitz)
         plans = (record.verification_data or {}).get("pairs", [None] * len(theta.networks))
     try:
         loss = loss_on_trees(theta, cost / scale, work, plans)

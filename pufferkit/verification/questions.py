@@ -20,6 +20,7 @@ Of one's own query it is the word of whoever asked.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -40,9 +41,37 @@ OF_STATES = ("time in states", "episodes", "stays", "days with")
 """Kinds that tell some states from all others, and nothing else."""
 
 
+def parts_of(record: Release) -> list[Release]:
+    """The questions of a joint release as records of their own, each with its own scale."""
+    parts, at = [], 0
+    scales = record.scales or (record.scale,) * len(record.labels)
+    for part in (record.question or {})["parts"]:
+        size = len(part["labels"])
+        weights = part.get("weights")
+        parts.append(
+            replace(
+                record,
+                value=record.raw[at : at + size],
+                raw=record.raw[at : at + size],
+                scale=min(scales[at : at + size]),
+                scales=None,
+                query=part["query"],
+                kind=part["kind"],
+                labels=tuple(part["labels"]),
+                lipschitz=float(part["lipschitz"]),
+                total=part["total"],
+                question=part["question"],
+                presentation="as drawn",
+                verification_data=None if weights is None else {"weights": weights},
+            )
+        )
+        at += size
+    return parts
+
+
 def weights_of(record: Release) -> list[Fraction] | None:
     """What each state adds to a sum, as recorded; ``None`` for what is no sum over entries."""
-    if record.kind in OF_STATES:
+    if record.kind in OF_STATES or record.kind == "several":
         return None
     rows = contributions_of_states(record)
     return [row[0] for row in rows] if rows is not None and len(record.labels) == 1 else None
@@ -56,6 +85,8 @@ def contributions_of_states(record: Release) -> list[list[Fraction]] | None:
         return [[unit if j == own else Fraction(0) for j in range(size)] for own in range(size)]
     if record.kind in OF_STATES:
         return _told_apart(record)
+    if record.kind == "several":
+        return None
     if (
         not isinstance(record.verification_data, Mapping)
         or "weights" not in record.verification_data
@@ -100,7 +131,11 @@ def _moved_between(record: Release) -> Fraction:
 
 
 def moved_by_one_entry(record: Release) -> float | None:
-    """The Lipschitz constant, where the kind of the query tells it."""
+    """The Lipschitz constant, where the kind of the query tells it; of several, their sum."""
+    if record.kind == "several":
+        parts = parts_of(record)
+        each = [moved_by_one_entry(part) or part.lipschitz for part in parts]
+        return float(sum(map(Fraction, each), Fraction(0)))
     weights = weights_of(record)
     if record.kind in ("total", "mean"):
         return None if weights is None else float(max(weights) - min(weights))
@@ -133,12 +168,7 @@ def not_such_a_query(record: Release, states: Sequence[Hashable] | None) -> Iter
     if kind in _SIZES and size != _SIZES[kind]:
         many = "one number" if _SIZES[kind] == 1 else f"{_SIZES[kind]} numbers"
         yield f"labels: a {kind} is {many}, not {size}"
-    if kind in OF_STATES and states is not None:
-        strange_states = set((record.question or {})["of"]) - {str(state) for state in states}
-        if strange_states:
-            yield f"question: {sorted(strange_states)} are not states of the beliefs"
-    if kind == "by time":
-        yield from _not_by_time(record, states)
+    yield from _not_such_a_question(record, states)
     if (
         kind == "count"
         and weights is not None
@@ -198,6 +228,18 @@ def _totals(record: Release) -> list[float] | None:
     return None if record.total is None else [record.total]
 
 
+def _not_such_a_question(record: Release, states: Sequence[Hashable] | None) -> Iterator[str]:
+    """Where the record of a question does not fit the beliefs, or its parts contradict theirs."""
+    if record.kind in OF_STATES and states is not None:
+        strange = set((record.question or {})["of"]) - {str(state) for state in states}
+        if strange:
+            yield f"question: {sorted(strange)} are not states of the beliefs"
+    if record.kind == "by time":
+        yield from _not_by_time(record, states)
+    for part in parts_of(record) if record.kind == "several" else ():
+        yield from (f"{part.query}: {problem}" for problem in not_such_a_query(part, states))
+
+
 def _not_by_time(record: Release, states: Sequence[Hashable] | None) -> Iterator[str]:
     """Where slots, states and entries of a question by time do not belong together."""
     question = record.question or {}
@@ -218,6 +260,10 @@ def not_such_noise(record: Release) -> Iterator[str]:
     Discrete noise hides answers on the multiples of its unit and no others: two answers that are
     not a whole number of units apart have no output in common.
     """
+    if record.kind == "several":
+        for part in parts_of(record):
+            yield from not_such_noise(part)
+        return
     unit = record.unit
     if (unit is not None) != (record.noise == "discrete laplace"):
         yield f"unit: discrete noise has one and Laplace noise has none, not {unit}"
@@ -279,6 +325,12 @@ def assumptions(record: Release) -> Iterator[str]:
             yield f"that its answers are whole multiples of {record.unit}: the same word"
     elif record.kind in ("total", "mean", "own"):
         yield "that the states have the values that the weights give them"
-    if record.kind in ("by time", "time in states", "days with"):
+    for part in parts_of(record) if record.kind == "several" else ():
+        if moved_by_one_entry(part) is None:
+            yield (
+                f"that one entry moves {part.query!r} by at most {part.lipschitz:g}: the word of "
+                "whoever asked"
+            )
+    if record.kind in ("by time", "time in states", "days with", "several"):
         yield "that the entries were at the times that the question says"
     yield "what else was released about the same data; that is in the ledger"

@@ -28,6 +28,7 @@ from pufferkit.verification.fleets import compare_table, read_fleet
 from pufferkit.verification.needed import (
     TOLERANCE,
     BadBeliefs,
+    cost_of_pairs,
     hint_of,
     longest_promised,
     needed_scale,
@@ -335,6 +336,9 @@ def _not_such_scales(record: Release) -> Iterator[str]:
     """A scale for each coordinate belongs to the pairwise curve, and to one scale for all."""
     if record.scales is None:
         return
+    if record.kind == "several":
+        yield from _spends_more(record)
+        return
     rows = contributions_of_states(record)
     if record.mechanism != "influence_curve" or rows is None:
         yield f"scales: {record.mechanism} has none for each coordinate of a {record.kind}"
@@ -345,6 +349,20 @@ def _not_such_scales(record: Release) -> Iterator[str]:
         )
         if Fraction(record.lipschitz) / Fraction(record.scale) < spent * (1 - Fraction(TOLERANCE)):
             yield "scales: spend more on an entry than one of the scale recorded for all would"
+
+
+def _spends_more(record: Release) -> Iterator[str]:
+    """The scales of several questions against the one that stands for all."""
+    if record.mechanism != "influence_curve" or record.beliefs is None:
+        yield f"scales: {record.mechanism} has none for each of several questions"
+        return
+    try:
+        theta = beliefs_from_dict(record.beliefs)
+    except (ValueError, TypeError, AttributeError):
+        return
+    spent = float(cost_of_pairs(record, theta, record.lipschitz).max())
+    if record.lipschitz < spent * (1 - TOLERANCE):
+        yield "scales: spend more on an entry than one of the scale recorded for all would"
 
 
 def _states(record: Release) -> tuple[Hashable, ...] | None:

@@ -1,0 +1,112 @@
+"""Several questions about one series as one query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, lcm
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.data.queries import Query
+from pufferkit.data.series import Series
+from pufferkit.rounding import at_least
+
+Rows = dict[Any, tuple[Fraction, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """The answers of all questions, one after another; an object, so that it pickles."""
+
+    parts: tuple[Query, ...]
+
+    def __call__(self, entries: NDArray[Any]) -> NDArray[Any]:
+        answers = [np.ravel(np.atleast_1d(part.evaluate(entries))) for part in self.parts]
+        joined: NDArray[Any] = np.concatenate(answers)
+        return joined
+
+    def exact(self, series: Series) -> list[Fraction]:
+        """The exact answers."""
+        return [value for part in self.parts for value in part.exact(series)]
+
+
+def joint_query(asked: Mapping[str, Query], states: tuple[Any, ...]) -> Query:
+    """One query that asks all of them; the rows of `Query.apart` are those of each, side by side.
+
+    Replacing one entry moves each question by at most the distance of its own rows, so it moves all
+    of them by at most the distance of the joined rows.
+    """
+    queries = list(asked.values())
+    if not queries:
+        raise ValueError("asked: name at least one question")
+    first = queries[0]
+    for name, query in asked.items():
+        if not isinstance(query, Query):
+            raise ValueError(f"asked: {name} must be a Query, got {type(query).__name__}")
+        if query.lengths != first.lengths or query.pattern != first.pattern:
+            raise ValueError(
+                f"asked: {name} is made for other lengths or gaps than the first question; make "
+                "all of them with the same series"
+            )
+        if query.unit is None:
+            raise ValueError(
+                f"asked: {name} has no unit; questions that are asked together have whole answers, "
+                "or multiples of a unit"
+            )
+    rows = [rows_of(query, states) for query in queries]
+    joined = {state: tuple(w for own in rows for w in own[state]) for state in states}
+    offsets = np.cumsum([0, *(query.size for query in queries)]).tolist()
+    columns = [
+        offset + (n if len(next(iter(own.values()))) == query.size else 0)
+        for offset, own, query in zip(offsets, rows, queries, strict=False)
+        for n in range(len(next(iter(own.values()))))
+    ]
+    units = [query.unit for query in queries if query.unit is not None]
+    return Query(
+        " and ".join(query.name for query in queries),
+        Together(tuple(queries)),
+        at_least(sum((Fraction(query.lipschitz) for query in queries), Fraction(0))),
+        first.lengths,
+        labels=[f"{name}: {label}" for name, query in asked.items() for label in query.labels],
+        states=states,
+        kind="several",
+        observed=next((q.observed for q in queries if q.observed is not None), None),
+        unit=Fraction(gcd(*(u.numerator for u in units)), lcm(*(u.denominator for u in units))),
+        apart=joined,
+        columns=columns,
+        pattern=first.pattern,
+        question={"parts": [part_record(name, query, states) for name, query in asked.items()]},
+    )
+
+
+def rows_of(query: Query, states: tuple[Any, ...]) -> Rows:
+    """Rows for all states whose L1 distances are how far an entry moves a query, or bound it."""
+    moved = query.moved
+    if moved is None:
+        half = Fraction(query.lipschitz) / 2
+        return {x: tuple(half if x == y else Fraction(0) for y in states) for x in states}
+    nothing = (Fraction(0),) * len(next(iter(moved.values())))
+    return {state: moved.get(state, nothing) for state in states}
+
+
+def part_record(name: str, query: Query, states: tuple[Any, ...]) -> dict[str, Any]:
+    """One question of several, as plain data."""
+    record = {
+        "name": name,
+        "query": query.name,
+        "kind": query.kind,
+        "labels": list(query.labels),
+        "lipschitz": query.lipschitz,
+        "total": query.total,
+        "unit": str(query.unit),
+        "question": None if query.question is None else dict(query.question),
+    }
+    if query.weights is not None and query.kind not in ("histogram", "relative frequencies"):
+        nothing = (Fraction(0),) * query.size
+        rows = [query.weights.get(state, nothing) for state in states]
+        record["weights"] = [[str(w) for w in row] for row in rows]
+    return record

@@ -1,0 +1,260 @@
+"""Questions of your own, with the bound for one entry computed or put to the test.
+
+`linear` is a sum of contributions that you name, so its bound is exact. `per_entry` takes any
+function and the bound that you claim; `refuted` looks for data that break it. A bound that survives
+is not proven: the record says that it is your word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit import checks
+from pufferkit.data.queries import Lengths, Query, WeightedCounts, distances
+from pufferkit.data.series import Series, in_memory
+from pufferkit.rounding import as_fraction, at_least
+
+TRIALS = 2000
+"""Data sets that a bound is tried on, each with one entry changed."""
+
+_SLACK = 1e-9
+
+
+def linear(
+    weights: Mapping[Hashable, Any],
+    lengths: Lengths,
+    *,
+    labels: Iterable[str] | None = None,
+    name: str = "weighted sum",
+    states: Iterable[Hashable] | None = None,
+) -> Query:
+    """The sum over entries of the numbers that you give each state; any number of coordinates.
+
+    Replacing x by x' at one entry moves the answer by |w(x) - w(x')|_1, exactly: the bound is that
+    of each pair of states, and `verify` recomputes it from the weights in the record.
+
+    Parameters
+    ----------
+    weights
+        For each state a number, or a row of numbers. States that are left out add nothing. A float
+        is taken for the decimal it prints as.
+    lengths
+        The `Series`, the length, or the lengths of segments.
+    labels
+        Names of the coordinates.
+    name
+        What the query is called in tables and records.
+    states
+        All states. If left out, there may be others than those with weights.
+
+    Examples
+    --------
+    >>> energy = linear({"walk": [1, 3.5], "run": [1, 9]}, 100, labels=["active", "energy"])
+    >>> energy.lipschitz
+    10.0
+    """
+    rows = {
+        state: tuple(as_fraction("weights", w) for w in (row if _is_row(row) else [row]))
+        for state, row in weights.items()
+    }
+    sizes = {len(row) for row in rows.values()}
+    if len(sizes) != 1 or 0 in sizes:
+        raise ValueError("weights: need a number for each state, or rows of equally many")
+    size = sizes.pop()
+    names = [str(n) for n in range(1, size + 1)] if size > 1 else ["value"]
+    known = None if states is None else checks.distinct_states(states)
+    others = known is None or set(known) - set(rows)
+    listed = {*rows.values(), *([(Fraction(0),) * size] if others else [])}
+    furthest = max(distances(list(listed)), default=Fraction(0))
+    if not furthest:
+        raise ValueError("weights: are the same for all states, so nothing is asked")
+    return Query(
+        name,
+        WeightedCounts(rows),
+        at_least(furthest),
+        lengths,
+        labels=names if labels is None else labels,
+        states=known,
+        weights=rows,
+    )
+
+
+def _is_row(row: Any) -> bool:
+    return isinstance(row, (Sequence, np.ndarray)) and not isinstance(row, str)
+
+
+def per_entry(
+    function: Callable[[NDArray[Any]], Any],
+    bound: float | Mapping[Hashable, Any],
+    states: Iterable[Hashable],
+    lengths: Lengths,
+    *,
+    labels: Iterable[str] = ("value",),
+    name: str = "own",
+    unit: Fraction | float | None = None,
+    trials: int = TRIALS,
+    seed: int = 0,
+) -> Query:
+    """Any function of the entries, with the bound for one entry that you claim; it is tried first.
+
+    *Theorem* (`docs/pairs.md`). If replacing x by x' at one entry moves the answer by at most
+    d(x, x') in L1 norm, whatever the other entries are, then with Laplace noise of scale s the
+    likelihood of every output moves by at most d(x, x') / s, and the influence curve holds with
+    these event-level epsilons. Nothing else about the function matters.
+
+    Parameters
+    ----------
+    function
+        Takes the entries (labels, segments one after another, ``None`` where not observed), and
+        returns a number or a vector. It must depend on nothing else.
+    bound
+        The largest L1 change when one entry changes; or a row of numbers for each state, whose L1
+        distances bound the change from one to another. You vouch for it.
+    states, lengths
+        All states, and the `Series`, the length or the lengths of segments.
+    labels, name, unit
+        As for `Query`; with ``unit=1`` the answers are whole and get discrete noise.
+    trials, seed
+        How many random data sets, each with one entry changed, the bound is tried on.
+
+    Raises
+    ------
+    ValueError
+        If a data set breaks the bound. The message shows it.
+
+    Examples
+    --------
+    >>> def longest(entries):
+    ...     runs = "".join("x" if e == "run" else " " for e in entries).split()
+    ...     return max((len(run) for run in runs), default=0)
+    >>> try:
+    ...     per_entry(longest, 1, ["rest", "run"], 9)
+    ... except ValueError as error:
+    ...     print(str(error)[:53])
+    bound: an entry moves the answer by 5, more than 1: a
+    """
+    known = checks.distinct_states(states)
+    apart: dict[Hashable, tuple[Fraction, ...]] | None = None
+    if isinstance(bound, Mapping):
+        apart = {
+            state: tuple(as_fraction("bound", w) for w in (row if _is_row(row) else [row]))
+            for state, row in bound.items()
+        }
+        width = len(next(iter(apart.values()), ()))
+        rows = [apart.get(state, (Fraction(0),) * width) for state in known]
+        claimed = at_least(max(distances(rows), default=Fraction(0)))
+    else:
+        claimed = checks.positive("bound", bound)
+    query = Query(
+        name, function, claimed, lengths, labels=labels, states=known, unit=unit, apart=apart
+    )
+    broken = refuted(query, trials=trials, seed=seed, pattern=in_memory(lengths))
+    if broken is not None:
+        raise ValueError(f"bound: {broken}")
+    return query
+
+
+@dataclass(frozen=True)
+class Refutation:
+    """Data on which one entry moves the answer further than was claimed."""
+
+    moved: float
+    claimed: float
+    entry: int
+    before: Hashable
+    after: Hashable
+    data: tuple[Hashable, ...]
+
+    def __str__(self) -> str:
+        shown = ", ".join(str(label) for label in self.data[:20])
+        more = ", ..." if len(self.data) > 20 else ""
+        return (
+            f"an entry moves the answer by {self.moved:g}, more than {self.claimed:g}: at entry "
+            f"{self.entry} {self.before!r} for {self.after!r}, in {shown}{more}"
+        )
+
+
+def refuted(
+    query: Query, *, trials: int = TRIALS, seed: int = 0, pattern: Any = None
+) -> Refutation | None:
+    """Data that break the bound of a query for one entry; ``None`` if none was found.
+
+    Random data of several kinds are tried (all entries independent, long runs, one state with few
+    others), one entry is changed, and what moves the answer furthest beyond the bound is followed
+    by changing further entries. That no data were found proves nothing.
+
+    Parameters
+    ----------
+    query
+        With its ``states``.
+    trials, seed
+        Number of data sets, and their seed.
+    pattern
+        A series whose gaps the data have.
+    """
+    if query.states is None:
+        raise ValueError("states: name them, so that there are data to try")
+    rng, states, total = np.random.default_rng(seed), query.states, sum(query.lengths)
+    gaps = ~pattern.observed if isinstance(pattern, Series) else np.zeros(total, dtype=bool)
+    seen = np.flatnonzero(~gaps)
+    allowed = _allowed(query)
+    worst, at = 0.0, None
+
+    def answer(codes: NDArray[np.intp]) -> NDArray[Any]:
+        labels = [None if gap else states[code] for code, gap in zip(codes, gaps, strict=True)]
+        entries = np.fromiter(labels, dtype=object, count=total) if gaps.any() else np.array(labels)
+        return np.atleast_1d(checks.numbers("answer", query.evaluate(entries))).ravel()
+
+    for trial in range(checks.whole("trials", trials, 1)):
+        if at is not None and trial % 4 == 3:  # near the worst so far
+            codes = at[0].copy()
+            codes[rng.choice(seen)] = rng.integers(len(states))
+            entry = at[1]
+        else:
+            codes, entry = _drawn(rng, total, len(states), trial), int(rng.choice(seen))
+        other = codes.copy()
+        other[entry] = (codes[entry] + rng.integers(1, len(states))) % len(states)
+        moved = float(np.abs(answer(codes) - answer(other)).sum())
+        excess = moved - allowed[codes[entry], other[entry]]
+        if at is None or excess > worst:
+            worst, at = excess, (codes, entry, other, moved)
+    if at is None or worst <= _SLACK * max(1.0, query.lipschitz):
+        return None
+    codes, entry, other, moved = at
+    return Refutation(
+        moved,
+        float(allowed[codes[entry], other[entry]]),
+        entry + 1,
+        states[codes[entry]],
+        states[other[entry]],
+        tuple(states[code] for code in codes),
+    )
+
+
+def _allowed(query: Query) -> NDArray[Any]:
+    """How far an entry may move the answer, for each pair of states."""
+    states, moved = query.states or (), query.moved
+    if moved is None:
+        return query.lipschitz * (1 - np.eye(len(states)))
+    zero = (Fraction(0),) * len(next(iter(moved.values())))
+    rows = np.array([[float(w) for w in moved.get(state, zero)] for state in states])
+    apart: NDArray[Any] = np.abs(rows[:, None, :] - rows[None, :, :]).sum(axis=2)
+    return apart
+
+
+def _drawn(rng: np.random.Generator, total: int, size: int, trial: int) -> NDArray[np.intp]:
+    """Random states: independent, in long runs, or one state with few others."""
+    codes = rng.integers(size, size=total)
+    if trial % 3 == 1:
+        stay = rng.random(total) < rng.uniform(0.5, 1.0)
+        keep = np.maximum.accumulate(np.where(stay, 0, np.arange(total)))
+        codes = codes[keep]
+    elif trial % 3 == 2:
+        codes = np.where(rng.random(total) < 0.9, rng.integers(size), codes)
+    return np.asarray(codes, dtype=np.intp)

@@ -1,0 +1,252 @@
+"""Several questions at once: one joint release, each question with the noise that its error allows.
+
+If question j moves by at most d_j(x, x') when one entry x is replaced by x', and its coordinates
+have noise of scale s_j, then the joint release moves the log-likelihood of its output by at most
+
+    cost(x, x')  =  sum over j of  d_j(x, x') / s_j,
+
+whatever the other entries are, and the pairwise influence curve takes any such cost. It is never
+more than adding up the questions one by one, and less where they tell different pairs of states
+apart. The loss rises with every 1 / s_j. So the least total epsilon at which every question meets a
+stated error is reached with each s_j as large as its error allows: that solves the convex programme
+(minimise the loss over 1 / s_j >= 1 / allowed_j) exactly, and no search over splits is needed.
+Given a total epsilon instead, all errors are stretched by one factor, the least it pays for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.protocol import Beliefs, as_beliefs
+from pufferkit.data.joint import joint_query
+from pufferkit.data.queries import Query
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.curve.profile import InfluenceCurve
+from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
+from pufferkit.mechanisms.influence_curve import entry_epsilon_for, metric_of
+from pufferkit.mechanisms.intervals import half_width
+from pufferkit.mechanisms.release import Release
+from pufferkit.rounding import round_up
+from pufferkit.shown import Shown
+
+
+@dataclass(frozen=True, repr=False)
+class Dashboard(Shown):
+    """Several questions, calibrated together.
+
+    Attributes
+    ----------
+    calibration
+        Of the joint query; a scale for each coordinate. `release` it, or give it to a session: it
+        is one charge.
+    names, sizes, errors, alone
+        Of each question: its name, how many numbers it has, the half-width of their intervals, and
+        the epsilon it would cost alone.
+    level
+        Of the intervals.
+    """
+
+    calibration: Calibration
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    errors: tuple[float, ...]
+    alone: tuple[float, ...]
+    level: float
+
+    @property
+    def epsilon(self) -> float:
+        """Of everything together."""
+        return self.calibration.epsilon
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """One for each question."""
+        first = np.cumsum([0, *self.sizes])[:-1]
+        scales = self.calibration.scales or ()
+        rows = zip(self.names, self.sizes, first, self.errors, self.alone, strict=True)
+        return [
+            {
+                "question": name,
+                "numbers": size,
+                "scale": scales[at],
+                "half_width": error,
+                "epsilon_alone": alone,
+            }
+            for name, size, at, error, alone in rows
+        ]
+
+    def __str__(self) -> str:
+        wide = max(len(name) for name in self.names)
+        added = sum(self.alone)
+        lines = [
+            f"{len(self.names)} questions together: epsilon {self.epsilon:.4g}; one by one they "
+            f"would add up to {added:.4g}"
+        ]
+        for row in self.table_rows():
+            lines.append(
+                f"  {row['question']:<{wide}}  {row['numbers']:>6} numbers, {self.level:.0%} "
+                f"within {row['half_width']:.4g}, alone epsilon {row['epsilon_alone']:.4g}"
+            )
+        return "\n".join(lines)
+
+    def release(self, series: Any) -> dict[str, Release]:
+        """All answers with noise, by name; epsilon is that of all of them.
+
+        For the record that `verify` checks, release ``calibration`` and `split` what it gives.
+        """
+        return split(self.calibration.release(series))
+
+
+def split(release: Release) -> dict[str, Release]:
+    """The questions of a joint release, one by one; each still speaks of the joint epsilon.
+
+    What `verify` checks is the joint release.
+    """
+    if release.kind != "several":
+        raise ValueError(f"release: {release.query} is one question, not several")
+    parts: dict[str, Release] = {}
+    at = 0
+    scales = release.scales or (release.scale,) * len(release.raw)
+    for part in (release.question or {})["parts"]:
+        size = len(part["labels"])
+        values = release.raw[at : at + size]
+        weights = part.get("weights")
+        own = replace(
+            release,
+            value=values,
+            raw=values,
+            scale=scales[at],
+            scales=None,
+            query=part["query"],
+            kind=part["kind"],
+            labels=tuple(part["labels"]),
+            lipschitz=part["lipschitz"],
+            total=part["total"],
+            question=part["question"],
+            verification_data=None
+            if weights is None
+            else {"weights": [row[0] if size == 1 else row for row in weights]},
+        )
+        parts[part["name"]] = own if own.totals is None else own.as_histogram()
+        at += size
+    return parts
+
+
+def dashboard(
+    beliefs: Any,
+    asked: Mapping[str, tuple[Query, float]],
+    epsilon: float | None = None,
+    level: float = 0.95,
+) -> Dashboard:
+    """Several questions, each with the error it may have, at the least total epsilon.
+
+    Parameters
+    ----------
+    beliefs
+        A `MarkovChain` or any `ChainClass`.
+    asked
+        Name of each question to the query and the half-width that its intervals may have. Queries
+        are made for the same series.
+    epsilon
+        If given, errors are only proportions: all are stretched by one factor, so that the total is
+        this.
+    level
+        Of the intervals, each number for itself.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, count, episodes
+    >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "walk"])
+    >>> both = {"time": (count("walk", 1000), 30), "episodes": (episodes("walk", 1000), 20)}
+    >>> plan = dashboard(chain, both)
+    >>> plan.epsilon < sum(plan.alone)
+    True
+    """
+    theta = chains_only(as_beliefs(beliefs), "a dashboard")
+    query = joint_query({name: own for name, (own, _) in asked.items()}, theta.states)
+    check_states(theta, query)
+    unit = query.unit
+    wanted = [
+        largest_scale(name, checks.positive("error", error), level, unit)
+        for name, (_, error) in asked.items()
+    ]
+    queries = [own for own, _ in asked.values()]
+    scales = [scale for own, scale in zip(queries, wanted, strict=True) for _ in own.labels]
+    cost = _largest_cost(query, theta, scales)
+    total = _loss(theta, query, scales, cost) if epsilon is None else checks.privacy(epsilon)
+    for _ in range(_TRIES):
+        b, evidence, data = entry_epsilon_for(
+            theta, query.longest, total, metric_of(theta, query, scales)
+        )
+        if epsilon is not None or b >= cost:
+            break
+        total *= 1 + _STEP
+    else:
+        raise NotApplicable("no epsilon was found at which these errors are met")
+    stretched = tuple(round_up(scale * (cost / b), 8 + 2 * query.size) for scale in scales)
+    calibration = Calibration(
+        "influence_curve",
+        total,
+        round_up(query.lipschitz / b),
+        query,
+        theta,
+        evidence,
+        verification_data=data,
+        scales=stretched,
+    )
+    first = np.cumsum([0, *(own.size for own in queries)])[:-1]
+    own_scales = [stretched[n] for n in first]
+    return Dashboard(
+        calibration,
+        tuple(asked),
+        tuple(own.size for own in queries),
+        tuple(half_width(scale, level, unit=unit) for scale in own_scales),
+        tuple(_alone(theta, own, scale) for own, scale in zip(queries, own_scales, strict=True)),
+        level,
+    )
+
+
+_TRIES, _STEP = 40, 2e-5
+
+
+def largest_scale(name: str, error: float, level: float, unit: Fraction | None) -> float:
+    """The largest scale at which an interval reaches no further than ``error`` to either side."""
+    low, high = 0.0, error * 4
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        fits = half_width(middle, level, unit=unit) <= error
+        low, high = (middle, high) if fits else (low, middle)
+    if low <= 0:
+        raise ValueError(f"error: {name} cannot be within {error:g}; give more")
+    return low
+
+
+def _largest_cost(query: Query, theta: Beliefs, scales: Sequence[float]) -> float:
+    """What the joint release spends on an entry at most: its event-level epsilon."""
+    moved, columns = query.apart or {}, query.columns or ()
+    units = [Fraction(scales[at]) for at in columns]
+    largest = max(
+        sum(abs(a - b) / u for a, b, u in zip(moved[x], moved[y], units, strict=True))
+        for x, y in combinations(theta.states, 2)
+    )
+    return float(largest)
+
+
+def _loss(theta: Any, query: Query, scales: Sequence[float], cost: float) -> float:
+    """The Pufferfish epsilon of the joint release."""
+    curve = InfluenceCurve(theta, query.longest, metric_of(theta, query, scales))
+    return float(curve.epsilon(cost)) * (1 + _STEP)
+
+
+def _alone(theta: Any, query: Query, scale: float) -> float:
+    """What one question would cost with this noise."""
+    curve = InfluenceCurve(theta, query.longest, metric_of(theta, query))
+    return float(curve.epsilon(query.lipschitz / scale))

@@ -1,0 +1,338 @@
+"""What follows from released numbers: rates, stays, quantiles, curves. Post-processing, so free.
+
+Every function below takes a `Release` (or what was released in it) and never data, so it costs no
+privacy. Intervals: the released numbers lie in their simultaneous intervals with probability at
+least ``level``, and what is derived lies between its least and largest value over that box (and
+over what is possible: counts are not negative). So each derived interval holds with at least that
+probability, for all of them at once. It speaks of the noise alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.checks import Floats
+from pufferkit.mechanisms.release import Release
+from pufferkit.shown import Shown
+
+
+@dataclass(frozen=True, repr=False)
+class Derived(Shown):
+    """Numbers that follow from a release.
+
+    Attributes
+    ----------
+    what, how
+        What they are, and how value and interval were made.
+    labels, value, low, high
+        One for each number; the interval may be infinite where the release says nothing.
+    level
+        With at least this probability all intervals hold at once.
+    epsilon
+        Of the release: nothing was added.
+    """
+
+    what: str
+    labels: tuple[str, ...]
+    value: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    level: float
+    epsilon: float
+    how: str
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """One for each number: label, value, low and high."""
+        rows = zip(self.labels, self.value, self.low, self.high, strict=True)
+        return [dict(zip(("label", "value", "low", "high"), row, strict=True)) for row in rows]
+
+    def __str__(self) -> str:
+        wide = max(len(label) for label in self.labels)
+        lines = [f"{self.what}, epsilon {self.epsilon:g} (of the release); {self.how}"]
+        for row in self.table_rows():
+            lines.append(
+                f"  {row['label']:<{wide}}  {row['value']:>10.5g}   "
+                f"{self.level:.0%}: {row['low']:.5g} to {row['high']:.5g}"
+            )
+        return "\n".join(lines)
+
+
+def transition_rates(release: Release, level: float = 0.95) -> Derived:
+    """Where each state goes next: rows of the transition counts divided by their sums.
+
+    A rate n / (n + others) rises with n and falls with the others, so its interval has its ends at
+    corners of the box.
+    """
+    _of_kind(release, "transition counts")
+    size = round(len(release.labels) ** 0.5)
+    raw = np.maximum(np.array(release.raw).reshape(size, size), 0.0)
+    low, high = _box(release, level, 0.0)
+    low, high = low.reshape(size, size), high.reshape(size, size)
+    value = _share(raw, raw.sum(axis=1, keepdims=True) - raw)
+    least = _share(low, high.sum(axis=1, keepdims=True) - high, 0.0)
+    most = _share(high, low.sum(axis=1, keepdims=True) - low, 1.0)
+    return Derived(
+        "transition rates",
+        release.labels,
+        _flat(value),
+        _flat(least),
+        _flat(np.maximum(most, value)),
+        level,
+        release.epsilon,
+        "rows of noisy counts divided by their sums, below 0 taken for 0",
+    )
+
+
+def mean_stay(release: Release, level: float = 0.95) -> Derived:
+    """The mean length of a stay, in entries: time in the states over the number of episodes.
+
+    A stay has at least one entry, and no interval reaches below that.
+    """
+    _of_kind(release, "stays")
+    low, high = _box(release, level, 0.0)
+    entries, episodes = (max(float(v), 0.0) for v in release.raw)
+    least = max(1.0, low[0] / high[1]) if high[1] > 0 else 1.0
+    most = max(least, high[0] / low[1]) if low[1] > 0 else inf
+    value = min(max(entries / max(episodes, 1.0), least), most)
+    return Derived(
+        "mean length of a stay",
+        ("entries",),
+        (value,),
+        (least,),
+        (most,),
+        level,
+        release.epsilon,
+        "noisy time over noisy episodes; the ends are ratios at the corners of their intervals",
+    )
+
+
+def variance(release: Release, low: float, high: float, level: float = 0.95) -> Derived:
+    """The variance of clipped values, from their released moments: mean of u^2 less squared mean.
+
+    Parameters
+    ----------
+    release
+        Of `pufferkit.moments` with the same range.
+    low, high
+        The declared range.
+    """
+    if release.labels != ("mean", "mean square"):
+        raise ValueError(f"release: {release.query} is no release of moments")
+    half = (checks.real("high", high) - checks.real("low", low)) / 2
+    (m_low, s_low), (m_high, s_high) = (np.clip(end, -1.0, 1.0) for end in _box(release, level))
+    square = 0.0 if m_low <= 0 <= m_high else min(m_low**2, m_high**2)
+    most = min(1.0, max(0.0, float(s_high) - square))
+    least = max(0.0, float(s_low) - max(m_low**2, m_high**2))
+    mean, second = release.raw
+    value = min(max(second - mean**2, least), most)
+    return Derived(
+        "variance",
+        ("variance",),
+        (value * half**2,),
+        (least * half**2,),
+        (most * half**2,),
+        level,
+        release.epsilon,
+        "mean square less squared mean, over the box of both",
+    )
+
+
+def cumulative(release: Release, level: float = 0.95) -> Derived:
+    """The share of entries at or below each level, from a histogram in the order of levels.
+
+    A sum over the first bins is also the total, which is public, less the sum over the others; the
+    tighter of the two is taken, and the curve never falls.
+    """
+    values, low, high, total = _steps_of(release, level)
+    return Derived(
+        "cumulative distribution",
+        release.labels,
+        _flat(values / total),
+        _flat(low / total),
+        _flat(high / total),
+        level,
+        release.epsilon,
+        "sums of the noisy histogram from either end, made monotone",
+    )
+
+
+def quantile(
+    release: Release,
+    share: float,
+    values: Sequence[float] | Mapping[str, float],
+    level: float = 0.95,
+) -> Derived:
+    """The level below which this share of the entries lies: the noisy histogram inverted.
+
+    The interval holds every level that the band of the cumulative distribution allows, so it has at
+    least the probability of the band.
+
+    Parameters
+    ----------
+    release
+        Of a histogram or of relative frequencies, its states in the order of the levels.
+    share
+        Between 0 and 1; 0.5 is the median.
+    values
+        The value of each level.
+    """
+    if not 0 < checks.real("share", share) < 1:
+        raise ValueError(f"share: must lie between 0 and 1, got {share:g}; 0.5 is the median")
+    numbers = _values(release, values)
+    middle, low, high, total = _steps_of(release, level)
+    at = share * total
+    place = [int(np.searchsorted(curve, at * (1 - 1e-12))) for curve in (middle, high, low)]
+    chosen = [numbers[min(n, len(numbers) - 1)] for n in place]
+    return Derived(
+        f"quantile {share:g}",
+        (f"{share:g}",),
+        (chosen[0],),
+        (chosen[1],),
+        (chosen[2],),
+        level,
+        release.epsilon,
+        "the noisy histogram inverted",
+    )
+
+
+def load_duration(
+    release: Release, values: Sequence[float] | Mapping[str, float], level: float = 0.95
+) -> Derived:
+    """For how many entries the load is at least each level: the curve that engineers draw.
+
+    It is what the cumulative distribution leaves, from the highest level down.
+    """
+    numbers = _values(release, values)
+    values_below, low, high, total = _steps_of(release, level)
+    below = [np.concatenate([[0.0], curve[:-1]]) for curve in (values_below, high, low)]
+    middle, least, most = (total - curve for curve in below)
+    return Derived(
+        "load duration",
+        tuple(f"at least {number:g}" for number in numbers),
+        _flat(middle),
+        _flat(least),
+        _flat(most),
+        level,
+        release.epsilon,
+        "what the noisy cumulative distribution leaves above each level",
+    )
+
+
+def peak(
+    release: Release, values: Sequence[float] | Mapping[str, float], level: float = 0.95
+) -> Derived:
+    """The highest level that surely occurs, and the highest that can.
+
+    A level occurs for sure if the interval of its bin lies above 0. The value and the lower end are
+    the highest such level, the upper end the highest whose interval allows an entry.
+    """
+    numbers = _values(release, values)
+    low, high = _box(release, level, 0.0)
+    sure, possible = np.flatnonzero(low > 0), np.flatnonzero(high > 0)
+    least = numbers[sure[-1]] if len(sure) else numbers[0]
+    most = numbers[possible[-1]] if len(possible) else least
+    return Derived(
+        "peak",
+        ("peak",),
+        (least,),
+        (least,),
+        (max(most, least),),
+        level,
+        release.epsilon,
+        "the highest bin whose interval lies above 0",
+    )
+
+
+def top_states(release: Release, count: int, level: float = 0.95) -> Derived:
+    """The states that occur most, by their noisy counts, each with its interval.
+
+    Where intervals of a state inside and one outside overlap, the choice may be that of the noise,
+    and ``how`` says so.
+    """
+    if release.kind not in ("histogram", "relative frequencies"):
+        raise ValueError(f"release: {release.query} is no histogram over states")
+    count = checks.whole("count", count, 1)
+    if count >= len(release.labels):
+        raise ValueError(f"count: there are {len(release.labels)} states; ask for fewer")
+    low, high = _box(release, level, 0.0)
+    order = np.argsort(-np.array(release.raw), kind="stable")
+    inside, outside = order[:count], order[count:]
+    sure = low[inside].min() >= high[outside].max()
+    return Derived(
+        f"top {count} states",
+        tuple(release.labels[n] for n in inside),
+        _flat(np.maximum(np.array(release.raw)[inside], 0.0)),
+        _flat(low[inside]),
+        _flat(high[inside]),
+        level,
+        release.epsilon,
+        "surely the most frequent"
+        if sure
+        else "by noisy counts; intervals overlap, so others may be among them",
+    )
+
+
+def _of_kind(release: Release, kind: str) -> None:
+    if release.kind != kind:
+        raise ValueError(f"release: is of {release.query}, not of {kind}")
+
+
+def _box(release: Release, level: float, least: float = -inf) -> tuple[Floats, Floats]:
+    """Ends of the simultaneous intervals of what was drawn."""
+    ends = np.array(release.as_drawn().interval(level, simultaneous=True))
+    low, high = np.maximum(ends[:, 0], least), np.maximum(ends[:, 1], least)
+    return low, high
+
+
+def _steps_of(release: Release, level: float) -> tuple[Floats, Floats, Floats, float]:
+    """Counts up to each bin and their band, all rising from 0 to the total."""
+    if release.kind not in ("histogram", "relative frequencies") or release.total is None:
+        raise ValueError(f"release: {release.query} is no histogram over levels in their order")
+    total = release.total
+    low, high = _box(release, level, 0.0)
+    high = np.minimum(high, total)
+    from_below = np.cumsum(low), np.cumsum(high)
+    above = [np.cumsum(end[::-1])[::-1] - end for end in (low, high)]
+    least = np.clip(np.maximum(from_below[0], total - above[1]), 0.0, total)
+    most = np.clip(np.minimum(from_below[1], total - above[0]), 0.0, total)
+    middle = np.cumsum(release.as_histogram().value)
+    least = np.maximum.accumulate(least)
+    most = np.minimum.accumulate(most[::-1])[::-1]
+    most[-1], least[-1] = total, total
+    middle = np.clip(middle, np.minimum(least, most), np.maximum(least, most))
+    middle[-1] = total
+    return middle, least, most, total
+
+
+def _values(release: Release, values: Sequence[float] | Mapping[Any, float]) -> list[float]:
+    """The value of each level, which must rise."""
+    if isinstance(values, Mapping):
+        by_name: dict[Hashable, float] = {str(state): value for state, value in values.items()}
+        missing = [label for label in release.labels if label not in by_name]
+        if missing:
+            raise ValueError(f"values: none for {', '.join(missing)}")
+        numbers = [checks.real("values", by_name[label]) for label in release.labels]
+    else:
+        numbers = [checks.real("values", value) for value in values]
+    if len(numbers) != len(release.labels):
+        raise ValueError(f"values: {len(numbers)} for {len(release.labels)} levels")
+    if any(b <= a for a, b in pairwise(numbers)):
+        raise ValueError("values: must rise from level to level; sort the states by their values")
+    return numbers
+
+
+def _share(part: Floats, others: Floats, empty: float = 0.0) -> Floats:
+    whole = part + others
+    share: Floats = np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), empty)
+    return share
+
+
+def _flat(numbers: Any) -> tuple[float, ...]:
+    return tuple(float(number) for number in np.ravel(numbers))

@@ -1,0 +1,207 @@
+"""A made-up series whose statistics are near those that were released; post-processing, so free.
+
+It is drawn from released numbers alone (transition counts, and a histogram for each hour of the
+day), so whatever is done with it costs no more privacy than those releases did. It is only as near
+to the data as these numbers, with their noise, can tell: a report says how near.
+
+Let P be the released transition rates and pi_h the released distribution of hour h. The series is a
+chain that moves at hour h by
+
+    K_h(x, y)  proportional to  P(x, y) r_h(y),
+
+with weights r_h found by repeated scaling, so that the shares of the states at hour h in the
+periodic steady state of the chain come out as pi_h.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.checks import Floats
+from pufferkit.data.calendar import HOUR, Calendar
+from pufferkit.data.series import Series
+from pufferkit.mechanisms.release import Release
+from pufferkit.shown import Shown
+
+_ROUNDS = 300
+_LEAST = 1e-4
+"""Shares and rates below this are raised to it, so that no state is out of reach by noise alone."""
+
+
+@dataclass(frozen=True, repr=False)
+class Synthetic(Shown):
+    """A made-up series, and how near it is to the released numbers it was made from.
+
+    Attributes
+    ----------
+    series
+        The entries.
+    epsilon
+        Of the releases it was made from, added up; a session knows what they cost together.
+    rows
+        For each statistic what was released and what the series has.
+    """
+
+    series: Series
+    epsilon: float
+    rows: tuple[dict[str, Any], ...]
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """The report."""
+        return list(self.rows)
+
+    @property
+    def furthest(self) -> float:
+        """The largest difference between a released share and that of the series."""
+        return float(max(abs(row["released"] - row["synthetic"]) for row in self.rows))
+
+    def __str__(self) -> str:
+        kinds = dict.fromkeys(row["statistic"] for row in self.rows)
+        lines = [f"{len(self.series):,} made-up entries; epsilon {self.epsilon:g}, of the releases"]
+        for kind in kinds:
+            own = [abs(r["released"] - r["synthetic"]) for r in self.rows if r["statistic"] == kind]
+            lines.append(
+                f"  {kind}: {len(own)} numbers, off by {np.mean(own):.3g} on average and "
+                f"{max(own):.3g} at most"
+            )
+        return "\n".join(lines)
+
+
+def synthetic(
+    moves: Release,
+    length: int,
+    *,
+    hours: Release | None = None,
+    calendar: Calendar | None = None,
+    seed: int | np.random.Generator | None = None,
+) -> Synthetic:
+    """A made-up series of any length from released transition counts, and hours of the day.
+
+    Parameters
+    ----------
+    moves
+        A release of `transition_counts`.
+    length
+        How many entries to make.
+    hours
+        A release of ``by_time("hour", ...)`` over the same states. Left out: every hour is alike.
+    calendar
+        When the made-up entries are; needed with ``hours``. Its step should be that of the data.
+    seed
+        For the entries that are drawn; the same seed gives the same series.
+    """
+    if moves.kind != "transition counts":
+        raise ValueError(f"moves: must be a release of transition counts, not of {moves.query}")
+    length = checks.whole("length", length, 2)
+    size = round(len(moves.labels) ** 0.5)
+    names = [moves.labels[n * size + n] for n in range(size)]
+    states = tuple(name[: (len(name) - len(" to ")) // 2] for name in names)
+    rates = _rows(np.array(moves.raw).reshape(size, size))
+    slots = np.zeros(length, dtype=np.int64)
+    targets = _stationary(rates)[None, :]
+    epsilon = moves.epsilon
+    if hours is not None:
+        if hours.kind != "by time" or (hours.question or {}).get("by") != "hour":
+            raise ValueError(f"hours: must be a release by hour, not of {hours.query}")
+        if calendar is None or len(calendar.starts) != 1:
+            raise ValueError("calendar: say when the made-up entries are, as one segment")
+        shown = tuple(label.removeprefix("00:00, ") for label in hours.labels[:size])
+        if shown != states:
+            raise ValueError(f"hours: is about {list(shown)}, moves about {list(states)}")
+        targets = _rows(np.array(hours.as_histogram().value).reshape(24, size))
+        slots = calendar.hours([length])
+        epsilon += hours.epsilon
+    steps = 1 if calendar is None else max(1, HOUR // calendar.every)
+    kernels = _kernels(rates, targets, int(min(steps, 60)))
+    rng = np.random.default_rng(seed)
+    codes = _walk(kernels, targets, slots, rng)
+    series = Series(codes, states, (length,), calendar=calendar)
+    return Synthetic(series, epsilon, tuple(_report(series, slots, rates, targets, moves, hours)))
+
+
+def _rows(counts: Floats) -> Floats:
+    """Rows as distributions: below 0 taken for 0, and none quite 0."""
+    kept = np.maximum(counts, 0.0)
+    sums = kept.sum(axis=1, keepdims=True)
+    shares = np.where(sums > 0, kept / np.where(sums > 0, sums, 1.0), 1.0 / counts.shape[1])
+    shares = np.maximum(shares, _LEAST)
+    rows: Floats = shares / shares.sum(axis=1, keepdims=True)
+    return rows
+
+
+def _stationary(matrix: Floats) -> Floats:
+    power = np.linalg.matrix_power(matrix, 4096)
+    row: Floats = power[0] / power[0].sum()
+    return row
+
+
+def _kernels(rates: Floats, targets: Floats, steps: int) -> Floats:
+    """A matrix for each slot, whose steady shares are the targets; ``steps`` moves in each slot."""
+    weights = np.ones_like(targets)
+    kernels = np.repeat(rates[None], len(targets), axis=0)
+    if len(targets) == 1:
+        return kernels
+    shares = targets[-1].copy()
+    for _ in range(_ROUNDS):
+        for slot, target in enumerate(targets):
+            mean = np.zeros_like(target)
+            for _ in range(steps):
+                shares = shares @ kernels[slot]
+                mean += shares / steps
+            weights[slot] *= np.sqrt(target / mean)
+            own = rates * weights[slot]
+            kernels[slot] = own / own.sum(axis=1, keepdims=True)
+    return kernels
+
+
+def _walk(kernels: Floats, targets: Floats, slots: Any, rng: np.random.Generator) -> Any:
+    edges = np.cumsum(kernels, axis=2)
+    draws = rng.random(len(slots))
+    last = kernels.shape[1] - 1
+    codes = np.empty(len(slots), dtype=np.intp)
+    codes[0] = min(int(np.searchsorted(np.cumsum(targets[slots[0]]), draws[0])), last)
+    for t in range(1, len(slots)):
+        row = edges[slots[t], codes[t - 1]]
+        codes[t] = min(int(np.searchsorted(row, draws[t])), last)
+    return codes
+
+
+def _report(
+    series: Series,
+    slots: Any,
+    rates: Floats,
+    targets: Floats,
+    moves: Release,
+    hours: Release | None,
+) -> Any:
+    own = _shares(series.transitions)
+    for (x, y), rate in np.ndenumerate(rates):
+        yield {
+            "statistic": "transition rates",
+            "label": moves.labels[x * len(rates) + y],
+            "released": float(rate),
+            "synthetic": float(own[x, y]),
+        }
+    if hours is None:
+        return
+    cells = slots * len(rates) + series.codes
+    counted = np.bincount(cells, minlength=targets.size).reshape(targets.shape)
+    shares = _shares(counted)
+    for (slot, x), share in np.ndenumerate(targets):
+        if counted[slot].sum():
+            yield {
+                "statistic": "shares by hour",
+                "label": hours.labels[slot * len(rates) + x],
+                "released": float(share),
+                "synthetic": float(shares[slot, x]),
+            }
+
+
+def _shares(counts: Any) -> Floats:
+    sums = counts.sum(axis=1, keepdims=True)
+    shares: Floats = counts / np.maximum(sums, 1)
+    return shares

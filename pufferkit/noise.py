@@ -329,24 +329,30 @@ def _asked(measurement: Any, values: list[Any]) -> list[Any]:
 
 
 @cache
-def _opendp() -> Any:
-    """OpenDP, loaded when first used: it takes seconds."""
-    import opendp.prelude as dp  # noqa: PLC0415
+def _opendp() -> tuple[Any, Any, Any]:
+    """Domains, metrics and samplers of OpenDP, loaded when first used.
 
-    dp.enable_features("contrib")
-    return dp
+    Its prelude would load scikit-learn and polars as well, which takes seconds.
+    """
+    from opendp import domains, measurements, metrics  # noqa: PLC0415
+    from opendp.mod import enable_features  # noqa: PLC0415
+
+    enable_features("contrib")
+    return domains, metrics, measurements
+
+
+def _sampler(atoms: dict[str, Any], size: int, scale: float, **grid: int) -> Any:
+    domains, metrics, measurements = _opendp()
+    domain = domains.vector_domain(domains.atom_domain(**atoms), size=size)
+    return measurements.make_laplace(domain, metrics.l1_distance(T=float), scale=scale, **grid)
 
 
 def _measurement(size: int, scale: float, k: int, lipschitz: float) -> tuple[Any, float]:
-    dp = _opendp()
-    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size)
-    measurement = dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale, k=k)
+    measurement = _sampler({"T": float, "nan": False}, size, scale, k=k)
     return measurement, float(measurement.map(lipschitz))
 
 
 def _whole_measurement(size: int, scale: float) -> tuple[Any, float]:
     """The sampler on whole numbers, and what it charges for a distance of 1."""
-    dp = _opendp()
-    domain = dp.vector_domain(dp.atom_domain(T="i64"), size=size)
-    measurement = dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale)
+    measurement = _sampler({"T": "i64"}, size, scale)
     return measurement, float(measurement.map(1.0))

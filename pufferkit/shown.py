@@ -51,14 +51,21 @@ class Shown:
         """The rows of `to_frame`; none where there are none."""
         return ()
 
+    def shown_rows(self) -> Sequence[Mapping[str, Any]]:
+        """The rows of the table in a notebook."""
+        return self.table_rows()
+
+    def remarks(self) -> Sequence[str]:
+        """What a notebook says below the table, and does not hide among the words."""
+        return ()
+
     def _repr_html_(self) -> str:
-        rows = self.table_rows()
+        rows = self.shown_rows()
         words = f"<pre>{escape(str(self))}</pre>"
-        return (
-            words
-            if not rows
-            else f"{_table(rows)}<details><summary>words</summary>{words}</details>"
-        )
+        if not rows:
+            return words
+        below = "".join(f"<p>{escape(line)}</p>" for line in self.remarks())
+        return f"{_table(rows)}{below}<details><summary>words</summary>{words}</details>"
 
     def plot(self) -> Any:
         """A matplotlib figure of it, for a notebook or ``figure.savefig``."""

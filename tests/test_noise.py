@@ -4,6 +4,8 @@ Draws cannot be seeded. Every statistical test here accepts the true scale with 
 under 1e-9 and rejects 0.8 and 1.25 of it.
 """
 
+import subprocess
+import sys
 from fractions import Fraction
 from math import exp, inf, log, nan, sqrt
 
@@ -169,3 +171,13 @@ def test_an_answer_too_large_for_its_grid_is_not_told():
         one(Fraction(secret), 1.0, 1.0)
     assert "123456" not in str(refusal.value)
     assert "1.23457e+29" not in str(refusal.value)
+
+
+def test_drawing_loads_no_other_library_of_the_field():
+    code = (
+        "import sys\nfrom fractions import Fraction\nfrom pufferkit import noise\n"
+        "noise.laplace([[Fraction(1)]], [0], 1.0, 1.0, 1.0)\n"
+        "print(*{'sklearn', 'polars', 'pandas'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -56,6 +56,8 @@ def plan(
         title = str(table).partition("\n")[0].replace("; ", "\n")
         written[plot] = plots.picture(plots.plan_figure(table.rows, title), plot)
     outputs.write_all(written)
+    if not as_json:
+        terminal.show_plan(table)  # the search for what would do takes longer than the plan
     ways = usefulness.ways(beliefs, table, wanted)
     if as_json:
         record = {
@@ -78,7 +80,6 @@ def plan(
         }
         terminal.say(json.dumps(record, indent=2))
     else:
-        terminal.show_plan(table)
         for line in usefulness.in_words(table, wanted, ways):
             terminal.say(line)
     terminal.written(written)

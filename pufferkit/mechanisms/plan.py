@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -116,6 +116,9 @@ class PlanRow:
         }
 
 
+_HEADS = ("mechanism", "noise scale", "expected L1 error", "hides entries", "tight")
+
+
 @dataclass(frozen=True, repr=False)
 class Plan(Shown):
     """All mechanisms for one query: least noise first, then those that do not apply.
@@ -193,21 +196,7 @@ class Plan(Shown):
         )
         size += f", {self.query.missing:,} not observed" if self.query.missing else ""
         head = f"{self.query.name} over {size}, epsilon {self.epsilon:g}; beliefs: {self.beliefs}"
-        table = [("mechanism", "noise scale", "expected L1 error", "hides entries", "tight", "")]
-        for row in self.entries:
-            if row.calibration is None:
-                table.append((row.mechanism, "-", "-", "-", "-", f"not applicable: {row.why}"))
-            else:
-                table.append(
-                    (
-                        row.mechanism,
-                        in_words(row.calibration.scale, row.calibration.scales),
-                        f"{row.calibration.expected_l1_error:.6g}",
-                        "yes" if row.pufferfish else "NO",
-                        percent(row.tightness),
-                        row.why,
-                    )
-                )
+        table = [(*_HEADS, ""), *self._cells()]
         widths = [max(len(line[j]) for line in table) for j in range(5)]
         lines = []
         for name, scale, error, hides, tight, why in table:
@@ -221,9 +210,31 @@ class Plan(Shown):
             )
             lines.append("  ".join(cells).rstrip())
         rule = "-" * min(100, max(len(line) for line in lines))
+        return "\n".join([head, "", lines[0], rule, *lines[1:], "", *self.remarks()])
+
+    def _cells(self) -> Iterator[tuple[str, ...]]:
+        """The rows in words, with what decides each."""
+        for row in self.entries:
+            if row.calibration is None:
+                yield row.mechanism, "-", "-", "-", "-", f"not applicable: {row.why}"
+            else:
+                yield (
+                    row.mechanism,
+                    in_words(row.calibration.scale, row.calibration.scales),
+                    f"{row.calibration.expected_l1_error:.6g}",
+                    "yes" if row.pufferfish else "NO",
+                    percent(row.tightness),
+                    row.why,
+                )
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """The numbers that a notebook shows; what decides them is in the words."""
+        return [dict(zip(_HEADS, cells[:-1], strict=True)) for cells in self._cells()]
+
+    def remarks(self) -> list[str]:
+        """What the best answer is worth, and what epsilon means."""
         words = [str(self.useful), *in_odds(self.epsilon), self._to_whom, questioned(self.epsilon)]
-        below = [word for word in words if word is not None]
-        return "\n".join([head, "", lines[0], rule, *lines[1:], "", *below])
+        return [word for word in words if word is not None]
 
 
 def percent(share: float | None) -> str:

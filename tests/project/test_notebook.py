@@ -155,6 +155,13 @@ def test_a_large_epsilon_is_questioned(tmp_path):
     assert "is that meant" in str(pk.plan(CHAIN, pk.count("rest", 20), 12))
 
 
+def test_a_notebook_says_openly_that_noise_drowns_the_answer():
+    slow = pk.MarkovChain.steady([[0.999, 0.001], [0.001, 0.999]])
+    page = pk.plan(slow, pk.histogram([0, 1], 100), 1)._repr_html_()
+    assert "the noise drowns the answer" in page.partition("<details>")[0]
+    assert "expected L1 error" in page
+
+
 def test_figures_show_themselves_without_pyplot():
     assert CHAIN.plot()._repr_png_().startswith(b"\x89PNG")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pufferkit.cli import terminal
+from pufferkit.cli import inputs, terminal
 
 
 def explore(
@@ -21,6 +21,7 @@ def explore(
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
     ] = True,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Go from a file to a decision in the browser: data, beliefs, epsilon, release, account.
 
@@ -30,7 +31,10 @@ def explore(
     from pufferkit.explore import serve  # noqa: PLC0415
 
     def opened(address: str) -> None:
-        terminal.say(address)
+        if as_json:
+            terminal.as_json({"address": address, "folder": str(folder.resolve())})
+        else:
+            terminal.say(address)
         terminal.note("Ctrl-C ends it. Whoever has this address can spend the budget.")
         if browser:
             import webbrowser  # noqa: PLC0415

@@ -6,6 +6,7 @@ Threads would not do: a plan holds the interpreter, and a thread cannot be stopp
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import multiprocessing
 import signal
@@ -41,6 +42,7 @@ class Worker:
         self._ours: Connection | None = None
         self._turn = asyncio.Lock()
         self._newest: dict[str, int] = {}
+        self._under_way: set[asyncio.Future[Any]] = set()
 
     def start(self) -> None:
         """Start the process, so that the first task finds the library loaded."""
@@ -62,6 +64,21 @@ class Worker:
         Cancelled
             If the process was ended, or a newer task took this one's place.
         """
+        # A page that goes away cancels its question; the answer must be taken all the same, or the
+        # next question would get it.
+        work = asyncio.ensure_future(self._run(task, given, tell, lane))
+        self._under_way.add(work)
+        work.add_done_callback(self._done)
+        return await asyncio.shield(work)
+
+    def _done(self, work: asyncio.Future[Any]) -> None:
+        self._under_way.discard(work)
+        if not work.cancelled():
+            work.exception()  # so that nobody misses it if the page is gone
+
+    async def _run(
+        self, task: Callable[..., Any], given: Sequence[Any], tell: Tell | None, lane: str
+    ) -> Any:
         ticket = self._newest[lane] = self._newest.get(lane, 0) + 1
         async with self._turn:
             if lane and ticket != self._newest[lane]:
@@ -118,7 +135,9 @@ def _serve(connection: Connection) -> None:
                 last = monotonic()
                 connection.send(("told", text))
 
-        connection.send(answered(task, given, tell if telling else None))
+        answer = answered(task, given, tell if telling else None)
+        with contextlib.suppress(OSError):  # the server may be gone by now
+            connection.send(answer)
 
 
 def answered(task: Callable[..., Any], given: Sequence[Any], tell: Tell | None) -> tuple[str, Any]:

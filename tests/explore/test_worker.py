@@ -79,6 +79,28 @@ def test_long_work_is_cancelled_and_the_next_task_is_done():
     worker.close()
 
 
+def slowly(number):
+    time.sleep(0.5)
+    return number
+
+
+def test_an_answer_that_nobody_waits_for_is_not_given_to_the_next():
+    worker = Worker()
+
+    async def ask():
+        gone = asyncio.create_task(worker.run(slowly, 1))
+        while not worker.busy:
+            await asyncio.sleep(0.01)
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        assert await worker.run(double, 5) == 10
+        assert await worker.run(double, 6) == 12
+
+    asyncio.run(ask())
+    worker.close()
+
+
 def test_of_waiting_tasks_in_a_lane_only_the_newest_is_done():
     worker = Worker()
 

@@ -283,6 +283,18 @@ class Session(Shown):
             From `pufferkit.dashboard`, made for the beliefs and the whole series of the session.
         label
             Something to tell otherwise equal releases apart.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import pufferkit as pk
+        >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+        >>> book = os.path.join(tempfile.mkdtemp(), "ledger.db")
+        >>> session = pk.Session([0, 0, 1] * 100, chain, 2.0, book)
+        >>> both = {"time": (pk.count(1, 300), 30), "runs": (pk.episodes(1, 300), 20)}
+        >>> answers = session.release_dashboard(pk.dashboard(chain, both))
+        >>> len(session.history)
+        1
         """
         made_for, own = plan.calibration.beliefs, self.beliefs.to_dict()
         if made_for is None or digest(made_for.to_dict()) != digest(own):

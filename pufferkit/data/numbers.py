@@ -27,12 +27,23 @@ def clipped_total(values: Values, lengths: Lengths, *, low: float, high: float) 
 
     Replacing x by x' moves it by the distance of their clipped values, which is what the noise
     follows, pair by pair.
+
+    Examples
+    --------
+    >>> clipped_total({"low": 1, "high": 90}, 100, low=0, high=10).lipschitz
+    9.0
     """
     return total(clipped(values, low, high), lengths)
 
 
 def clipped_mean(values: Values, lengths: Lengths, *, low: float, high: float) -> Query:
-    """The mean of the values, each clipped to a declared range."""
+    """The mean of the values, each clipped to a declared range.
+
+    Examples
+    --------
+    >>> clipped_mean({"low": 1, "high": 90}, 100, low=0, high=11).lipschitz
+    0.1
+    """
     return mean(clipped(values, low, high), lengths)
 
 
@@ -43,6 +54,11 @@ def moments(values: Values, lengths: Lengths, *, low: float, high: float) -> Que
     in [-1, 1], and the answer is (mean of u, mean of u^2). Replacing x by x' moves it by
     (|u - u'| + |u^2 - u'^2|) / n with n observed entries: at most 2 / n if the middle of the range
     counts among the values, exactly so pair by pair.
+
+    Examples
+    --------
+    >>> moments({"low": 0, "middle": 5, "high": 10}, 100, low=0, high=10).lipschitz
+    0.02
     """
     numbers, n = clipped(values, low, high), sum(observed_in(lengths))
     middle = (as_fraction("low", low) + as_fraction("high", high)) / 2

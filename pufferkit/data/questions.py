@@ -47,8 +47,11 @@ class Question:
     --------
     >>> from pufferkit import Series
     >>> series = Series.of(["rest", "walk", "walk", "rest", "walk"])
-    >>> Question("episodes", of="walk").over(series.states, series).exact(series)
+    >>> walks = Question("episodes", of="walk")
+    >>> walks.over(series.states, series).exact(series)
     [Fraction(2, 1)]
+    >>> walks.like(series.states, 100).lipschitz
+    1.0
     """
 
     name: str

@@ -20,6 +20,7 @@ from pufferkit.data.table import Counts, Table
 from pufferkit.errors import NotApplicable
 from pufferkit.fleet.accounts import Accounts
 from pufferkit.fleet.asked import rows_of
+from pufferkit.fleet.groups import Groups
 from pufferkit.fleet.recognised import recognised
 from pufferkit.fleet.releases import Releases
 from pufferkit.fleet.run import (
@@ -177,12 +178,18 @@ def release_all(
     data_meant: bool = False,
     progress: Progress | None = None,
     storage: str | None = None,
+    groups: Mapping[Hashable, Hashable] | None = None,
+    keys: Sequence[Hashable] | None = None,
 ) -> Releases:
     """One noisy histogram over all subjects together, or one for each window ([Q] 5.3.1).
 
     One entry of one subject moves one bin down and another up, and segments of other subjects tell
     nothing about it. So the noise is that of the longest segment of all, and does not grow with the
     number of subjects.
+
+    With ``groups`` there is a row for each group (and window). No subject is in two groups, so an
+    entry moves the row of one group and no other: all groups cost what one release costs. Which
+    group a subject is in is taken for public, like the lengths of the series.
 
     The release uses the entries of every subject, so the account of *every* subject is charged,
     all in one transaction. One more account, ``(all subjects)``, keeps the values.
@@ -194,6 +201,9 @@ def release_all(
         As for `release_each`. A `ClusterTable` is counted on the cluster; the sums, which are the
         only thing needed, come to the driver and noise is drawn there, so that nothing is written
         to the storage on any engine.
+    groups, keys
+        The group of each subject (`pufferkit.frames.groups_of` takes it from a column), and all
+        keys that there are, declared: a key without subjects has its row too.
 
     Examples
     --------
@@ -211,9 +221,13 @@ def release_all(
 
     _check_read(table, ClusterTable)
     local = table.collect() if isinstance(table, ClusterTable) else table
-    run = FleetRun.of("all", beliefs, epsilon, query, mechanism, label, local.windows)
+    grouped = None if groups is None and keys is None else Groups.of(local.subjects, groups, keys)
+    what = "all" if grouped is None else f"all by {grouped.digest}"
+    run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, local.windows)
     asked, labels, record_of = _asked(local, run)
-    together = _together(asked)
+    together = _together(asked, grouped)
+    if run.query == "frequencies" and not together.entries.all():
+        raise ValueError("keys: a group or window has no entries, and so no shares; ask histogram")
     windows, sums = together.window, together.counts
     longest = int(local.longest.max())
     calibration = run.calibration(longest)
@@ -234,6 +248,7 @@ def release_all(
         answer,
         notes=run.notes(local),
         lengths=np.full(len(windows), longest),
+        groups=None if grouped is None else grouped.of_rows(len(windows)),
         independent_after=local.independent_after,
     )
 
@@ -251,9 +266,12 @@ def _asked(table: Table, run: FleetRun) -> tuple[FleetRows, tuple[str, ...], dic
     return rows_of(table, pieces, run.question, run.beliefs.states)
 
 
-def _together(asked: FleetRows) -> FleetRows:
-    """The rows of all subjects added up, window by window."""
+def _together(asked: FleetRows, grouped: Groups | None) -> FleetRows:
+    """The rows of all subjects added up, window by window; or those of each group."""
     windows, place = np.unique(asked.window, return_inverse=True)
+    if grouped is not None:
+        place = grouped.place[asked.owner] * len(windows) + place
+        windows = np.tile(windows, len(grouped.keys))
 
     def summed(rows: Counts) -> Counts:
         sums = np.zeros((len(windows), *rows.shape[1:]), dtype=np.int64)

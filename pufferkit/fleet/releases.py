@@ -75,6 +75,8 @@ class Releases(Shown, Frozen, JsonRecord):
         The time after which pieces were declared independent, in words.
     question, observed
         What was asked, if no histogram; and by time, the entries observed in each slot. Public.
+    groups
+        The group of each row, for releases over groups of subjects.
 
     Examples
     --------
@@ -115,6 +117,7 @@ class Releases(Shown, Frozen, JsonRecord):
     noise: Family = "laplace"
     question: Mapping[str, Any] | None = None
     observed: NDArray[np.int64] | None = None
+    groups: tuple[Hashable, ...] | None = None
 
     @property
     def totals(self) -> Floats | None:
@@ -191,6 +194,8 @@ class Releases(Shown, Frozen, JsonRecord):
         columns: dict[str, list[Any]] = {}
         if self.subjects is not None:
             columns["subject"] = list(self.subjects)
+        if self.groups is not None:
+            columns["group"] = list(self.groups)
         if self.windows is not None:
             columns["window_start"] = self.starts
         columns["entries"] = self.entries.tolist()
@@ -210,6 +215,8 @@ class Releases(Shown, Frozen, JsonRecord):
         used = [self.calibrations[int(n)] for n in np.unique(self.lengths)]
         beliefs = used[0].beliefs
         rows: dict[str, Any] = {} if self.subjects is None else {"subject": list(self.subjects)}
+        if self.groups is not None:
+            rows["group"] = list(self.groups)
         if self.windows is not None:
             rows["window"] = self.windows.tolist()
         drawn = self.presentation == "as drawn"

@@ -12,6 +12,7 @@ from pufferkit.frames.files import (
     read_series,
     states_from_text,
 )
+from pufferkit.frames.groups import groups_of
 from pufferkit.frames.moments import Clock
 from pufferkit.frames.raw import TextFormat, first_cell, first_rows
 from pufferkit.frames.tables import frame_of, read_table, write_columns
@@ -25,6 +26,7 @@ __all__ = [
     "first_cell",
     "first_rows",
     "frame_of",
+    "groups_of",
     "read_record",
     "read_series",
     "read_table",

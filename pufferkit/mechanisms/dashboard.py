@@ -6,11 +6,14 @@ have noise of scale s_j, then the joint release moves the log-likelihood of its 
     cost(x, x')  =  sum over j of  d_j(x, x') / s_j,
 
 whatever the other entries are, and the pairwise influence curve takes any such cost. It is never
-more than adding up the questions one by one, and less where they tell different pairs of states
-apart. The loss rises with every 1 / s_j. So the least total epsilon at which every question meets a
-stated error is reached with each s_j as large as its error allows: that solves the convex programme
-(minimise the loss over 1 / s_j >= 1 / allowed_j) exactly, and no search over splits is needed.
-Given a total epsilon instead, all errors are stretched by one factor, the least it pays for.
+more than the sum of what the questions spend on an entry one by one, and less where they tell
+different pairs of states apart. (Pufferfish epsilons themselves do not add up: what releases cost
+together is the loss at their joint cost, a little more or less than the sum.)
+
+The loss rises with every 1 / s_j. So the least total epsilon at which every question meets a stated
+error is reached with each s_j as large as its error allows. That solves the programme (minimise the
+loss over 1 / s_j >= 1 / allowed_j) exactly, and no search over splits is needed. Given a total
+epsilon instead, all errors are stretched by one factor, the least it pays for.
 """
 
 from __future__ import annotations
@@ -51,6 +54,15 @@ class Dashboard(Shown):
         the epsilon it would cost alone.
     level
         Of the intervals.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "walk"])
+    >>> both = {"time": (pk.count("walk", 90), 30), "runs": (pk.episodes("walk", 90), 20)}
+    >>> plan = pk.dashboard(chain, both)
+    >>> list(plan.release(["rest", "rest", "walk"] * 30))
+    ['time', 'runs']
     """
 
     calibration: Calibration
@@ -83,11 +95,7 @@ class Dashboard(Shown):
 
     def __str__(self) -> str:
         wide = max(len(name) for name in self.names)
-        added = sum(self.alone)
-        lines = [
-            f"{len(self.names)} questions together: epsilon {self.epsilon:.4g}; one by one they "
-            f"would add up to {added:.4g}"
-        ]
+        lines = [f"{len(self.names)} questions together: epsilon {self.epsilon:.4g}"]
         for row in self.table_rows():
             lines.append(
                 f"  {row['question']:<{wide}}  {row['numbers']:>6} numbers, {self.level:.0%} "
@@ -165,8 +173,8 @@ def dashboard(
     >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "walk"])
     >>> both = {"time": (count("walk", 1000), 30), "episodes": (episodes("walk", 1000), 20)}
     >>> plan = dashboard(chain, both)
-    >>> plan.epsilon < sum(plan.alone)
-    True
+    >>> plan.errors, max(plan.alone) < plan.epsilon
+    ((30.0, 20.0), True)
     """
     theta = chains_only(as_beliefs(beliefs), "a dashboard")
     query = joint_query({name: own for name, (own, _) in asked.items()}, theta.states)

@@ -37,6 +37,17 @@ class Derived(Shown):
         With at least this probability all intervals hold at once.
     epsilon
         Of the release: nothing was added.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.histogram(chain.states, 5000)
+    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> derived = pk.top_states(release, 1)
+    >>> derived.labels, derived.epsilon
+    (('0 kW',), 1.0)
     """
 
     what: str
@@ -69,6 +80,17 @@ def transition_rates(release: Release, level: float = 0.95) -> Derived:
 
     A rate n / (n + others) rises with n and falls with the others, so its interval has its ends at
     corners of the box.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.transition_counts(chain.states, 5000)
+    >>> release = pk.influence_curve(chain, query, 2).release(data)
+    >>> rates = pk.transition_rates(release)
+    >>> 0.8 < rates.value[0] < 1
+    True
     """
     _of_kind(release, "transition counts")
     size = round(len(release.labels) ** 0.5)
@@ -94,12 +116,22 @@ def mean_stay(release: Release, level: float = 0.95) -> Derived:
     """The mean length of a stay, in entries: time in the states over the number of episodes.
 
     A stay has at least one entry, and no interval reaches below that.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> release = pk.influence_curve(chain, pk.stays("1 kW", 5000), 2).release(data)
+    >>> stay = pk.mean_stay(release)
+    >>> 1 <= stay.low[0] <= stay.value[0] <= stay.high[0]
+    True
     """
     _of_kind(release, "stays")
     low, high = _box(release, level, 0.0)
     entries, episodes = (max(float(v), 0.0) for v in release.raw)
-    least = max(1.0, low[0] / high[1]) if high[1] > 0 else 1.0
-    most = max(least, high[0] / low[1]) if low[1] > 0 else inf
+    least = max(1.0, float(low[0] / high[1])) if high[1] > 0 else 1.0
+    most = max(least, float(high[0] / low[1])) if low[1] > 0 else inf
     value = min(max(entries / max(episodes, 1.0), least), most)
     return Derived(
         "mean length of a stay",
@@ -122,6 +154,16 @@ def variance(release: Release, low: float, high: float, level: float = 0.95) -> 
         Of `pufferkit.moments` with the same range.
     low, high
         The declared range.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.moments({"0 kW": 0, "1 kW": 1}, 5000, low=0, high=1)
+    >>> release = pk.influence_curve(chain, query, 2).release(data)
+    >>> 0 <= pk.variance(release, 0, 1).value[0] <= 0.25
+    True
     """
     if release.labels != ("mean", "mean square"):
         raise ValueError(f"release: {release.query} is no release of moments")
@@ -149,6 +191,16 @@ def cumulative(release: Release, level: float = 0.95) -> Derived:
 
     A sum over the first bins is also the total, which is public, less the sum over the others; the
     tighter of the two is taken, and the curve never falls.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.histogram(chain.states, 5000)
+    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> pk.cumulative(release).value[-1]
+    1.0
     """
     values, low, high, total = _steps_of(release, level)
     return Derived(
@@ -182,6 +234,16 @@ def quantile(
         Between 0 and 1; 0.5 is the median.
     values
         The value of each level.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.histogram(chain.states, 5000)
+    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> pk.quantile(release, 0.5, [0, 1]).value
+    (0.0,)
     """
     if not 0 < checks.real("share", share) < 1:
         raise ValueError(f"share: must lie between 0 and 1, got {share:g}; 0.5 is the median")
@@ -208,6 +270,16 @@ def load_duration(
     """For how many entries the load is at least each level: the curve that engineers draw.
 
     It is what the cumulative distribution leaves, from the highest level down.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.histogram(chain.states, 5000)
+    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> pk.load_duration(release, [0, 1]).labels
+    ('at least 0', 'at least 1')
     """
     numbers = _values(release, values)
     values_below, low, high, total = _steps_of(release, level)
@@ -232,6 +304,16 @@ def peak(
 
     A level occurs for sure if the interval of its bin lies above 0. The value and the lower end are
     the highest such level, the upper end the highest whose interval allows an entry.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.histogram(chain.states, 5000)
+    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> pk.peak(release, [0, 1]).value
+    (1.0,)
     """
     numbers = _values(release, values)
     low, high = _box(release, level, 0.0)
@@ -255,6 +337,16 @@ def top_states(release: Release, count: int, level: float = 0.95) -> Derived:
 
     Where intervals of a state inside and one outside overlap, the choice may be that of the noise,
     and ``how`` says so.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.histogram(chain.states, 5000)
+    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> pk.top_states(release, 1).how
+    'surely the most frequent'
     """
     if release.kind not in ("histogram", "relative frequencies"):
         raise ValueError(f"release: {release.query} is no histogram over states")

@@ -93,6 +93,16 @@ def synthetic(
         When the made-up entries are; needed with ``hours``. Its step should be that of the data.
     seed
         For the entries that are drawn; the same seed gives the same series.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "walk"])
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> query = pk.transition_counts(chain.states, 5000)
+    >>> made = pk.synthetic(pk.influence_curve(chain, query, 1).release(data), 100, seed=1)
+    >>> len(made.series), made.epsilon
+    (100, 1.0)
     """
     if moves.kind != "transition counts":
         raise ValueError(f"moves: must be a release of transition counts, not of {moves.query}")

@@ -16,6 +16,7 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.experiments.result import Result
 from pufferkit.fleet.releases import Releases
+from pufferkit.mechanisms.derived import Derived
 from pufferkit.mechanisms.explain import PairTable
 from pufferkit.mechanisms.plan import Plan
 from pufferkit.mechanisms.release import Release
@@ -23,6 +24,7 @@ from pufferkit.plots.beliefs import clock_figure, matrices_figure, network_figur
 from pufferkit.plots.canvas import BLACK, BLUE, COLOURS, blank, grid, legend, panels, whole_numbers
 from pufferkit.plots.charts import experiment_figure
 from pufferkit.plots.figures import audit_figure, pair_figure, plan_figure, release_figure
+from pufferkit.plots.questions import derived_figure, slots_figure
 from pufferkit.shown import Matrix
 
 if TYPE_CHECKING:
@@ -102,9 +104,16 @@ def _(thing: Session) -> Figure:
     return figure
 
 
+@figure_of.register(Derived)
+def _(thing: Derived) -> Figure:
+    return derived_figure(thing)
+
+
 @figure_of.register(Releases)
 def _(thing: Releases) -> Figure:
     """Over the windows of one subject, over subjects, or a panel for each state over both."""
+    if thing.kind == "by time":
+        return slots_figure(thing)
     title = f"{thing.query}: {thing.mechanism}, epsilon {thing.epsilon:g}"
     subjects = () if thing.subjects is None else tuple(dict.fromkeys(thing.subjects))
     shares = thing.query == "frequencies"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pufferkit.data.calendar import WEEKDAYS
-from pufferkit.plots.canvas import BLACK, blank, footnote, panels
+from pufferkit.plots.canvas import BLACK, BLUE, blank, footnote, grid, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from pufferkit.fleet.releases import Releases
+    from pufferkit.mechanisms.derived import Derived
     from pufferkit.mechanisms.release import Release
 
 _MOST_PANELS = 6
@@ -31,15 +34,47 @@ def time_figure(release: Release) -> Figure:
         Of kind ``"by time"``.
     """
     question = release.question or {}
-    slots, seen = list(question["slots"]), np.array(question["observed"], dtype=float)
-    values = np.array(release.value).reshape(len(slots), -1)
+    return _slots(
+        release.labels,
+        np.array(release.value),
+        question,
+        np.array(question["observed"], dtype=float),
+        f"{release.query}, {sum(release.lengths):,} entries\n{release.mechanism}, epsilon "
+        f"{release.epsilon:g}, noise scale {release.scale:.4g}",
+    )
+
+
+def slots_figure(releases: Releases) -> Figure:
+    """The same for all subjects together, or the first row of many.
+
+    Parameters
+    ----------
+    releases
+        Of a question by time.
+    """
+    question, observed = releases.question or {}, releases.observed
+    if releases.kind != "by time" or observed is None:
+        raise ValueError("releases: there is a picture of questions by time")
+    whose = "all subjects" if releases.subjects is None else str(releases.subjects[0])
+    return _slots(
+        releases.labels,
+        releases.value[0],
+        question,
+        observed[0].astype(float),
+        f"{releases.query} of {whose}, {int(releases.entries[0]):,} entries\n"
+        f"{releases.mechanism}, epsilon {releases.epsilon:g}, noise scale "
+        f"{releases.scale[0]:.4g}",
+    )
+
+
+def _slots(
+    labels: Sequence[str], numbers: Any, question: Mapping[str, Any], seen: Any, title: str
+) -> Figure:
+    slots = list(question["slots"])
+    values = numbers.reshape(len(slots), -1)
     shares = values / np.maximum(seen, 1.0)[:, None]
     shares[seen == 0] = np.nan
-    states = [label.removeprefix(f"{slots[0]}, ") for label in release.labels[: values.shape[1]]]
-    title = (
-        f"{release.query}, {sum(release.lengths):,} entries\n{release.mechanism}, epsilon "
-        f"{release.epsilon:g}, noise scale {release.scale:.4g}"
-    )
+    states = [label.removeprefix(f"{slots[0]}, ") for label in labels[: values.shape[1]]]
     if question["by"] == "weekday and hour":
         shown = states[:_MOST_PANELS]
         figure, every = panels(len(shown), min(16.0, 1.6 + 4.2 * len(shown)), 3.4, title)
@@ -59,6 +94,30 @@ def time_figure(release: Release) -> Figure:
     bar.set_label("share of the slot", fontsize=9)
     if question["by"] == "weekday and hour" and len(states) > _MOST_PANELS:
         footnote(figure, f"Not drawn: {', '.join(states[_MOST_PANELS:])}.")
+    return figure
+
+
+def derived_figure(derived: Derived) -> Figure:
+    """What follows from a release, with its intervals; curves as steps.
+
+    Parameters
+    ----------
+    derived
+        Such as a cumulative distribution, a load-duration curve, or transition rates.
+    """
+    count = len(derived.labels)
+    title = f"{derived.what}, epsilon {derived.epsilon:g}\n{derived.how}"
+    figure, axes = blank(min(14.0, max(5.0, 2.0 + 0.5 * count)), 4.2, title)
+    places = list(range(count))
+    most = max([abs(v) for v in (*derived.value, *derived.high) if np.isfinite(v)], default=1.0)
+    high = [v if np.isfinite(v) else most for v in derived.high]
+    axes.vlines(places, derived.low, high, color=BLACK, linewidth=1.3)
+    axes.plot(places, derived.value, "o", color=BLUE)
+    if derived.what in ("cumulative distribution", "load duration"):
+        axes.step(places, derived.value, where="mid", color=BLUE)
+    axes.set_xticks(places, list(derived.labels), rotation=40, ha="right", parse_math=False)
+    axes.set_ylabel(f"{derived.what}, {derived.level:.0%} intervals")
+    grid(axes, "y")
     return figure
 
 

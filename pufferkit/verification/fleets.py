@@ -44,7 +44,9 @@ class Fleet:
 
     def key(self, row: int) -> tuple[Hashable, ...]:
         """Whose row it is, and of which window."""
-        named = (self.columns[what] for what in ("subject", "window") if what in self.columns)
+        named = (
+            self.columns[what] for what in ("subject", "group", "window") if what in self.columns
+        )
         return tuple(str(column[row]) for column in named)
 
     def name(self, row: int) -> str:
@@ -53,13 +55,17 @@ class Fleet:
 
     def total(self, row: int) -> float:
         """What the numbers of a row sum to without noise, or their size."""
-        shares = self.common["kind"] == "relative frequencies"
-        return 1.0 if shares else float(self.columns["entries"][row])
+        return 1.0 if self.of_shares else float(self.columns["entries"][row])
 
     def spare(self, row: int) -> float:
         """The noise of a row, in counts."""
-        scale, entries = self.columns["scale"][row], self.columns["entries"][row]
-        return float(scale) * float(entries) / self.total(row)
+        scale = float(self.columns["scale"][row])
+        return scale * self.columns["entries"][row] if self.of_shares else scale
+
+    @property
+    def of_shares(self) -> bool:
+        """Whether the numbers are shares of the entries."""
+        return bool(self.common["kind"] == "relative frequencies")
 
     def verification_data(self, length: int) -> Mapping[str, Any] | None:
         """What a check of the noise for segments of this length needs besides."""
@@ -83,7 +89,7 @@ class Fleet:
             if len(drawn) != len(self.common["labels"]) or not near(shown, made, self.total(row)):
                 wrong.append(f"{self.name(row)}: value and raw do not belong together")
             if self.common["noise"] == "discrete laplace":
-                unit = Fraction(int(self.total(row)), self.columns["entries"][row])
+                unit = Fraction(1, self.columns["entries"][row] if self.of_shares else 1)
                 if not all(is_multiple(value, unit) for value in drawn):
                     wrong.append(
                         f"{self.name(row)}: discrete noise leaves whole multiples of {unit}"
@@ -166,7 +172,7 @@ def read_fleet(data: Mapping[str, Any]) -> Fleet:
     labels = data["labels"]
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise ValueError("releases: labels must be a list of texts")
-    columns = _columns(data["rows"])
+    columns = _columns(data["rows"], data["kind"])
     _check_question(data["kind"], data.get("question"), len(labels), columns)
     calibrations = data["calibrations"]
     if not isinstance(calibrations, list) or not all(
@@ -224,7 +230,7 @@ def compare_table(path: Path, fleet: Fleet) -> Iterator[str]:
             return
 
 
-def _columns(rows: Any) -> dict[str, list[Any]]:
+def _columns(rows: Any, data_kind: str) -> dict[str, list[Any]]:
     if not isinstance(rows, Mapping):
         raise ValueError("releases: rows must be an object of columns")
     columns = {name: column for name, column in rows.items() if column is not None}
@@ -235,7 +241,9 @@ def _columns(rows: Any) -> dict[str, list[Any]]:
     if len({len(column) for column in columns.values()}) != 1:
         raise ValueError("releases: the columns of the rows are not equally long")
     for name in ("entries", "length"):
-        if not all(_whole(value) for value in columns[name]):
+        # A declared group may have nobody in it.
+        empty = name == "entries" and "group" in columns and data_kind != "relative frequencies"
+        if not all(_whole(value) or (empty and value == 0) for value in columns[name]):
             raise ValueError(f"releases: {name} must be whole numbers above 0")
     if not all(_number(value) and value > 0 for value in columns["scale"]):
         raise ValueError("releases: scale must be finite numbers above 0")

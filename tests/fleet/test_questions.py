@@ -110,3 +110,39 @@ def test_what_cannot_be_asked_says_what_can():
     ):
         with pytest.raises(ValueError, match=words):
             make()
+
+
+def test_groups_with_declared_keys_cost_what_one_release_costs(tmp_path):
+    people = pl.DataFrame({"who": ["ann", "bob", "cem"], "region": ["north", "south", "north"]})
+    groups = pk.frames.groups_of(people, subject="who", group="region")
+    keys = ["north", "south", "west"]
+    table, book = read(), str(tmp_path / "book.db")
+    rows = pk.release_all(table, CHAIN, 1, groups=groups, keys=keys, ledger=book, budget=2)
+    assert rows.groups == ("north", "south", "west")
+    counts = table.counts
+    exact = np.array([counts[0] + counts[2], counts[1], [0, 0]])
+    assert np.abs(rows.raw - exact).max() < 60 * rows.scale.max()
+    assert rows.entries.tolist() == exact.sum(axis=1).tolist()
+    assert rows.scale.max() == pk.release_all(table, CHAIN, 1).scale.max()
+    with pk.Ledger(book) as ledger:
+        assert ledger.account("bob").remaining == pytest.approx(1_000_000, abs=1000)
+    assert pk.verify(rows).ok, str(pk.verify(rows))
+    assert rows.columns()["group"] == keys
+    days = pk.release_all(read(window="1d"), CHAIN, 1, groups=groups, keys=keys)
+    assert len(days) == 3 * len(set(days.windows.tolist()))
+    episodes = pk.Question("episodes", of="walk")
+    assert pk.verify(pk.release_all(table, CHAIN, 1, query=episodes, groups=groups, keys=keys)).ok
+
+
+def test_groups_that_are_not_declared_are_refused():
+    groups = {"ann": "north", "bob": "south", "cem": "north"}
+    for given, words in (
+        ({"groups": groups}, "go together"),
+        ({"groups": groups, "keys": ["north"]}, "'south' not among the declared keys"),
+        ({"groups": {"ann": "north"}, "keys": ["north"]}, "say nothing of 2 subjects"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            pk.release_all(read(), CHAIN, 1, **given)
+    moved = pl.DataFrame({"who": ["ann", "ann"], "region": ["north", "south"]})
+    with pytest.raises(ValueError, match="two groups"):
+        pk.frames.groups_of(moved, subject="who", group="region")

@@ -36,6 +36,7 @@ LONG = {
     "faq",
     "local-collection",
     "many-subjects",
+    "questions",
     "raw-files",
     "reproduce",
     "smart-meter",

@@ -36,7 +36,7 @@ FOR_THE_PACKAGE = {
     "RegimeClass": {"from_plain", "kernels", "matrices_shown", "replace", "representatives"},
     "Releases": {"columns", "rows"},
     "Series": {"as_segments"},
-    "Spending": {"cost"},
+    "Spending": {"cost", "ordered"},
     "Table": {"lengths_of"},
 }
 """Methods that other rooms call, or that need what is not installed."""

@@ -144,11 +144,9 @@ def claimed_rows(record: Release) -> list[list[Fraction]] | None:
 
 def furthest_of(rows: Sequence[Sequence[Fraction]]) -> Fraction:
     """The largest L1 distance between two rows."""
-    return max(
-        sum((abs(a - b) for a, b in zip(x, y, strict=True)), Fraction(0))
-        for x in rows
-        for y in rows
-    )
+    none = Fraction(0)
+    pairs = product(rows, rows)
+    return max(sum((abs(a - b) for a, b in zip(*two, strict=True)), none) for two in pairs)
 
 
 def moved_by_one_entry(record: Release) -> float | None:

@@ -81,7 +81,7 @@ def test_an_epsilon_lowered_by_one_percent_is_caught(record):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "group"])
-def test_a_file_without_workings_is_not_called_ok(name):
+def test_a_file_without_verification_data_is_not_called_ok(name):
     calibration = CASES[name]()
     record = calibration.release(entries(calibration)).to_dict()
     verdict = verify({**record, "verification_data": None})
@@ -231,7 +231,7 @@ def test_verification_data_of_the_wrong_kind_are_no_release(record, verification
         ("quilts of a tree", "quilts", [[99]] * 6),
     ],
 )
-def test_workings_that_make_no_sense_are_a_problem_and_no_crash(name, field, wrong):
+def test_verification_data_that_make_no_sense_are_a_problem_and_no_crash(name, field, wrong):
     calibration = CASES[name]()
     record = calibration.release(entries(calibration)).to_dict()
     assert not verify(

@@ -24,16 +24,18 @@ All bounds hold output by output, so later releases may be chosen after looking 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from itertools import combinations, pairwise
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.accounting.amounts import in_epsilon, spent_micro
+from pufferkit.accounting.amounts import PICO, in_epsilon, spent_micro
+from pufferkit.accounting.entries import Entry
+from pufferkit.accounting.spent import Composed, curve_of, distance_of, kind_of, no_bound
 from pufferkit.accounting.windows import (
     PRIVATE,
     QUILTS,
@@ -42,17 +44,16 @@ from pufferkit.accounting.windows import (
     entries_separate,
     far_apart,
     parallel,
+    parallel_may_be_less,
 )
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.data.series import Pattern, observed_places, runs_of
 from pufferkit.errors import NoTheorem
-from pufferkit.influence.answers import record_loss
-from pufferkit.influence.curve.profile import InfluenceCurve, Metric, PairRun
+from pufferkit.influence.curve.profile import PairRun
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
 from pufferkit.mechanisms.release import Guarantee
-from pufferkit.rounding import EPS
 from pufferkit.shown import Shown
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "bounded_dependence",
     "check_start",
     "compose",
+    "curve_of",
     "entry_profile",
     "far_apart",
     "group_sum",
@@ -80,8 +82,11 @@ ENTRYWISE = QUILTS | OF_SUMS | {"influence_curve", "gk16", "group_dp", "entry_dp
 """Mechanisms that give a per-entry bound, whatever else they promise. Those of sums do so for
 sums alone: the Lipschitz constant of another query is no part of their theorem."""
 _NEAR = 1e-9
-_MOST_RUNS = 200
-"""Releases with more runs than this are taken to have used all of their windows."""
+
+FEW = 16
+"""Releases up to which a kept history is composed by every rule."""
+
+Rule = Callable[[], float | int]
 
 ANY_START = frozenset({"group_dp", "entry_dp"})
 """Mechanisms that ask no beliefs, so that it does not matter where a window starts."""
@@ -213,15 +218,41 @@ class Spending:
 
     def cost(self, states: Sequence[Hashable]) -> Floats:
         """By how much replacing a state by another moves the log-likelihood of the output."""
-        b = self.entry_epsilon or 0.0
+        added = self.ordered(states).contributions
+        kind = None if added is None else tuple(value for _, value in added)
+        return (self.entry_epsilon or 0.0) * distance_of(states, kind)
+
+    def ordered(self, states: Sequence[Hashable]) -> Spending:
+        """The same with contributions in the order of the states."""
         if self.contributions is None:
-            return b * Metric.discrete(len(states)).distance
+            return self
         added = dict(self.contributions)
         if set(added) != set(states):
             raise ValueError(
                 f"contributions: are of the states {list(added)}, the beliefs know {list(states)}"
             )
-        return b * Metric.of([added[state] for state in states]).distance
+        return replace(self, contributions=tuple((state, added[state]) for state in states))
+
+
+def spendings_of(charges: Iterable[Entry], states: Sequence[Hashable]) -> list[Spending]:
+    """What the charges of a session spent, as the ledger has it."""
+    return [_spending_of(entry, states) for entry in charges]
+
+
+def _spending_of(entry: Entry, states: Sequence[Hashable]) -> Spending:
+    body = entry.body
+    pico, quilt = body["entry_privacy_pico"], body["quilt"]
+    # Charges of earlier versions have neither.
+    added, gaps = kind_of(body.get("contributions")), body.get("gaps")
+    return Spending(
+        body["mechanism"],
+        in_epsilon(entry.epsilon),
+        (body["window"][0], body["window"][1]),
+        None if pico is None else pico / PICO,
+        None if quilt is None else tuple(quilt),
+        contributions=None if added is None else tuple(zip(states, added, strict=True)),
+        gaps=None if gaps is None else tuple(gaps),
+    )
 
 
 @dataclass(frozen=True)
@@ -304,8 +335,13 @@ def compose(
             )
     if theta.entries is not None:
         _whole_record(history, theta.entries, sizes)
+    return _tightest(rules_for(history, theta, sizes, dependence))
+
+
+def _tightest(rules: Mapping[str, Rule]) -> Composition:
+    """The rule that gives least, and what the others said."""
     considered = []
-    for name, rule in rules_for(history, theta, sizes, dependence).items():
+    for name, rule in rules.items():
         try:
             charge = rule()
         except NoTheorem as reason:
@@ -326,7 +362,7 @@ def rules_for(
     theta: Beliefs,
     sizes: tuple[int, ...],
     dependence: float | None = None,
-) -> dict[str, Callable[[], float | int]]:
+) -> dict[str, Rule]:
     """The rules by name, each ready to be asked; ``NoTheorem`` where one does not apply."""
 
     def anchored(charge: float) -> float:
@@ -337,7 +373,7 @@ def rules_for(
                 entries_separate(spending.window, theta, sizes)
         return charge
 
-    rules: dict[str, Callable[[], float | int]] = {
+    rules: dict[str, Rule] = {
         "single": lambda: anchored(single(history)),
         "entry_profile": lambda: entry_profile(history, theta, sizes),
         "quilt_max": lambda: anchored(quilt_max(history)),
@@ -349,6 +385,53 @@ def rules_for(
         rules["parallel"] = lambda: parallel(history, theta, sizes)
         rules["far_apart"] = lambda: far_apart(history, theta, sizes)
     return rules
+
+
+def compose_kept(
+    composed: Composed,
+    theta: Beliefs,
+    sizes: tuple[int, ...],
+    history: Callable[[], Sequence[Spending]],
+    enough: float,
+) -> Composition:
+    """`compose` from what a history adds up to, for less work and never less.
+
+    Parameters
+    ----------
+    composed
+        What all releases add up to.
+    history
+        Gives the releases themselves, for rules that look at them. They are asked for up to `FEW`
+        releases, and if nothing else applies.
+    enough
+        What is charged already: the total of an account never falls, so a rule that gives no more
+        need not be followed further.
+    """
+    if composed.count <= FEW or composed.spent is None:
+        releases = history()
+        rules = rules_for(releases, theta, sizes)
+        if composed.spent is None:
+            return _tightest(rules)
+        rules["entry_profile"] = partial(composed.spent.loss, theta, sizes, enough)
+        late = rules.pop("parallel", None)
+        best = _tightest(rules)
+        if late is None or not parallel_may_be_less(releases, theta, sizes, best.micro):
+            return best
+        return _tightest({**rules, "parallel": late})
+    rules = {"entry_profile": partial(composed.spent.loss, theta, sizes, enough)}
+    used = set(composed.mechanisms)
+    if used == {"group_dp"}:
+        rules["group_sum"] = lambda: composed.micro
+    if used <= QUILTS and composed.same is not None:
+
+        def anchored(micro: int) -> int:
+            window = composed.same[0]  # type: ignore[index]
+            check_start(window, theta, sizes)
+            entries_separate(window, theta, sizes)
+            return micro
+
+        rules["quilt_sum"] = lambda: anchored(composed.micro)
+    return _tightest(rules)
 
 
 def single(history: Sequence[Spending]) -> float:
@@ -381,23 +464,13 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     is the sum of theirs. The theorem of the influence curve gives the loss of every entry of each
     segment under that profile.
     """
-    unknown = sorted({s.mechanism for s in history if s.entry_epsilon is None})
+    unknown = [s.mechanism for s in history if s.entry_epsilon is None]
     if unknown:
-        raise NoTheorem(f"{', '.join(unknown)} gives no per-entry bound")
+        raise no_bound(unknown)
     theta, sizes = as_beliefs(beliefs), checks.segment_lengths(lengths)
-    if theta.entries is not None:
-        together = sum(spending.cost(theta.states) for spending in history)
-        return record_loss(theta, np.asarray(together) * (1 + len(history) * EPS))
-    worst, start = 0.0, 0
-    seen: set[tuple[tuple[int, bytes], ...]] = set()
-    for size in sizes:
-        runs = spent_runs(history, theta.states, start + 1, start + size)
-        start += size
-        signature = tuple((run.count, run.cost.tobytes()) for run in runs)
-        if signature not in seen:
-            seen.add(signature)
-            worst = max(worst, curve_of(theta, size).epsilon(runs))
-    return worst
+    spent = Composed.of(spending.ordered(theta.states) for spending in history).spent
+    assert spent is not None
+    return spent.loss(theta, sizes)
 
 
 def _whole_record(
@@ -488,33 +561,11 @@ def spent_runs(
     history: Sequence[Spending], states: Sequence[Hashable], first: int, last: int
 ) -> list[PairRun]:
     """Summed cost of the pairs of states at entries ``first`` ... ``last``, as runs."""
-    used = [_few(spending) for spending in history]
-    marks = {first, last + 1}
-    for begin, end in (run for own in used for run in own):
-        marks |= {mark for mark in (begin, end + 1) if first < mark <= last}
-    costs = [spending.cost(states) for spending in history]
-    runs = []
-    for start, after in pairwise(sorted(marks)):
-        total = np.zeros((len(states), len(states)))
-        for own, cost in zip(used, costs, strict=True):
-            if any(begin <= start <= end for begin, end in own):
-                total = total + cost
-        # Every addition is rounded once.
-        runs.append(PairRun(after - start, total * (1 + len(history) * EPS)))
-    return runs
-
-
-def _few(spending: Spending) -> list[tuple[int, int]]:
-    """What a release used; all of its window if that is many runs, which is never less."""
-    return spending.used if len(spending.used) <= _MOST_RUNS else [spending.window]
+    spent = Composed.of(spending.ordered(states) for spending in history).spent
+    return [] if spent is None else spent.pair_runs(states, first, last)
 
 
 def joined(pattern: Pattern) -> tuple[int, ...]:
     """The runs of segments, one after another, as those of one stretch of entries."""
     places = np.concatenate([observed_places(runs) for runs in pattern])
     return runs_of(places)
-
-
-@lru_cache(maxsize=32)
-def curve_of(theta: Beliefs, length: int) -> InfluenceCurve:
-    return InfluenceCurve(theta, length)

@@ -87,6 +87,9 @@ GENESIS = "0" * 64
 # Steps from schema version n to n + 1, by n. Version 2 has the table of marks, 3 that of states.
 _MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: MARKS.create, 2: STATES.create}
 
+_LEFT_ALONE: list[Any] = []
+"""Connections that a process has from its parent: closing them would be felt there."""
+
 _TRIES = 6
 _AGAIN = frozenset({"40001", "40P01"})  # serialisation failure, deadlock
 _SQLITE = {
@@ -121,6 +124,37 @@ class SQLiteFile:
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         self.engine = _sqlite_engine(self._connect)
 
+    def hold(self) -> None:
+        """Keep the file open until it is closed: a commit then is one write to the log.
+
+        Before every use it must still be the same file, in the process that opened it. A fork gets
+        connections of its own, and those of its parent are left alone.
+        """
+        self.engine.dispose()
+        self.engine = engine = _sqlite_engine(self._connect, sa.pool.QueuePool)
+
+        @sa.event.listens_for(engine, "connect")
+        def _note(_: Any, record: Any) -> None:
+            record.info["file"] = self._mark()
+
+        @sa.event.listens_for(engine, "checkout")
+        def _same(connection: Any, record: Any, proxy: Any) -> None:
+            if record.info["file"] != self._mark():
+                if record.info["file"][0] != os.getpid():
+                    _LEFT_ALONE.append(connection)
+                    record.dbapi_connection = proxy.dbapi_connection = None
+                raise sa.exc.DisconnectionError
+
+    def _mark(self) -> tuple[Any, ...]:
+        """Which file it is, how it can be opened, and in which process; never the same if empty."""
+        try:
+            there = self.path.stat()
+        except OSError:
+            return os.getpid(), object()
+        if not there.st_size:
+            return os.getpid(), object()
+        return os.getpid(), there.st_dev, there.st_ino, self._writable
+
     @property
     def key_path(self) -> Path | None:
         """Where its key lives: beside it."""
@@ -148,16 +182,22 @@ class SQLiteFile:
             self._copy.cleanup()
             self._copy = None
 
+    @property
+    def _writable(self) -> bool:
+        return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+
     def _connect(self) -> sqlite3.Connection:
         path, mode = self.path, "mode=rw"  # never make a file by opening it
-        if path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        if path.exists() and not self._writable:
             path, mode = self._readable(), "immutable=1"
         if path.exists() and path.stat().st_size == 0:
             raise LedgerError(
                 f"ledger: {self.name} is empty; it was cut off, or is no ledger. Restore a backup; "
                 "if it never was one, remove the file and it is made anew"
             )
-        return sqlite3.connect(f"file:{quote(str(path))}?{mode}", uri=True, timeout=120)
+        # One thread at a time has a connection from the pool, whichever opened it.
+        name = f"file:{quote(str(path))}?{mode}"
+        return sqlite3.connect(name, uri=True, timeout=120, check_same_thread=False)
 
     def _readable(self) -> Path:
         """Where a file that cannot be written is read; with its log, from a copy of both."""
@@ -177,6 +217,9 @@ class Server:
     """A ledger in a PostgreSQL database."""
 
     current = False
+
+    def hold(self) -> None:
+        """Connections to a server are kept as they are."""
 
     def __init__(self, url: str) -> None:
         try:

@@ -104,12 +104,20 @@ class SeriesData:
         leaves = np.maximum(seen.sum(axis=1, keepdims=True), 1)
         loss = -np.log(np.maximum(seen, 1) / leaves).ravel()
         self._information = np.concatenate([[0.0], np.cumsum(loss[moves])])
+        self._shingles: tuple[bytes, Words] | None = None
+        self._prefixes: tuple[bytes, dict[int, bytes]] = (b"", {})
 
     def prefixes(self, key: bytes, places: Iterable[int]) -> dict[int, bytes]:
+        wanted = {place for place in places if 0 < place <= self.length}
+        if self._prefixes[0] != key or not wanted <= self._prefixes[1].keys():
+            self._prefixes = (key, self._digests(key, wanted))
+        return {place: self._prefixes[1][place] for place in sorted(wanted)}
+
+    def _digests(self, key: bytes, places: Iterable[int]) -> dict[int, bytes]:
         digest = hashlib.blake2b(key=key, digest_size=_DIGEST, person=b"series")
         content = self._words ^ np.where(self._starts, ~np.uint64(0), np.uint64(0))
         digests, before = {}, 0
-        for place in sorted({place for place in places if 0 < place <= self.length}):
+        for place in sorted(places):
             digest.update(content[before:place].tobytes())
             digests[place], before = digest.copy().digest(), place
         return digests
@@ -118,6 +126,11 @@ class SeriesData:
         return float(self._information[place - 1])
 
     def shingles(self, key: bytes) -> Words:
+        if self._shingles is None or self._shingles[0] != key:
+            self._shingles = (key, self._stretches(key))
+        return self._shingles[1]
+
+    def _stretches(self, key: bytes) -> Words:
         new = self._starts.copy()
         new[1:] |= self._words[1:] != self._words[:-1]
         # The first and the last run may have been cut off; how long they are means nothing.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from pufferkit.accounting.composition import spendings_of
 from pufferkit.accounting.database import GENESIS
 from pufferkit.accounting.entries import (
     DATA_MARKS,
@@ -17,8 +19,9 @@ from pufferkit.accounting.entries import (
     entry_of,
 )
 from pufferkit.accounting.frontier import Frontier, Use
+from pufferkit.accounting.spent import Composed
 from pufferkit.errors import LedgerError
-from pufferkit.records import digest
+from pufferkit.records import canonical, digest
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class _State:
     marks: dict[str, Any]
     charges: set[tuple[str, str]]
     states: dict[str, tuple[int, Any]]
+    added: dict[str, Composed | Frontier]
 
 
 def examine(
@@ -51,7 +55,7 @@ def examine(
     """Whether a chain of entries is whole, and ends in this head, these balances, marks, states."""
     problems: list[str] = []
     previous, count = GENESIS, 0
-    state = _State({}, {}, set(), {})
+    state = _State({}, {}, set(), {}, {})
     seen_note = noted in (None, GENESIS)
     for count, row in enumerate(rows, 1):
         if row.seq != count:
@@ -123,26 +127,35 @@ def _replay(entry: Entry, state: _State) -> Iterator[str]:
 
 def _leads_to(entry: Entry, state: _State) -> Iterator[str]:
     """Work out the state that an entry leads to; its digest is in the entry."""
-    before = state.states.get(entry.account)
-    if STATE not in entry.body:
-        if entry.kind == "charge":
-            state.states.pop(entry.account, None)
+    if entry.kind not in ("charge", "budget") or (entry.kind == "budget" and not _told(entry)):
         return
-    after: dict[str, Any] | None = None
+    before, after = state.added.get(entry.account), None
     with suppress(KeyError, TypeError, ValueError):
-        after = _next(None if before is None else before[1], entry)
-    if after is None or digest(after) != entry.body[STATE]:
+        after = state.added[entry.account] = _next(before, entry)
+    if not _told(entry):
+        state.states.pop(entry.account, None)
+        return
+    plain = None if after is None else json.loads(canonical(after.to_dict()))
+    if digest(plain) != entry.body[STATE]:
         yield "the state that it leads to does not follow from the entries before"
     else:
-        state.states[entry.account] = (entry.seq, after)
+        state.states[entry.account] = (entry.seq, plain)
 
 
-def _next(before: Mapping[str, Any] | None, entry: Entry) -> dict[str, Any]:
-    """The state of a stream after one more entry."""
+def _told(entry: Entry) -> bool:
+    return STATE in entry.body
+
+
+def _next(before: Composed | Frontier | None, entry: Entry) -> Composed | Frontier:
+    """What a session or a stream adds up to after one more entry."""
+    if "stream" not in entry.body:
+        size = range(len(entry.body.get("contributions") or ()))
+        spent = before if isinstance(before, Composed) else Composed()
+        return spent.after(*spendings_of([entry], size))
     micro, rate = entry.body["stream"]["epsilon"], entry.body["stream"]["rate"]
-    stood = Frontier(micro, rate) if before is None else Frontier.from_dict(before)
+    stood = before if isinstance(before, Frontier) else Frontier(micro, rate)
     if entry.kind == "budget":
-        return stood.changed(micro, rate).to_dict()
+        return stood.changed(micro, rate)
     if (stood.micro, stood.rate) != (micro, rate):
         raise ValueError("another epsilon, without a change of it")
-    return stood.after(Use(*entry.body["use"])).to_dict()
+    return stood.after(Use(*entry.body["use"]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any
@@ -28,23 +29,26 @@ from pufferkit.accounting.composition import (
     Spending,
     check_start,
     compose,
+    compose_kept,
     joined,
+    spendings_of,
 )
 from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.profiles import entry_rows
 from pufferkit.accounting.questions import asked, check_query
+from pufferkit.accounting.spent import Composed
 from pufferkit.accounting.transactions import over_budget
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
-from pufferkit.errors import NoTheorem
+from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, in_order
 from pufferkit.mechanisms.dashboard import Dashboard, split
-from pufferkit.mechanisms.plan import OPTIONS, Plan, calibrate, plan
-from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.plan import MECHANISMS, OPTIONS, Plan, calibrate, plan
+from pufferkit.mechanisms.release import Guarantee, Release
 from pufferkit.mechanisms.usefulness import questioned
 from pufferkit.records import digest
 from pufferkit.shown import Shown
@@ -141,6 +145,7 @@ class Session(Shown):
         about = {"lengths": _lengths(self.data), "beliefs": digest(self.beliefs.to_dict())}
         self._terms = Terms(allowed_micro(budget), "composed", about)
         self._recognised, self._meant = SeriesData(self.data), data_meant
+        self._made: dict[str, tuple[str, Calibration]] = {}
         self.ledger.check_terms({name: (self._terms, self._recognised)}, data_meant=data_meant)
 
     def __str__(self) -> str:
@@ -161,7 +166,8 @@ class Session(Shown):
     @property
     def spent(self) -> Composition:
         """The joint guarantee of everything released so far, and the rule that gives it."""
-        return compose(self._spendings(self._charges()), self.beliefs, self.data.lengths)
+        history = spendings_of(self._charges(), self.beliefs.states)
+        return compose(history, self.beliefs, self.data.lengths)
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -190,8 +196,8 @@ class Session(Shown):
         bounds = self._window(window)
         check_start(bounds, self.beliefs, self.data.lengths)
         table = plan(self.beliefs, query, epsilon)
-        account, charges = self._standing()
-        total = self._joint(charges, _best(table), bounds).micro
+        account, composed = self._standing()
+        total = self._joint(account, composed, _best(table), bounds)[0].micro
         cost = max(0, total - account.total)
         return SessionPlan(table, in_epsilon(cost), in_epsilon(account.remaining))
 
@@ -212,14 +218,16 @@ class Session(Shown):
         bounds = self._window(window)
         if self.ledger.find(self.name, self._key(query, epsilon, mechanism, bounds, label)):
             return 0.0
-        account, charges = self._standing()
+        account, composed = self._standing()
         _, calibration = self._calibrate(query, checks.privacy(epsilon), mechanism)
-        return in_epsilon(max(0, self._joint(charges, calibration, bounds).micro - account.total))
+        joint, _ = self._joint(account, composed, calibration, bounds)
+        return in_epsilon(max(0, joint.micro - account.total))
 
     @property
     def profile(self) -> list[dict[str, Any]]:
         """What was spent on the entries, run by run (`entry_rows`)."""
-        return entry_rows(self._spendings(self._charges()), self.beliefs, self.data.lengths)
+        history = spendings_of(self._charges(), self.beliefs.states)
+        return entry_rows(history, self.beliefs, self.data.lengths)
 
     def release(
         self,
@@ -324,14 +332,16 @@ class Session(Shown):
     ) -> Release:
         """Draw, then write charge and value in one transaction; nothing is shown before that."""
         while True:
-            account, charges = self._standing()
-            charged = next((entry for entry in charges if entry.key == key), None)
+            account, composed = self._standing()
+            charged = self.ledger.find(self.name, key, "charge")
+            state = None
             if charged is None:
-                joint = self._joint(charges, calibration, window)
+                joint, after = self._joint(account, composed, calibration, window)
                 if joint.micro > account.budget:
-                    fits = self._what_fits(charges, calibration, window, name)
+                    fits = self._what_fits(account, composed, calibration, window, name)
                     raise over_budget(joint.micro - account.total, account.remaining, fits)
                 total, body = joint.micro, self._body(calibration, window, joint)
+                state = after.to_dict()
             else:
                 # Charged and not drawn, by an earlier version: never with less noise than that.
                 total, body = account.total, dict(charged.body)
@@ -347,6 +357,7 @@ class Session(Shown):
                 terms=self._terms,
                 value=drawn,
                 data=self._recognised,
+                state=state,
             )
             self.ledger.charge_many([charge], data_meant=self._meant)
             # What counts is what is stored, if two processes ask at once.
@@ -355,10 +366,21 @@ class Session(Shown):
                 return Release.from_dict(stored.body)
 
     def _joint(
-        self, charges: list[Entry], calibration: Calibration, window: tuple[int, int]
-    ) -> Composition:
-        history = [*self._spendings(charges), _rounded(self._spending(calibration, window))]
-        return compose(history, self.beliefs, self.data.lengths)
+        self,
+        account: Account,
+        composed: Composed,
+        calibration: Calibration,
+        window: tuple[int, int],
+    ) -> tuple[Composition, Composed]:
+        """The joint guarantee with one more release, and what all of them add up to."""
+        new = _rounded(self._spending(calibration, window)).ordered(self.beliefs.states)
+        after = composed.after(new)
+
+        def history() -> list[Spending]:
+            return [*spendings_of(self._charges(), self.beliefs.states), new]
+
+        enough, sizes = in_epsilon(account.total), self.data.lengths
+        return compose_kept(after, self.beliefs, sizes, history, enough), after
 
     def _spending(self, calibration: Calibration, window: tuple[int, int]) -> Spending:
         """With the gaps of the data, whether or not the query was made with them."""
@@ -367,7 +389,12 @@ class Session(Shown):
         return replace(Spending.of(calibration, window), gaps=gaps)
 
     def _what_fits(
-        self, charges: list[Entry], refused: Calibration, window: tuple[int, int], name: str
+        self,
+        account: Account,
+        composed: Composed,
+        refused: Calibration,
+        window: tuple[int, int],
+        name: str,
     ) -> str:
         """The largest epsilon, to three digits, that the same mechanism would be granted."""
         low, high = 0.0, refused.epsilon
@@ -375,23 +402,44 @@ class Session(Shown):
             guess = _three_digits((low + high) / 2)
             smaller = calibrate(name, self.beliefs, refused.query, guess)
             try:
-                fits = self._joint(charges, smaller, window).micro <= self._budget
+                joint, _ = self._joint(account, composed, smaller, window)
             except NoTheorem:
                 break
-            low, high = (guess, high) if fits else (low, guess)
+            low, high = (guess, high) if joint.micro <= account.budget else (low, guess)
         return f"epsilon {low:g} would fit ({name})" if low > 0 else "nothing of this kind fits"
 
     def _calibrate(self, query: Query, epsilon: float, mechanism: str) -> tuple[str, Calibration]:
-        """The calibration, and the name by which `calibrate` makes it again."""
-        if mechanism == BEST:
-            return _best_row(plan(self.beliefs, query, epsilon))
-        return mechanism, calibrate(mechanism, self.beliefs, query, epsilon)
+        """The calibration, and the name by which `calibrate` makes it again.
 
-    def _standing(self) -> tuple[Account, list[Entry]]:
-        """Where the account stands and all its charges, as of one moment."""
+        Made once for all windows of the same lengths and gaps.
+        """
+        key = digest(
+            {
+                **asked(query),
+                "over": [query.lengths, query.observed, query.pattern, query.total],
+                "epsilon": float(epsilon),
+                "mechanism": mechanism,
+            }
+        )
+        if key not in self._made:
+            if mechanism == BEST:
+                self._made[key] = _best_for(self.beliefs, query, epsilon)
+            else:
+                made = calibrate(mechanism, self.beliefs, query, epsilon)
+                self._made[key] = (mechanism, made)
+        name, made = self._made[key]
+        return name, replace(made, query=query)
+
+    def _standing(self) -> tuple[Account, Composed]:
+        """Where the account stands and what its charges add up to, as of one moment."""
+        account, state = self.ledger.standing(self.name)
+        if account is None:
+            return Account(self.name, self._terms.rule, self._terms.budget, 0, 0), Composed()
+        if state is not None:
+            return account, Composed.from_dict(state)
+        # Charged by an earlier pufferkit, or not yet.
         known, charges = self.ledger.charges_of([self.name])
-        unopened = Account(self.name, self._terms.rule, self._terms.budget, 0, 0)
-        return known.get(self.name, unopened), charges
+        return known[self.name], Composed.of(spendings_of(charges, self.beliefs.states))
 
     @property
     def _budget(self) -> int:
@@ -402,29 +450,7 @@ class Session(Shown):
         return self._standing()[0]
 
     def _charges(self) -> list[Entry]:
-        return self._standing()[1]
-
-    def _spendings(self, charges: list[Entry]) -> list[Spending]:
-        spendings = []
-        for entry in charges:
-            body = entry.body
-            pico, quilt = body["entry_privacy_pico"], body["quilt"]
-            # Charges of earlier versions have neither.
-            added, gaps = body.get("contributions"), body.get("gaps")
-            spendings.append(
-                Spending(
-                    body["mechanism"],
-                    in_epsilon(entry.epsilon),
-                    (body["window"][0], body["window"][1]),
-                    None if pico is None else pico / PICO,
-                    None if quilt is None else tuple(quilt),
-                    contributions=None
-                    if added is None
-                    else tuple(zip(self.beliefs.states, map(_row, added), strict=True)),
-                    gaps=None if gaps is None else tuple(gaps),
-                )
-            )
-        return spendings
+        return self.ledger.charges_of([self.name])[1]
 
     def _body(
         self, calibration: Calibration, window: tuple[int, int], joint: Composition
@@ -486,9 +512,15 @@ def _best_row(table: Plan) -> tuple[str, Calibration]:
     )
 
 
-def _row(added: Any) -> Any:
-    """What a state adds, as it is after JSON: a number, or a row of them."""
-    return tuple(added) if isinstance(added, list) else added
+def _best_for(beliefs: Beliefs, query: Query, epsilon: float) -> tuple[str, Calibration]:
+    """As `_best_row` of a plan, without the mechanisms that it leaves out."""
+    made: list[tuple[str, Calibration]] = []
+    for name in MECHANISMS:
+        if name not in OF_SUMS | OPTIONS:
+            with suppress(NotApplicable):
+                made.append((name, calibrate(name, beliefs, query, epsilon)))
+    hiding = [own for own in made if own[1].guarantee is not Guarantee.ENTRY]
+    return min(hiding, key=lambda own: own[1].mean_scale)
 
 
 def _three_digits(epsilon: float) -> float:

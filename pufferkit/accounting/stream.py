@@ -433,6 +433,16 @@ def located(window: Window) -> tuple[str, int, int, list[Any]]:
     return "entries", first_entry, last + 1, [first_entry, last]
 
 
+def moments(window: Window) -> tuple[datetime, datetime] | None:
+    """When a window begins and ends; ``None`` for one of entries."""
+    if located(window)[0] == "entries":
+        return None
+    if isinstance(window, (str, date)):
+        begin = _moment(window)
+        return begin, begin + timedelta(days=1)
+    return _moment(window[0]), _moment(window[1])
+
+
 def _moment(end: Any) -> datetime:
     if isinstance(end, str):
         try:

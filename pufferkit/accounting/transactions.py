@@ -15,6 +15,7 @@ from pufferkit.accounting.amounts import show
 from pufferkit.accounting.anchor import START, Anchor, Head
 from pufferkit.accounting.database import ENTRIES, Result
 from pufferkit.accounting.entries import (
+    STATE,
     Account,
     Charge,
     Draft,
@@ -155,6 +156,8 @@ class Batch:
         body = {**charge.body, **marks} if marks else charge.body
         if charge.state is not None:
             body = leading_to(body, charge.state)
+        elif STATE in body:  # copied from another entry
+            body = {name: value for name, value in body.items() if name != STATE}
         if charge.state is not None or known is not None:
             self.states[name] = charge.state  # without one, the state that was kept is old now
         drafts.append(Draft(name, "charge", charge.key, charge.epsilon, total, body))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,6 +21,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Release a window after the other, for ever, at one epsilon for everything.",
 )
+
+
+class Late(StrEnum):
+    """What to do with rows before the window."""
+
+    REFUSE = "refuse"
+    NEXT = "next"
+
 
 Account = Annotated[str, option("Whose data these are, in the ledger.", "NAME", "--account")]
 
@@ -57,6 +66,9 @@ def release(
     one_question: Annotated[
         bool, option("This sum and no other, in every window: less noise.", None, "--one-question")
     ] = False,
+    late: Annotated[
+        Late | None, option("With --time: rows before the window are refused, or counted in it.")
+    ] = None,
     label: Annotated[str, option("Distinguishes equal releases.")] = "",
     out: Annotated[File, option("Write JSON here, not to stdout; - is stdout.", "FILE")] = None,
     data_meant: Annotated[
@@ -71,15 +83,22 @@ def release(
     their beginnings; run it once a day, or once an hour. A window that was released gives the
     same answer again, also if rows came late: they are left out, or belong to the next window.
     With --time, rows outside of a window of time are left out; without, all rows are taken for it.
+    With --late next, rows before the window are counted in it: only if no file had them before.
     """
     out = None if str(out) == "-" else out
     outputs.check_outputs([out], [file, model])
     beliefs = inputs.read_model(model)
-    data = inputs.read_data(
-        file, state, time, segment, beliefs.states, None, beliefs, independent_after, form
-    )
-    data = _in_window(data, _window(window))
+    place = _window(window)
+    if late is None:
+        data = inputs.read_data(
+            file, state, time, segment, beliefs.states, None, beliefs, independent_after, form
+        )
+        data = _in_window(data, place)
+    else:
+        data = _rows_of(file, state, time, place, beliefs, late, form)
     query = question.over(beliefs.states, data)
+    if late is Late.NEXT and query.weights is None:
+        raise ValueError(f"--late next: {query.name} is no sum over entries; leave late rows out")
     usefulness.question(epsilon)
     with kept.opened() as ledger:
         asked = query if one_question else None
@@ -89,7 +108,7 @@ def release(
         calibration = stream.calibrate(query, share)
         calibration.checked(data)
         usefulness.refuse_drowned(calibration, beliefs, anyway)
-        answer = stream.release(query, data, _window(window), share=share, label=label)
+        answer = stream.release(query, data, place, share=share, label=label)
     record = answer.to_json() + "\n"
     written = {} if out is None else {out: record.encode()}
     outputs.write_all(written)
@@ -134,6 +153,23 @@ def _in_window(data: pk.Series, window: str | tuple[str, str] | tuple[int, int])
     if len(part) < len(data):
         terminal.say(f"{len(part):,} of {len(data):,} entries are in the window", err=True)
     return part
+
+
+def _rows_of(
+    file: Path, state: str, time: str | None, place: Any, beliefs: Any, late: Late, form: Form
+) -> pk.Series:
+    """The rows of the window, with a word about those before it."""
+    from pufferkit.accounting.stream import moments  # noqa: PLC0415
+
+    ends = moments(place)
+    if time is None or ends is None:
+        raise ValueError("--late: needs --time and a window of time, like 2026-11-16")
+    data, before = pk.frames.read_window(
+        file, state, time, ends, states=beliefs.states, late=late.value, text=form.text
+    )
+    if before:
+        terminal.note(f"{before:,} rows are before the window, and counted in it")
+    return data
 
 
 def _window(text: str) -> str | tuple[str, str] | tuple[int, int]:

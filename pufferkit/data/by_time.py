@@ -185,6 +185,8 @@ class BySlot(OverCodes):
 
     def of_codes(self, codes: NDArray[np.intp]) -> NDArray[Any]:
         known, size = codes >= 0, len(self.states)
+        if codes.max() >= size:
+            raise ValueError("series: has states that the question does not know")
         cells = self.of_entry[known] * size + codes[known]
         return np.bincount(cells, minlength=len(self.observed) * size)
 

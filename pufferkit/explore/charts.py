@@ -212,12 +212,12 @@ def errors(rows: Sequence[Mapping[str, Any]], chosen: float, what: str) -> dict[
         series[0]["markLine"] = {
             "symbol": "none",
             "lineStyle": {"color": "#7F7F7F", "type": "dashed"},
-            "label": {"formatter": f"epsilon {chosen:g}", "position": "end"},
+            "label": {"formatter": f"epsilon {chosen:g}", "position": "insideEndTop", "rotate": 0},
             "data": [{"xAxis": chosen}],
         }
     return _frame(
         "Half-width at 95% of every mechanism, against epsilon",
-        grid={"left": 12, "right": 24, "top": 104, "bottom": 36, "containLabel": True},
+        grid={"left": 12, "right": 24, "top": 120, "bottom": 36, "containLabel": True},
         legend={"top": 0, "itemGap": 10},
         xAxis=_axis("epsilon (log scale)", "log", min=0.1, max=10),
         yAxis=_upright(f"half-width at 95% of the {what} (log scale)", kind="log"),

@@ -42,7 +42,6 @@ body { color: var(--pk-text); font-size: 16px; }
 .pk-table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 .pk-table th, .pk-table td { text-align: left; padding: .35rem .6rem .35rem 0; vertical-align: top;
   border-bottom: 1px solid var(--pk-line); }
-.pk-table td:last-child:not(.num) { min-width: 13rem; }
 .pk-table th { color: var(--pk-soft); font-weight: 600; white-space: nowrap; }
 .pk-table td.num, .pk-table th.num { text-align: right; font-variant-numeric: tabular-nums;
   white-space: nowrap; }

@@ -16,9 +16,11 @@ from pufferkit.frames.groups import groups_of
 from pufferkit.frames.moments import Clock
 from pufferkit.frames.raw import TextFormat, first_cell, first_rows
 from pufferkit.frames.tables import frame_of, read_table, write_columns
+from pufferkit.frames.window_files import Late, read_window
 
 __all__ = [
     "Clock",
+    "Late",
     "TextFormat",
     "answer_table",
     "check_parquet",
@@ -30,6 +32,7 @@ __all__ = [
     "read_record",
     "read_series",
     "read_table",
+    "read_window",
     "states_from_text",
     "write_columns",
 ]

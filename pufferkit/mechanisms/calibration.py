@@ -211,7 +211,11 @@ class Calibration(Shown):
 
     def _verification_data(self) -> dict[str, Any] | None:
         record = dict(self.verification_data or {})
-        weights = self.query.weights
+        weights, apart = self.query.weights, self.query.apart
+        if apart is not None and self.query.kind == "own" and self.beliefs is not None:
+            nobody = (Fraction(0),) * len(next(iter(apart.values())))
+            rows = [apart.get(state, nobody) for state in self.beliefs.states]
+            record["apart"] = [[str(number) for number in row] for row in rows]
         if weights is not None and self.query.size > 1 and self.query.kind == "own":
             nothing = (Fraction(0),) * self.query.size
             states = self.query.states if self.beliefs is None else self.beliefs.states

@@ -45,7 +45,9 @@ from pufferkit.verification.pair_tables import (
     mixing_bounds,
 )
 from pufferkit.verification.questions import (
+    claimed_rows,
     contributions_of_states,
+    furthest_of,
     moved_by_one_entry,
     parts_of,
     weights_of,
@@ -290,6 +292,9 @@ def cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
             own = moved_by_one_entry(part) or part.lipschitz
             moved_by_all += cost_of_pairs(part, theta, own) * (record.scale / part.scale)
         return moved_by_all * (1 + 1e-12)
+    claimed = claimed_rows(record)
+    if claimed is not None and len(claimed) == len(theta.states) and record.scales is None:
+        return np.array([[float(furthest_of([x, y])) for y in claimed] for x in claimed])
     rows = contributions_of_states(record)
     bins = record.kind in ("histogram", "relative frequencies")
     if rows is None or (bins and record.scales is None):

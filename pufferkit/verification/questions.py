@@ -130,6 +130,25 @@ def _moved_between(record: Release) -> Fraction:
     return Fraction(1)
 
 
+def claimed_rows(record: Release) -> list[list[Fraction]] | None:
+    """Of one's own query that is no sum: rows whose distances its author claims as bounds."""
+    data = record.verification_data
+    if record.kind != "own" or not isinstance(data, Mapping) or "apart" not in data:
+        return None
+    try:
+        rows = [[Fraction(number) for number in row] for row in data["apart"]]
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise ValueError(f"release: apart holds no numbers ({error})") from None
+    return rows if rows and len({len(row) for row in rows}) == 1 else None
+
+
+def furthest_of(rows: Sequence[Sequence[Fraction]]) -> Fraction:
+    """The largest L1 distance between two rows."""
+    none = Fraction(0)
+    pairs = product(rows, rows)
+    return max(sum((abs(a - b) for a, b in zip(*two, strict=True)), none) for two in pairs)
+
+
 def moved_by_one_entry(record: Release) -> float | None:
     """The Lipschitz constant, where the kind of the query tells it; of several, their sum."""
     if record.kind == "several":
@@ -230,6 +249,9 @@ def _totals(record: Release) -> list[float] | None:
 
 def _not_such_a_question(record: Release, states: Sequence[Hashable] | None) -> Iterator[str]:
     """Where the record of a question does not fit the beliefs, or its parts contradict theirs."""
+    claimed = claimed_rows(record)
+    if claimed is not None and furthest_of(claimed) > Fraction(record.lipschitz):
+        yield f"lipschitz: {record.lipschitz:g} is less than the distances claimed for its states"
     if record.kind in OF_STATES and states is not None:
         strange = set((record.question or {})["of"]) - {str(state) for state in states}
         if strange:

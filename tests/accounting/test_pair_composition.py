@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.accounting.composition import entry_profile
+from pufferkit.accounting.composition import entry_profile, spendings_of
 from tests.oracles import pairs
 
 LADDER = [[0.7, 0.25, 0.05], [0.2, 0.6, 0.2], [0.05, 0.25, 0.7]]
@@ -86,7 +86,10 @@ def test_a_session_remembers_distances(tmp_path):
     assert [body["contributions"] for body in bodies] == [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     assert session.spent.epsilon == 2.0 - session.remaining
     # Charges of earlier versions say nothing of distances: all states are equally far apart.
-    old = [replace(s, contributions=None) for s in session._spendings(session._charges())]
+    old = [
+        replace(s, contributions=None)
+        for s in spendings_of(session._charges(), session.beliefs.states)
+    ]
     assert session.spent.epsilon < pk.compose(old, chain, 120).epsilon
     again = pk.Session(data, chain, 2.0, str(tmp_path / "book.db"), name="a")
     assert again.remaining == session.remaining

@@ -1,5 +1,6 @@
 """Your own questions: exact bounds of sums, and claims that random data refute."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -56,6 +57,10 @@ def test_a_true_bound_survives_and_is_calibrated_pair_by_pair():
     pairs = pk.per_entry(runs, {"run": 1}, STATES, 40, unit=1)
     whole = pk.per_entry(runs, 1, STATES, 40, unit=1)
     assert pk.influence_curve(CHAIN, pairs, 1).scale < pk.influence_curve(CHAIN, whole, 1).scale
+    honest = pk.influence_curve(CHAIN, pairs, 1).release((STATES * 14)[:40])
+    assert pk.verify(pk.Release.from_json(honest.to_json())).ok, str(pk.verify(honest))
+    assert not pk.verify(replace(honest, scale=honest.scale / 2)).ok
+    assert not pk.verify(replace(honest, lipschitz=0.5, scale=honest.scale / 2)).ok
     assert pk.influence_curve(CHAIN, pairs, 1).scale == pytest.approx(
         pk.influence_curve(CHAIN, pk.count("run", 40), 1).scale
     )

@@ -15,7 +15,7 @@ NAMES = [name for name in pk.__all__ if not name.startswith("__")]
 FOR_THE_PACKAGE = {
     "BayesianNetwork": {"from_pgmpy", "table"},
     "Bins": {"from_file", "named", "level"},
-    "Calendar": {"days", "times", "weeks", "window"},
+    "Calendar": {"days", "instants", "times", "weeks", "window"},
     "Calibration": {"checked", "noisy"},
     "ChainClass": {
         *("boxes", "corners", "distributions", "from_plain", "kernels", "matrices_shown"),
@@ -26,19 +26,22 @@ FOR_THE_PACKAGE = {
     "InfluenceCurve": {"binding", "pair_record", "rows", "solve"},
     "Ledger": {
         *("charge", "charge_many", "charges_of", "check_terms", "find", "find_many"),
-        *("make_anchor", "open_accounts", "store", "store_many"),
+        *("make_anchor", "open_accounts", "standing", "store", "store_many"),
     },
     "Query": {"closest"},
+    "Question": {"like"},
+    "Session": {"cost", "release_dashboard"},
+    "Stream": {"calibrate", "change_epsilon"},
     "MarkovChain": {"limit_distance", "limit_distribution"},
     "RegimeClass": {"from_plain", "kernels", "matrices_shown", "replace", "representatives"},
     "Releases": {"columns", "rows"},
     "Series": {"as_segments"},
-    "Spending": {"cost"},
+    "Spending": {"cost", "ordered"},
     "Table": {"lengths_of"},
 }
 """Methods that other rooms call, or that need what is not installed."""
 
-EVERYWHERE = {"from_dict", "to_dict", "table_rows"}
+EVERYWHERE = {"from_dict", "remarks", "shown_rows", "table_rows", "to_dict"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -228,24 +228,26 @@ def _plan(planned: dict[str, Any]) -> None:
     there = [row for row in planned["rows"] if row["applicable"]]
     parts.picture(charts.mechanisms(planned["rows"]), f"{5 + 2 * len(there):g}rem")
     parts.table(
-        ["mechanism", "scale", "95% within", "hides entries", "tight", "what decides"],
+        ["mechanism", "scale", "95% within", "tight", "hides entries"],
         [
             [
                 row["mechanism"],
                 f"{row['scale']:.4g}" if row["applicable"] else "-",
                 f"{row['half_width_95']:.3g}" if row["applicable"] else "-",
-                ("yes" if row["pufferfish"] else "NO") if row["applicable"] else "-",
                 _percent(row["tightness"]),
-                row["why"],
+                ("yes" if row["pufferfish"] else "NO") if row["applicable"] else "does not apply",
             ]
             for row in planned["rows"]
         ],
-        numeric=(1, 2, 4),
+        numeric=(1, 2, 3),
     )
     parts.soft(
         "Tight: the loss that an attack proves at this scale, as a part of epsilon; at 100% no "
         "less noise would do."
     )
+    parts.heading("What decides")
+    for row in planned["rows"]:
+        ui.label(f"{row['mechanism']}: {row['why']}").style("overflow-wrap: anywhere")
 
 
 def _percent(share: float | None) -> str:

@@ -1,0 +1,343 @@
+"""What a history of releases adds up to, entry by entry, as small as it can be kept.
+
+Releases that hold states equally far apart add up as numbers; each kind of question has its own
+distances, so a run of entries has one number for each kind. Neighbours that spent the same are one
+run: a year of hourly releases is a single one. Sums are rounded up, one release after another, so a
+history gives the same numbers whether it is added up at once or went on from what was kept.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
+from itertools import pairwise, zip_longest
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pufferkit.accounting.amounts import spent_micro
+from pufferkit.beliefs.protocol import Beliefs
+from pufferkit.checks import Floats
+from pufferkit.errors import NoTheorem
+from pufferkit.influence.answers import record_loss
+from pufferkit.influence.curve.profile import InfluenceCurve, Metric, PairRun
+from pufferkit.rounding import EPS, round_up
+
+if TYPE_CHECKING:
+    from pufferkit.accounting.composition import Spending
+
+_MOST_USED = 200
+"""Releases with more runs than this are taken to have used all of their windows."""
+
+_MOST_KEPT = 5_000
+"""Runs of a profile; of more, neighbours are taken together at the larger of what they spent."""
+
+_EXACT = 12
+"""Runs of a segment up to which what was kept is followed run by run."""
+
+Row = tuple[float, ...]
+Run = tuple[int, int, Row]
+"""First entry, last entry, and what was spent on each of them by each kind of question."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The profile of a history.
+
+    Attributes
+    ----------
+    kinds
+        Of each kind of question what every state adds, in the order of the states; ``None`` where
+        all states are equally far apart.
+    runs
+        Runs of entries that spent something, in order.
+    """
+
+    kinds: tuple[Any, ...] = ()
+    runs: tuple[Run, ...] = ()
+
+    def after(self, used: Iterable[tuple[int, int]], b: float, kind: Any) -> Spent:
+        """With one more release, of event-level epsilon ``b`` on the runs that it used."""
+        known = self if kind in self.kinds else replace(self, kinds=(*self.kinds, kind))
+        place, runs = known.kinds.index(kind), list(known.runs)
+        own = [(first, last) for first, last in used]
+        if len(own) > _MOST_USED:
+            own = [(own[0][0], own[-1][1])]
+        for first, last in own:
+            _add(runs, first, last, place, b)
+        if len(runs) > _MOST_KEPT:
+            runs = _fewer(runs, _MOST_KEPT * 3 // 4)
+        return replace(known, runs=tuple(runs))
+
+    def loss(self, theta: Beliefs, sizes: Sequence[int], enough: float | None = None) -> float:
+        """Loss of every entry of every segment on the influence curve.
+
+        With ``enough``, a bound that is not above it may be given in its place, and histories of
+        many runs are rounded up to fewer; that is never less.
+        """
+        if not self.runs:
+            return 0.0
+        apart = [distance_of(theta.states, kind) for kind in self.kinds]
+        if theta.entries is not None:
+            return record_loss(theta, self._cost(apart, self._largest()))
+        if enough is not None:
+            # A profile with the largest spending everywhere loses no less.
+            most = self._cost(apart, self._largest())
+            bound = _constant(theta, max(sizes), most.tobytes())
+            if bound <= enough:
+                return bound
+        worst, start = 0.0, 1
+        seen: set[tuple[tuple[int, Row], ...]] = set()
+        ends = [last for _, last, _ in self.runs]
+        for size in sizes:
+            own = self._within(start, start + size - 1, bisect_left(ends, start))
+            start += size
+            if enough is not None and len(own) > _EXACT:
+                own = [(b - a + 1, row) for a, b, row in _fewer(_placed(own), _EXACT)]
+            if tuple(own) in seen:
+                continue
+            seen.add(tuple(own))
+            runs = [PairRun(count, self._cost(apart, row)) for count, row in own]
+            worst = max(worst, curve_of(theta, size).epsilon(runs))
+        return worst
+
+    def pair_runs(self, states: Sequence[Hashable], first: int, last: int) -> list[PairRun]:
+        """What entries ``first`` to ``last`` spend on pairs of states, as runs."""
+        apart = [distance_of(states, kind) for kind in self.kinds or (None,)]
+        at = bisect_left(self.runs, first, key=lambda run: run[1])
+        own = self._within(first, last, at)
+        return [PairRun(count, self._cost(apart, row)) for count, row in own]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as the ledger keeps it."""
+        runs = [[first, last, *row] for first, last, row in self.runs]
+        return {"kinds": list(self.kinds), "runs": runs}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Spent:
+        """What ``to_dict`` described."""
+        runs = tuple((int(run[0]), int(run[1]), tuple(run[2:])) for run in data["runs"])
+        return cls(tuple(kind_of(kind) for kind in data["kinds"]), runs)
+
+    def _largest(self) -> Row:
+        return reduce(_either, {row for _, _, row in self.runs}, ())
+
+    def _within(self, first: int, last: int, at: int) -> list[tuple[int, Row]]:
+        """The runs of a segment with those between them, counted."""
+        nothing: Row = ()
+        own, place = list[tuple[int, Row]](), first
+        for a, b, row in self.runs[at:]:
+            if a > last:
+                break
+            if a > place:
+                own.append((a - place, nothing))
+            begin, end = max(a, first), min(b, last)
+            own.append((end - begin + 1, row))
+            place = end + 1
+        if place <= last:
+            own.append((last - place + 1, nothing))
+        return own
+
+    def _cost(self, apart: Sequence[Floats], row: Row) -> Floats:
+        size = len(apart[0])
+        cost = np.zeros((size, size))
+        for b, distance in zip(row, apart, strict=False):
+            cost += b * distance
+        return cost * (1 + (len(apart) + 2) * EPS)
+
+
+@dataclass(frozen=True)
+class Composed:
+    """What the rules need that do not look at releases one by one.
+
+    Attributes
+    ----------
+    count, micro, largest
+        How many releases; their epsilons together and the largest, in millionths.
+    mechanisms
+        By which mechanisms they were.
+    same
+        Window and gaps, if those of all releases are the same.
+    spent
+        The profile; ``None`` if a release has no bound for an entry.
+    """
+
+    count: int = 0
+    micro: int = 0
+    largest: int = 0
+    mechanisms: tuple[str, ...] = ()
+    same: tuple[Any, ...] | None = None
+    spent: Spent | None = Spent()
+
+    @classmethod
+    def of(cls, history: Iterable[Spending]) -> Composed:
+        """All of them, one after another."""
+        composed = cls()
+        for spending in history:
+            composed = composed.after(spending)
+        return composed
+
+    def after(self, spending: Spending) -> Composed:
+        """With one more release."""
+        own, micro = (spending.window, spending.gaps), spent_micro(spending.epsilon)
+        b, spent = spending.entry_epsilon, self.spent
+        if b is None or spent is None:
+            spent = None
+        else:
+            kind = None
+            if spending.contributions is not None:
+                kind = tuple(value for _, value in spending.contributions)
+            spent = spent.after(spending.used, b, kind)
+        return Composed(
+            self.count + 1,
+            self.micro + micro,
+            max(self.largest, micro),
+            tuple(sorted({*self.mechanisms, spending.mechanism})),
+            own if self.count == 0 or self.same == own else None,
+            spent,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as the ledger keeps it."""
+        return {
+            "count": self.count,
+            "micro": self.micro,
+            "largest": self.largest,
+            "mechanisms": list(self.mechanisms),
+            "same": None if self.same is None else [list(self.same[0]), _listed(self.same[1])],
+            "spent": None if self.spent is None else self.spent.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Composed:
+        """What ``to_dict`` described."""
+        same, spent = data["same"], data["spent"]
+        return cls(
+            int(data["count"]),
+            int(data["micro"]),
+            int(data["largest"]),
+            tuple(data["mechanisms"]),
+            None if same is None else (tuple(same[0]), None if same[1] is None else tuple(same[1])),
+            None if spent is None else Spent.from_dict(spent),
+        )
+
+
+def kind_of(added: Any) -> Any:
+    """What states add, as it is after JSON, as tuples again."""
+    if added is None:
+        return None
+    return tuple(tuple(row) if isinstance(row, list) else row for row in added)
+
+
+def no_bound(mechanisms: Iterable[str]) -> NoTheorem:
+    """Why there is no profile."""
+    return NoTheorem(f"{', '.join(sorted(set(mechanisms)))} gives no per-entry bound")
+
+
+def _listed(gaps: Any) -> Any:
+    return None if gaps is None else list(gaps)
+
+
+def _add(runs: list[Run], first: int, last: int, place: int, b: float) -> None:
+    """Spend ``b`` on entries ``first`` to ``last`` by one kind of question, in place."""
+    low = high = bisect_left(runs, first, key=lambda run: run[1])
+    new, here = list[Run](), first
+    while high < len(runs) and runs[high][0] <= last:
+        a, z, row = runs[high]
+        if a < first:
+            new.append((a, first - 1, row))
+        if a > here:
+            new.append((here, a - 1, _more((), place, b)))
+        here = min(z, last) + 1
+        new.append((max(a, first), here - 1, _more(row, place, b)))
+        if z > last:
+            new.append((last + 1, z, row))
+        high += 1
+    if here <= last:
+        new.append((here, last, _more((), place, b)))
+    left, right = max(0, low - 1), min(len(runs), high + 1)
+    runs[left:right] = _joined([*runs[left:low], *new, *runs[high:right]])
+
+
+def _joined(runs: Iterable[Run]) -> list[Run]:
+    """Neighbours that spent the same, as one run."""
+    joined: list[Run] = []
+    for first, last, row in runs:
+        if joined and joined[-1][1] + 1 == first and joined[-1][2] == row:
+            joined[-1] = (joined[-1][0], last, row)
+        else:
+            joined.append((first, last, row))
+    return joined
+
+
+def _more(row: Row, place: int, b: float) -> Row:
+    """A row with ``b`` more at one place, rounded up, without zeros at its end."""
+    own = [*row, *[0.0] * (place + 1 - len(row))]
+    own[place] = round_up(own[place] + b, 1) if own[place] else b
+    return tuple(own)
+
+
+def _placed(own: Sequence[tuple[int, Row]]) -> list[Run]:
+    runs, place = [], 1
+    for count, row in own:
+        runs.append((place, place + count - 1, row))
+        place += count
+    return runs
+
+
+def _fewer(runs: list[Run], most: int) -> list[Run]:
+    """At most so many runs: neighbours at the larger of what they spent, and so between them.
+
+    Those are taken together where that adds least, entries times event-level epsilon.
+    """
+    while len(runs) > most:
+        added = []
+        for n, ((a, b, row), (c, d, other)) in enumerate(pairwise(runs)):
+            both = sum(_either(row, other))
+            spent = (b - a + 1) * sum(row) + (d - c + 1) * sum(other)
+            added.append(((d - a + 1) * both - spent, n))
+        taken: set[int] = set()
+        for _, n in sorted(added):
+            if len(runs) - len(taken) <= most:
+                break
+            if not {n - 1, n, n + 1} & taken:
+                taken.add(n)
+        fewer, skip = list[Run](), False
+        for n, run in enumerate(runs):
+            if skip:
+                skip = False
+            elif n in taken:
+                after, skip = runs[n + 1], True
+                fewer.append((run[0], after[1], _either(run[2], after[2])))
+            else:
+                fewer.append(run)
+        runs = _joined(fewer)
+    return runs
+
+
+def _either(row: Row, other: Row) -> Row:
+    """The larger of the two, for each kind."""
+    return tuple(max(own) for own in zip_longest(row, other, fillvalue=0.0))
+
+
+def distance_of(states: Sequence[Hashable], kind: Any) -> Floats:
+    """How far apart a kind of question holds the states."""
+    if kind is None:
+        return Metric.discrete(len(states)).distance
+    return Metric.of(kind).distance
+
+
+@lru_cache(maxsize=256)
+def _constant(theta: Beliefs, length: int, cost: bytes) -> float:
+    """The loss when every entry spends the same."""
+    size = len(theta.states)
+    every = PairRun(length, np.frombuffer(cost).reshape(size, size))
+    return curve_of(theta, length).epsilon([every])
+
+
+@lru_cache(maxsize=32)
+def curve_of(theta: Beliefs, length: int) -> InfluenceCurve:
+    """The influence curve of segments of this length, kept."""
+    return InfluenceCurve(theta, length)

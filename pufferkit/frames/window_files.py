@@ -1,0 +1,101 @@
+"""The rows of one window of a stream from a file, and what to do with those that came late.
+
+A file of a job that runs once a day holds the rows that came since the last run. Most are of the
+window; some may be older, of a window that was released already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pufferkit.data.series import Series
+from pufferkit.frames import raw
+from pufferkit.frames.files import _columns, state_labels
+from pufferkit.frames.raw import TextFormat
+from pufferkit.frames.row_times import NO_TIME, _times, nothing_in
+
+Late = Literal["refuse", "next", "leave out"]
+"""What to do with rows before the window: an error; count them in this window, each row once in
+all; or leave them out."""
+
+
+def read_window(
+    path: str | Path,
+    state: str,
+    time: str,
+    window: tuple[datetime, datetime],
+    *,
+    states: Iterable[Hashable],
+    late: Late = "refuse",
+    text: TextFormat | None = None,
+) -> tuple[Series, int]:
+    """The rows of a window in the order of their times, and how many rows were before it.
+
+    Rows are the entries. With ``late="next"``, rows before the window stand in front; that is sound
+    if no release used them before, so each row must be delivered once.
+
+    Parameters
+    ----------
+    path
+        A text or Parquet file.
+    state, time
+        Columns with the state and the time of each row.
+    window
+        From when on, and until before when.
+    states
+        All states that can occur.
+    late
+        What to do with rows before the window. Rows after it are refused, and left out with
+        ``"leave out"``: they belong to a later window.
+    text
+        How a text file is written, where that must not be sniffed.
+    """
+    if late not in get_args(Late):
+        raise ValueError(f"late: must be one of {', '.join(get_args(Late))}, got {late!r}")
+    table = raw.opened(path, text)
+    columns, _ = _columns(table, {"state": state}, (time,))
+    moments = _moments(table.name, columns["time"])
+    labels = state_labels(columns["state"], tuple(states))
+    begin, end = (_plain("window", 0, own) for own in window)
+    if len({own.tzinfo is None for own in (begin, end, moments[0])}) > 1:
+        raise ValueError("window: the times of the file or of the window lack a time zone")
+    order = sorted(range(len(moments)), key=moments.__getitem__)
+    for one, other in pairwise(order):
+        if moments[one] == moments[other]:
+            raise ValueError(f"{table.name}: rows {one + 1} and {other + 1} have the same time")
+    before = [n for n in order if moments[n] < begin]
+    inside = [n for n in order if begin <= moments[n] < end]
+    after = len(order) - len(before) - len(inside)
+    if late != "leave out":
+        if after:
+            raise ValueError(
+                f"{table.name}: {after} rows are after the window; they belong to a later one. "
+                "Leave them out (late='leave out', --late 'leave out') if they will come again"
+            )
+        if before and late == "refuse":
+            raise ValueError(
+                f"{table.name}: {len(before)} rows are before the window, the first at "
+                f"{moments[before[0]]}; they came late. Count them in this window (late='next', "
+                "--late next) if no file had them before, or leave them out"
+            )
+    used = [*before, *inside] if late == "next" else inside
+    if not used:
+        raise ValueError(f"{table.name}: no row is in the window")
+    return Series.of([labels[n] for n in used], states), len(before)
+
+
+def _moments(file: str, cells: list[Any]) -> list[datetime]:
+    for row, cell in enumerate(cells, 1):
+        if nothing_in(cell):
+            raise ValueError(f"{file}: row {row} has {NO_TIME}")
+    return [_plain(file, row, own) for row, own in enumerate(_times(file, cells), 1)]
+
+
+def _plain(file: str, row: int, moment: Any) -> datetime:
+    if not isinstance(moment, datetime):
+        raise ValueError(f"{file}: row {row} has time {moment!r}; a window needs dates and times")
+    return moment if moment.tzinfo is None else moment.astimezone(UTC)

@@ -232,7 +232,7 @@ def same_data(key: bytes, new: Mapping[str, Data], known: Sequence[Marks]) -> st
             evidence += nats - chance
         if equal and named is None:
             named = _second(name, at[equal[-1], digests[equal[-1]]])
-        if stretches and data.exact:
+        if stretches:
             words = np.fromiter(stretches, dtype=np.uint64, count=len(stretches))
             shared = np.intersect1d(words, data.shingles(key))
             if len(shared):

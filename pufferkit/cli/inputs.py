@@ -58,7 +58,9 @@ CUT = {
 
 Model = Annotated[Path, option("Beliefs: a JSON file, see 'model'; - is stdin.", None, "--model")]
 Epsilon = Annotated[float, real("Privacy; smaller hides more.", "X", "--epsilon")]
-QueryOption = Annotated[QueryName, option("What is asked.", None, "--query")]
+QueryOption = Annotated[
+    QueryName, option(f"What is asked: {', '.join(QueryName)}.", "NAME", "--query")
+]
 State = Annotated[str, option("Column with the states.", "COL", "--state")]
 MaybeState = Annotated[Text, option("Column with the states.", "COL", "--state")]
 Time = Annotated[

@@ -1,4 +1,4 @@
-"""Knowing the subjects of a table again; of them only counts are known, not entries.
+"""Knowing the subjects of a table again, by counts; of few subjects by entries too.
 
 The digest of a subject up to a place is over the time of its first entry and the counts of all
 entries so far, so that it does not depend on how windows are cut. Places are ends of pieces: the
@@ -15,10 +15,15 @@ from collections.abc import Collection, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from pufferkit.accounting.fingerprints import SeriesData
+from pufferkit.data.series import Series
 from pufferkit.data.table import Counts, Table
 
 _BACK = (1, 2, 3, 5, 9, 17)
 """Which ends of pieces are noted, counted from the last."""
+
+_FEW = 1_000
+"""Subjects up to which stretches of their entries are noted too, where a table keeps entries."""
 
 
 class SubjectData:
@@ -33,8 +38,9 @@ class SubjectData:
         information: NDArray[np.float64],
         begins: str,
         fellows: Collection[str],
+        entries: Series | None = None,
     ) -> None:
-        self.fellows = fellows
+        self.fellows, self._entries = fellows, entries
         self._at = {int(end): number for number, end in enumerate(ends)}
         self._words, self._information, self._begins = words, information, begins.encode()
         self.length = int(ends[-1])
@@ -57,7 +63,9 @@ class SubjectData:
         return float(self._information[self._at[place]])
 
     def shingles(self, key: bytes) -> NDArray[np.uint64]:
-        return np.empty(0, dtype=np.uint64)
+        if self._entries is None:
+            return np.empty(0, dtype=np.uint64)
+        return SeriesData(self._entries).shingles(key)
 
 
 def recognised(table: Table, names: list[str]) -> dict[str, SubjectData]:
@@ -72,6 +80,7 @@ def recognised(table: Table, names: list[str]) -> dict[str, SubjectData]:
     present = (table.pieces > 0).sum(axis=1)
     information = 0.5 * (present - 1) * np.log(np.maximum(table.sizes, 1))
     notes, fellows = {}, frozenset(names)
+    entries = table.codes is not None and len(names) <= _FEW
     in_slots = table.windows is not None and table.windows.repeats is not None
     for number, name in enumerate(names):
         start, stop = int(first[number]), int(first[number + 1])
@@ -86,6 +95,7 @@ def recognised(table: Table, names: list[str]) -> dict[str, SubjectData]:
             information[part],
             begins,
             fellows,
+            table.series(table.subjects[number]) if entries else None,
         )
     return notes
 

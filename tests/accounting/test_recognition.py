@@ -217,6 +217,22 @@ def test_rows_that_changed_in_the_middle_of_a_table_are_noticed_and_growth_is_no
         assert ledger.verify() == []
 
 
+@pytest.mark.parametrize("window", [None, 50])
+def test_by_windows_and_then_whole_it_is_one_person(tmp_path, window):
+    """Of a table counts are noted and of a series entries, but stretches of both."""
+    frame = people([600])
+    whole = Series.of(frame["what"].to_list(), STATES)
+    query = pk.histogram(STATES, 600)
+    with Ledger(tmp_path / "table.db") as ledger:
+        run(frame, ledger, window)
+        with pytest.raises(ValueError, match=r"'x' are.*those of 'p0'"):
+            Session(whole, BELIEF, 2.0, ledger, name="x").release(query, 0.5, mechanism="group_dp")
+    with Ledger(tmp_path / "series.db") as ledger:
+        Session(whole, BELIEF, 2.0, ledger, name="x").release(query, 0.5, mechanism="group_dp")
+        with pytest.raises(ValueError, match=r"'p0' are.*those of 'x'"):
+            run(frame, ledger, window)
+
+
 def test_short_series_that_happen_to_be_equal_are_no_evidence(tmp_path):
     rows = [(f"{c}{n}", t, STATES[(t + n) % 2]) for c in "ab" for n in range(40) for t in range(6)]
     frame = pl.DataFrame(rows, schema=["who", "when", "what"], orient="row")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pufferkit.plots import canvas
 from tests.strategies.command_line import PLAN, RELEASE, folder, good, refusal, run
 
 __all__ = ["folder"]
@@ -171,6 +172,7 @@ def test_bad_commands(folder: Path, command: list[str]):
 
 
 def test_without_matplotlib_nothing_is_released(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    canvas._figure.cache_clear()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     drawn = []
     monkeypatch.setattr("pufferkit.noise.discrete_laplace", lambda *a: drawn.append(a))

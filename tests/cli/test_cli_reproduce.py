@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pufferkit import experiments
+from pufferkit.plots import canvas
 from tests.strategies.command_line import folder, good, refusal, run  # noqa: F401
 from tests.strategies.measured import measured  # noqa: F401
 
@@ -67,6 +68,7 @@ def test_refusals(args, error):
 
 
 def test_without_matplotlib_there_is_no_picture(monkeypatch):
+    canvas._figure.cache_clear()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = run("reproduce", "composition-counterexample", "--quick")
     assert result.exit_code == 0

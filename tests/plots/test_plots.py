@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 import pufferkit as pk
 from pufferkit import plots
+from pufferkit.plots import canvas
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "run"])
 PLAN = pk.plan(CHAIN, pk.histogram(CHAIN.states, 200), 1)
@@ -117,6 +118,7 @@ def test_other_formats(name: str):
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
+    canvas._figure.cache_clear()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"pip install 'pufferkit\[plots\]'"):
         plots.check_picture("a.png")

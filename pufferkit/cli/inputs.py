@@ -33,6 +33,11 @@ class QueryName(StrEnum):
     COUNT = "count"
     TOTAL = "total"
     MEAN = "mean"
+    VARIANCE = "variance"
+    QUANTILE = "quantile"
+    CUMULATIVE = "cumulative"
+    PEAK = "peak"
+    LOAD_DURATION = "load-duration"
     TRANSITIONS = "transitions"
     BY_HOUR = "by-hour"
     BY_WEEKDAY_HOUR = "by-weekday-hour"
@@ -46,6 +51,15 @@ class QueryName(StrEnum):
 
 OF_STATES = (QueryName.EPISODES, QueryName.STAYS, QueryName.TIME_IN, QueryName.DAYS_WITH)
 """Questions about some states."""
+
+OF_LEVELS = (QueryName.QUANTILE, QueryName.PEAK, QueryName.LOAD_DURATION)
+"""Questions about states with values in an order."""
+
+CLIPPED = (QueryName.TOTAL, QueryName.MEAN, QueryName.VARIANCE)
+"""Questions about values that are clipped to a range."""
+
+FOLLOWS = (*OF_LEVELS, QueryName.CUMULATIVE, QueryName.VARIANCE)
+"""Questions whose answer follows from what is released."""
 
 CUT = {
     QueryName.BY_HOUR: "hour of week",
@@ -238,7 +252,7 @@ class Question:
     values: Annotated[
         Text,
         option(
-            "For total and mean: the value of each state; middles: those of the levels.",
+            "The value of each state, for questions about numbers; middles: those of the levels.",
             '"A=1,B=2.5"',
         ),
     ] = None
@@ -247,32 +261,84 @@ class Question:
         Text, option("For time-in: the hours; default till noon.", "00:00-12:00")
     ] = None
 
+    clip: Annotated[
+        Text, option("For total, mean and variance: the range that values are kept in.", "0,10")
+    ] = None
+    at: Annotated[
+        float | None, real("For quantile: the share of entries below it; 0.5: the median.")
+    ] = None
+
     def over(self, states: Sequence[Hashable], lengths: Sequence[int] | Series) -> Query:
         """The query over the states of the model."""
         counting = self.query is QueryName.COUNT or self.query in OF_STATES
-        valued = self.query in (QueryName.TOTAL, QueryName.MEAN)
+        valued = self.query in CLIPPED + OF_LEVELS
+        told = self.query is QueryName.CUMULATIVE and self.values is not None
         if (self.state_value is not None) != counting:
             about = "count" if self.query not in OF_STATES else self.query.value
             raise ValueError(
                 f"--state-value: {'needed' if counting else 'only'} for --query {about}"
             )
-        if (self.values is not None) != valued:
+        if (self.values is not None) != (valued or told):
             which = "a number for each state, like a=1,b=2.5"
-            raise ValueError(f"--values: {which if valued else 'only for total and mean'}")
+            raise ValueError(f"--values: {which if valued else 'only for questions about numbers'}")
+        if self.clip is not None and self.query not in CLIPPED:
+            raise ValueError("--clip: only for --query total, mean and variance")
+        if (self.at is not None) != (self.query is QueryName.QUANTILE):
+            needed = self.at is None
+            raise ValueError(f"--at: {'needed' if needed else 'only'} for --query quantile")
         if (self.at_least is not None) != (self.query is QueryName.DAYS_WITH):
             needed = self.at_least is None
             raise ValueError(f"--at-least: {'needed' if needed else 'only'} for --query days-with")
         if self.between is not None and self.query is not QueryName.TIME_IN:
             raise ValueError("--between: only for --query time-in")
-        if self.query.value not in ("count", "total", "mean"):
-            return self.named(states).over(states, lengths)
-        if self.state_value is not None:
+        if self.query in CLIPPED + OF_LEVELS or self.query is QueryName.CUMULATIVE:
+            return self._of_numbers(states, lengths)
+        if self.query is QueryName.COUNT and self.state_value is not None:
             return pk.count(_state("--state-value", self.state_value, states), lengths)
-        if self.values is not None:
-            make = pk.total if self.query is QueryName.TOTAL else pk.mean
-            known = _middles(states) if self.values == MIDDLES else _values(self.values, states)
-            return make(known, lengths)
-        raise AssertionError(self.query)
+        return self.named(states).over(states, lengths)
+
+    def _of_numbers(self, states: Sequence[Hashable], lengths: Sequence[int] | Series) -> Query:
+        if self.values is None:
+            return pk.histogram(states, lengths)
+        values = self.numbers(states, told=True)
+        if self.query is QueryName.QUANTILE:
+            return pk.quantile_of(self.part, values, lengths)
+        if self.query not in CLIPPED:
+            if len(set(values.values())) < len(values):
+                raise ValueError("--values: must differ from state to state, to put them in order")
+            return pk.histogram(sorted(states, key=lambda state: values[state]), lengths)
+        if self.query is QueryName.VARIANCE:
+            low, high = self.range
+            return pk.moments(values, lengths, low=low, high=high)
+        if self.clip is None:
+            return (pk.total if self.query is QueryName.TOTAL else pk.mean)(values, lengths)
+        make = pk.clipped_total if self.query is QueryName.TOTAL else pk.clipped_mean
+        low, high = self.range
+        return make(values, lengths, low=low, high=high)
+
+    def numbers(self, states: Sequence[Hashable], told: bool = False) -> dict[Hashable, float]:
+        """The value of each state; ``told`` says those of levels on the terminal."""
+        if self.values is None:
+            raise ValueError("--values: a number for each state, like a=1,b=2.5")
+        return _middles(states, told) if self.values == MIDDLES else _values(self.values, states)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The range that values are clipped to."""
+        low, comma, high = (self.clip or "").partition(",")
+        if not comma:
+            raise ValueError(f"--clip: two numbers like 0,10 are needed for {self.query.value}")
+        try:
+            return terminal.number(low.strip()), terminal.number(high.strip())
+        except typer.BadParameter:
+            raise ValueError(f"--clip: {self.clip!r} is not two numbers like 0,10") from None
+
+    @property
+    def part(self) -> float:
+        """The share of a quantile."""
+        if self.at is None or not 0 < self.at < 1:
+            raise ValueError(f"--at: must lie between 0 and 1, got {self.at}")
+        return self.at
 
     def window(self, given: Any) -> Any:
         """How a table is cut for this question, if that was not said."""
@@ -280,6 +346,10 @@ class Question:
 
     def of_many(self, states: Sequence[Hashable]) -> Any:
         """The question as runs over many subjects take it: days and weeks are windows."""
+        given = {"--values": self.values, "--clip": self.clip, "--at": self.at}
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(f"{name}: is for questions about one series; see release")
         if self.query in (QueryName.HISTOGRAM, QueryName.BY_DAY, QueryName.BY_WEEK):
             return QueryName.HISTOGRAM.value
         if self.query is QueryName.FREQUENCIES:
@@ -310,7 +380,7 @@ def _state(option: str, name: str, states: Sequence[Hashable]) -> Hashable:
     raise ValueError(f"{option}: {name!r} is not a state of the model; it has {known}")
 
 
-def _middles(states: Sequence[Hashable]) -> dict[Hashable, float]:
+def _middles(states: Sequence[Hashable], told: bool) -> dict[Hashable, float]:
     """The middle of each level, by the names of the states."""
     bins = pk.Bins.of_names(states)
     if bins is None:
@@ -319,8 +389,9 @@ def _middles(states: Sequence[Hashable]) -> dict[Hashable, float]:
         middles = dict(zip(states, bins.middles, strict=True))
     except ValueError as error:
         raise ValueError(f"--values middles: {error}") from None
-    told = ", ".join(f"{state}={value:g}" for state, value in middles.items())
-    terminal.note(f"values: {told}")
+    if told:
+        listed = ", ".join(f"{state}={value:g}" for state, value in middles.items())
+        terminal.note(f"values: {listed}")
     return middles
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
+from pufferkit.cli.derived import asked
 from pufferkit.cli.flags import File, Text, option
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import with_options
@@ -40,9 +41,9 @@ def plan(
         outputs.check_outputs([], [], picture)
     wanted = None if target is None else pk.Target.of_text(target)
     beliefs = inputs.read_model(model)
-    states = beliefs.states
     lengths = size.of(beliefs, form)
-    query = question.over(states, lengths)
+    about = asked(question, beliefs, lengths, epsilon)
+    query = about.query
     with terminal.progress() as progress:
         table = pk.plan(beliefs, query, epsilon, progress)
     written = {}
@@ -68,6 +69,7 @@ def plan(
             "rows": table.rows,
             "useful": table.useful.to_dict(),
             "target": None if wanted is None else wanted.half_width(query),
+            **({} if about.plan is None else {"ways": about.plan.table_rows()}),
             "remedies": [
                 {
                     "text": way.text,

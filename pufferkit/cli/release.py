@@ -10,6 +10,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
+from pufferkit.cli.derived import asked
 from pufferkit.cli.flags import File, Text, option
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, Noise, Reading, calibrated, with_options
@@ -23,6 +24,14 @@ def _moved(subject: str | None) -> None:
             "--each: a table of many subjects has a command of its own: "
             f"pufferkit release-each FILE --subject {subject}"
         )
+
+
+def _check_exact(question: inputs.Question, plot: Path | None) -> None:
+    if plot is None:
+        raise ValueError("--show-exact: draws into a picture; name it with --plot")
+    if question.query in inputs.FOLLOWS:
+        raise ValueError(f"--show-exact: is not for --query {question.query.value}")
+    terminal.warn(f"{plot} shows the exact answer, which has no privacy; do not share it")
 
 
 @with_options
@@ -69,6 +78,8 @@ def release(
             "--entry": entry,
             "--state-value": question.state_value,
             "--values": question.values,
+            "--clip": question.clip,
+            "--at": question.at,
             "--show-exact": show_exact or None,
         }.items():
             if value is not None:
@@ -91,22 +102,20 @@ def release(
         return
     book.check(account, needs_account=True)
     mechanism = noise.known_mechanism
-    if show_exact and plot is None:
-        raise ValueError("--show-exact: draws into a picture; name it with --plot")
+    if show_exact:
+        _check_exact(question, plot)
     outputs.check_outputs([out], [file, noise.model], plot)
     beliefs = inputs.read_model(noise.model)
     states = beliefs.states
     series = inputs.read_data(
         file, reading.state, time, segment, states, entry, beliefs, reading.after, form
     )
-    query = question.over(states, series)
+    about = asked(question, beliefs, series, noise.epsilon)
+    query = about.query
     if noise.proper and query.total is None:
         raise ValueError(f"--proper: {query.name} is not a histogram")
     if mechanism == "entry_dp":
         terminal.warn("entry_dp does not hide entries that others predict; it is a baseline only")
-    if show_exact:
-        terminal.warn(f"{plot} shows the exact answer, which has no privacy; do not share it")
-
     usefulness.question(noise.epsilon)
     # With a ledger the session calibrates for itself, if this was not released before.
     made = calibrated if book.ledger is None else usefulness.soon
@@ -127,13 +136,11 @@ def release(
         else:
             answer = calibration.release(series)
     answer = answer.as_drawn() if noise.as_drawn else answer
-    record = answer.to_json() + "\n"
+    record = about.record(answer) + "\n"
     written = {} if out is None else {out: record.encode()}
     if plot is not None:
-        from pufferkit import plots  # noqa: PLC0415
-
         exact = [float(value) for value in query.exact(series)] if show_exact else None
-        written[plot] = plots.picture(plots.release_figure(answer, exact), plot)
+        written[plot] = about.picture(answer, exact, plot)
     outputs.write_all(written)
-    terminal.say(record.rstrip() if out is None or as_json else str(answer))
+    terminal.say(record.rstrip() if out is None or as_json else str(about.shown(answer)))
     terminal.written(written)

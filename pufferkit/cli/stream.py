@@ -96,6 +96,10 @@ def release(
         data = _in_window(data, place)
     else:
         data = _rows_of(file, state, time, place, beliefs, late, form)
+    if question.query in inputs.FOLLOWS:
+        raise ValueError(
+            f"--query: {question.query.value} is read from one release; stream the histogram"
+        )
     query = question.over(beliefs.states, data)
     if late is Late.NEXT and query.weights is None:
         raise ValueError(f"--late next: {query.name} is no sum over entries; leave late rows out")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from math import inf, isfinite
@@ -150,7 +150,11 @@ def verify(release: Any, *, most_work: float = MOST_WORK) -> Verdict:
         release = release.to_dict()
     if isinstance(release, Mapping) and "rows" in release:
         return _verify_rows(release, (), most_work)
-    return _verify_one(_well_formed(release), most_work)
+    verdict = _verify_one(_well_formed(release), most_work)
+    if isinstance(release, Mapping) and "derived" in release:
+        matters = (*verdict.assumptions, "that what is called derived follows from the release")
+        return replace(verdict, assumptions=matters)
+    return verdict
 
 
 def verify_file(path: str | Path, *, most_work: float = MOST_WORK) -> Verdict:

@@ -342,6 +342,10 @@ def checked(beliefs: Any, query: Query, epsilon: float) -> tuple[Beliefs, float]
 
 def check_states(beliefs: Beliefs, query: Query) -> None:
     """A query and its beliefs must speak of the same entries and states."""
+    if isinstance(query, (Mapping, list, tuple)):
+        raise ValueError(
+            "query: is several; dashboard(beliefs, {name: (query, error), ...}) plans them together"
+        )
     if not isinstance(query, Query):
         raise ValueError(
             "query: expected a Query, such as histogram(states, lengths=2016), "

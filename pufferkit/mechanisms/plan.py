@@ -271,6 +271,9 @@ def plan(
     ``progress`` is called during long ones with the mechanism, entries done, entries in all.
     Mechanisms that take more than ``most_work`` multiplications are left out.
 
+    Several questions, each with the error that it may have, are planned by `pufferkit.dashboard`:
+    it splits epsilon so that all errors are met at the least total.
+
     Examples
     --------
     >>> from pufferkit import MarkovChain, count, plan

@@ -104,3 +104,9 @@ def test_what_does_not_go_together_is_refused():
         pk.dashboard(CHAIN, {"a": (own, 5.0)})
     with pytest.raises(ValueError, match="error"):
         pk.dashboard(CHAIN, {"a": (pk.count(1, 30), -1.0)})
+
+
+@pytest.mark.parametrize("several", [[], {"a": 1}, (1, 2)])
+def test_plan_points_to_the_dashboard(several):
+    with pytest.raises(ValueError, match=r"dashboard\(beliefs"):
+        pk.plan(CHAIN, several, 1)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pufferkit.data.numbers import clipped_mean as clipped_mean
     from pufferkit.data.numbers import clipped_total as clipped_total
     from pufferkit.data.numbers import moments as moments
+    from pufferkit.data.numbers import quantile_of as quantile_of
     from pufferkit.data.own import linear as linear
     from pufferkit.data.own import per_entry as per_entry
     from pufferkit.data.queries import Query as Query
@@ -95,6 +96,8 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.odds import posterior as posterior
     from pufferkit.mechanisms.plan import Plan as Plan
     from pufferkit.mechanisms.plan import plan as plan
+    from pufferkit.mechanisms.quantiles import QuantilePlan as QuantilePlan
+    from pufferkit.mechanisms.quantiles import plan_quantile as plan_quantile
     from pufferkit.mechanisms.release import Evidence as Evidence
     from pufferkit.mechanisms.release import Guarantee as Guarantee
     from pufferkit.mechanisms.release import Release as Release
@@ -153,10 +156,11 @@ _HOMES = {
     "data.by_time": ["by_time", "time_in"],
     "data.calendar": ["Calendar"],
     "data.moves": ["days_with", "episodes", "stays"],
-    "data.numbers": ["clipped_mean", "clipped_total", "moments"],
+    "data.numbers": ["clipped_mean", "clipped_total", "moments", "quantile_of"],
     "data.own": ["linear", "per_entry"],
     "data.questions": ["Question"],
     "mechanisms.dashboard": ["Dashboard", "dashboard"],
+    "mechanisms.quantiles": ["QuantilePlan", "plan_quantile"],
     "mechanisms.derived": [
         "Derived",
         "cumulative",

@@ -20,6 +20,11 @@ L-Lipschitz query becomes (L + n 2^k)-Lipschitz, and the scale is raised in that
 2^k at most L / 2^30 that is one part in 10^9. Very long series need a coarser grid, because an
 answer must stay a whole number of steps that a float can hold.
 
+*A noisy choice*, for quantiles: exponential noise on the score of each candidate, of which only the
+place of the largest sum is told (permute-and-flip, which never errs more than the exponential
+mechanism: McKenna and Sheldon 2020). Moving every score by at most d moves the log-likelihood of
+every choice by at most 2 d / scale.
+
 Randomised response compares 64 random bits of the operating system with a whole number, so its
 probabilities are exact multiples of 2^-64. A float of at least 2^-11 is such a multiple already; a
 smaller one is rounded up, which hides more.
@@ -38,7 +43,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -48,8 +53,9 @@ from pufferkit import checks
 from pufferkit.checks import Floats
 from pufferkit.rounding import at_least, round_up
 
-Family = Literal["laplace", "discrete laplace"]
-"""Laplace noise on a fine grid, or discrete Laplace noise on the multiples of the answer's unit."""
+Family = Literal["laplace", "discrete laplace", "noisy choice"]
+"""Laplace noise on a fine grid, discrete Laplace noise on the multiples of the answer's unit, or
+exponential noise on scores of which the best is told."""
 
 MOST_UNITS = 2.0**50
 """Answers of more units than this are no longer whole floats with their noise."""
@@ -214,6 +220,30 @@ def _drawn_whole(values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
     return noisy
 
 
+def noisy_choice(scores: Sequence[int], scale: float, step: int = 1) -> int:
+    """The place of the largest score after exponential noise on each; permute-and-flip.
+
+    Parameters
+    ----------
+    scores
+        Whole numbers, in units of 1 / ``step``.
+    scale
+        Of the noise on a score, before that unit. Scores that move by at most 1 move the
+        log-likelihood of the choice by at most 2 / ``scale``.
+    step
+        How many of the units are 1.
+    """
+    wanted = at_least(Fraction(checks.positive("scale", scale)) * step)
+    if len(scores) < 2 or any(abs(score) >= 2**62 for score in scores):
+        raise ValueError("scores: must be at least two whole numbers of 62 bits")
+    measurement, cost = _choosing(wanted, step)
+    if cost > round_up(2 / scale):
+        raise RuntimeError(
+            f"noise: the sampler charges {cost!r} for {2 / scale!r}; nothing was released"
+        )
+    return int(_asked(measurement, [int(score) for score in scores]))
+
+
 def _units(value: Fraction, unit: Fraction) -> int:
     """How many units; the message of a refusal must not tell the answer."""
     number = value / unit
@@ -316,16 +346,16 @@ def _is_forked() -> bool:
     return _home != [os.getpid()]
 
 
-def _asked(measurement: Any, values: list[Any]) -> list[Any]:
-    """Noisy values, drawn with a generator that no other process shares.
+def _asked(measurement: Any, values: list[Any]) -> Any:
+    """Noisy values or a choice, drawn with a generator that no other process shares.
 
     A generator of OpenDP belongs to a thread. OpenSSL's, which version 0.16 uses, starts anew after
     a fork; that of other versions does not, and would repeat the noise of the parent.
     """
     if _is_forked():
         with ThreadPoolExecutor(max_workers=1) as own:
-            return list(own.submit(measurement, values).result())
-    return list(measurement(values))
+            return own.submit(measurement, values).result()
+    return measurement(values)
 
 
 @cache
@@ -356,3 +386,18 @@ def _whole_measurement(size: int, scale: float) -> tuple[Any, float]:
     """The sampler on whole numbers, and what it charges for a distance of 1."""
     measurement = _sampler({"T": "i64"}, size, scale)
     return measurement, float(measurement.map(1.0))
+
+
+@lru_cache(8)
+def _choosing(scale: float, step: int) -> tuple[Any, float]:
+    """The sampler of a choice, and what it charges for scores that move by ``step``."""
+    from opendp.measures import max_divergence  # noqa: PLC0415
+
+    domains, metrics, measurements = _opendp()
+    measurement = measurements.make_noisy_max(
+        domains.vector_domain(domains.atom_domain(T="i64")),
+        metrics.linf_distance(T="i64"),
+        max_divergence(),
+        scale=scale,
+    )
+    return measurement, float(measurement.map(step))

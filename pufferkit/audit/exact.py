@@ -54,6 +54,12 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration, check_states
 
+CHOICE = (
+    "audits attack numbers with noise, and a quantile is a choice of a level; audit the histogram "
+    "with noise of the same scale"
+)
+"""Why a quantile by the exponential mechanism is not audited."""
+
 MOST_ENTRIES = 20
 """Longest data of which the loss of a release is computed at every entry."""
 
@@ -119,6 +125,8 @@ def worst_case(
         return worst_response(mechanism, beliefs, length, known or {})
     if length is not None or known:
         raise ValueError("length, known: only for local mechanisms; a query has its own lengths")
+    if mechanism.query.kind == "quantile":
+        raise NotApplicable(CHOICE)
     entries = sum(mechanism.query.lengths)
     if entries > MOST_ENTRIES:
         raise NotApplicable(

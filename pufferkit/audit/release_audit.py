@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, Answers, answer_model
-from pufferkit.audit.exact import MOST_ENTRIES, worst_release
+from pufferkit.audit.exact import CHOICE, MOST_ENTRIES, worst_release
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
 from pufferkit.audit.noise_drawn import measured, rehearsed
 from pufferkit.audit.report import Audit, WorstCase
@@ -58,6 +58,8 @@ def audit_release(
         raise NotApplicable(
             "an audit is for one scale for all bins; exact_loss computes the loss of small releases"
         )
+    if calibration.query.kind == "quantile":
+        raise NotApplicable(CHOICE)
     distributions = as_beliefs(beliefs).distributions()
     notes = []
     if len(distributions) > MOST_BELIEFS:

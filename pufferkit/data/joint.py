@@ -52,6 +52,11 @@ def joint_query(asked: Mapping[str, Query], states: tuple[Any, ...]) -> Query:
                 f"asked: {name} is made for other lengths or gaps than the first question; make "
                 "all of them with the same series"
             )
+        if query.kind == "quantile":
+            raise ValueError(
+                f"asked: {name} is a choice of a level, not a number with noise; ask for the "
+                "histogram in its place, and pufferkit.quantile of that"
+            )
         if query.unit is None:
             raise ValueError(
                 f"asked: {name} has no unit; questions that are asked together have whole answers, "

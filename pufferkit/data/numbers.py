@@ -6,10 +6,15 @@ A float is taken for the decimal it prints as. The range is declared, never read
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
+
+from numpy.typing import NDArray
 
 from pufferkit.data.own import linear
 from pufferkit.data.queries import Lengths, Query, Values, mean, observed_in, total
+from pufferkit.data.series import Series
 from pufferkit.rounding import as_fraction
 
 
@@ -69,3 +74,92 @@ def moments(values: Values, lengths: Lengths, *, low: float, high: float) -> Que
         raise ValueError("values: need at least two different values, or the answer is constant")
     names = ["mean", "mean square"]
     return linear(weights, lengths, labels=names, name="moments", states=list(weights))
+
+
+FINEST = 10**6
+"""Shares of quantiles are fractions of at most this denominator."""
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """How many entries are at each level, in the order of the levels; it pickles."""
+
+    states: tuple[Hashable, ...]
+    share: Fraction
+
+    def __call__(self, entries: NDArray[Any]) -> list[int]:
+        return [int((entries == state).sum()) for state in self.states]
+
+    def exact(self, series: Series) -> list[Fraction]:
+        """The counts."""
+        counts = dict(zip(series.states, series.counts.tolist(), strict=True))
+        return [Fraction(counts.get(state, 0)) for state in self.states]
+
+
+def quantile_of(share: float, values: Mapping[Any, float], lengths: Lengths) -> Query:
+    """The level below which a share of the entries lies, chosen with noise.
+
+    The answer is one of the levels, drawn by `rank_scores` and `pufferkit.noise.noisy_choice`. With
+    scale s the log-likelihood of every choice moves by at most |h - h'|_1 / s when the histogram h
+    of the levels becomes h' with the same total: as much as that of the histogram itself with
+    Laplace noise of scale s. One entry moves the histogram by 2, so the Lipschitz constant is 2.
+
+    *Proof.* Cumulative counts move by at most |h - h'|_1 / 2, because what is added below a level
+    and what is added above it cancel. Scores move by no more than these, and `noisy_choice` moves
+    the log-likelihood by at most 2 / s for each unit that scores move.
+
+    Parameters
+    ----------
+    share
+        Between 0 and 1, with six decimals at most; 0.5 is the median.
+    values
+        The value of each state, all different.
+    lengths
+        The `Series`, the length, or the lengths of segments.
+
+    Examples
+    --------
+    >>> query = quantile_of(0.9, {"0 kW": 0, "1 kW": 1, "2 kW": 2}, 1000)
+    >>> query.lipschitz, query.labels
+    (2.0, ('0 kW', '1 kW', '2 kW'))
+    """
+    part = as_fraction("share", share)
+    if not 0 < part < 1 or part.denominator > FINEST:
+        raise ValueError(
+            f"share: must lie between 0 and 1, with six decimals at most, got {share}; 0.5 is the "
+            "median"
+        )
+    numbers = {state: float(as_fraction("values", v)) for state, v in values.items()}
+    states = sorted(numbers, key=lambda state: numbers[state])
+    if len(set(numbers.values())) < max(2, len(states)):
+        raise ValueError("values: need at least two levels, all with different values")
+    return Query(
+        f"quantile {float(part):g}",
+        Levels(tuple(states), part),
+        2,
+        lengths,
+        labels=[str(state) for state in states],
+        states=states,
+        total=sum(observed_in(lengths)),
+        kind="quantile",
+        unit=Fraction(1),
+        question={
+            "share": str(part),
+            "levels": [numbers[state] for state in states],
+            "states": [str(state) for state in states],
+        },
+    )
+
+
+def rank_scores(counts: list[Fraction], share: Fraction) -> list[int]:
+    """How far the ranks at each level are from the rank sought, below 0, times the denominator.
+
+    With n entries, F_j of them at or below level j, the score is - max(0, F_{j-1} - q n, q n - F_j)
+    and 0 exactly where level j is a q-quantile. It moves by at most 1 if all F_j do.
+    """
+    below, n, scores = Fraction(0), sum(counts), []
+    for count in counts:
+        away = max(Fraction(0), below - share * n, share * n - below - count)
+        scores.append(-int(away * share.denominator))
+        below += count
+    return scores

@@ -44,6 +44,7 @@ Kind = Literal[
     "episodes",
     "stays",
     "days with",
+    "quantile",
     "several",
     "own",
 ]

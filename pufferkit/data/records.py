@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -35,7 +36,7 @@ def _parts(value: Any) -> bool:
             isinstance(part, Mapping)
             and all(map(_text, (part.get("name"), part.get("query"), part.get("kind"))))
             and _texts(part.get("labels"))
-            and part.get("kind") != "several"
+            and part.get("kind") not in ("several", "quantile")
             and {"question", "total"} <= set(part)
             and isinstance(part.get("lipschitz"), (int, float))
             and 0 < part["lipschitz"] < inf
@@ -44,10 +45,25 @@ def _parts(value: Any) -> bool:
     )
 
 
+def _share(value: Any) -> bool:
+    if not _text(value) or not value.replace("/", "", 1).isdigit():
+        return False
+    top, _, bottom = value.partition("/")
+    return bool(top and bottom) and 0 < int(top) < int(bottom)
+
+
+def _rising(value: Any) -> bool:
+    numbers = isinstance(value, (list, tuple)) and all(
+        isinstance(v, (int, float)) and not isinstance(v, bool) and -inf < v < inf for v in value
+    )
+    return numbers and len(value) > 1 and all(a < b for a, b in pairwise(value))
+
+
 QUESTIONS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "by time": {"by": _text, "slots": _texts, "observed": _numbers},
     "time in states": {"of": _texts, "start": _text, "end": _text},
     "episodes": {"of": _texts},
+    "quantile": {"share": _share, "levels": _rising, "states": _texts},
     "several": {"parts": _parts},
     "stays": {"of": _texts},
     "days with": {"of": _texts, "at_least": _whole(1), "days": _whole(1), "share": _flag},
@@ -73,6 +89,8 @@ def check_question(kind: str, question: Any, size: int) -> None:
             check_question(part["kind"], part.get("question"), len(part["labels"]))
         if sum(len(part["labels"]) for part in parts) != size:
             raise ValueError(f"release: the questions do not make {size} numbers")
+    if kind == "quantile" and len(question["levels"]) != len(question["states"]):
+        raise ValueError("release: a quantile needs a level for each of its states")
     if kind == "by time":
         slots = len(question["slots"])
         if slots != len(question["observed"]) or size % slots:

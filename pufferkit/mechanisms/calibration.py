@@ -17,10 +17,11 @@ from pufferkit import checks, noise
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
+from pufferkit.data.numbers import rank_scores
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
-from pufferkit.mechanisms.intervals import expected_size, half_width
+from pufferkit.mechanisms.intervals import expected_size, half_width, rank_error
 from pufferkit.mechanisms.release import Evidence, Guarantee, Release, Variant
 from pufferkit.shown import Shown
 
@@ -35,6 +36,9 @@ HISTOGRAMS = frozenset({"histogram", "relative frequencies", "by time"})
 
 OF_SUMS = frozenset({"wasserstein", "exact_sum"})
 """Mechanisms that follow the distribution of the answer: their noise is for these lengths alone."""
+
+NO_CHOICE = OF_SUMS | {"gk16"}
+"""Mechanisms that are for sums with Laplace noise, and not for a choice of a level."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,6 +96,8 @@ class Calibration(Shown):
             raise ValueError(
                 f"scales: one for each of {self.query.size} coordinates, for whole answers only"
             )
+        if self.query.kind == "quantile" and self.mechanism in NO_CHOICE:
+            raise NotApplicable(f"{self.mechanism} is for numbers with noise, not for a choice")
         if self.beliefs is not None:
             check_states(self.beliefs, self.query)
         notes = () if self.beliefs is None else self.beliefs.caveats
@@ -144,12 +150,23 @@ class Calibration(Shown):
 
     @property
     def expected_l1_error(self) -> float:
-        """Expected L1 distance between the exact and the noisy answer."""
+        """Expected L1 distance between the exact and the noisy answer.
+
+        Of a quantile a bound of the ranks missed: the mean of the largest noise on the other
+        levels, scale (1 + 1/2 + ... + 1 / (levels - 1)).
+        """
+        if self.query.kind == "quantile":
+            return self.scale * sum(1 / n for n in range(1, self.query.size))
         each = self.scales or (self.scale,) * self.query.size
         return sum(expected_size(scale, self.unit) for scale in each)
 
     def half_width(self, level: float = 0.95) -> float:
-        """Half the width of the confidence interval of one coordinate, the widest of all."""
+        """Half the width of the confidence interval of one coordinate, the widest of all.
+
+        Of a quantile, by how many ranks the level that is chosen may miss (`rank_error`).
+        """
+        if self.query.kind == "quantile":
+            return rank_error(self.scale, self.query.size, level)
         return half_width(max(self.scales or (self.scale,)), level, unit=self.unit)
 
     def noisy(self, answers: Sequence[Sequence[Fraction]], which: Sequence[int]) -> list[float]:
@@ -180,23 +197,31 @@ class Calibration(Shown):
             joint distributions also a record {name: value}.
         """
         data = self.checked(series)
-        values = tuple(self.noisy([self.query.exact(data)], [0]))
+        chosen = self.query.kind == "quantile"
+        if chosen:
+            values: tuple[float, ...] = (self._chosen_level(self.query.exact(data)),)
+        else:
+            values = tuple(self.noisy([self.query.exact(data)], [0]))
         drawn = Release(
             value=values,
             raw=values,
-            scale=self.drawn_scale,
+            scale=self.scale if chosen else self.drawn_scale,
             scales=self.scales,
-            noise="laplace" if self.unit is None else "discrete laplace",
-            unit=self.unit,
+            noise="noisy choice"
+            if chosen
+            else "laplace"
+            if self.unit is None
+            else "discrete laplace",
+            unit=None if chosen else self.unit,
             epsilon=self.epsilon,
             mechanism=self.mechanism,
             guarantee=self.guarantee,
             query=self.query.name,
-            labels=self.query.labels,
+            labels=(self.query.name,) if chosen else self.query.labels,
             lengths=self.query.lengths,
             observed=_gaps(data, self.query),
             lipschitz=self.query.lipschitz,
-            total=self.query.total,
+            total=None if chosen else self.query.total,
             beliefs=None if self.beliefs is None else self.beliefs.to_dict(),
             evidence=_over_gaps(self.evidence, data.missing).noting(
                 *declared_independent(data.independent_after)
@@ -208,6 +233,13 @@ class Calibration(Shown):
             question=self.query.question,
         )
         return drawn.as_histogram() if self.query.kind in HISTOGRAMS else drawn
+
+    def _chosen_level(self, counts: list[Fraction]) -> float:
+        """The value of a level near the quantile, by the noisy choice."""
+        question = self.query.question or {}
+        share = Fraction(question["share"])
+        scores = rank_scores(counts, share)
+        return float(question["levels"][noise.noisy_choice(scores, self.scale, share.denominator)])
 
     def _verification_data(self) -> dict[str, Any] | None:
         record = dict(self.verification_data or {})

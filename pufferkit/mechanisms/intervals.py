@@ -62,6 +62,17 @@ def _units_to_either_side(scale: float, outside: float, unit: Fraction) -> int:
     return max(0, math.ceil((heavier - math.log(outside)) / b * (1 + _ROUNDING) - 1))
 
 
+def rank_error(scale: float, levels: int, level: float) -> float:
+    """By how many ranks a noisy choice among levels misses, at most, with this probability.
+
+    A level that misses by t is chosen only if its exponential noise is at least t, because some
+    level misses by nothing: P(miss >= t) <= (levels - 1) e^{-t / scale}.
+    """
+    if not 0 < checks.real("level", level) < 1:
+        raise ValueError(f"level: must lie between 0 and 1, got {level:g}; for example 0.95")
+    return scale * max(0.0, math.log((levels - 1) / (1 - level)))
+
+
 def project_to_simplex(values: Floats, total: float | Floats) -> Floats:
     """The nearest point, in Euclidean distance, that is non-negative and sums to ``total``.
 

@@ -15,7 +15,7 @@ import numpy as np
 from pufferkit.data.queries import Kind
 from pufferkit.data.records import check_question
 from pufferkit.errors import printable
-from pufferkit.mechanisms.intervals import interval_around, project_to_simplex
+from pufferkit.mechanisms.intervals import interval_around, project_to_simplex, rank_error
 from pufferkit.mechanisms.version_1 import VERSION_1, from_version_1
 from pufferkit.noise import Family
 from pufferkit.records import Report
@@ -324,6 +324,10 @@ class Release(Report):
         histogram only what can be is kept, 0 to the total: the exact answer is there. Where the
         ``value`` lies outside, the interval is drawn out to it, so that it can only gain.
         """
+        if self.kind == "quantile":
+            # Of a level that was chosen nothing but its rank is known; see `rank_error`.
+            levels = (self.question or {})["levels"]
+            return ((float(levels[0]), float(levels[-1])),)
         count = len(self.raw) if simultaneous else 1
         scales = self.scales or (self.scale,) * len(self.raw)
         around = [
@@ -432,13 +436,21 @@ class Release(Report):
         head = f"{self.query}: {self.mechanism}, epsilon {self.epsilon:g}, scale "
         head += in_words(self.scale, self.scales)
         head += " (discrete)" if self.noise == "discrete laplace" else ""
+        head += " (exponential mechanism)" if self.noise == "noisy choice" else ""
         head += ", the nearest histogram" if self.presentation == "nearest histogram" else ""
+        if self.kind == "quantile":
+            rows = [f"  {labels[0]}  {self.value[0]:>12.6g}   {self._rank_in_words()}"]
         if self.observed is not None:
             rows.append(
                 f"  {sum(self.observed):,} of {sum(self.lengths):,} entries were observed; the "
                 "others are hidden as well"
             )
         return "\n".join([head, *rows, f"  {self.guarantee}", f"  binds: {self.evidence}"])
+
+    def _rank_in_words(self) -> str:
+        levels = (self.question or {})["levels"]
+        ranks = rank_error(self.scale, len(levels), 0.95)
+        return f"95%: its rank is off by at most {ranks:.6g} entries"
 
 
 _OPTIONAL = {"verification_data", "observed", "noise", "unit", "scales", "question"}

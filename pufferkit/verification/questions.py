@@ -13,6 +13,7 @@ lengths, whatever the file says:
     episodes              1, between states that count and others
     stays                 2, between states that count and others
     days with             1, or 1 / days, between states that count and others
+    quantile              2                        the histogram that a level is chosen by
 
 Of one's own query it is the word of whoever asked.
 """
@@ -36,7 +37,9 @@ _SIZES = {
     "episodes": 1,
     "stays": 2,
     "days with": 1,
+    "quantile": 1,
 }
+_NO_CHOICE = ("gk16", "wasserstein", "exact_sum")
 OF_STATES = ("time in states", "episodes", "stays", "days with")
 """Kinds that tell some states from all others, and nothing else."""
 
@@ -92,7 +95,7 @@ def contributions_of_states(record: Release) -> list[list[Fraction]] | None:
         or "weights" not in record.verification_data
     ):
         return None
-    if record.kind in ("by time", "transition counts"):
+    if record.kind in ("by time", "transition counts", "quantile"):
         return None
     try:
         rows = [
@@ -168,6 +171,7 @@ def moved_by_one_entry(record: Release) -> float | None:
         "relative frequencies": 2 / entries_in(record),
         "transition counts": 4.0 if max(record.lengths) > 2 else 2.0,
         "by time": 2.0,
+        "quantile": 2.0,
         **{kind: float(_SIZES[kind] * _moved_between(record)) for kind in _of_states(record)},
     }.get(record.kind)
 
@@ -258,6 +262,15 @@ def _not_such_a_question(record: Release, states: Sequence[Hashable] | None) -> 
             yield f"question: {sorted(strange)} are not states of the beliefs"
     if record.kind == "by time":
         yield from _not_by_time(record, states)
+    if record.kind == "quantile":
+        levels = (record.question or {})["levels"]
+        named = sorted((record.question or {})["states"])
+        if states is not None and named != sorted(str(state) for state in states):
+            yield f"question: {named} are not the states of the beliefs"
+        if set(record.raw) - set(levels):
+            yield "raw: is none of the levels"
+        if record.mechanism in _NO_CHOICE or record.scales is not None:
+            yield f"mechanism: {record.mechanism} is for numbers with noise, not for a choice"
     for part in parts_of(record) if record.kind == "several" else ():
         yield from (f"{part.query}: {problem}" for problem in not_such_a_query(part, states))
 
@@ -287,6 +300,8 @@ def not_such_noise(record: Release) -> Iterator[str]:
             yield from not_such_noise(part)
         return
     unit = record.unit
+    if (record.kind == "quantile") != (record.noise == "noisy choice"):
+        yield f"noise: a {record.kind} is not released by {record.noise}"
     if (unit is not None) != (record.noise == "discrete laplace"):
         yield f"unit: discrete noise has one and Laplace noise has none, not {unit}"
     if unit is None:
@@ -332,6 +347,8 @@ def nearest_histogram(raw: Sequence[float], total: float) -> list[float]:
 def assumptions(record: Release) -> Iterator[str]:
     """What no recomputation from a file can know."""
     yield "that noise of this scale was drawn, afresh and once"
+    if record.kind == "quantile":
+        yield "that the states have the values that the levels give them, in this order"
     if record.beliefs is not None:
         yield "that the beliefs hold for the data, and for every adversary that matters"
     if record.guarantee.code != "entry":

@@ -1,0 +1,202 @@
+"""Quantiles in two ways, and which of them errs less is known before the data are seen.
+
+*The noisy histogram inverted* (`pufferkit.quantile`) comes with an interval of levels, and any
+number of quantiles follow from one release. *The exponential mechanism* (`pufferkit.quantile_of`)
+tells a level and nothing else; its noise does not add up over the levels, so with many of them it
+errs less. Both are given noise of one scale, 2 / b with b the event-level epsilon: the same price.
+
+The error of a way is by how large a share of the entries the level that it names misses the
+quantile: max(0, F_{j-1} - q n, q n - F_j) / n with F_j entries at or below level j. Its mean is
+taken over noise that a fixed seed draws, on data whose levels occur as often as in the stationary
+distribution of the beliefs; of several chains the largest mean counts. Beliefs without known chains
+are taken to have all levels equally often. No data are used, so the choice costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.protocol import Beliefs
+from pufferkit.checks import Floats
+from pufferkit.data.numbers import quantile_of
+from pufferkit.data.queries import Lengths, Query, histogram
+from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.mechanisms.derived import Derived, quantile
+from pufferkit.mechanisms.influence_curve import influence_curve
+from pufferkit.mechanisms.intervals import project_to_simplex, rank_error
+from pufferkit.mechanisms.release import Release
+from pufferkit.shown import Shown
+
+Way = Literal["noisy histogram inverted", "exponential mechanism"]
+INVERTED: Way = "noisy histogram inverted"
+CHOSEN: Way = "exponential mechanism"
+
+_DRAWS, _MOST_CHAINS = 2000, 20
+
+
+@dataclass(frozen=True, repr=False)
+class QuantilePlan(Shown):
+    """How a quantile is best released.
+
+    Attributes
+    ----------
+    calibration
+        Of the way with the smaller expected error. Release it, or give its ``query`` and
+        ``epsilon`` to a session, and read what was released with `answer`.
+    way, errors, about
+        The way that was taken, the expected error of each as a share of the entries, and the
+        distribution of levels that it was computed for.
+    share, values
+        What is asked.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
+    >>> plan = pk.plan_quantile(chain, 0.5, {"0 kW": 0, "1 kW": 1}, 5000, epsilon=1)
+    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
+    >>> plan.release(data).value
+    (0.0,)
+    """
+
+    calibration: Calibration
+    way: Way
+    errors: Mapping[Way, float]
+    about: str
+    share: float
+    values: Mapping[Any, float]
+
+    @property
+    def query(self) -> Query:
+        """What a session is asked."""
+        return self.calibration.query
+
+    def release(self, series: Any) -> Derived:
+        """The quantile of the data with noise. Every call draws anew and spends epsilon."""
+        return self.answer(self.calibration.release(series))
+
+    def answer(self, release: Release, level: float = 0.95) -> Derived:
+        """The quantile in a release of ``query``; post-processing, so free."""
+        if release.query != self.query.name or release.kind != self.query.kind:
+            raise ValueError(f"release: is of {release.query}, not of {self.query.name}")
+        if self.way == INVERTED:
+            return quantile(release, self.share, self.values, level)
+        levels = (release.question or {})["levels"]
+        ranks = rank_error(release.scale, len(levels), level)
+        return Derived(
+            release.query,
+            (f"{self.share:g}",),
+            release.value,
+            (float(levels[0]),),
+            (float(levels[-1]),),
+            level,
+            release.epsilon,
+            f"{CHOSEN}; its rank is off by at most {ranks:.4g} entries, the levels say no more",
+        )
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """One for each way."""
+        return [
+            {"way": way, "expected_error": error, "taken": way == self.way}
+            for way, error in self.errors.items()
+        ]
+
+    def __str__(self) -> str:
+        head = f"quantile {self.share:g} by {self.way}, epsilon {self.calibration.epsilon:g}"
+        rows = [f"  {way}: {error:.4%} of the entries" for way, error in self.errors.items()]
+        return "\n".join([f"{head}; expected error ({self.about}):", *rows])
+
+
+def plan_quantile(
+    beliefs: Any, share: float, values: Mapping[Any, float], lengths: Lengths, epsilon: float
+) -> QuantilePlan:
+    """The way to release a quantile that is expected to err less, with its noise.
+
+    Parameters
+    ----------
+    beliefs
+        As for `influence_curve`.
+    share
+        Between 0 and 1, with six decimals at most; 0.5 is the median.
+    values
+        The value of each state, all different.
+    lengths
+        The `Series`, the length, or the lengths of segments.
+    epsilon
+        Pufferfish privacy for each entry.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> pk.plan_quantile(chain, 0.9, {0: 0, 1: 1}, 1000, epsilon=1).way
+    'noisy histogram inverted'
+    """
+    chosen = quantile_of(share, values, lengths)
+    by_choice = influence_curve(beliefs, chosen, epsilon)
+    theta = by_choice.beliefs
+    assert theta is not None
+    assert chosen.states is not None
+    assert chosen.question is not None
+    shares, about = _levels(theta, chosen)
+    part = float(Fraction(chosen.question["share"]))
+    entries = sum(chosen.observed or chosen.lengths)
+    each = [expected_errors(own, part, entries, by_choice.scale) for own in shares]
+    errors: dict[Way, float] = {
+        INVERTED: max(inverted for inverted, _ in each),
+        CHOSEN: max(by_choice_too for _, by_choice_too in each),
+    }
+    way = CHOSEN if errors[CHOSEN] < errors[INVERTED] else INVERTED
+    calibration = by_choice
+    if way == INVERTED:
+        calibration = influence_curve(beliefs, histogram(chosen.states, lengths), epsilon)
+    return QuantilePlan(calibration, way, errors, about, part, dict(values))
+
+
+def expected_errors(
+    shares: Floats, share: float, entries: int, scale: float
+) -> tuple[float, float]:
+    """The mean error of the histogram inverted and of the exponential mechanism, as shares.
+
+    Parameters
+    ----------
+    shares
+        How often each level occurs, in their order.
+    share
+        Of the quantile.
+    entries, scale
+        How many entries there are, and the scale of the noise.
+    """
+    rng = np.random.default_rng(0)
+    counts, wanted, size = shares * entries, share * entries, (_DRAWS, len(shares))
+    upto = np.cumsum(counts)
+    misses = np.maximum(0.0, np.maximum(upto - counts - wanted, wanted - upto))
+    kept = -np.expm1(-1 / scale)
+    noise = rng.geometric(kept, size) - rng.geometric(kept, size)
+    noisy = np.cumsum(project_to_simplex(counts + noise, np.full(_DRAWS, float(entries))), axis=1)
+    places = np.minimum((noisy < wanted * (1 - 1e-12)).sum(axis=1), len(shares) - 1)
+    choices = np.argmax(rng.exponential(scale, size) - misses, axis=1)
+    return float(misses[places].mean()) / entries, float(misses[choices].mean()) / entries
+
+
+def _levels(theta: Beliefs, query: Query) -> tuple[list[Floats], str]:
+    """How often each level occurs by the beliefs, in the order of the query, and in words."""
+    states = query.states or ()
+    order = [theta.states.index(state) for state in states]
+    try:
+        members = theta.corners() if isinstance(theta, ChainClass) else None
+    except NotApplicable:
+        members = None
+    if not members:
+        return [np.full(len(states), 1 / len(states))], "all levels equally often"
+    return (
+        [np.asarray(member.chain.stationary)[order] for member in members[:_MOST_CHAINS]],
+        "levels as often as in the stationary distribution of the beliefs",
+    )

@@ -254,12 +254,16 @@ def forward_kernels(theta: ChainClass) -> list[Floats] | None:
     return [member.transition for member in members if isinstance(member, MarkovChain)]
 
 
+@singledispatch
 def schedule_of(theta: ChainClass, *, from_start: bool) -> Floats | None:
     """The matrix for each slot, where a class is one chain of the clock; ``None`` for others.
 
     ``from_start`` counts slots from the first entry of a series, if the class knows that slot.
     """
-    if not isinstance(theta, SeasonalClass):
-        return None
+    return None
+
+
+@schedule_of.register
+def _(theta: SeasonalClass, *, from_start: bool) -> Floats | None:
     turned = (theta.start or 0) if from_start else 0
     return np.roll(theta.matrices, -turned, axis=0)

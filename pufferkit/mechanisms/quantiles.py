@@ -21,7 +21,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.checks import Floats
 from pufferkit.data.numbers import quantile_of
@@ -191,9 +190,9 @@ def _levels(theta: Beliefs, query: Query) -> tuple[list[Floats], str]:
     states = query.states or ()
     order = [theta.states.index(state) for state in states]
     try:
-        members = theta.corners() if isinstance(theta, ChainClass) else None
+        members = theta.members()
     except NotApplicable:
-        members = None
+        members = ()
     if not members:
         return [np.full(len(states), 1 / len(states))], "all levels equally often"
     return (

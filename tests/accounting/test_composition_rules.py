@@ -1,11 +1,14 @@
 """Each rule of composition at the edge of its conditions."""
 
+from bisect import bisect_left
+
 import pytest
 
 import pufferkit as pk
 from pufferkit import ChainClass, InfluenceCurve, MarkovChain, NoTheorem, Spending, compose
 from pufferkit.accounting import composition as rules
 from pufferkit.accounting import windows
+from pufferkit.accounting.spent import Composed
 from pufferkit.influence.curve.sweep import Run
 from pufferkit.influence.quilts.search import Quilt
 
@@ -79,8 +82,10 @@ def test_summed_entry_epsilon_as_runs():
     ]
     wanted = [(2, 0.125), (2, 0.375), (1, 0.875), (3, 0.625), (12, 0.125)]
 
-    def runs(*asked):
-        return [(run.count, run.scalar.b) for run in rules._runs(asked[0], (0, 1), *asked[1:])]
+    def runs(history, first, last):
+        spent = Composed.of(history).spent
+        at = bisect_left([end for _, end, _ in spent.runs], first)
+        return [(count, sum(row)) for count, row in spent._within(first, last, at)]
 
     def near(*wanted):
         return [(count, pytest.approx(b, rel=1e-14)) for count, b in wanted]

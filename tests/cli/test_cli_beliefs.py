@@ -77,7 +77,9 @@ def test_what_cannot_be_asked(table, tmp_path, monkeypatch):
         (["--class", "hull"], "hull of 26 chains"),
         (["--class", "hull", "--inflate", "0.05"], "rows inflated by 0.05"),
         (["--class", "hull", "--inflate", "calibrated", "--period", "24"], "hull of 26 chains"),
-        (["--class", "regimes", "--regimes", "2"], "2 hidden regimes"),
+        pytest.param(
+            ["--class", "regimes", "--regimes", "2"], "2 hidden regimes", marks=pytest.mark.slow
+        ),
         (["--order", "3"], "memory of 3 entries"),
     ],
 )

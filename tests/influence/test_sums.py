@@ -335,6 +335,9 @@ def test_numbers_too_small_beside_their_neighbours_are_told():
     assert far.mixed(np.array([[1.0, 1.0]])).lost
     assert not far.mixed(np.array([[1.0, 0.0], [0.0, 1.0]])).lost
     assert far.mixed(np.array([[1.0, 1.0]])).mixed(np.eye(1)).lost
+    several = blocks_of([Fraction(1), Fraction(1, 2**600)], [Fraction(0), Fraction(1)])
+    for order in ([[0, 0]], [[1, 1]]), ([[1, 1]], [[0, 0]]):  # lost in one of them, whichever
+        assert convolved(several, several, np.array(order), 4).lost
     assert convolved(replace(one, lost=True), other, pair, 1).lost
     assert convolved(other, replace(one, lost=True), pair, 1).lost
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,38 @@ if TYPE_CHECKING:
     from pufferkit import Releases, Table
 
 
+@dataclass(frozen=True)
+class Grouping:
+    """Rows for groups of subjects in place of subjects."""
+
+    group_by: Annotated[
+        Text, option("A row for each group of subjects: the column that names it.", "COL")
+    ] = None
+    keys: Annotated[Text, option("With --group-by: all groups there are, declared.", "A,B")] = None
+
+    def check(self, subject: str | None) -> None:
+        """Groups come with their keys and with a column of subjects."""
+        if (self.group_by is None) != (self.keys is None):
+            raise ValueError(
+                "--group-by and --keys: go together; the groups that occur are a fact about the "
+                "data, so declare all of them"
+            )
+        if self.group_by is not None and subject is None:
+            raise ValueError("--group-by: is for a table of many subjects; give --subject")
+
+    def of(self, source: Any, subject: str | None, form: Form, data: Table) -> dict[str, Any]:
+        """The arguments of `release_all`; none without groups."""
+        if self.group_by is None or self.keys is None or subject is None:
+            return {}
+        from pufferkit.frames import groups_of  # noqa: PLC0415
+        from pufferkit.frames.raw import opened  # noqa: PLC0415
+
+        pairs = groups_of(opened(source, form.text).lazy, subject=subject, group=self.group_by)
+        by_name = {str(who): str(group) for who, group in pairs.items()}
+        members = {who: by_name[str(who)] for who in data.subjects if str(who) in by_name}
+        return {"groups": members, "keys": [key.strip() for key in self.keys.split(",")]}
+
+
 @with_options
 def release_each(
     files: Annotated[
@@ -33,6 +65,7 @@ def release_each(
     reading: Reading,
     form: Form,
     book: Book,
+    grouping: Grouping,
     subject: Annotated[Text, option("Column that says whose row it is.", "COL")] = None,
     time: inputs.Time = None,
     account: Annotated[
@@ -48,6 +81,9 @@ def release_each(
     The rows may be in any order. The answer is a table too, with a row for each subject, or for
     each subject and window. Every subject has an account of its own, and a run that was stopped
     goes on when it is started again with the same ledger and label.
+
+    With --group-by there is a row for each group of subjects, at the price of one: no subject is in
+    two groups, and which group it is in is taken for public.
 
     For one series, see release.
     """
@@ -70,6 +106,7 @@ def release_each(
         anyway,
         plot,
         as_json=as_json,
+        grouping=grouping,
     )
 
 
@@ -88,10 +125,16 @@ def release_table(
     plot: Path | None = None,
     *,
     as_json: bool = False,
+    grouping: Grouping | None = None,
 ) -> None:
-    """One histogram for each subject and window; without a column of subjects, for the only one."""
-    from pufferkit.frames import check_parquet, read_table, write_columns  # noqa: PLC0415
+    """One histogram for each subject and window; without a column of subjects, for the only one.
 
+    With ``grouping`` one for each group and window.
+    """
+    from pufferkit.frames import check_parquet, read_table  # noqa: PLC0415
+
+    grouping = grouping or Grouping()
+    grouping.check(subject)
     query = question.query
     if query.value in ("count", "total", "mean"):
         raise ValueError(f"--query: of a table no {query.value}, but histogram or frequencies")
@@ -133,9 +176,12 @@ def release_table(
     if alone and account is not None:
         data, prefix = replace(data, subjects=(account,)), ""
     usefulness.question(noise.epsilon)
-    _refuse_drowned(data, beliefs, mechanism, noise.epsilon, anyway)
+    groups = grouping.of(source, subject, form, data)
+    if not groups:  # the noise of a group is that of one subject, the answer that of many
+        _refuse_drowned(data, beliefs, mechanism, noise.epsilon, anyway)
+    make: Any = pk.release_all if groups else pk.release_each
     with book.opened() as ledger, terminal.bar("releasing") as progress:
-        releases: Releases = pk.release_each(
+        releases: Releases = make(
             data,
             beliefs,
             noise.epsilon,
@@ -147,9 +193,19 @@ def release_table(
             label=book.label,
             prefix=prefix,
             progress=progress,
+            **groups,
         )
     terminal.summary(data.report())
     releases = releases.as_drawn() if noise.as_drawn else releases
+    _give(releases, out, record, plot, as_json)
+
+
+def _give(
+    releases: Releases, out: Path | None, record: Path | None, plot: Path | None, as_json: bool
+) -> None:
+    """Write the table, its record and the picture, and say what was promised."""
+    from pufferkit.frames import write_columns  # noqa: PLC0415
+
     content = write_columns(out or Path("stdout.csv"), releases.columns())
     for note in releases.notes:
         terminal.note(note)

@@ -130,7 +130,7 @@ def test_both_commands_share_their_options():
     assert {name: one[name] for name in many if name in one and name not in own} == {
         name: many[name] for name in many if name in one and name not in own
     }
-    assert set(many) - set(one) == {"subject"}
+    assert set(many) - set(one) == {"subject", "group_by", "keys"}
 
 
 @pytest.fixture

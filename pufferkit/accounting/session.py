@@ -304,6 +304,10 @@ class Session(Shown):
         >>> len(session.history)
         1
         """
+        return split(self.release_jointly(plan, label=label))
+
+    def release_jointly(self, plan: Dashboard, *, label: str = "") -> Release:
+        """As `release_dashboard`, and all questions as the one record that `verify` checks."""
         made_for, own = plan.calibration.beliefs, self.beliefs.to_dict()
         if made_for is None or digest(made_for.to_dict()) != digest(own):
             raise ValueError("plan: was made for other beliefs than those of the session")
@@ -318,9 +322,9 @@ class Session(Shown):
         )
         stored = self.ledger.find(self.name, key)
         if stored is not None:
-            return split(Release.from_dict(stored.body))
+            return Release.from_dict(stored.body)
         part = calibration.checked(self._part(bounds))
-        return split(self._paid(calibration, part, bounds, key, "influence_curve"))
+        return self._paid(calibration, part, bounds, key, "influence_curve")
 
     def _paid(
         self,

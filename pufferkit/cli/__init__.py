@@ -14,6 +14,7 @@ import pufferkit
 from pufferkit.cli import (
     audit,
     beliefs,
+    dashboard,
     explore,
     ledger,
     model,
@@ -38,6 +39,7 @@ app = typer.Typer(
 app.command("plan")(plan.plan)
 app.command("release")(release.release)
 app.command("release-each")(release_each.release_each)
+app.command("dashboard")(dashboard.dashboard)
 app.command("sanitize")(sanitize.sanitize)
 app.command("fit")(model.fit)
 app.command("beliefs")(beliefs.beliefs)

@@ -1,0 +1,54 @@
+"""Several questions at once on the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import pufferkit as pk
+from tests.strategies.command_line import folder, good, refusal
+
+__all__ = ["folder"]
+
+FILES = ("dashboard", "data.csv", "--model", "model.json", "--state", "state")
+ASKED = ("--ask", "histogram=30", "--ask", "episodes:run=25")
+
+
+def test_planned_released_and_verified(folder):
+    plan = json.loads(good(*FILES, *ASKED, "--plan", "--json"))
+    assert [row["question"] for row in plan["questions"]] == ["histogram", "episodes:run"]
+    assert [row["half_width"] for row in plan["questions"]] == [30, 25]
+    assert "2 questions together" in good(*FILES, *ASKED, "--plan")
+    good(*FILES, *ASKED, "--out", "joint.json")
+    record = json.loads(Path("joint.json").read_text())
+    assert record["epsilon"] == plan["epsilon"]
+    assert pk.verify("joint.json").ok
+
+
+def test_a_total_epsilon_stretches_the_errors(folder):
+    plan = json.loads(good(*FILES, *ASKED, "--plan", "--json", "--epsilon", "0.5"))
+    assert plan["epsilon"] == 0.5
+
+
+def test_a_ledger_pays_once(folder):
+    book = ("--ledger", "ledger.db", "--budget", "3", "--account", "a")
+    first = good(*FILES, *ASKED, *book)
+    assert good(*FILES, *ASKED, *book) == first
+    assert len(pk.Ledger("ledger.db").entries("a")) == 3  # opened, charged, valued
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--ask", "histogram"), "is not like episodes:run=20"),
+        (("--ask", "median=3"), "questions are histogram"),
+        (("--ask", "histogram=x"), "'x' is not a number"),
+        (("--ask", "histogram=-1"), "error"),
+        (("--ask", "episodes=3"), "--state-value: needed"),
+        (("--ask", "episodes:fly=3"), "'fly' is not a state of the model"),
+        (("--ask", "histogram=3", "--ask", "histogram=3"), "two questions are the same"),
+        (("--ask", "histogram=30", "--ledger", "l.db"), "go together"),
+    ],
+)
+def test_what_does_not_fit_is_refused(folder, options, words):
+    assert words in refusal(*FILES, *options)

@@ -300,7 +300,10 @@ class Session(Shown):
         >>> book = os.path.join(tempfile.mkdtemp(), "ledger.db")
         >>> session = pk.Session([0, 0, 1] * 100, chain, 2.0, book)
         >>> both = {"time": (pk.count(1, 300), 30), "runs": (pk.episodes(1, 300), 20)}
-        >>> answers = session.release_dashboard(pk.dashboard(chain, both))
+        >>> plan = pk.dashboard(chain, both)
+        >>> answers = session.release_dashboard(plan)
+        >>> session.release_jointly(plan).raw[0] == answers["time"].raw[0]  # the same one, free
+        True
         >>> len(session.history)
         1
         """

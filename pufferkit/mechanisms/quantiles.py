@@ -63,6 +63,8 @@ class QuantilePlan(Shown):
     >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
     >>> plan.release(data).value
     (0.0,)
+    >>> plan.answer(plan.calibration.release(data)).value
+    (0.0,)
     """
 
     calibration: Calibration

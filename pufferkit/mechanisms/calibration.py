@@ -342,7 +342,9 @@ def checked(beliefs: Any, query: Query, epsilon: float) -> tuple[Beliefs, float]
 
 def check_states(beliefs: Beliefs, query: Query) -> None:
     """A query and its beliefs must speak of the same entries and states."""
-    if isinstance(query, (Mapping, list, tuple)):
+    if isinstance(query, Mapping) or (
+        isinstance(query, (list, tuple)) and any(isinstance(part, (Query, tuple)) for part in query)
+    ):
         raise ValueError(
             "query: is several; dashboard(beliefs, {name: (query, error), ...}) plans them together"
         )

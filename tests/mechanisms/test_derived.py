@@ -14,9 +14,11 @@ CHAIN = pk.MarkovChain.steady(RATES, states=STATES)
 CODES = CHAIN.sample(3000, seed=2)
 DATA = pk.Series(CODES, STATES, (3000,))
 N = len(DATA)
+LEAST = 0.8 - 4 * (0.8 * 0.2 / 400) ** 0.5
+"""Of 400 intervals at level 0.8 fewer hold once in 30,000 times; the noise has no seed."""
 
 
-def many(query, times=200, scale=40.0):
+def many(query, times=400, scale=40.0):
     """Releases with noise of a known scale."""
     calibration = replace(pk.entry_dp(query, 1), scale=scale)
     return [calibration.release(DATA) for _ in range(times)]
@@ -33,21 +35,21 @@ def test_intervals_hold_at_least_as_often_as_they_say():
     counts = DATA.counts
     histograms = many(pk.histogram(STATES, N))
     below = np.cumsum(counts) / N
-    assert share_inside([pk.cumulative(r, 0.8) for r in histograms], below) >= 0.75
+    assert share_inside([pk.cumulative(r, 0.8) for r in histograms], below) >= LEAST
     for share in (0.25, 0.5, 0.9):
         truth = VALUES[int(np.searchsorted(below, share))]
-        assert share_inside([pk.quantile(r, share, VALUES, 0.8) for r in histograms], truth) >= 0.75
+        assert share_inside([pk.quantile(r, share, VALUES, 0.8) for r in histograms], truth) >= LEAST
     above = N - np.concatenate([[0], np.cumsum(counts)[:-1]])
-    assert share_inside([pk.load_duration(r, VALUES, 0.8) for r in histograms], above) >= 0.75
-    assert share_inside([pk.peak(r, VALUES, 0.8) for r in histograms], 3) >= 0.75
+    assert share_inside([pk.load_duration(r, VALUES, 0.8) for r in histograms], above) >= LEAST
+    assert share_inside([pk.peak(r, VALUES, 0.8) for r in histograms], 3) >= LEAST
     moves = DATA.transitions
     rates = moves / moves.sum(axis=1, keepdims=True)
     transitions = many(pk.transition_counts(STATES, N))
-    assert share_inside([pk.transition_rates(r, 0.8) for r in transitions], rates) >= 0.75
+    assert share_inside([pk.transition_rates(r, 0.8) for r in transitions], rates) >= LEAST
     inside = np.isin(CODES, [2, 3])
     episodes = int((inside & ~np.concatenate([[False], inside[:-1]])).sum())
     stays = many(pk.stays(STATES[2:], N))
-    assert share_inside([pk.mean_stay(r, 0.8) for r in stays], inside.sum() / episodes) >= 0.75
+    assert share_inside([pk.mean_stay(r, 0.8) for r in stays], inside.sum() / episodes) >= LEAST
 
 
 def test_the_variance_of_clipped_values():
@@ -63,7 +65,7 @@ def test_the_variance_of_clipped_values():
     derived = pk.variance(release, 0, 3)
     assert derived.value[0] == pytest.approx(clipped.var(), rel=0.3)
     inside = [pk.variance(r, 0, 3, 0.8) for r in many(query, scale=0.02)]
-    assert share_inside(inside, clipped.var()) >= 0.75
+    assert share_inside(inside, clipped.var()) >= LEAST
     assert pk.clipped_total(values, N, low=0, high=3).lipschitz == 3
     mean = pk.clipped_mean(values, N, low=0, high=3).exact(DATA)[0]
     assert float(mean) == pytest.approx(clipped.mean())

@@ -106,7 +106,9 @@ def test_what_does_not_go_together_is_refused():
         pk.dashboard(CHAIN, {"a": (pk.count(1, 30), -1.0)})
 
 
-@pytest.mark.parametrize("several", [[], {"a": 1}, (1, 2)])
+@pytest.mark.parametrize(
+    "several", [[pk.count(1, 30), pk.count(0, 30)], {"a": 1}, ((pk.count(1, 30), 5.0),)]
+)
 def test_plan_points_to_the_dashboard(several):
     with pytest.raises(ValueError, match=r"dashboard\(beliefs"):
         pk.plan(CHAIN, several, 1)

@@ -4,7 +4,7 @@
 
 Run it as often as you like. A day that was released is given as it is, from the ledger, so a crash
 or a second run draws nothing anew. LATE says what to do with rows of earlier days in a file:
-refuse (the default), next (count them in the day of the file) or "leave out".
+refuse (the default) or "leave out".
 """
 
 from __future__ import annotations

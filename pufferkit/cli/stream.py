@@ -27,7 +27,7 @@ class Late(StrEnum):
     """What to do with rows before the window."""
 
     REFUSE = "refuse"
-    NEXT = "next"
+    LEAVE_OUT = "leave out"
 
 
 Account = Annotated[str, option("Whose data these are, in the ledger.", "NAME", "--account")]
@@ -67,7 +67,7 @@ def release(
         bool, option("This sum and no other, in every window: less noise.", None, "--one-question")
     ] = False,
     late: Annotated[
-        Late | None, option("With --time: rows before the window are refused, or counted in it.")
+        Late | None, option("With --time: rows before the window are refused, or left out.")
     ] = None,
     label: Annotated[str, option("Distinguishes equal releases.")] = "",
     out: Annotated[File, option("Write JSON here, not to stdout; - is stdout.", "FILE")] = None,
@@ -81,9 +81,9 @@ def release(
 
     Epsilon is for everything that is ever released about the stream. Windows come in the order of
     their beginnings; run it once a day, or once an hour. A window that was released gives the
-    same answer again, also if rows came late: they are left out, or belong to the next window.
+    same answer again, also if rows came late: they are left out.
     With --time, rows outside of a window of time are left out; without, all rows are taken for it.
-    With --late next, rows before the window are counted in it: only if no file had them before.
+    With --late refuse, rows outside of it are an error.
     """
     out = None if str(out) == "-" else out
     outputs.check_outputs([out], [file, model])
@@ -101,8 +101,6 @@ def release(
             f"--query: {question.query.value} is read from one release; stream the histogram"
         )
     query = question.over(beliefs.states, data)
-    if late is Late.NEXT and query.weights is None:
-        raise ValueError(f"--late next: {query.name} is no sum over entries; leave late rows out")
     usefulness.question(epsilon)
     with kept.opened() as ledger:
         asked = query if one_question else None
@@ -172,7 +170,7 @@ def _rows_of(
         file, state, time, ends, states=beliefs.states, late=late.value, text=form.text
     )
     if before:
-        terminal.note(f"{before:,} rows are before the window, and counted in it")
+        terminal.note(f"{before:,} rows are before the window, and left out")
     return data
 
 

@@ -18,9 +18,9 @@ from pufferkit.frames.files import _columns, state_labels
 from pufferkit.frames.raw import TextFormat
 from pufferkit.frames.row_times import NO_TIME, _times, nothing_in
 
-Late = Literal["refuse", "next", "leave out"]
-"""What to do with rows before the window: an error; count them in this window, each row once in
-all; or leave them out."""
+Late = Literal["refuse", "leave out"]
+"""What to do with rows before the window: an error, or leave them out. They are not counted in a
+later window: whether an earlier one used them already, nobody could check."""
 
 
 def read_window(
@@ -35,8 +35,7 @@ def read_window(
 ) -> tuple[Series, int]:
     """The rows of a window in the order of their times, and how many rows were before it.
 
-    Rows are the entries. With ``late="next"``, rows before the window stand in front; that is sound
-    if no release used them before, so each row must be delivered once.
+    Rows are the entries. A window pays for its own rows alone.
 
     Parameters
     ----------
@@ -79,13 +78,12 @@ def read_window(
         if before and late == "refuse":
             raise ValueError(
                 f"{table.name}: {len(before)} rows are before the window, the first at "
-                f"{moments[before[0]]}; they came late. Count them in this window (late='next', "
-                "--late next) if no file had them before, or leave them out"
+                f"{moments[before[0]]}; they came late, and their window pays for no more. "
+                "Leave them out (late='leave out', --late 'leave out')"
             )
-    used = [*before, *inside] if late == "next" else inside
-    if not used:
+    if not inside:
         raise ValueError(f"{table.name}: no row is in the window")
-    return Series.of([labels[n] for n in used], states), len(before)
+    return Series.of([labels[n] for n in inside], states), len(before)
 
 
 def _moments(file: str, cells: list[Any]) -> list[datetime]:

@@ -47,12 +47,12 @@ def test_epsilon_is_changed_by_a_command_of_its_own(folder):  # noqa: F811
     assert "nothing wrong" in good("ledger", "verify", "l.db")
 
 
-def test_late_rows_are_refused_or_counted_in_the_next_window(folder):  # noqa: F811
+def test_late_rows_are_refused_or_left_out(folder):  # noqa: F811
     lines = [f"2026-11-{16 + n // 24}T{n % 24:02d}:00,{'rest' if n % 3 else 'run'}"
              for n in range(48)]  # fmt: skip
     Path("data.csv").write_text("\n".join(["when,state", *lines, ""]))
     timed = ("--time", "when", "--late")
     assert "24 rows are before the window" in refusal(*day("2026-11-17", *timed, "refuse"))
-    assert "24 rows are after the window" in refusal(*day("2026-11-16", *timed, "next"))
-    assert json.loads(good(*day("2026-11-17", *timed, "next")))["lengths"] == [48]
-    assert "needs --time" in refusal(*day("2026-11-18", "--late", "next"))
+    assert "24 rows are after the window" in refusal(*day("2026-11-16", *timed, "refuse"))
+    assert json.loads(good(*day("2026-11-17", *timed, "leave out")))["lengths"] == [24]
+    assert "needs --time" in refusal(*day("2026-11-18", "--late", "refuse"))

@@ -80,7 +80,7 @@ def crash(*_arguments, **_options):
     raise KeyboardInterrupt
 
 
-def test_late_rows_are_refused_counted_next_or_left_out(job, folder):
+def test_late_rows_are_refused_or_left_out(job, folder):
     run(job, folder)
     late = rows(2, count=5, offset=5)
     write(folder, 3, more=late)
@@ -89,17 +89,15 @@ def test_late_rows_are_refused_counted_next_or_left_out(job, folder):
     with pk.Ledger(folder / "l.db") as ledger:
         assert len(ledger.entries("anna")) == 7
     begin = START + timedelta(days=3)
-    read = {"states": CHAIN.states, "late": "next"}
+    read = {"states": CHAIN.states}
     window = (begin, begin + timedelta(days=1))
     file = folder / "anna" / "2026-11-19.csv"
-    data, before = pk.frames.read_window(file, "state", "time", window, **read)
-    assert (before, len(data)) == (5, 149)
-    assert data.labels == [state for _, state in [*late, *rows(3)]]
-    data, before = pk.frames.read_window(
-        file, "state", "time", window, **{**read, "late": "leave out"}
-    )
+    with pytest.raises(ValueError, match="late: must be one of"):  # who would know they are new?
+        pk.frames.read_window(file, "state", "time", window, **read, late="next")
+    data, before = pk.frames.read_window(file, "state", "time", window, **read, late="leave out")
     assert (before, len(data)) == (5, 144)
-    assert len(run(job, folder, late="next")) == 4
+    assert data.labels == [state for _, state in rows(3)]
+    assert len(run(job, folder, late="leave out")) == 4
 
 
 def test_rows_that_are_no_window_are_refused(folder):

@@ -93,7 +93,7 @@ def release(
         data = inputs.read_data(
             file, state, time, segment, beliefs.states, None, beliefs, independent_after, form
         )
-        data = _in_window(data, place)
+        data = _in_window(data, place, time is not None)
     else:
         data = _rows_of(file, state, time, place, beliefs, late, form)
     if question.query in inputs.FOLLOWS:
@@ -146,10 +146,18 @@ def change(
     )
 
 
-def _in_window(data: pk.Series, window: str | tuple[str, str] | tuple[int, int]) -> pk.Series:
+def _in_window(
+    data: pk.Series, window: str | tuple[str, str] | tuple[int, int], timed: bool
+) -> pk.Series:
     """The rows of a window of time, where it is known when rows are."""
-    entries = isinstance(window, tuple) and isinstance(window[0], int)
-    if entries or data.calendar is None:
+    if isinstance(window, tuple) and isinstance(window[0], int):
+        return data
+    if data.calendar is None:
+        if timed:
+            raise ValueError(
+                "--time: the times are on no even clock, so it is not known which rows are in the "
+                "window; --late refuse takes rows by their times, one after another"
+            )
         return data
     part = pk.Stream.part(data, window)
     if len(part) < len(data):

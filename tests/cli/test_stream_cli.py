@@ -56,3 +56,12 @@ def test_late_rows_are_refused_or_left_out(folder):  # noqa: F811
     assert "24 rows are after the window" in refusal(*day("2026-11-16", *timed, "refuse"))
     assert json.loads(good(*day("2026-11-17", *timed, "leave out")))["lengths"] == [24]
     assert "needs --time" in refusal(*day("2026-11-18", "--late", "refuse"))
+
+
+def test_rows_on_no_even_clock_are_not_taken_for_the_window(folder):  # noqa: F811
+    times = [f"2026-11-{16 + n // 24}T{n % 24:02d}:{n * n % 60:02d}" for n in range(48)]
+    lines = [f"{when},{'rest' if n % 3 else 'run'}" for n, when in enumerate(times)]
+    Path("data.csv").write_text("\n".join(["when,state", *lines, ""]))
+    assert "on no even clock" in refusal(*day("2026-11-17", "--time", "when"))
+    kept = good(*day("2026-11-17", "--time", "when", "--late", "leave out"))
+    assert json.loads(kept)["lengths"] == [24]

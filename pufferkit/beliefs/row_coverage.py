@@ -70,8 +70,6 @@ class RowCoverage:
     ----------
     rows
         Those with enough moves.
-    people
-        How many people there were.
     level
         A row with a p-value below this fails, if it needs more contamination than ``inflate``.
     inflate
@@ -79,7 +77,6 @@ class RowCoverage:
     """
 
     rows: tuple[Row, ...]
-    people: int
     level: float
     inflate: float = 0.0
 
@@ -101,14 +98,6 @@ class RowCoverage:
     def contamination(self) -> float:
         """The least that makes every row plausible."""
         return max((row.contamination for row in self.rows), default=0.0)
-
-    @property
-    def contaminations(self) -> tuple[float | None, ...]:
-        """The same for each person; ``None`` where no row had enough moves."""
-        own: list[list[float]] = [[] for _ in range(self.people)]
-        for row in self.rows:
-            own[row.person].append(row.contamination)
-        return tuple(max(each) if each else None for each in own)
 
     @property
     def passed(self) -> bool | None:
@@ -207,7 +196,7 @@ def row_coverage(
                 left = (part == which) & (person[:-1][seen] == state)
                 means.append(schedule[slot[:-1][seen][left], state].mean(axis=0))
     if not places:
-        return RowCoverage((), len(coded), level, inflate)
+        return RowCoverage((), level, inflate)
     moves = np.array(counts, dtype=float)
     states = [state for _, _, state in places]
     if schedule is not None:
@@ -231,7 +220,7 @@ def row_coverage(
             places, moves, deviance, p_values, needed, strict=True
         )
     )
-    return RowCoverage(tuple(rows), len(coded), level, inflate)
+    return RowCoverage(tuple(rows), level, inflate)
 
 
 def conformal_contamination(etas: Iterable[float], alpha: float) -> float:

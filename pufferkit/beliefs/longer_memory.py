@@ -66,8 +66,7 @@ def order_table(
     Parameters
     ----------
     segments
-        Rows of levels 0, ..., levels - 1, each a stretch without a break; -1 is an entry that was
-        not observed.
+        Rows of levels, as `pufferkit.beliefs.baum_welch.fit` reads them.
     levels, order
         k and m; k^m may be at most 2,000.
     shrinkage

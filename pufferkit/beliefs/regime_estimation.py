@@ -115,30 +115,21 @@ def mean_stays(transition: ArrayLike) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class KnownSlow(checks.Frozen):
-    """What remains to be hidden when the slow regimes, and when they hold, are known.
-
-    Attributes
-    ----------
-    slow
-        Which regimes are slow.
-    model
-        The stationary model of the others: A restricted to them, rows rescaled.
-    after_return
-        The first steps after a return from each slow regime, not yet in equilibrium: their backward
-        kernels and posteriors are further vertices. The first is the moment itself; it has a
-        posterior of its own, and the kernels of ``model``.
-    before_departure
-        The last steps before each slow regime, the last one first: their forward kernels and
-        posteriors are further vertices for those who know when the slow regime begins.
-    left
-        Largest total variation distance from equilibrium at the end of these lists.
-    """
+    """What remains to be hidden when the slow regimes, and when they hold, are known."""
 
     slow: NDArray[np.bool_]
+    """Which regimes are slow."""
     model: HiddenModel
+    """The stationary model of the others: A restricted to them, rows rescaled."""
     after_return: tuple[StepKernels, ...]
+    """The first steps after a return from each slow regime, not yet in equilibrium: their backward
+    kernels and posteriors are further vertices. The first is the moment itself; it has a posterior
+    of its own, and the kernels of ``model``."""
     before_departure: tuple[StepKernels, ...]
+    """The last steps before each slow regime, the last one first: their forward kernels and
+    posteriors are further vertices for those who know when the slow regime begins."""
     left: float
+    """Largest total variation distance from equilibrium at the end of these lists."""
 
 
 def known_slow(

@@ -38,47 +38,32 @@ _LEAST = 1e-300
 
 @dataclass(frozen=True)
 class Row:
-    """One row of one person.
-
-    Attributes
-    ----------
-    person, part, state
-        Whose moves, in which part of the day, out of which state; all from 0.
-    moves
-        How many.
-    deviance, p_value
-        Of the nearest row of the hull.
-    contamination
-        The least that makes the row plausible, 0 if it is so already; or that of the counted
-        shares.
-    """
+    """One row of one person."""
 
     person: int
     part: int
     state: int
+    """Whose moves, in which part of the day, out of which state; all from 0."""
     moves: int
+    """How many."""
     deviance: float
     p_value: float
+    """Of the nearest row of the hull."""
     contamination: float
+    """The least that makes the row plausible, 0 if it is so already; or that of the counted shares.
+    """
 
 
 @dataclass(frozen=True)
 class RowCoverage:
-    """How well kernels cover the rows of people who were held out.
-
-    Attributes
-    ----------
-    rows
-        Those with enough moves.
-    level
-        A row with a p-value below this fails, if it needs more contamination than ``inflate``.
-    inflate
-        Contamination that the class allows in every row.
-    """
+    """How well kernels cover the rows of people who were held out."""
 
     rows: tuple[Row, ...]
+    """Those with enough moves."""
     level: float
+    """A row with a p-value below this fails, if it needs more contamination than ``inflate``."""
     inflate: float = 0.0
+    """Contamination that the class allows in every row."""
 
     @property
     def failing(self) -> tuple[Row, ...]:

@@ -51,7 +51,7 @@ _WIDER = 1.1
 
 
 @dataclass(frozen=True, eq=False)
-class MatrixResponse(BaseResponse):
+class MatrixResponse(checks.Frozen, BaseResponse):
     """A state is answered by a draw from its own row of a matrix.
 
     Parameters

@@ -178,7 +178,7 @@ def test_mechanisms_go_to_json_and_back():
     for made in (
         cheapest_noise(binary(0.2, 0.35), 1),
         cheapest_noise(binary(0.2, 0.35), 1, "ignorant", 40),
-        cheapest_noise(kary, 1),
+        KaryResponse(kary, 0.3, length=4),
         RandomizedResponse(binary(0.2, 0.3), 0.5, 0.5),
     ):
         again = type(made).from_json(made.to_json())

@@ -37,7 +37,7 @@ from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.profiles import entry_rows
-from pufferkit.accounting.questions import asked, check_query
+from pufferkit.accounting.query_keys import asked, check_query
 from pufferkit.accounting.spent import Composed
 from pufferkit.accounting.transactions import over_budget
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs

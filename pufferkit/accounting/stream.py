@@ -42,7 +42,7 @@ from pufferkit.accounting.entries import Account, Charge, Terms
 from pufferkit.accounting.fingerprints import IDENTIFYING, SeriesData
 from pufferkit.accounting.frontier import Frontier, Use
 from pufferkit.accounting.ledger import Ledger
-from pufferkit.accounting.questions import asked, check_query
+from pufferkit.accounting.query_keys import asked, check_query
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series

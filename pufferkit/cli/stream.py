@@ -164,7 +164,7 @@ def _rows_of(
     file: Path, state: str, time: str | None, place: Any, beliefs: Any, late: Late, form: Form
 ) -> pk.Series:
     """The rows of the window, with a word about those before it."""
-    from pufferkit.accounting.stream import moments  # noqa: PLC0415
+    from pufferkit.accounting.stream_windows import moments  # noqa: PLC0415
 
     ends = moments(place)
     if time is None or ends is None:

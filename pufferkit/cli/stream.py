@@ -13,8 +13,10 @@ from pufferkit.cli import inputs, outputs, terminal, usefulness
 from pufferkit.cli.flags import File, option, real
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Kept, with_options
+from pufferkit.cli.questions import Question
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
 from pufferkit.cli.usefulness import Anyway
+from pufferkit.data.names import FOLLOWS
 
 app = typer.Typer(
     cls=OneLineErrors,
@@ -57,7 +59,7 @@ def release(
     ],
     account: Account,
     kept: Kept,
-    question: inputs.Question,
+    question: Question,
     form: Form,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
@@ -96,7 +98,7 @@ def release(
         data = _in_window(data, place, time is not None)
     else:
         data = _rows_of(file, state, time, place, beliefs, late, form)
-    if question.query in inputs.FOLLOWS:
+    if question.query.value in FOLLOWS:
         raise ValueError(
             f"--query: {question.query.value} is read from one release; stream the histogram"
         )

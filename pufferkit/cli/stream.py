@@ -151,6 +151,9 @@ def _in_window(
     """The rows of a window of time, where it is known when rows are."""
     if isinstance(window, tuple) and isinstance(window[0], int):
         return data
+    from pufferkit.accounting.stream import moments  # noqa: PLC0415
+
+    moments(window)  # an error, if it is none
     if data.calendar is None:
         if timed:
             raise ValueError(

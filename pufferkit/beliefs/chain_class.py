@@ -367,8 +367,8 @@ class ChainClass(checks.Frozen, Beliefs):
     def distributions(self) -> list[Distribution]:
         """The chains, one by one.
 
-        An open start may be sure, stationary, or split between two states at odds from 1 : 1000 to
-        1000 : 1.
+        Where any start is possible, it may be sure, stationary, or split between two states at
+        odds from 1 : 1000 to 1000 : 1.
         """
         try:
             members = self.members()
@@ -406,11 +406,6 @@ class ChainClass(checks.Frozen, Beliefs):
         except TypeError as error:
             raise ValueError(f"model: this {kind} is malformed ({error})") from None
         return theta
-
-    @staticmethod
-    def from_json(text: str) -> ChainClass:
-        """The class that ``to_json`` wrote."""
-        return ChainClass.from_dict(checks.json_object("model", text))
 
     def matrices_shown(self) -> tuple[Matrix, ...]:
         try:

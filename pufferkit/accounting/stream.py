@@ -45,6 +45,7 @@ from pufferkit.accounting.stream_windows import (
     Window,
     check_inside,
     located,
+    on_clock,
     places_of,
 )
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
@@ -166,6 +167,7 @@ class Stream(Shown):
         *,
         share: float = 1.0,
         label: str = "",
+        every: Any = None,
     ) -> Release:
         """Answer a query about a window with noise. Once: asking again gives the stored value.
 
@@ -178,8 +180,10 @@ class Stream(Shown):
             Made for the data of the window: ``histogram(states, data)``.
         data
             The entries of the window: a `Series`, a sequence of states or of segments of states.
-            ``None`` where nothing was observed. A series that knows when its entries are must lie
-            within a window of time: `part` cuts it.
+            ``None`` where nothing was observed. For a window of time it must be known when the
+            entries are, and that all lie within: a list that holds rows of other windows too would
+            be charged for this one alone, day after day. So read the series with its times (`part`
+            cuts it), or say ``every``.
         window
             First and last entry, counted from the beginning of the stream; or from when on and
             until before when, as dates or times (``("2026-11-16 08:00", "2026-11-16 09:00")``); or
@@ -189,6 +193,9 @@ class Stream(Shown):
             windows may overlap: with windows of a day, each hour, 1/24.
         label
             Something to tell otherwise equal releases apart.
+        every
+            For a list and a window of time: the time from one entry to the next, such as ``"1m"``;
+            the first is at the beginning of the window.
 
         Raises
         ------
@@ -208,6 +215,8 @@ class Stream(Shown):
             if calibration is None:
                 calibration = self._noise(query, use.pico)
                 part = calibration.checked(data)
+                if every is not None:
+                    part = on_clock(part, use, every)
                 check_inside(part, window, use)
             after = frontier.after(use)
             body = {

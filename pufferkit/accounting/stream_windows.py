@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import replace
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.accounting.frontier import Use
+from pufferkit.data.calendar import Calendar, microseconds
 from pufferkit.data.series import Series
 
 HORIZON = 10**12
@@ -27,7 +29,7 @@ def located(window: Window) -> tuple[str, int, int, list[Any]]:
         begin, shown = _moment(window), [str(window)]
         if begin.time() != datetime.min.time() or isinstance(window, datetime):
             raise ValueError(f"window: {window} is a moment; give a day, or both ends")
-        return "time", _place(begin), _place(begin + timedelta(days=1)), shown
+        return "time", microseconds(begin), microseconds(begin + timedelta(days=1)), shown
     if not isinstance(window, Sequence) or len(window) != 2:
         raise ValueError(f"window: needs a beginning and an end, or a day, got {window!r:.60}")
     if all(isinstance(end, (str, date)) for end in window):
@@ -37,7 +39,7 @@ def located(window: Window) -> tuple[str, int, int, list[Any]]:
         if not first < after:
             raise ValueError(f"window: {window[0]} is not before {window[1]}")
         axis = "time" if first.tzinfo is None else "instants"
-        return axis, _place(first), _place(after), [str(end) for end in window]
+        return axis, microseconds(first), microseconds(after), [str(end) for end in window]
     first_entry, last = (checks.whole("window", n, 1) for n in window)
     if not first_entry <= last <= HORIZON:
         raise ValueError(
@@ -67,12 +69,6 @@ def _moment(end: Any) -> datetime:
     return end if isinstance(end, datetime) else datetime(end.year, end.month, end.day)
 
 
-def _place(moment: datetime) -> int:
-    """Microseconds since 1970; of a moment without a time zone by its own clock."""
-    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-
-
 def places_of(data: Series, axis: str) -> NDArray[np.int64] | None:
     """Where the entries of a series lie on an axis of time; ``None`` if that is not known."""
     if data.calendar is None:
@@ -91,9 +87,29 @@ def check_inside(data: Series, window: Window, use: Use) -> None:
             )
         return
     when = places_of(data, use.axis)
-    outside = 0 if when is None else int(((when < use.begin) | (when >= use.end)).sum())
+    if when is None and data.between is not None and data.between[0] == use.axis:
+        when = np.array(data.between[1:])
+    if when is None:
+        raise ValueError(
+            "data: when the entries are is not known, so nobody can tell whether all of them are "
+            f"in the window {window!r}, and it pays for its own alone. Read them with their times "
+            '(read_series(..., time=)), say every="1m" if they are a list of the whole window, or '
+            "count entries: window=(first, last)"
+        )
+    outside = int(((when < use.begin) | (when >= use.end)).sum())
     if outside:
         raise ValueError(
             f"data: {outside:,} of {len(data):,} entries are not in the window {window!r}, which "
             "pays for its own alone; cut them off with Stream.part(data, window)"
         )
+
+
+def on_clock(data: Series, use: Use, every: Any) -> Series:
+    """A list of entries on the clock of its window."""
+    if use.axis == "entries":
+        raise ValueError("every: is for windows of time; this one counts entries")
+    if data.calendar is not None or data.between is not None:
+        raise ValueError("every: when the entries are is known already; leave it out")
+    if len(data.lengths) > 1:
+        raise ValueError("every: is for a list of entries that follow one another, not segments")
+    return replace(data, calendar=Calendar(use.begin, every))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.beliefs.base import Distribution
+from pufferkit.beliefs.base import Distribution, Member, Mixing
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels, Paths, reversed_kernel
@@ -66,15 +66,19 @@ class EventClass(KernelClass):
 
     @property
     def description(self) -> str:
-        what = "; and ".join(s.description for s in self.hidden)
-        return f"{self.beliefs.description}; hidden: {what}"
+        return f"{self.beliefs.description}; hidden: {self._what}"
 
     @property
     def promise(self) -> str:
-        what = "; and ".join(s.description for s in self.hidden)
         within = " within one segment" if max(s.window for s in self.hidden) > 1 else ""
         base = self.beliefs.promise
-        return f"hidden is {what}{within}, and nothing else" + ("" if base is None else f"; {base}")
+        return f"hidden is {self._what}{within}, and nothing else" + (
+            "" if base is None else f"; {base}"
+        )
+
+    @property
+    def names_secrets(self) -> bool:
+        return True
 
     @property
     def hides_states(self) -> bool:
@@ -97,7 +101,24 @@ class EventClass(KernelClass):
         return self.beliefs.matrices_shown()
 
     def distributions(self) -> list[Distribution]:
-        return self.beliefs.distributions()
+        return [
+            replace(own, name=f"{own.name}: {secrets.description}", hidden=secrets)
+            for own in self.beliefs.distributions()
+            for secrets in self.hidden
+        ]
+
+    def members(self) -> tuple[Member, ...]:
+        raise NotApplicable(
+            f"this mechanism hides single entries, not {self._what}; use influence_curve"
+        )
+
+    def mixing_bounds(self) -> tuple[Mixing, ...]:
+        self.members()
+        return ()
+
+    @property
+    def _what(self) -> str:
+        return "; and ".join(s.description for s in self.hidden)
 
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
         raise NotApplicable("distributions are those of the beliefs without these secrets")

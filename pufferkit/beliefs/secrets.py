@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
+from pufferkit.beliefs.markov_chain import plain_labels
 
 MOST_PATTERNS = 1024
 """Values of a window that a function may be asked about."""
@@ -155,9 +156,10 @@ class Secrets:
         if kind == "runs":
             return Secrets.runs(data["window"])
         if kind == "counted" and data["times"] is None:
-            return Secrets.throughout(list(data["states"]), data["window"])
+            return Secrets.throughout(list(plain_labels(data["states"])), data["window"])
         if kind == "counted":
-            return Secrets.at_least(list(data["states"]), data["window"], data["times"])
+            states = list(plain_labels(data["states"]))
+            return Secrets.at_least(states, data["window"], data["times"])
         if kind == "patterns":
             labels = tuple(str(label) for label in data["labels"])
             return Listed(checks.whole("window", data["window"], 1), labels)
@@ -290,7 +292,7 @@ class Patterns(Secrets):
                 f"than {MOST_PATTERNS}; use runs, at_least or throughout"
             )
         labels = tuple(str(self.label(values)) for values in product(states, repeat=self.window))
-        return Listed(self.window, labels)
+        return Listed(self.window, labels).attached(states)
 
     def to_dict(self) -> dict[str, Any]:
         raise ValueError("secrets: a function has no plain form before the states are known")

@@ -13,7 +13,7 @@ for, is smaller than the tolerance and left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
@@ -21,7 +21,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-from pufferkit.beliefs.protocol import beliefs_from_dict
+from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
 from pufferkit.mechanisms.release import Guarantee, Release
 from pufferkit.shown import Shown
 from pufferkit.verification.fleets import compare_table, read_fleet
@@ -322,6 +322,9 @@ def _inconsistent(record: Release) -> Iterator[str]:
     may, bounds, variants = THEOREMS[record.mechanism]
     if (record.verification_data or {}).get("secrets"):
         may = Guarantee.SECRETS
+    theta = _beliefs(record)
+    if theta is not None and theta.names_secrets:
+        may = may.for_named_secrets
     if record.guarantee is not may:
         yield f"guarantee: promises {record.guarantee!s}, but {record.mechanism} gives {may!s}"
     if record.evidence.bound not in bounds:
@@ -333,7 +336,7 @@ def _inconsistent(record: Release) -> Iterator[str]:
     yield from not_from_raw(record)
     yield from not_such_noise(record)
     yield from _not_such_scales(record)
-    yield from not_such_a_query(record, _states(record))
+    yield from not_such_a_query(record, None if theta is None else theta.states)
 
 
 def _not_such_scales(record: Release) -> Iterator[str]:
@@ -369,12 +372,12 @@ def _spends_more(record: Release) -> Iterator[str]:
         yield "scales: spend more on an entry than one of the scale recorded for all would"
 
 
-def _states(record: Release) -> tuple[Hashable, ...] | None:
-    """Of the beliefs; bad ones are found by the recomputation."""
+def _beliefs(record: Release) -> Beliefs | None:
+    """The beliefs; bad ones are found by the recomputation."""
     if record.beliefs is None:
         return None
     try:
-        return beliefs_from_dict(record.beliefs).states
+        return beliefs_from_dict(record.beliefs)
     except (ValueError, TypeError, AttributeError):
         return None
 

@@ -52,16 +52,17 @@ def sum_loss(series, chance, labels, values, scale):
 def attacked_loss(series, chance, labels, functions, rng, starts=2, weights=None):
     """The largest loss found over products of functions of the entries.
 
-    ``weights`` says by what the loss of a pair of labels counts; 1 for all by default.
+    ``functions`` are for every entry, or lists of them for each. ``weights`` says by what the loss of a pair of labels counts; 1 for all by default.
     """
     names = [n for n in np.unique(labels) if chance[labels == n].sum() > 0]
     sets = [labels == n for n in names]
     logs_of = [np.log(chance[s].sum()) for s in sets]
     length = series.shape[1]
-    shown = np.array(functions)[:, series]  # function, series, entry
+    each = functions if isinstance(functions[0], list) else [functions] * length
+    shown = [np.array(own)[:, series[:, t]] for t, own in enumerate(each)]
 
     def loss(choice):
-        total = sum(shown[choice[t], :, t] for t in range(length))
+        total = sum(shown[t][choice[t]] for t in range(length))
         likelihood = np.exp(total) * chance
         logs = np.array(
             [np.log(likelihood[s].sum()) - own for s, own in zip(sets, logs_of, strict=True)]
@@ -73,13 +74,13 @@ def attacked_loss(series, chance, labels, functions, rng, starts=2, weights=None
 
     best = 0.0
     for _ in range(starts):
-        choice = list(rng.integers(len(functions), size=length))
+        choice = [int(rng.integers(len(own))) for own in each]
         now = loss(choice)
         while True:
             trials = [
                 [*choice[:t], f, *choice[t + 1 :]]
                 for t in range(length)
-                for f in range(len(functions))
+                for f in range(len(each[t]))
             ]
             losses = [loss(trial) for trial in trials]
             at = int(np.argmax(losses))

@@ -183,7 +183,9 @@ class KernelCurve:
         assert self.kernels.paths is not None
         return LabelLosses(self.kernels.paths, self.kernels.rounding)
 
-    def _of_windows(self, left: list[Stretch], right: list[Stretch], runs: Runs) -> list[Row] | None:
+    def _of_windows(
+        self, left: list[Stretch], right: list[Stretch], runs: Runs
+    ) -> list[Row] | None:
         """The loss of every pair of values, or of labels, of the windows of the series.
 
         Labels: windows of the same cost are bounded together, by the most that a side adds.
@@ -363,8 +365,11 @@ class KernelCurve:
 
         The loss was computed for what is returned. ``None`` if no b was found.
         """
-        # Hidden states may be told apart better than what they show.
-        most_hidden = epsilon if self.kernels.emission is None else _FAR + 4 * epsilon
+        # Hidden states may be told apart better than what they show, and so may values that are no
+        # secrets.
+        kernels = self.kernels
+        exposed = kernels.emission, kernels.paths, kernels.parts
+        most_hidden = epsilon if all(e is None for e in exposed) else _FAR + 4 * epsilon
 
         def loss_at(b: float) -> PairLoss | None:
             return self.loss([(self.length, b * metric)], most_hidden)

@@ -187,11 +187,11 @@ class EventClass(KernelClass):
 
 
 def _base_parts(theta: ChainClass) -> list[tuple[Kernels, Floats | None]]:
-    """The parts of the class, each with the distribution of an entry where that is one and known."""
+    """The parts of the class, each with the distribution of an entry where that is known."""
     parts = theta.kernels()
     if parts:
         return [(part, None) for part in parts]
-    known = []
+    known: list[tuple[Kernels, Floats | None]] = []
     for member in theta.corners() or ():
         chain = member.chain
         if member.any_start or not chain.is_stationary or chain.has_underflow:
@@ -258,8 +258,8 @@ def _reached(alpha: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     rare = alpha[alpha > 0].min()
     if rare < _RAREST:
         raise NotApplicable(
-            "secrets: some case of the window is too rare for a float; shorten the window, or merge "
-            "or drop rare states"
+            "secrets: some case of the window is too rare for a float; shorten the window, or "
+            "merge or drop rare states"
         )
     rows = np.nonzero(alpha > 0)
     return rows[0], rows[1]

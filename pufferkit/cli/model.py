@@ -192,8 +192,8 @@ def hide(
         secrets.append(pk.Secrets.throughout(named, terminal.integer(within)))
     if pair:
         both = [_parts("--pair", given, "STATE:STATE", 2, 2) for given in pair]
-        named = [tuple(_state("--pair", state, beliefs) for state in one) for one in both]
-        secrets.append(pk.Secrets.pairs(named))
+        pairs = [tuple(_state("--pair", state, beliefs) for state in one) for one in both]
+        secrets.append(pk.Secrets.pairs(pairs))
     if not secrets:
         raise ValueError("say what to hide: --runs, --at-least, --throughout or --pair")
     hiding = cast("ChainClass", beliefs).with_secrets(*secrets, entries=False if only else None)

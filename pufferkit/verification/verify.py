@@ -320,11 +320,8 @@ def _inconsistent(record: Release) -> Iterator[str]:
     if not all(isfinite(number) for number in (*record.value, *record.raw)):
         yield "value: holds numbers that are not finite"
     may, bounds, variants = THEOREMS[record.mechanism]
-    if (record.verification_data or {}).get("secrets"):
-        may = Guarantee.SECRETS
     theta = _beliefs(record)
-    if theta is not None and theta.names_secrets:
-        may = may.for_named_secrets
+    may = _may_promise(record, may, theta)
     if record.guarantee is not may:
         yield f"guarantee: promises {record.guarantee!s}, but {record.mechanism} gives {may!s}"
     if record.evidence.bound not in bounds:
@@ -370,6 +367,13 @@ def _spends_more(record: Release) -> Iterator[str]:
     spent = float(cost_of_pairs(record, theta, record.lipschitz).max())
     if record.lipschitz < spent * (1 - TOLERANCE):
         yield "scales: spend more on an entry than one of the scale recorded for all would"
+
+
+def _may_promise(record: Release, usual: Guarantee, theta: Beliefs | None) -> Guarantee:
+    """What the mechanism may promise, with the secrets of this record."""
+    if (record.verification_data or {}).get("secrets"):
+        return Guarantee.SECRETS
+    return usual.for_named_secrets if theta is not None and theta.names_secrets else usual
 
 
 def _beliefs(record: Release) -> Beliefs | None:

@@ -52,7 +52,8 @@ def sum_loss(series, chance, labels, values, scale):
 def attacked_loss(series, chance, labels, functions, rng, starts=2, weights=None):
     """The largest loss found over products of functions of the entries.
 
-    ``functions`` are for every entry, or lists of them for each. ``weights`` says by what the loss of a pair of labels counts; 1 for all by default.
+    ``functions`` are for every entry, or a list of them for each. ``weights`` says by what the loss
+    of a pair of labels counts; 1 for all by default.
     """
     names = [n for n in np.unique(labels) if chance[labels == n].sum() > 0]
     sets = [labels == n for n in names]

@@ -192,7 +192,10 @@ class KernelCurve:
         """
         windows = list(windows_of_both(left, right, runs, self.window))
         if self.kernels.paths is None:
-            return [(a, z, self._value_losses(*sides, 0)) for a, z, *sides in windows]
+            return [
+                (first, last, self._value_losses(cost, before, after, 0))
+                for first, last, cost, before, after in windows
+            ]
         if self.kernels.window > self.length:  # no window, nothing to hide
             return [(1, self.length, np.zeros((1, 1)))]
         alike: dict[bytes, list[tuple[int, int, Floats, Floats, Floats]]] = {}

@@ -31,31 +31,33 @@ from pufferkit.records import name_once, private_file
 SCHEMA_VERSION = 3
 
 TABLES = sa.MetaData()
-META = sa.Table(
-    "pufferkit_meta",
-    TABLES,
+
+
+def _table(name: str, *columns: sa.Column[Any] | sa.UniqueConstraint) -> sa.Table:
+    return sa.Table(f"pufferkit_{name}", TABLES, *columns)
+
+
+META = _table(
+    "meta",
     sa.Column("name", sa.String(40), primary_key=True),
     sa.Column("value", sa.Text, nullable=False),
 )
-HEAD = sa.Table(
-    "pufferkit_head",
-    TABLES,
+HEAD = _table(
+    "head",
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("digest", sa.String(64), nullable=False),
 )
-ACCOUNTS = sa.Table(
-    "pufferkit_accounts",
-    TABLES,
+ACCOUNTS = _table(
+    "accounts",
     sa.Column("account", sa.String(200), primary_key=True),
     sa.Column("rule", sa.String(20), nullable=False),
     sa.Column("budget", sa.BigInteger, nullable=False),
     sa.Column("total", sa.BigInteger, nullable=False),
     sa.Column("entries", sa.BigInteger, nullable=False),
 )
-ENTRIES = sa.Table(
-    "pufferkit_entries",
-    TABLES,
+ENTRIES = _table(
+    "entries",
     sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("account", sa.String(200), nullable=False, index=True),
     sa.Column("kind", sa.String(10), nullable=False),
@@ -69,15 +71,13 @@ ENTRIES = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False),
     sa.UniqueConstraint("account", "kind", "key"),
 )
-MARKS = sa.Table(
-    "pufferkit_marks",
-    TABLES,
+MARKS = _table(
+    "marks",
     sa.Column("account", sa.String(200), primary_key=True),
     sa.Column("marks", sa.Text, nullable=False),
 )
-STATES = sa.Table(
-    "pufferkit_states",
-    TABLES,
+STATES = _table(
+    "states",
     sa.Column("account", sa.String(200), primary_key=True),
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("state", sa.Text, nullable=False),

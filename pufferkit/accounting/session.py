@@ -101,10 +101,9 @@ class Session(Shown):
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> from tempfile import mkdtemp
     >>> from pufferkit import MarkovChain, Session, count
-    >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> book = os.path.join(tempfile.mkdtemp(), "ledger.db")
+    >>> chain, book = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), mkdtemp() + "/ledger.db"
     >>> session = Session([0, 0, 1] * 100, chain, 1.0, book, name="alice")
     >>> release = session.release(count(1, 300), epsilon=0.4)
     >>> session.remaining

@@ -98,10 +98,9 @@ class Stream(Shown):
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> from tempfile import mkdtemp
     >>> from pufferkit import MarkovChain, Stream, count
-    >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> book = os.path.join(tempfile.mkdtemp(), "ledger.db")
+    >>> chain, book = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), mkdtemp() + "/ledger.db"
     >>> stream = Stream(chain, 1.0, book, name="alice")
     >>> for day in range(3):
     ...     entries = (1440 * day + 1, 1440 * (day + 1))

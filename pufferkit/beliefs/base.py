@@ -7,15 +7,15 @@ mathematics of influence are functions there which dispatch on the class
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
 from pufferkit.errors import NotApplicable
+from pufferkit.records import JsonRecord
 from pufferkit.shown import Matrix, Shown
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Distribution:
     hidden: Secrets | None = None
 
 
-class Beliefs(Shown, ABC):
+class Beliefs(Shown, JsonRecord, ABC):
     """A class Theta of distributions of the data: everything an adversary may believe."""
 
     states: tuple[Hashable, ...]
@@ -164,10 +164,6 @@ class Beliefs(Shown, ABC):
         """
         return False
 
-    def to_json(self) -> str:
-        """One JSON object; floats keep every digit."""
-        return json.dumps(self.to_dict())
-
     def matrices_shown(self) -> tuple[Matrix, ...]:
         """Its probabilities by name, for `table_rows` and pictures; none where it names none."""
         return ()
@@ -181,12 +177,3 @@ class Beliefs(Shown, ABC):
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({self.description})"
-
-
-def listed_records(data: Mapping[str, Any], kind: str, what: str) -> list[Mapping[str, Any]]:
-    """The members that the record of a class lists; the record of a member is a class of one."""
-    if data.get("kind") != kind:
-        return [data]
-    if not isinstance(data.get(kind), list):
-        raise ValueError(f"model: a class of {what} needs a list {kind!r}")
-    return list(data[kind])

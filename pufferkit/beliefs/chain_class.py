@@ -432,11 +432,6 @@ within one segment, and nothing else'
             raise ValueError(f"model: this {kind} is malformed ({error})") from None
         return theta
 
-    @staticmethod
-    def from_json(text: str) -> ChainClass:
-        """The class that ``to_json`` wrote."""
-        return ChainClass.from_dict(checks.json_object("model", text))
-
     def matrices_shown(self) -> tuple[Matrix, ...]:
         try:
             members = self.members()

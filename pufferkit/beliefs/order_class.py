@@ -29,21 +29,15 @@ MOST_TUPLES = 400
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OrderClass(KernelClass):
-    """See `ChainClass.order`.
-
-    Attributes
-    ----------
-    table
-        Distribution of the next entry given the last ones, the oldest first: an axis for each.
-    fitted_on
-        Where the table comes from.
-    """
+    """See `ChainClass.order`."""
 
     kind = "order"
 
     table: Floats
+    """Distribution of the next entry given the last ones, the oldest first: an axis for each."""
     states: tuple[Hashable, ...]
     fitted_on: Provenance | None
+    """Where the table comes from."""
 
     def __init__(
         self,

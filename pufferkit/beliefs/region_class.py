@@ -65,24 +65,7 @@ _OUT = 1e-12
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RegionClass(ChainClass):
-    """See `ChainClass.around`.
-
-    Attributes
-    ----------
-    low, high
-        Bounds on every entry of the transition matrix, as tight as rows that sum to one allow.
-    confidence
-        How sure it is that the chain behind the counts lies in the region, over the draw of the
-        data; ``None`` if the intervals were given.
-    region
-        Which kind of region.
-    counted
-        How many transitions it rests on; ``None`` if the intervals were given.
-    fitted_on
-        Where the counts come from.
-    before
-        Region of the kernels to the entry before; ``None`` for any start.
-    """
+    """See `ChainClass.around`."""
 
     kind = "region"
     lists_matrices = False
@@ -91,12 +74,19 @@ class RegionClass(ChainClass):
 
     low: Floats
     high: Floats
+    """Bounds on every entry of the transition matrix, as tight as rows that sum to one allow."""
     states: tuple[Hashable, ...]
     confidence: float | None
+    """How sure it is that the chain behind the counts lies in the region, over the draw of the
+    data; ``None`` if the intervals were given."""
     region: str
+    """Which kind of region."""
     counted: int | None
+    """How many transitions it rests on; ``None`` if the intervals were given."""
     fitted_on: Provenance | None
+    """Where the counts come from."""
     before: RegionClass | None
+    """Region of the kernels to the entry before; ``None`` for any start."""
 
     def __init__(
         self,

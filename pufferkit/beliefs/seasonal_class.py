@@ -27,24 +27,17 @@ _MOST_HIDDEN = 2_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SeasonalClass(KernelClass):
-    """See `ChainClass.seasonal`.
-
-    Attributes
-    ----------
-    matrices
-        Matrix of the move from an entry at each slot of the clock to the next entry.
-    start
-        Slot of the first entry of a series, counted from 0; ``None`` if it can be any.
-    fitted_on
-        Where the matrices come from.
-    """
+    """See `ChainClass.seasonal`."""
 
     kind = "seasonal"
 
     matrices: tuple[Floats, ...]
+    """Matrix of the move from an entry at each slot of the clock to the next entry."""
     states: tuple[Hashable, ...]
     start: int | None
+    """Slot of the first entry of a series, counted from 0; ``None`` if it can be any."""
     fitted_on: Provenance | None
+    """Where the matrices come from."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ import typer
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import File, option, whole
-from pufferkit.cli.form import Form, RepeatedHour, time_of
+from pufferkit.cli.form import Form, time_of
 from pufferkit.cli.options import with_options
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def sanitize(
     target = Path("stdout.csv") if alone else out
     check_table(target)
     chain = _one_chain(model)
-    if form.every is not None or form.repeated_hour is RepeatedHour.KEEP_FIRST:
+    if form.every is not None or form.repeated_hour == "keep-first":
         raise ValueError("--every and --repeated-hour keep-first: drop rows; every row is answered")
     series = inputs.read_data(file, state, time, segment, chain.states, form=form)
     mechanism = cheapest_noise(chain, epsilon, adversary, length)

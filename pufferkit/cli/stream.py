@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -23,12 +22,8 @@ app = typer.Typer(
 )
 
 
-class Late(StrEnum):
-    """What to do with rows before the window."""
-
-    REFUSE = "refuse"
-    LEAVE_OUT = "leave out"
-
+Late = Literal["refuse", "leave out"]
+"""What to do with rows before the window."""
 
 Account = Annotated[str, option("Whose data these are, in the ledger.", "NAME", "--account")]
 
@@ -175,7 +170,7 @@ def _rows_of(
     if time is None or ends is None:
         raise ValueError("--late: needs --time and a window of time, like 2026-11-16")
     data, before = pk.frames.read_window(
-        file, state, time, ends, states=beliefs.states, late=late.value, text=form.text
+        file, state, time, ends, states=beliefs.states, late=late, text=form.text
     )
     if before:
         terminal.note(f"{before:,} rows are before the window, and left out")

@@ -57,15 +57,10 @@ _HOPELESS = 2.0
 
 @dataclass(frozen=True)
 class InfluenceCheck(Check):
-    """The test that decides: ``statistic`` is the influence of the data.
-
-    Attributes
-    ----------
-    budget
-        Entries that the class budgets; ``None`` if nothing could be told.
-    """
+    """The test that decides: ``statistic`` is the influence of the data."""
 
     budget: float | None = None
+    """Entries that the class budgets; ``None`` if nothing could be told."""
 
 
 @dataclass(frozen=True)

@@ -36,19 +36,13 @@ Draw = Callable[[Counts, Floats], tuple[Floats, Floats]]
 
 @dataclass(frozen=True)
 class Paid:
-    """What was paid for.
-
-    Attributes
-    ----------
-    joint_micro
-        Millionths of epsilon that all rows cost the subject who pays most: the epsilon of the run,
-        or more if some were released when the series was shorter, and with less noise.
-    values
-        The stored value of each release, in order.
-    """
+    """What was paid for."""
 
     joint_micro: int
+    """Millionths of epsilon that all rows cost the subject who pays most: the epsilon of the run,
+    or more if some were released when the series was shorter, and with less noise."""
     values: Sequence[Mapping[str, Any]]
+    """The stored value of each release, in order."""
 
 
 class Accounts:

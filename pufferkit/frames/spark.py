@@ -47,15 +47,10 @@ RowKeys = Sequence[tuple[Hashable, int]]
 
 @dataclass(frozen=True)
 class RowNoise:
-    """What the executors need to know to draw.
-
-    Attributes
-    ----------
-    shares
-        Whether to divide by the number of entries, which is public, afterwards.
-    """
+    """What the executors need to know to draw."""
 
     shares: bool
+    """Whether to divide by the number of entries, which is public, afterwards."""
 
     def draw(self, counts: Counts, wanted: Floats, entries: Counts) -> tuple[Floats, Floats]:
         """Noise of the wanted scales on the rows of one batch; runs in an executor."""
@@ -65,19 +60,13 @@ class RowNoise:
 
 @dataclass(frozen=True, eq=False)
 class ClusterTable:
-    """Rows on a cluster, linked and cut there; see `read_table`.
-
-    Attributes
-    ----------
-    source, rules
-        Where the rows are and how they become entries.
-    states
-        All states that can occur; ``None`` if they were not declared.
-    """
+    """Rows on a cluster, linked and cut there; see `read_table`."""
 
     source: sources.Source
     rules: Rules
+    """Where the rows are and how they become entries."""
     states: tuple[Hashable, ...] | None
+    """All states that can occur; ``None`` if they were not declared."""
 
     @property
     def windows(self) -> Windows | None:
@@ -127,25 +116,17 @@ class ClusterTable:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """A `ClusterTable` while the cluster keeps its counts.
-
-    Attributes
-    ----------
-    table, entries
-        The table, and its rows as entries.
-    pieces
-        Counts of each state in each piece, a native frame; rows without a state have their own.
-    cells
-        The states that occur, as they stand in the table.
-    pairs
-        Which cell follows which after which step, and how often.
-    """
+    """A `ClusterTable` while the cluster keeps its counts."""
 
     table: ClusterTable
     entries: Any
+    """The table, and its rows as entries."""
     pieces: Any
+    """Counts of each state in each piece, a native frame; rows without a state have their own."""
     cells: tuple[Any, ...]
+    """The states that occur, as they stand in the table."""
     pairs: pl.DataFrame
+    """Which cell follows which after which step, and how often."""
 
     @cached_property
     def _layout(self) -> Layout:

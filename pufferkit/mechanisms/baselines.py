@@ -24,8 +24,6 @@ from pufferkit.mechanisms.calibration import Calibration, chains_only, check_sta
 from pufferkit.mechanisms.release import Evidence, Guarantee
 from pufferkit.rounding import round_up
 
-_CHUNK = 1 << 22
-
 
 def group_dp(query: Query, epsilon: float) -> Calibration:
     """Hide a whole segment at once: L times the longest segment over epsilon. Needs no beliefs.

@@ -108,15 +108,13 @@ def noted_bar(axes: Axes, y: float, width: float, note: str, *, good: bool) -> N
         hatch=None if good else "////",
         linewidth=1.2,
     )
-    axes.annotate(
-        note,
-        (width, y),
-        xytext=(5, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=9,
-        color=BLACK,
-    )
+    note_beside(axes, y, width, note)
+
+
+def note_beside(axes: Axes, y: float, width: float, note: str) -> None:
+    """Words behind the end of a horizontal bar."""
+    place: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+    axes.annotate(note, (width, y), fontsize=9, color=BLACK, **place)
 
 
 def footnote(figure: Figure, text: str) -> None:

@@ -45,7 +45,7 @@ class EventClass(KernelClass):
     states: tuple[Hashable, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.beliefs, EventClass):
+        if self.beliefs.names_secrets:
             raise ValueError("secrets: these beliefs have secrets of their own; name all at once")
         for given in self.hidden:
             if not isinstance(given, Secrets):

@@ -38,6 +38,7 @@ def test_python_example(capsys: pytest.CaptureFixture[str]):
     assert '"epsilon": 1' in printed
 
 
+@pytest.mark.slow
 def test_command_line_example(tmp_path: Path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for command in commands():

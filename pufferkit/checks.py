@@ -35,6 +35,11 @@ class Frozen:
         self.__dict__.update(state)
 
 
+def assign(record: object, **fields: Any) -> None:
+    """Set fields of a frozen record that is being made, when they are checked."""
+    record.__dict__.update(fields)
+
+
 def numbers(name: str, values: ArrayLike) -> Floats:
     """A float array of finite numbers, or an error. Text and truth values are no numbers."""
     try:

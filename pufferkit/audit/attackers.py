@@ -62,9 +62,10 @@ class Attacker:
     ) -> None:
         if not isinstance(chain, MarkovChain):
             raise ValueError(f"chain: must be a MarkovChain, got {type(chain).__name__}")
-        object.__setattr__(self, "chain", chain)
-        object.__setattr__(self, "matrix", emission_matrix(chain, matrix))
-        object.__setattr__(self, "symbols", _symbols(chain, self.matrix, symbols))
+        emission = emission_matrix(chain, matrix)
+        checks.assign(
+            self, chain=chain, matrix=emission, symbols=_symbols(chain, emission, symbols)
+        )
 
     @property
     def name(self) -> str:

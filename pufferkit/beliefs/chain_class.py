@@ -392,8 +392,8 @@ within one segment, and nothing else'
     def distributions(self) -> list[Distribution]:
         """The chains, one by one.
 
-        An open start may be sure, stationary, or split between two states at odds from 1 : 1000 to
-        1000 : 1.
+        Where any start is possible, it may be sure, stationary, or split between two states at
+        odds from 1 : 1000 to 1000 : 1.
         """
         try:
             members = self.members()

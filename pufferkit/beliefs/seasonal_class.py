@@ -51,10 +51,8 @@ class SeasonalClass(KernelClass):
         slot = None if start is None else checks.whole("start", start, 0)
         if slot is not None and slot >= len(matrices):
             raise ValueError(f"start: the clock has slots 0 to {len(matrices) - 1}, got {slot}")
-        object.__setattr__(self, "matrices", matrices)
-        object.__setattr__(self, "states", state_labels(states, len(matrices[0])))
-        object.__setattr__(self, "start", slot)
-        object.__setattr__(self, "fitted_on", fitted_on)
+        labels = state_labels(states, len(matrices[0]))
+        checks.assign(self, matrices=matrices, states=labels, start=slot, fitted_on=fitted_on)
         if any(((marginal > 0) & (marginal < RAREST)).any() for marginal in self.marginals):
             raise ValueError("kernels: some states are too rare for a float; drop or merge them")
 

@@ -245,7 +245,7 @@ def choose_beliefs(
     repetitions, seed
         Of the series drawn from the classes.
     progress
-        Told what is done next.
+        Called with what is done next.
 
     Examples
     --------
@@ -294,15 +294,13 @@ def choose_beliefs(
         measured, _ = influence_of_people(each, len(built.states), clock, seed)
     except NotApplicable as reason:
         notes.append(f"influence cannot be measured: {reason}")
-    found = Choice(
+    choice = Choice(
         tuple(rows), measured, len(built.series), len(tested.series), query.name, epsilon
     )
-    if found.best is None:
+    if choice.best is None:
         tell("coarser steps")
         notes += _advice(built, tested, clock, repetitions, seed)
-    return Choice(
-        found.rows, measured, found.public, found.held_out, query.name, epsilon, tuple(notes)
-    )
+    return replace(choice, advice=tuple(notes))
 
 
 def _attempt(name: str, make: Callable[[], Row]) -> Row:

@@ -57,7 +57,7 @@ def test_what_rounding_may_have_done():
 
 
 def test_ratios_of_rows():
-    """0/0 is no event, c/0 infinite, 0/c minus infinity, and underflow counts as 0 below only."""
+    """Terms that are both 0 are skipped, c/0 is infinite; underflow counts as 0 below only."""
     rows = np.array([[0.5, 0.5, 0.0], [0.25, 0.0, 0.75], [TINY / 2, 1.0, 0.0]])
     kernel = Kernel(rows, rows > 0)
     ratios = row_log_ratios(kernel)

@@ -87,6 +87,11 @@ class Secrets:
             Entries of the window.
         times
             How many of them.
+
+        Examples
+        --------
+        >>> Secrets.at_least("smoking", within=2016)
+        Secrets(whether any 2016 entries in a row are smoking at least once)
         """
         window = checks.whole("within", within, 1)
         often = checks.whole("times", times, 1)
@@ -96,7 +101,13 @@ class Secrets:
 
     @staticmethod
     def throughout(states: Any, within: int) -> Secrets:
-        """Whether all entries of a window have one of these values, or not all."""
+        """Whether all entries of a window have one of these values, or not all.
+
+        Examples
+        --------
+        >>> Secrets.throughout("asleep", within=12)
+        Secrets(whether any 12 entries in a row are all asleep)
+        """
         return Counted(checks.whole("within", within, 1), _labels(states), None)
 
     @staticmethod
@@ -109,6 +120,11 @@ class Secrets:
             How many entries the function looks at.
         label
             Takes a tuple of values and returns what the adversary must not learn of it.
+
+        Examples
+        --------
+        >>> Secrets.patterns(2, lambda values: values[0] == values[1])
+        Secrets(the label of any 2 entries in a row)
         """
         if not callable(label):
             raise ValueError("label: must be a function of a tuple of values")
@@ -123,6 +139,11 @@ class Secrets:
         pairs
             Pairs of values; or a mapping from pairs to multiples of epsilon: a pair with 2 is
             promised twice the epsilon of the release, one with 0.5 half of it.
+
+        Examples
+        --------
+        >>> Secrets.pairs({("rest", "walk"): 2, ("rest", "run"): 1})
+        Secrets(of any entry: rest or walk (2 epsilon), rest or run)
         """
         given = pairs.items() if isinstance(pairs, Mapping) else [(p, 1.0) for p in pairs]
         multiples: dict[tuple[Hashable, Hashable], float] = {}

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -44,6 +44,7 @@ from pufferkit.accounting.frontier import Frontier, Use
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.questions import asked, check_query
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
+from pufferkit.data.calendar import Calendar, microseconds
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError, NoTheorem
@@ -169,6 +170,7 @@ class Stream(Shown):
         *,
         share: float = 1.0,
         label: str = "",
+        every: Any = None,
     ) -> Release:
         """Answer a query about a window with noise. Once: asking again gives the stored value.
 
@@ -181,8 +183,10 @@ class Stream(Shown):
             Made for the data of the window: ``histogram(states, data)``.
         data
             The entries of the window: a `Series`, a sequence of states or of segments of states.
-            ``None`` where nothing was observed. A series that knows when its entries are must lie
-            within a window of time: `part` cuts it.
+            ``None`` where nothing was observed. For a window of time it must be known when the
+            entries are, and that all lie within: a list that holds rows of other windows too would
+            be charged for this one alone, day after day. So read the series with its times (`part`
+            cuts it), or say ``every``.
         window
             First and last entry, counted from the beginning of the stream; or from when on and
             until before when, as dates or times (``("2026-11-16 08:00", "2026-11-16 09:00")``); or
@@ -192,6 +196,9 @@ class Stream(Shown):
             windows may overlap: with windows of a day, each hour, 1/24.
         label
             Something to tell otherwise equal releases apart.
+        every
+            For a list and a window of time: the time from one entry to the next, such as ``"1m"``;
+            the first is at the beginning of the window.
 
         Raises
         ------
@@ -211,6 +218,8 @@ class Stream(Shown):
             if calibration is None:
                 calibration = self._noise(query, use.pico)
                 part = calibration.checked(data)
+                if every is not None:
+                    part = _on_clock(part, use, every)
                 _check_inside(part, window, use)
             after = frontier.after(use)
             body = {
@@ -413,7 +422,7 @@ def located(window: Window) -> tuple[str, int, int, list[Any]]:
         begin, shown = _moment(window), [str(window)]
         if begin.time() != datetime.min.time() or isinstance(window, datetime):
             raise ValueError(f"window: {window} is a moment; give a day, or both ends")
-        return "time", _place(begin), _place(begin + timedelta(days=1)), shown
+        return "time", microseconds(begin), microseconds(begin + timedelta(days=1)), shown
     if not isinstance(window, Sequence) or len(window) != 2:
         raise ValueError(f"window: needs a beginning and an end, or a day, got {window!r:.60}")
     if all(isinstance(end, (str, date)) for end in window):
@@ -423,7 +432,7 @@ def located(window: Window) -> tuple[str, int, int, list[Any]]:
         if not first < after:
             raise ValueError(f"window: {window[0]} is not before {window[1]}")
         axis = "time" if first.tzinfo is None else "instants"
-        return axis, _place(first), _place(after), [str(end) for end in window]
+        return axis, microseconds(first), microseconds(after), [str(end) for end in window]
     first_entry, last = (checks.whole("window", n, 1) for n in window)
     if not first_entry <= last <= HORIZON:
         raise ValueError(
@@ -453,12 +462,6 @@ def _moment(end: Any) -> datetime:
     return end if isinstance(end, datetime) else datetime(end.year, end.month, end.day)
 
 
-def _place(moment: datetime) -> int:
-    """Microseconds since 1970; of a moment without a time zone by its own clock."""
-    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-
-
 def _when(data: Series, axis: str) -> NDArray[np.int64] | None:
     """Where the entries of a series lie on an axis of time; ``None`` if that is not known."""
     if data.calendar is None:
@@ -477,12 +480,32 @@ def _check_inside(data: Series, window: Window, use: Use) -> None:
             )
         return
     when = _when(data, use.axis)
-    outside = 0 if when is None else int(((when < use.begin) | (when >= use.end)).sum())
+    if when is None and data.between is not None and data.between[0] == use.axis:
+        when = np.array(data.between[1:])
+    if when is None:
+        raise ValueError(
+            "data: when the entries are is not known, so nobody can tell whether all of them are "
+            f"in the window {window!r}, and it pays for its own alone. Read them with their times "
+            '(read_series(..., time=)), say every="1m" if they are a list of the whole window, or '
+            "count entries: window=(first, last)"
+        )
+    outside = int(((when < use.begin) | (when >= use.end)).sum())
     if outside:
         raise ValueError(
             f"data: {outside:,} of {len(data):,} entries are not in the window {window!r}, which "
             "pays for its own alone; cut them off with Stream.part(data, window)"
         )
+
+
+def _on_clock(data: Series, use: Use, every: Any) -> Series:
+    """A list of entries on the clock of its window."""
+    if use.axis == "entries":
+        raise ValueError("every: is for windows of time; this one counts entries")
+    if data.calendar is not None or data.between is not None:
+        raise ValueError("every: when the entries are is known already; leave it out")
+    if len(data.lengths) > 1:
+        raise ValueError("every: is for a list of entries that follow one another, not segments")
+    return replace(data, calendar=Calendar(use.begin, every))
 
 
 def _recognisable(data: Series) -> SeriesData | None:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pufferkit import frames as frames
     from pufferkit import local as local
     from pufferkit import plots as plots
-    from pufferkit.accounting.composition import Spending as Spending
     from pufferkit.accounting.composition import compose as compose
     from pufferkit.accounting.ledger import Ledger as Ledger
     from pufferkit.accounting.session import Session as Session
+    from pufferkit.accounting.spending import Spending as Spending
     from pufferkit.accounting.stream import Stream as Stream
     from pufferkit.beliefs.bayesian_network import BayesianNetwork as BayesianNetwork
     from pufferkit.beliefs.chain_class import ChainClass as ChainClass
@@ -114,7 +114,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "accounting.composition": ["Spending", "compose"],
+    "accounting.composition": ["compose"],
+    "accounting.spending": ["Spending"],
     "accounting.ledger": ["Ledger"],
     "accounting.session": ["Session"],
     "accounting.stream": ["Stream"],

@@ -23,23 +23,16 @@ from pufferkit.accounting.amounts import (
     spent_micro,
     spent_pico,
 )
-from pufferkit.accounting.composition import (
-    ANY_START,
-    Composition,
-    Spending,
-    check_start,
-    compose,
-    compose_kept,
-    joined,
-    spendings_of,
-)
+from pufferkit.accounting.composition import ANY_START, Composition, compose, compose_kept
 from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.profiles import entry_rows
-from pufferkit.accounting.questions import asked, check_query
+from pufferkit.accounting.query_keys import asked, check_query
+from pufferkit.accounting.spending import Spending, joined, spendings_of
 from pufferkit.accounting.spent import Composed
 from pufferkit.accounting.transactions import over_budget
+from pufferkit.accounting.windows import check_start
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query

@@ -27,7 +27,7 @@ from pufferkit.influence.answers import influence_between
 from pufferkit.influence.quilts.mixing import MixingInfluence
 
 if TYPE_CHECKING:
-    from pufferkit.accounting.composition import Spending
+    from pufferkit.accounting.spending import Spending
 
 QUILTS = frozenset({"markov_quilt", "markov_quilt_approx"})
 PRIVATE = QUILTS | {"influence_curve", "gk16", "group_dp", "wasserstein", "exact_sum"}

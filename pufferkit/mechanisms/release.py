@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from pufferkit.data.queries import Kind
-from pufferkit.data.records import check_question
+from pufferkit.data.question_records import check_question
 from pufferkit.errors import printable
 from pufferkit.mechanisms.intervals import interval_around, project_to_simplex, rank_error
 from pufferkit.mechanisms.version_1 import VERSION_1, from_version_1

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.accounting.composition import Spending, compose
+from pufferkit.accounting.composition import compose
+from pufferkit.accounting.spending import Spending
 from pufferkit.errors import NoTheorem
 
 REGIMES = pk.RegimeClass([[0.95, 0.05], [0.1, 0.9]], [[0.8, 0.2], [0.3, 0.7]])

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.finite_joint import FiniteJoint as FiniteJoint
     from pufferkit.beliefs.markov_chain import MarkovChain as MarkovChain
     from pufferkit.beliefs.regime_class import RegimeClass as RegimeClass
+    from pufferkit.beliefs.secrets import Secrets as Secrets
     from pufferkit.data.bins import Bins as Bins
     from pufferkit.data.by_time import by_time as by_time
     from pufferkit.data.by_time import time_in as time_in
@@ -124,6 +125,7 @@ _HOMES = {
     "beliefs.finite_joint": ["FiniteJoint"],
     "beliefs.markov_chain": ["MarkovChain"],
     "beliefs.regime_class": ["RegimeClass"],
+    "beliefs.secrets": ["Secrets"],
     "errors": ["LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
     "fleet": ["Releases", "release_all", "release_each"],
     "frames": ["TextFormat", "read_series", "read_table"],

@@ -52,8 +52,14 @@ class Guarantee(StrEnum):
 
     PUFFERFISH = "Pufferfish for each entry"
     GROUP = "Pufferfish for each entry, whatever the correlation within a segment"
+    EVENTS = "Pufferfish for the secrets that the beliefs name, and for no others"
     SECRETS = "Pufferfish for the pairs of secrets that were given, and for no others"
     ENTRY = "entry DP only: does not hide entries that others predict"
+
+    @property
+    def for_named_secrets(self) -> Guarantee:
+        """The same under beliefs that name their secrets."""
+        return Guarantee.EVENTS if self is Guarantee.PUFFERFISH else self
 
     @property
     def code(self) -> str:

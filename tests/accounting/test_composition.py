@@ -67,6 +67,7 @@ def test_counterexample_of_theorem_3_4_epsilons_alone_do_not_add_up():
     )
 
 
+@pytest.mark.slow
 def test_two_wasserstein_releases_are_charged_more_than_their_epsilons():
     """[C] 3.4 with the noise that the mechanism adds: the true loss is at most what is charged."""
     p, q = 0.9, 0.01

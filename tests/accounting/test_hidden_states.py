@@ -49,6 +49,7 @@ def test_a_clock_with_a_first_slot_has_no_windows_elsewhere():
     assert {row.rule: row.why for row in joint.considered}["single"] != ""
 
 
+@pytest.mark.slow
 def test_a_session_under_hidden_regimes(tmp_path):
     data = np.random.default_rng(0).integers(0, 2, 300).tolist()
     session = pk.Session(data, REGIMES, 2.0, tmp_path / "l.db")

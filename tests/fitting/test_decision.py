@@ -144,6 +144,7 @@ def test_a_seasonal_class_speaks_from_its_best_slot():
 # ------------------------------------------------------------------------------------- the verdict
 
 
+@pytest.mark.slow
 def test_the_verdict_about_one_chain_and_about_the_regimes_behind_the_data():
     public, held_out = [person(seed) for seed in (1, 2)], [person(3)]
     chain = MarkovChain.fit(

@@ -35,6 +35,7 @@ FOR_THE_PACKAGE = {
     "MarkovChain": {"limit_distance", "limit_distribution"},
     "RegimeClass": {"from_plain", "kernels", "matrices_shown", "replace", "representatives"},
     "Releases": {"columns", "rows"},
+    "Secrets": {"attached"},
     "Series": {"as_segments"},
     "Spending": {"cost", "ordered"},
     "Table": {"lengths_of"},

@@ -87,6 +87,8 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.derived import top_states as top_states
     from pufferkit.mechanisms.derived import transition_rates as transition_rates
     from pufferkit.mechanisms.derived import variance as variance
+    from pufferkit.mechanisms.evidence import Evidence as Evidence
+    from pufferkit.mechanisms.evidence import Guarantee as Guarantee
     from pufferkit.mechanisms.exact_sum import exact_sum as exact_sum
     from pufferkit.mechanisms.explain import PairTable as PairTable
     from pufferkit.mechanisms.explain import explain as explain
@@ -99,8 +101,6 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.plan import plan as plan
     from pufferkit.mechanisms.quantiles import QuantilePlan as QuantilePlan
     from pufferkit.mechanisms.quantiles import plan_quantile as plan_quantile
-    from pufferkit.mechanisms.release import Evidence as Evidence
-    from pufferkit.mechanisms.release import Guarantee as Guarantee
     from pufferkit.mechanisms.release import Release as Release
     from pufferkit.mechanisms.synthetic import synthetic as synthetic
     from pufferkit.mechanisms.targets import Target as Target
@@ -146,7 +146,8 @@ _HOMES = {
     "mechanisms.usefulness": ["Usefulness"],
     "fitting.private_transitions": ["private_transitions"],
     "mechanisms.wasserstein": ["wasserstein"],
-    "mechanisms.release": ["Evidence", "Guarantee", "Release"],
+    "mechanisms.evidence": ["Evidence", "Guarantee"],
+    "mechanisms.release": ["Release"],
     "data.queries": [
         "Query",
         "count",

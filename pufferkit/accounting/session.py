@@ -40,8 +40,9 @@ from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable, NoTheorem
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, in_order
 from pufferkit.mechanisms.dashboard import Dashboard, split
+from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.plan import MECHANISMS, OPTIONS, Plan, calibrate, plan
-from pufferkit.mechanisms.release import Guarantee, Release
+from pufferkit.mechanisms.release import Release
 from pufferkit.mechanisms.usefulness import questioned
 from pufferkit.records import digest
 from pufferkit.shown import Shown

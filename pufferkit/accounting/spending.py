@@ -17,8 +17,8 @@ from pufferkit.checks import Floats
 from pufferkit.data.series import Pattern, observed_places, runs_of
 from pufferkit.errors import NoTheorem
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
+from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
-from pufferkit.mechanisms.release import Guarantee
 
 ENTRYWISE = QUILTS | OF_SUMS | {"influence_curve", "gk16", "group_dp", "entry_dp"}
 """Mechanisms that give a per-entry bound, whatever else they promise. Those of sums do so for

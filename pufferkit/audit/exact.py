@@ -163,7 +163,7 @@ def worst_release(
     best: WorstCase | None = None
     complete = only is None
     distributions = theta.distributions()
-    opened = theta.open_members() if len(query.lengths) == 1 else ()
+    opened = theta.any_start_members() if len(query.lengths) == 1 else ()
     for member in opened:
         best = _worse(best, _over_starts(member, query, scale, only))
         complete = complete and theta.lists_matrices

@@ -87,7 +87,7 @@ class Beliefs(Shown, JsonRecord, ABC):
 
     @abstractmethod
     def distributions(self) -> list[Distribution]:
-        """The distributions of the class, one by one; where the start is open, many of them."""
+        """The distributions of the class, one by one; with any start, many of them."""
 
     @property
     def entries(self) -> tuple[Hashable, ...] | None:
@@ -129,8 +129,8 @@ class Beliefs(Shown, JsonRecord, ABC):
         """What is known of the mixing of each chain; ``NotApplicable`` if some do not mix."""
         raise NotApplicable(f"there are no Markov chains in a {self.description}")
 
-    def open_members(self) -> tuple[Member, ...]:
-        """The members whose start is open; none where there are no chains."""
+    def any_start_members(self) -> tuple[Member, ...]:
+        """The members that may start anywhere; none where there are no chains."""
         return ()
 
     lists_matrices: ClassVar[bool] = True

@@ -368,7 +368,7 @@ within one segment, and nothing else'
         fixed = (m.name for m in self.members() if not m.any_start and not m.chain.is_stationary)
         return next(fixed, None)
 
-    def open_members(self) -> tuple[Member, ...]:
+    def any_start_members(self) -> tuple[Member, ...]:
         return tuple(member for member in self.members() if member.any_start)
 
     def nearest(self, chain: MarkovChain) -> list[tuple[str, MarkovChain]]:

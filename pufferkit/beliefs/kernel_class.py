@@ -166,7 +166,7 @@ class KernelClass(ChainClass):
             "use influence_curve"
         )
 
-    def open_members(self) -> tuple[Member, ...]:
+    def any_start_members(self) -> tuple[Member, ...]:
         return ()
 
     def distributions(self) -> list[Distribution]:

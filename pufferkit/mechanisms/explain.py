@@ -20,9 +20,10 @@ from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.mechanisms.calibration import HISTOGRAMS, Calibration
+from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.influence_curve import metric_of
 from pufferkit.mechanisms.odds import one_in, posterior
-from pufferkit.mechanisms.release import Guarantee, Release
+from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
 
 

@@ -25,13 +25,13 @@ from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.gaps import solvers
 from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
+from pufferkit.mechanisms.evidence import Bound, Evidence
 from pufferkit.mechanisms.observed import (
     WORTH,
     curve_of_observed,
     quilts_of_observed,
     recorded,
 )
-from pufferkit.mechanisms.release import Bound, Evidence
 from pufferkit.rounding import round_up
 
 Solved = tuple[float, Evidence, dict[str, Any] | None]

@@ -21,11 +21,12 @@ from pufferkit.influence.curve.profile import InfluenceCurve, as_metric
 from pufferkit.influence.sums.outer import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, checked
+from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.exact_sum import exact_sum
 from pufferkit.mechanisms.influence_curve import added_by_state, influence_curve, metric_of
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
 from pufferkit.mechanisms.odds import in_odds
-from pufferkit.mechanisms.release import Guarantee, in_words
+from pufferkit.mechanisms.release import in_words
 from pufferkit.mechanisms.usefulness import Usefulness, questioned
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
 from pufferkit.shown import Shown

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
-from pufferkit.mechanisms.release import Guarantee, Release
+from pufferkit.mechanisms.evidence import Guarantee
+from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
 from pufferkit.verification.fleets import compare_table, read_fleet
 from pufferkit.verification.needed import (

@@ -19,7 +19,7 @@ FOR_THE_PACKAGE = {
     "Calibration": {"checked", "noisy"},
     "ChainClass": {
         *("boxes", "corners", "distributions", "from_plain", "kernels", "matrices_shown"),
-        *("members", "mixing_bounds", "nearest", "open_members"),
+        *("members", "mixing_bounds", "nearest", "any_start_members"),
     },
     "Evidence": {"noting"},
     "Guarantee": {"of_code"},

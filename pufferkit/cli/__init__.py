@@ -52,7 +52,8 @@ for command in (
     reproduce.reproduce,
 ):
     app.command()(command)
-app.add_typer(hide.app, name="model")
+model.app.command()(hide.hide)
+app.add_typer(model.app, name="model")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(stream.app, name="stream")
 

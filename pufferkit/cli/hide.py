@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import File, option, whole
-from pufferkit.cli.model import ModelFile, app, give
+from pufferkit.cli.model import ModelFile, give
 from pufferkit.errors import printable
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ _EVENT = "STATE:ENTRIES[:TIMES]"
 _WHOLE = "STATE:ENTRIES"
 
 
-@app.command()
 def hide(
     model: ModelFile,
     runs: Annotated[int | None, whole("Any values of so many entries in a row.")] = None,

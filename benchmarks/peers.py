@@ -6,6 +6,7 @@ Each peer runs in an interpreter of its own, given as NAME=PATH; one that is not
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -71,7 +72,8 @@ def peer(name: str, python: str, epsilon: float, data: Path) -> tuple[float, flo
     """Mean L1 error of the shares, and seconds for each release."""
     done = subprocess.run(
         [python, "-c", BEGIN + PEERS[name] + END, data, str(epsilon), str(DRAWS.get(name, 200))],
-        capture_output=True,
+        env={**os.environ, "PYSPARK_PYTHON": python},
+        stdout=subprocess.PIPE,
         text=True,
         check=True,
     )

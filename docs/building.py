@@ -31,7 +31,7 @@ def pages() -> dict[str, str]:
 
 
 def computes(text: str) -> bool:
-    """Is there a block to run, or a picture to draw?"""
+    """Whether there is a block to run, or a picture to draw."""
     runs = any(match[1] in ("python", "sh") for match in running.FENCE.finditer(text))
     return runs or PICTURE.search(text) is not None
 
@@ -94,8 +94,7 @@ def _drawn(name: str) -> str:
 
     figure = getattr(pictures, name)()
     png = base64.b64encode(figure._repr_png_()).decode()
-    words = getattr(pictures, name).__doc__.partition("\n\n")[0]
-    return running.image(png, words)
+    return running.image(png, getattr(pictures, name).__doc__)
 
 
 def with_outputs(text: str, name: str) -> str:

@@ -4,8 +4,8 @@ Every page that computes is run (`running`), and what its blocks print and draw 
 ``<!-- picture: name -->`` becomes a picture of `pictures`. ``<!-- names: beliefs -->`` becomes the
 reference of that room's public names, and ``<!-- commands -->`` the help of every command, so none
 of it can be forgotten or go stale. ``<!-- contributing -->`` becomes CONTRIBUTING.md, which stands
-at the root, ``<!-- rooms -->`` the rooms with their lines and imports, ``<!-- notebook: name -->`` a
-notebook with outputs. Formulas are set by MathJax, which goes along with the site.
+at the root, ``<!-- rooms -->`` the rooms with their lines and imports, ``<!-- notebook: name -->``
+a notebook with outputs. Formulas are set by MathJax, which goes along with the site.
 """
 
 from __future__ import annotations

@@ -74,14 +74,14 @@ def leak() -> Figure:
 
 @cache
 def _losses(most: int) -> list[float]:
-    """The loss of an entry to a count with noise of scale 1, over series of 1, 3, 5, ... entries."""
+    """The loss at event-level epsilon 1, over series of 1, 3, 5, ... entries."""
     return [pk.InfluenceCurve(CHAIN, 2 * reach + 1).epsilon(1.0) for reach in range(most)]
 
 
 def grows() -> Figure:
-    """With noise made for independent entries at epsilon 1, the true loss rises with the length of
-    the series to several times the promise and then stays; group privacy assumes that it rises for
-    ever.
+    """The loss of an entry rises with the length of the series, to six times the promise.
+
+    There it stays; group privacy assumes that it rises for ever.
     """
     losses = _losses(14)
     lengths = 2 * np.arange(len(losses)) + 1
@@ -98,8 +98,10 @@ def grows() -> Figure:
 
 
 def drowns() -> Figure:
-    """The shares of a week with 95% of the noise: noise for independent entries is tiny and hides
-    too little, that of the influence curve is small, that of group privacy covers everything.
+    """The shares of a week with 95% of the noise, three kinds of it.
+
+    Noise for independent entries is tiny, that of the influence curve small, that of group privacy
+    covers everything.
     """
     query = pk.relative_frequencies(CHAIN.states, WEEK)
     shares = np.bincount(CHAIN.sample(WEEK, seed=1), minlength=3) / WEEK
@@ -124,8 +126,9 @@ def drowns() -> Figure:
 
 
 def quilt() -> Figure:
-    """Around one entry: those nearby, which the noise pays for, two that separate, and the rest,
-    which tell nothing more once those two are known.
+    """Around one entry those nearby, then two that separate it from the rest.
+
+    The noise pays for those nearby; the rest tell nothing more once the two are known.
     """
     noise = pk.markov_quilt(CHAIN, pk.histogram(CHAIN.states, WEEK), 1)
     node, (left, right) = noise.evidence.node, noise.evidence.quilt
@@ -154,8 +157,9 @@ def quilt() -> Figure:
 
 
 def curve() -> Figure:
-    """What each neighbour is charged, by its distance: by the quilt in full up to its border and
-    then nothing, by the influence curve what it still tells.
+    """What each neighbour is charged, by its distance.
+
+    By the quilt in full up to its border and then nothing, by the curve what it still tells.
     """
     query = pk.histogram(CHAIN.states, WEEK)
     noise = pk.markov_quilt(CHAIN, query, 1)

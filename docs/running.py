@@ -158,10 +158,18 @@ def _console(line: str) -> list[str]:
         Path(arguments[-1]).mkdir(parents=True, exist_ok=True)
         return [fence]
     with _pictures() as drawn:
-        code, printed = _pufferkit(arguments) if program == "pufferkit" else _python(program, arguments)
+        code, printed = _run(program, arguments)
     if code != wanted:
         raise RuntimeError(f"{line}\nexit code {code}\n{printed}")
     return [fence, *([_text(printed)] if printed.strip() else []), *drawn]
+
+
+def _run(program: str, arguments: list[str]) -> tuple[int, str]:
+    if program == "pufferkit":
+        return _pufferkit(arguments)
+    if program == "python":
+        return _python(arguments)
+    raise ValueError(f"the shell blocks of pages run pufferkit and python, not {program}")
 
 
 def _pufferkit(arguments: list[str]) -> tuple[int, str]:
@@ -179,12 +187,10 @@ def _pufferkit(arguments: list[str]) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-_once = cache(cache)
+_once = cache(cache)  # one cache for each function, made once
 
 
-def _python(program: str, arguments: list[str]) -> tuple[int, str]:
-    if program != "python":
-        raise ValueError(f"the shell blocks of pages run pufferkit and python, not {program}")
+def _python(arguments: list[str]) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

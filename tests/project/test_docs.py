@@ -20,6 +20,7 @@ LONG = {
     "audit",
     "beliefs-from-data",
     "faq",
+    "gallery",
     "local-collection",
     "many-subjects",
     "questions",
@@ -52,7 +53,9 @@ def hooks():
 
 def test_outputs_stand_below_their_blocks():
     running = hooks().building.running
-    page = "```python\nx = 2\nassert x == 2\nprint(x + 1)\nx\n```\n\n```sh\npufferkit --version\n```\n"
+    page = (
+        "```python\nx = 2\nassert x == 2\nprint(x + 1)\nx\n```\n\n```sh\npufferkit --version\n```\n"
+    )
     python, console = running.ran(page, "page")
     assert python.startswith("```python\nx = 2\nprint(x + 1)\nx\n```")
     assert [line for line in python.splitlines()[6:] if line.isdigit()] == ["3", "2"]

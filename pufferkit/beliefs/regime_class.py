@@ -149,17 +149,17 @@ class RegimeClass(KernelClass):
         stay = None if slow is None else checks.positive("slow", slow)
         if stay is not None and (models[0].within == "chain"):
             raise ValueError("slow: is for regimes with independent entries; leave slow out")
-        for name, value in (
-            ("models", models),
-            ("states", states),
-            ("together", together),
-            ("emissions", weight),
-            ("secret", secret),
-            ("slow", stay),
-            ("transients", checks.flag("transients", transients)),
-            ("fitted_on", fitted_on),
-        ):
-            object.__setattr__(self, name, value)
+        checks.assign(
+            self,
+            models=models,
+            states=states,
+            together=together,
+            emissions=weight,
+            secret=secret,
+            slow=stay,
+            transients=checks.flag("transients", transients),
+            fitted_on=fitted_on,
+        )
         if len(self._slow) == len(models[0].transition):
             raise ValueError("slow: every regime lasts longer than this; raise it or leave it out")
 

@@ -98,6 +98,7 @@ def test_the_page_of_the_architecture_shows_every_room():
     assert "influence" not in row
 
 
+@pytest.mark.slow
 def test_the_plan_explained_is_the_plan_printed(monkeypatch):
     monkeypatch.chdir(ROOT)
     page = (DOCS / "reading-a-plan.md").read_text(encoding="utf-8")

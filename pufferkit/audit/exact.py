@@ -38,6 +38,7 @@ from pufferkit.audit.answer_models import (
 from pufferkit.audit.any_start import largest_ratios
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.audited import LocalMechanism, belief_of
+from pufferkit.audit.choices import worst_choice
 from pufferkit.audit.exact_local import check_steps, worst_response
 from pufferkit.audit.outer_outputs import outer_cases
 from pufferkit.audit.report import WorstCase
@@ -53,12 +54,6 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration, check_states
-
-CHOICE = (
-    "audits attack numbers with noise, and a quantile is a choice of a level; audit the histogram "
-    "with noise of the same scale"
-)
-"""Why a quantile by the exponential mechanism is not audited."""
 
 MOST_ENTRIES = 20
 """Longest data of which the loss of a release is computed at every entry."""
@@ -125,8 +120,6 @@ def worst_case(
         return worst_response(mechanism, beliefs, length, known or {})
     if length is not None or known:
         raise ValueError("length, known: only for local mechanisms; a query has its own lengths")
-    if mechanism.query.kind == "quantile":
-        raise NotApplicable(CHOICE)
     entries = sum(mechanism.query.lengths)
     if entries > MOST_ENTRIES:
         raise NotApplicable(
@@ -135,24 +128,41 @@ def worst_case(
         )
     theta = as_beliefs(belief_of(mechanism, beliefs))
     check_states(theta, mechanism.query)
-    return worst_release(theta, _in_one_scale(mechanism), mechanism.scale)
+    if mechanism.query.kind == "quantile":
+        return worst_choice(theta, mechanism)
+    return worst_release(theta, in_one_scale(mechanism), mechanism.scale)
 
 
-def _in_one_scale(mechanism: Calibration) -> Query:
+def in_one_scale(mechanism: Calibration) -> Query:
     """The query with its coordinates stretched, so that one scale for all loses the same."""
     query, weights = mechanism.query, mechanism.query.weights
-    if mechanism.scales is None or weights is None:
+    if mechanism.scales is None:
         return query
-    stretch = [Fraction(mechanism.scale) / Fraction(scale) for scale in mechanism.scales]
-    stretched = {
-        state: tuple(w * more for w, more in zip(row, stretch, strict=True))
-        for state, row in weights.items()
-    }
+    stretch = stretches(mechanism)
     constant = query.lipschitz * float(max(stretch)) * 2
+    stretched = None
+    if weights is not None:
+        stretched = {
+            state: tuple(w * more for w, more in zip(row, stretch, strict=True))
+            for state, row in weights.items()
+        }
+    floats = np.array([float(more) for more in stretch])
     return Query(
-        query.name, query.evaluate, constant, query.lengths, labels=query.labels,
-        states=query.states, weights=stretched,
-    )  # fmt: skip
+        query.name,
+        query.evaluate if stretched is not None else lambda x: query.evaluate(x) * floats,
+        constant,
+        query.lengths,
+        labels=query.labels,
+        states=query.states,
+        weights=stretched,
+    )
+
+
+def stretches(mechanism: Calibration) -> list[Fraction]:
+    """How far each coordinate is to be stretched for one scale to lose the same."""
+    if mechanism.scales is None:
+        return [Fraction(1)] * mechanism.query.size
+    return [Fraction(mechanism.scale) / Fraction(scale) for scale in mechanism.scales]
 
 
 def worst_release(

@@ -64,6 +64,7 @@ MOST_POINTS = 200_000
 _LEAST_ROW = 1e-290
 _MOST_GRID = 250_000
 _MOST_IN_LOGS = 30_000
+_MOST_AXES = 60
 _MOST_STATES = 4
 _MOST_PAIRS = 15
 _MOST_DISTRIBUTIONS = 1_000
@@ -306,8 +307,11 @@ def _columns(query: Query, distribution: Any, most: int = _MOST_GRID) -> list[tu
 
 
 def _output(axes: list[Floats], place: int) -> tuple[float, ...]:
-    where = np.unravel_index(place, tuple(len(axis) for axis in axes))
-    return tuple(float(axis[j]) for axis, j in zip(axes, where, strict=True))
+    output = []
+    for axis in reversed(axes):
+        place, at = divmod(place, len(axis))
+        output.append(float(axis[at]))
+    return tuple(reversed(output))
 
 
 def _over_starts(
@@ -360,6 +364,12 @@ def _over_starts(
 
 def log_densities(distribution: AnswerDistribution, axes: list[Floats], scale: float) -> Floats:
     """Log of the mixture on the grid of centres, up to one constant, flattened."""
+    # What never varies is the same under all secrets, and arrays have few dimensions.
+    varied = [j for j, axis in enumerate(axes) if len(axis) > 1] or [0]
+    if len(varied) < len(axes):
+        kept_axes = [axes[j] for j in varied]
+        distribution = AnswerDistribution(distribution.points[:, varied], distribution.weights)
+        return log_densities(distribution, kept_axes, scale)
     if len(axes) == 1:
         return log_density(distribution, axes[0][:, None], scale)
     shape = tuple(len(axis) for axis in axes)
@@ -368,7 +378,11 @@ def log_densities(distribution: AnswerDistribution, axes: list[Floats], scale: f
     least = float(np.log(distribution.weights[kept].min()))
     # Products of floats where none of them can vanish, else sums in logarithms, which are slow.
     deep = sum(float(np.ptp(axis)) for axis in axes) / scale - least > _LOG_ROOM
-    if points * max(shape) > 50 * MOST_POINTS or (deep and points > _MOST_IN_LOGS):
+    if (
+        len(shape) > _MOST_AXES
+        or points * max(shape) > 50 * MOST_POINTS
+        or (deep and points > _MOST_IN_LOGS)
+    ):
         raise NotApplicable(
             f"the answer has {len(shape)} coordinates with {', '.join(map(str, shape))} values, "
             "too many outputs to compare; use fewer states or a shorter series"

@@ -24,6 +24,7 @@ from pufferkit.cli import (
     reproduce,
     sanitize,
     stream,
+    synthetic,
     terminal,
     verify,
 )
@@ -41,6 +42,7 @@ for command in (
     release.release,
     release_each.release_each,
     dashboard.dashboard,
+    synthetic.synthetic,
     sanitize.sanitize,
     model.fit,
     beliefs.beliefs,

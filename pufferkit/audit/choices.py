@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.answer_models import AnswerModel, answer_model
+from pufferkit.audit.answer_models import AnswerModel, model_of
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
 from pufferkit.audit.noise_drawn import NoiseDrawn
 from pufferkit.audit.report import Audit, WorstCase
@@ -71,7 +71,7 @@ def worst_choice(theta: Beliefs, mechanism: Calibration) -> WorstCase:
 def _model(own: Distribution, mechanism: Calibration) -> AnswerModel:
     """How often each level occurs, which is all that the choice depends on."""
     query = mechanism.query
-    return answer_model(own.distribution, histogram(query.states or (), query.lengths))
+    return model_of(own, histogram(query.states or (), query.lengths))
 
 
 def _probabilities(

@@ -16,6 +16,7 @@ from pufferkit.cli import (
     beliefs,
     dashboard,
     explore,
+    hide,
     ledger,
     model,
     plan,
@@ -53,6 +54,7 @@ for command in (
     reproduce.reproduce,
 ):
     app.command()(command)
+model.app.command()(hide.hide)
 app.add_typer(model.app, name="model")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(stream.app, name="stream")

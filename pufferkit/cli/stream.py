@@ -232,7 +232,7 @@ def _in_window(
     """The rows of a window of time, where it is known when rows are."""
     if isinstance(window, tuple) and isinstance(window[0], int):
         return data
-    from pufferkit.accounting.stream import moments  # noqa: PLC0415
+    from pufferkit.accounting.stream_windows import moments  # noqa: PLC0415
 
     moments(window)  # an error, if it is none
     if data.calendar is None:
@@ -258,7 +258,7 @@ def _rows_of(
     file: Path, state: str, time: str | None, place: Any, beliefs: Any, late: Late, form: Form
 ) -> pk.Series:
     """The rows of the window, with a word about those before it."""
-    from pufferkit.accounting.stream import moments  # noqa: PLC0415
+    from pufferkit.accounting.stream_windows import moments  # noqa: PLC0415
 
     ends = moments(place)
     if time is None or ends is None:

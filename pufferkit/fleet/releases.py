@@ -22,9 +22,10 @@ from pufferkit.data.series import declared_independent
 from pufferkit.data.table import Windows
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.derived import Derived
+from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.intervals import half_width, project_to_simplex, rank_error
 from pufferkit.mechanisms.reading import reader_of
-from pufferkit.mechanisms.release import FORMAT, Guarantee, Presentation, Release
+from pufferkit.mechanisms.release import FORMAT, Presentation, Release
 from pufferkit.noise import Family
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Shown

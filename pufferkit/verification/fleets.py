@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pufferkit.data.queries import Kind
-from pufferkit.data.records import check_question
-from pufferkit.mechanisms.release import Evidence, Guarantee, Release, check_format, unit_of
+from pufferkit.data.question_records import check_question
+from pufferkit.mechanisms.evidence import Evidence, Guarantee
+from pufferkit.mechanisms.release import Release, check_format, unit_of
 from pufferkit.noise import Family
 from pufferkit.rounding import at_least
 from pufferkit.verification.questions import furthest_of, is_multiple, near, nearest_histogram

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 import pufferkit as pk
 from pufferkit.accounting.frontier import Frontier, Use
-from pufferkit.accounting.stream import located
+from pufferkit.accounting.stream_windows import located
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 DAY = [0, 0, 1, 0, 1, 1]

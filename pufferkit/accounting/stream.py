@@ -39,7 +39,7 @@ from pufferkit.accounting.entries import Account, Charge, Terms
 from pufferkit.accounting.fingerprints import IDENTIFYING, SeriesData
 from pufferkit.accounting.frontier import Frontier, Use
 from pufferkit.accounting.ledger import Ledger
-from pufferkit.accounting.query_keys import asked, check_query
+from pufferkit.accounting.spending import asked, check_query
 from pufferkit.accounting.stream_windows import (
     HORIZON,
     Window,

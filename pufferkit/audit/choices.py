@@ -53,7 +53,7 @@ def chosen(counts: Floats, share: Fraction, scale: float) -> Floats:
 def worst_choice(theta: Beliefs, mechanism: Calibration) -> WorstCase:
     """The level, entry and pair of values with the largest loss."""
     best: WorstCase | None = None
-    complete = not theta.open_members()
+    complete = not theta.any_start_members()
     for own in theta.distributions():
         model = _model(own, mechanism)
         for entry in range(len(model.entries)):

@@ -6,7 +6,8 @@ from collections.abc import Hashable
 from typing import Any
 
 from pufferkit.accounting.ledger import Ledger
-from pufferkit.accounting.stream import Stream, Window
+from pufferkit.accounting.stream import Stream
+from pufferkit.accounting.stream_windows import Window
 from pufferkit.data.questions import Question
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table

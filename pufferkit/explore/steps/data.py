@@ -61,12 +61,15 @@ def _file(workspace: Workspace, role: str, refresh: Any) -> None:
             path = ui.input("Path on this machine", placeholder="~/data/week.csv")
             path.props("outlined dense").on("keydown.enter", named).mark(f"{role}-path")
             take = parts.button("Open", named, mark=f"{role}-open")
-        ui.upload(
+        drop = ui.upload(
             label="or drop a file here; it is copied to the folder named above, for you alone",
             on_upload=dropped,
             auto_upload=True,
-        ).props("flat bordered accept='.csv,.txt,.tsv,.gz,.parquet'").style("width: 100%").mark(
-            f"{role}-drop"
+        ).props("flat bordered accept='.csv,.txt,.tsv,.gz,.parquet'")
+        drop.style("width: 100%").mark(f"{role}-drop")
+        # In the browser: choosers open only from what a person presses.
+        ui.button("Choose a file").props("no-caps outline").on(
+            "click", js_handler=f"() => getElement({drop.id}).pickFiles()"
         )
         if role in workspace.files:
             _columns(workspace, role, workspace.files[role], refresh)
@@ -124,8 +127,7 @@ def _levels(workspace: Workspace, role: str, file: File, wrong: ui.label) -> tup
 
 
 def _select(label: str, options: list[str], value: str, mark: str) -> ui.select:
-    chosen = value if value in options else None
-    return ui.select(options, label=label, value=chosen).props("outlined dense").mark(mark)
+    return parts.select(label, options, value if value in options else None, mark=mark)
 
 
 def _said(value: str | None) -> str:

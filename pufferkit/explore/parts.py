@@ -48,7 +48,9 @@ body { color: var(--pk-text); font-size: 16px; }
 .pk-chart { width: 100%; height: 19rem; }
 .pk-chart svg text { fill: var(--pk-text) !important; stroke: none; }
 .pk-chart.pk-cells svg text { stroke: var(--pk-paper); stroke-width: 3px; paint-order: stroke; }
-.body--dark .q-btn.text-primary, .body--dark .q-tab--active { color: #8ccbf2 !important; }
+@layer overrides {
+  .body--dark .q-btn.text-primary, .body--dark .q-tab--active { color: #8ccbf2 !important; }
+}
 .pk-scroll { width: 100%; overflow-x: auto; }
 .pk-table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 .pk-table th, .pk-table td { text-align: left; padding: .35rem .6rem .35rem 0; vertical-align: top;

@@ -80,16 +80,16 @@ def influence(
     if point is not None:
         shown = [(point, "solid", f"people show {point:.3g}")]
         if lower:
-            shown.append((lower, "dashed", f"surely {lower:.3g}"))
+            shown.append((lower, "dashed", ""))
         line["markLine"] = {
             "symbol": "none",
             "data": [
                 {
                     "xAxis": place,
                     "lineStyle": {"color": ORANGE, "width": 2, "type": kind},
-                    "label": {"formatter": words, "position": "start" if n else "end"},
+                    "label": {"formatter": words, "position": "start", "show": bool(words)},
                 }
-                for n, (place, kind, words) in enumerate(shown)
+                for place, kind, words in shown
             ],
         }
     told = ", ".join(f"{row['name']} {row['budget']:.3g}" for row in rows)
@@ -315,7 +315,15 @@ def profile(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         }
 
     across = axis("time" if dated else "entry", "time" if dated else "value")
-    if rows and not dated:
+    if dated:
+        across["axisLabel"]["formatter"] = {
+            "year": "{yyyy}",
+            "month": "{MMM} {yyyy}",
+            "day": "{d} {MMM}",
+            "hour": "{HH}:{mm}",
+            "minute": "{HH}:{mm}",
+        }
+    elif rows:
         across.update(min=1, max=rows[-1]["last"])
     return frame(
         "Pufferfish loss of each entry over time, and the event-level epsilon spent on it",

@@ -53,7 +53,7 @@ body { color: var(--pk-text); font-size: 16px; }
 }
 .pk-scroll { width: 100%; overflow-x: auto; }
 .pk-table { border-collapse: collapse; width: 100%; font-size: .9rem; }
-.pk-table th, .pk-table td { text-align: left; padding: .35rem .6rem .35rem 0; vertical-align: top;
+.pk-table th, .pk-table td { text-align: left; padding: .35rem 1rem .35rem 0; vertical-align: top;
   border-bottom: 1px solid var(--pk-line); }
 .pk-table th { color: var(--pk-soft); font-weight: 600; white-space: nowrap; }
 .pk-table td.num, .pk-table th.num { text-align: right; font-variant-numeric: tabular-nums;
@@ -102,7 +102,7 @@ FOCUS = """<script>(() => {
 TO_HEADING = """setTimeout(() => {
   const heading = document.querySelector('.pk-card h2');
   if (heading) { heading.tabIndex = -1; heading.focus(); window.scrollTo(0, 0); }
-}, 150)"""
+}, 50)"""
 """Puts whoever goes on by a button to the top of the new step."""
 
 

@@ -30,6 +30,11 @@ def words(command: Sequence[str]) -> str:
     return " \\\n    ".join(lines)
 
 
+def call(name: str, given: Sequence[str]) -> str:
+    """A call in Python, an argument on a line each."""
+    return "\n    ".join([f"{name}(", *(f"{argument}," for argument in given)]) + "\n)"
+
+
 @dataclass(frozen=True)
 class Source:
     """A file, and which of its columns is what. Empty text: not said."""
@@ -89,7 +94,7 @@ class Source:
             unit = f", unit={self.unit!r}" if self.unit else ""
             lines.append(f"bins=pk.Bins([{cuts}]{unit})")
         lines += [f"{name}={value!r}" for name, value in how.items()]
-        return f"pk.read_series({', '.join([*lines, 'states=beliefs.states'])})"
+        return call("pk.read_series", [*lines, "states=beliefs.states"])
 
     def command(self) -> list[str]:
         """The same as options of a command."""
@@ -133,11 +138,12 @@ class Deal:
                 "",
                 "import pufferkit as pk",
                 "",
-                f"model = Path({self.model!r}).read_text(encoding='utf-8')",
-                "beliefs = pk.ChainClass.from_json(model)",
+                f"model = Path({self.model!r})",
+                "beliefs = pk.ChainClass.from_json(model.read_text(encoding='utf-8'))",
                 f"data = {self.source.python()}",
                 *made,
-                f"session = pk.Session(data, beliefs, {self.budget!r}, {self.ledger!r}, "
+                f"book = {self.ledger!r}",
+                f"session = pk.Session(data, beliefs, {self.budget!r}, book, "
                 f"name={self.account!r})",
                 f"release = session.release(query, {self.epsilon!r}, "
                 f"mechanism={self.mechanism!r}{label})",

@@ -139,6 +139,13 @@ class Page:
             "return (e.getAttribute('aria-label') || e.innerText || '').trim()"
         )
 
+    def at(self, words: str, wait: float = 60) -> None:
+        """Wait until the control or heading with these words has the keyboard."""
+        end = time.monotonic() + wait
+        while self.focused() != words:
+            assert time.monotonic() < end, f"at {self.focused()!r}, not at {words!r}"
+            time.sleep(0.05)
+
     def keys(self, *keys: str) -> None:
         from selenium.webdriver import ActionChains
 

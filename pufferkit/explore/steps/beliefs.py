@@ -276,8 +276,8 @@ def _choice(choice: dict[str, Any]) -> None:
     with parts.card(
         "Tested on people held out",
         f"Built on {choice['public']}, tested on {choice['held_out']}. Bars: entries that the "
-        "noise of each class allows one entry to give away. Lines: what people show, and at least "
-        "show surely. Dashed bars are refuted.",
+        "noise of each class allows one entry to give away. Solid line: what people show; dashed "
+        "line: at least. Dashed bars are refuted.",
     ):
         best = choice["recommended"]
         ui.label(

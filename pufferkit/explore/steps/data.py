@@ -82,7 +82,8 @@ def _columns(workspace: Workspace, role: str, file: File, refresh: Any) -> None:
     ui.label(source.path).style("overflow-wrap: anywhere; font-weight: 600")
     with ui.element("div").classes("pk-row"):
         state = _select("States or numbers", names, source.state, f"{role}-state")
-        time = _select("Times", [_NONE, *names], source.time or _NONE, f"{role}-time")
+        both = [source.time] if "," in source.time and source.time not in names else []
+        time = _select("Times", [_NONE, *both, *names], source.time or _NONE, f"{role}-time")
         subject = None
         if role == PUBLIC:
             subject = _select("Person", [_NONE, *names], source.subject or _NONE, f"{role}-subject")
@@ -90,9 +91,16 @@ def _columns(workspace: Workspace, role: str, file: File, refresh: Any) -> None:
     if source.state in file.columns.numbers or source.cuts:
         cuts, unit = _levels(workspace, role, file, wrong)
 
+    with parts.more("Clocks that are not even"), ui.element("div").classes("pk-row"):
+        every = ui.input("Put entries on a grid, like 5m", value=source.every)
+        every.props("outlined dense").mark(f"{role}-every")
+        apart = ui.input("Rows further apart are independent", value=source.independent_after)
+        apart.props('outlined dense placeholder="never, or like 3h"').mark(f"{role}-apart")
+
     async def read() -> None:
         async with parts.attempt(wrong, again):
             said = {"state": state.value or "", "time": _said(time.value)}
+            said.update(every=every.value.strip(), independent_after=apart.value.strip())
             if subject is not None:
                 said["subject"] = _said(subject.value)
             if cuts is not None and unit is not None:

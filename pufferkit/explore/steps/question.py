@@ -206,7 +206,7 @@ def _plan(planned: dict[str, Any]) -> None:
     parts.picture(charts.mechanisms(planned["rows"], "answers"), high).mark("mechanisms")
     parts.soft(
         "Dashed: does not hide entries that others predict. Tight: the loss that an attack proves "
-        "at this scale, as a part of epsilon; at 100% no less noise would do."
+        "at this scale, as a part of epsilon, where it is known; at 100% no less noise would do."
     )
     parts.table(
         ["mechanism", "scale", "95% within", "tight", "hides entries"],

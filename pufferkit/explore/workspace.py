@@ -326,8 +326,13 @@ class Workspace(Asking):
             raise Cancelled("this release is under way")
         if not self.has_budget:
             raise ValueError("budget: set one first; it is for everything released about the data")
-        self.releasing = True
         deal = self.deal()
+        self.releasing = True
+        # A page that is loaded again or closed meanwhile cancels its question, and the ledger is
+        # charged all the same: what it gave is kept for the next page.
+        return await asyncio.shield(asyncio.ensure_future(self._release(deal)))
+
+    async def _release(self, deal: Deal) -> dict[str, Any]:
         try:
             answer: dict[str, Any] = await self._ask(decisions.release, deal)
         finally:
@@ -335,6 +340,7 @@ class Workspace(Asking):
         answer.update(codes_of(deal), deal=deal)
         if all(one["json"] != answer["json"] for one in self.released):
             self.released.append(answer)
+        self.version += 1
         return answer
 
     async def exact(self, deal: Deal) -> list[float]:

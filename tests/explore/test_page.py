@@ -171,6 +171,31 @@ def test_a_second_press_while_a_release_is_under_way_changes_nothing(workspace, 
     asyncio.run(ask())
 
 
+def test_a_release_is_kept_for_the_next_page_if_its_own_went_away(workspace, files):
+    asyncio.run(prepared(workspace, files))
+
+    async def ask():
+        await workspace.set_budget("anna", 3.0)
+        gone, asked = asyncio.Event(), workspace._ask
+
+        async def slowly(*given, **more):
+            await gone.wait()
+            return await asked(*given, **more)
+
+        workspace._ask = slowly
+        page = asyncio.create_task(workspace.release())
+        await asyncio.sleep(0.01)
+        page.cancel()
+        gone.set()
+        with pytest.raises(asyncio.CancelledError):
+            await page
+        while workspace.releasing:
+            await asyncio.sleep(0.01)
+        assert len(workspace.released) == 1
+
+    asyncio.run(ask())
+
+
 def test_private_data_are_never_drawn_before_a_budget_exists(workspace, files):
     asyncio.run(prepared(workspace, files))
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
-WAIT = 300
+WAIT = 180
 
 FLAGS = (
     "--headless",
@@ -136,7 +136,8 @@ class Page:
         """What the control that has the keyboard calls itself."""
         return self.driver.execute_script(
             "const e = document.activeElement;"
-            "return (e.getAttribute('aria-label') || e.innerText || '').trim()"
+            "const named = e.closest('[role=slider]') || e;"
+            "return (named.getAttribute('aria-label') || e.innerText || '').trim()"
         )
 
     def at(self, words: str, wait: float = 60) -> None:

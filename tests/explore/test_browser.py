@@ -201,7 +201,7 @@ def test_the_whole_path_by_keyboard_alone(page):
     press("About")
     page.keys(Keys.ARROW_DOWN, Keys.ENTER)
     page.sees("one simulated release")
-    page.tab_to("Epsilon")
+    page.tab_to("Usual values of epsilon")
     page.keys(Keys.ARROW_RIGHT)
     page.sees(r"Epsilon 1\.5, noise scale")
     press("Mechanism")

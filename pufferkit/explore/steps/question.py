@@ -85,7 +85,7 @@ def _epsilon(workspace: Workspace, changed: Any) -> None:
     with ui.element("div").classes("pk-row").style("flex-wrap: nowrap"):
         slider = ui.slider(
             min=0, max=len(EPSILONS) - 1, step=1, value=nearest, on_change=slid
-        ).props('aria-label="Epsilon" snap markers')
+        ).props('aria-label="Usual values of epsilon" snap markers')
         slider.style("flex: 1 1 10rem").mark("epsilon")
         field = ui.number("Epsilon", value=workspace.epsilon, min=0.001, on_change=typed)
         field.props("outlined dense debounce=300").style("flex: 0 0 6.5rem").mark("epsilon-field")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -28,6 +29,7 @@ class Asking:
         self.work = Work()
         self.version = 0
         self._answers: dict[Any, Any] = {}
+        self._awaited: dict[Any, asyncio.Future[Any]] = {}
         self._quick, self._slow = worker(), worker()
 
     def __enter__(self) -> Self:
@@ -50,10 +52,21 @@ class Asking:
         return await self._quick.run(task, *given, lane=lane)
 
     async def _kept(self, task: Any, given: tuple[Any, ...], lane: str) -> Any:
+        """An answer that is kept; two pages that ask at once wait for the same one."""
         key = (task, given)
-        if key not in self._answers:
+        if key in self._answers:
+            return self._answers[key]
+        if key not in self._awaited:
+            self._awaited[key] = asyncio.ensure_future(self._fetch(key, lane))
+        return await asyncio.shield(self._awaited[key])
+
+    async def _fetch(self, key: tuple[Any, tuple[Any, ...]], lane: str) -> Any:
+        task, given = key
+        try:
             self._answers[key] = await self._ask(task, *given, lane=lane)
-        return self._answers[key]
+            return self._answers[key]
+        finally:
+            del self._awaited[key]
 
     async def _long(
         self,

@@ -309,7 +309,7 @@ class Workspace(Asking):
 
     async def cost(self) -> dict[str, Any]:
         """What the release would take."""
-        answer: dict[str, Any] = await self._ask(decisions.cost, self.deal(), lane="cost")
+        answer: dict[str, Any] = await self._ask(decisions.cost, self.deal())
         return answer
 
     async def remaining(self) -> float | None:

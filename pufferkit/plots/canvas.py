@@ -104,7 +104,7 @@ def darkened(figure: Figure) -> Iterator[None]:
     greys, white and the one dark blue change; words in the cells of a heat map do not, because the
     cells keep their colours.
     """
-    from matplotlib.colors import to_hex  # noqa: PLC0415
+    from matplotlib.colors import to_hex, to_rgba_array  # noqa: PLC0415
     from matplotlib.text import Text  # noqa: PLC0415
 
     figure.draw_without_rendering()  # ticks are made when they are first needed
@@ -120,10 +120,11 @@ def darkened(figure: Figure) -> Iterator[None]:
                 continue
             value = get()
             try:
-                night = _NIGHT.get(to_hex(value[0] if np.ndim(value) == 2 else value).upper())
-            except (ValueError, TypeError, IndexError):
-                continue  # "none", or no colour at all
-            if night is not None:
+                [colour] = np.unique(to_rgba_array(value), axis=0)
+            except (ValueError, TypeError):
+                continue  # several colours, or none
+            night = _NIGHT.get(to_hex(colour).upper())
+            if night is not None and colour[-1] > 0:
                 kept.append((put, value))
                 put(night)
     try:

@@ -274,6 +274,19 @@ def test_records_of_the_ledger_and_of_others_are_verified(workspace, files):
     asyncio.run(ask())
 
 
+def test_two_pages_that_ask_at_once_both_get_the_answer(workspace, files):
+    asyncio.run(prepared(workspace, files))
+
+    async def ask():
+        both = await asyncio.gather(workspace.noise(), workspace.noise())
+        assert both[0] is both[1]
+        await workspace.set_budget("anna", 3.0)
+        costs = await asyncio.gather(*(workspace.cost() for _ in range(3)))
+        assert len({cost["cost"] for cost in costs}) == 1
+
+    asyncio.run(ask())
+
+
 def test_a_budget_that_differs_from_the_ledger_is_refused_in_its_words(workspace, files):
     asyncio.run(prepared(workspace, files))
 

@@ -67,7 +67,7 @@ body { color: var(--pk-text); font-size: 16px; }
 .pk-card h2:focus { outline: none; }
 @media (max-width: 480px) {
   .pk-page { padding: 0 .4rem 3rem; } .pk-card { padding: .75rem; }
-  .pk-table thead { position: absolute; clip-path: inset(50%); }
+  .pk-table thead { display: none; }
   .pk-table tr { display: block; padding: .4rem 0; border-bottom: 1px solid var(--pk-line); }
   .pk-table td, .pk-table td.num { display: flex; justify-content: space-between; gap: 1rem;
     padding: .1rem 0; border: none; white-space: normal; text-align: right; }

@@ -58,10 +58,14 @@ def outside_cells(figure):
     return [text for text in every if text.get_bbox_patch() is None]
 
 
-@pytest.mark.parametrize("name", FIGURES)
+SOON = ("plan", "exact", "moves", "network")
+EVERY = [name if name in SOON else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_words_stand_out_on_either_ground_and_axes_are_named(name):
     figure = FIGURES[name]()
-    light = plots.picture(figure, "x.svg")
+    figure.draw_without_rendering()
     for text in outside_cells(figure):
         assert contrast(text.get_color(), figure.get_facecolor()) > 4.5, text
     with darkened(figure):
@@ -70,7 +74,6 @@ def test_words_stand_out_on_either_ground_and_axes_are_named(name):
             assert contrast(text.get_color(), figure.get_facecolor()) > 4.5, text
     drawn = [axes for axes in figure.axes if axes.axison and axes.get_label() != "<colorbar>"]
     assert all(axes.get_xlabel() or name in ("release", "exact") for axes in drawn)
-    assert plots.picture(figure, "x.svg", dark=True) != light
 
 
 def test_a_picture_is_as_it_was_after_the_dark_one():
@@ -80,13 +83,12 @@ def test_a_picture_is_as_it_was_after_the_dark_one():
         shown = [thing for thing in figure.findobj() if hasattr(thing, "get_color")]
         return [str(thing.get_color()) for thing in shown] + [figure.get_facecolor()]
 
-    before = (plots.picture(figure, "x.png"), colours())
-    plots.picture(figure, "x.png", dark=True)
-    assert (plots.picture(figure, "x.png"), colours()) == before
+    light, before = plots.picture(figure, "x.png"), colours()
+    assert plots.picture(figure, "x.png", dark=True) != light
+    assert colours() == before
 
 
 def test_colours_of_curves_stand_out_on_either_ground():
     for colour in COLOURS[:-1]:
         assert contrast(colour, "white") > 1.9
-    with darkened(FIGURES["exact"]()) as _:
-        assert all(contrast(colour, "#121212") > 3 for colour in COLOURS[:-1])
+        assert contrast(colour, "#121212") > 3

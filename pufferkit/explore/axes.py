@@ -15,7 +15,7 @@ def frame(what: str, **options: Any) -> dict[str, Any]:
     return {
         "animation": False,
         "aria": {"enabled": True, "label": {"description": what}},
-        "textStyle": {"fontFamily": "inherit"},
+        "textStyle": {"fontFamily": "Roboto, sans-serif"},
         "grid": {"left": 12, "right": 24, "top": 40, "bottom": 36, "containLabel": True},
         "tooltip": {"trigger": "item", "confine": True},
         **options,

@@ -57,7 +57,7 @@ def _file(workspace: Workspace, role: str, refresh: Any) -> None:
                 await workspace.drop(role, event.file.name, await event.file.read())
                 refresh()
 
-        with ui.element("div").classes("pk-row"):
+        with ui.element("div").classes("pk-row") as row:
             path = ui.input("Path on this machine", placeholder="~/data/week.csv")
             path.props("outlined dense").on("keydown.enter", named).mark(f"{role}-path")
             take = parts.button("Open", named, mark=f"{role}-open")
@@ -67,10 +67,11 @@ def _file(workspace: Workspace, role: str, refresh: Any) -> None:
             auto_upload=True,
         ).props("flat bordered accept='.csv,.txt,.tsv,.gz,.parquet'")
         drop.style("width: 100%").mark(f"{role}-drop")
-        # In the browser: choosers open only from what a person presses.
-        ui.button("Choose a file").props("no-caps outline").on(
-            "click", js_handler=f"() => getElement({drop.id}).pickFiles()"
-        )
+        with row:
+            # In the browser: choosers open only from what a person presses.
+            ui.button("Choose a file").props("no-caps outline").on(
+                "click", js_handler=f"() => getElement({drop.id}).pickFiles()"
+            )
         if role in workspace.files:
             _columns(workspace, role, workspace.files[role], refresh)
 

@@ -17,6 +17,9 @@ Floats = NDArray[np.float64]
 SUM_TOLERANCE = 1e-8
 """How far a distribution may be from summing to one; closer ones are rescaled."""
 
+LEAST_PRIVACY = 1e-100
+"""An epsilon below this, spread over the entries of a long series, is lost to underflow."""
+
 
 def frozen(values: Floats) -> Floats:
     """The same array, read-only."""
@@ -33,6 +36,11 @@ class Frozen:
                 if isinstance(part, np.ndarray):
                     part.setflags(write=False)
         self.__dict__.update(state)
+
+
+def assign(record: object, **fields: Any) -> None:
+    """Set fields of a frozen record that is being made, when they are checked."""
+    record.__dict__.update(fields)
 
 
 def numbers(name: str, values: ArrayLike) -> Floats:
@@ -151,11 +159,14 @@ def positive(name: str, value: Any) -> float:
 
 
 def privacy(epsilon: Any) -> float:
-    """A privacy parameter: finite and above zero."""
+    """A privacy parameter: finite, above zero, and not so small that floats lose it."""
     try:
-        return positive("epsilon", epsilon)
+        value = positive("epsilon", epsilon)
+        if value < LEAST_PRIVACY:
+            raise ValueError(f"epsilon: must be at least {LEAST_PRIVACY:g}, got {value:g}")
     except ValueError as error:
         raise ValueError(f"{error}; common choices lie between 0.1 (strong) and 5 (weak)") from None
+    return value
 
 
 def confidence(value: Any, example: float = 0.95) -> float:

@@ -29,25 +29,18 @@ class Use:
 
 @dataclass(frozen=True)
 class Frontier:
-    """Where a stream stands; amounts are in units of 10^-12 of event-level epsilon.
-
-    Attributes
-    ----------
-    micro, rate
-        Epsilon for ever, in millionths, and the most that may be spent on an entry.
-    axis
-        What the axis counts, ``entries``, ``time`` or ``instants``; empty before the first window.
-    begin
-        Where the last window begins; everything before is closed.
-    runs
-        Ends of the stretches from there on, in order, and what was spent on each of them.
-    """
+    """Where a stream stands; amounts are in units of 10^-12 of event-level epsilon."""
 
     micro: int
     rate: int
+    """Epsilon for ever, in millionths, and the most that may be spent on an entry."""
     axis: str = ""
+    """What the axis counts, ``entries``, ``time`` or ``instants``; empty before the first window.
+    """
     begin: int = 0
+    """Where the last window begins; everything before is closed."""
     runs: tuple[tuple[int, int], ...] = ()
+    """Ends of the stretches from there on, in order, and what was spent on each of them."""
 
     @property
     def end(self) -> int:

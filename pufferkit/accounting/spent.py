@@ -26,7 +26,7 @@ from pufferkit.influence.curve.profile import InfluenceCurve, Metric, PairRun
 from pufferkit.rounding import EPS, round_up
 
 if TYPE_CHECKING:
-    from pufferkit.accounting.composition import Spending
+    from pufferkit.accounting.spending import Spending
 
 _MOST_USED = 200
 """Releases with more runs than this are taken to have used all of their windows."""
@@ -44,19 +44,13 @@ Run = tuple[int, int, Row]
 
 @dataclass(frozen=True)
 class Spent:
-    """The profile of a history.
-
-    Attributes
-    ----------
-    kinds
-        Of each kind of question what every state adds, in the order of the states; ``None`` where
-        all states are equally far apart.
-    runs
-        Runs of entries that spent something, in order.
-    """
+    """The profile of a history."""
 
     kinds: tuple[Any, ...] = ()
+    """Of each kind of question what every state adds, in the order of the states; ``None`` where
+    all states are equally far apart."""
     runs: tuple[Run, ...] = ()
+    """Runs of entries that spent something, in order."""
 
     def after(self, used: Iterable[tuple[int, int]], b: float, kind: Any) -> Spent:
         """With one more release, of event-level epsilon ``b`` on the runs that it used."""
@@ -150,26 +144,18 @@ class Spent:
 
 @dataclass(frozen=True)
 class Composed:
-    """What the rules need that do not look at releases one by one.
-
-    Attributes
-    ----------
-    count, micro, largest
-        How many releases; their epsilons together and the largest, in millionths.
-    mechanisms
-        By which mechanisms they were.
-    same
-        Window and gaps, if those of all releases are the same.
-    spent
-        The profile; ``None`` if a release has no bound for an entry.
-    """
+    """What the rules need that do not look at releases one by one."""
 
     count: int = 0
     micro: int = 0
     largest: int = 0
+    """How many releases; their epsilons together and the largest, in millionths."""
     mechanisms: tuple[str, ...] = ()
+    """By which mechanisms they were."""
     same: tuple[Any, ...] | None = None
+    """Window and gaps, if those of all releases are the same."""
     spent: Spent | None = Spent()
+    """The profile; ``None`` if a release has no bound for an entry."""
 
     @classmethod
     def of(cls, history: Iterable[Spending]) -> Composed:

@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from pufferkit.audit.attackers import emission_matrix
+from pufferkit.audit.conditioned import Conditioned
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.checks import Floats
@@ -16,12 +17,14 @@ from pufferkit.mechanisms.calibration import Calibration
 
 @runtime_checkable
 class LocalMechanism(Protocol):
-    """A mechanism that turns every entry, on its own, into a symbol.
+    """A mechanism that turns every entry into a symbol.
 
     ``matrix`` has the distribution of the symbol for each state, ``epsilon`` is what it promises.
     It may also have a ``chain`` (the belief it was made for), a ``name``, an ``adversary``
     ("every"), a ``length`` (the longest series promised for), and ``sanitize``, which then draws
-    the symbols.
+    the symbols. If its noise remembers, ``noise_states`` says how: the start and the moves of a
+    chain of its own, and the distribution of the symbol for each pair of a state and a state of
+    the noise.
     """
 
     @property
@@ -76,3 +79,11 @@ def local_beliefs(mechanism: Any, beliefs: Any) -> list[tuple[str, MarkovChain, 
         emission_matrix(own.distribution, np.asarray(mechanism.matrix))
         distributions.append((own.name, own.distribution, own.complete))
     return distributions
+
+
+def seen_through(mechanism: Any, path: Conditioned) -> tuple[Conditioned, Floats]:
+    """What moves behind the symbols, and the distribution of the symbol for each of its states."""
+    if not hasattr(mechanism, "noise_states"):
+        return path, np.asarray(mechanism.matrix, dtype=np.float64)
+    start, moves, emission = mechanism.noise_states
+    return path.beside(start, moves), np.asarray(emission, dtype=np.float64)

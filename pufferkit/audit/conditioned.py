@@ -36,6 +36,12 @@ class Conditioned:
         """Number of entries."""
         return len(self.which) + 1
 
+    def beside(self, start: Floats, moves: Floats) -> Conditioned:
+        """The chain of pairs with an independent chain, which starts and moves like this."""
+        pairs = np.array([np.kron(matrix, moves) for matrix in self.matrices])
+        initial = np.kron(self.initial, start).astype(np.float64)
+        return Conditioned(initial, pairs, self.which)
+
     def sample(self, trials: int, rng: np.random.Generator) -> NDArray[np.uint16]:
         """Independent paths, one row each, as codes."""
         paths = np.empty((trials, self.length), dtype=np.uint16)

@@ -34,6 +34,7 @@ from pufferkit.audit.answer_models import (
     ListedModel,
     ShownModel,
     answer_model,
+    model_of,
 )
 from pufferkit.audit.any_start import largest_ratios
 from pufferkit.audit.attackers import marginals
@@ -162,7 +163,7 @@ def worst_release(
     best: WorstCase | None = None
     complete = only is None
     distributions = theta.distributions()
-    opened = theta.open_members() if len(query.lengths) == 1 else ()
+    opened = theta.any_start_members() if len(query.lengths) == 1 else ()
     for member in opened:
         best = _worse(best, _over_starts(member, query, scale, only))
         complete = complete and theta.lists_matrices
@@ -174,7 +175,7 @@ def worst_release(
         known = [
             Member(d.name, d.distribution, any_start=False)
             for d in distributions
-            if isinstance(d.distribution, MarkovChain)
+            if isinstance(d.distribution, MarkovChain) and d.hidden is None
         ]
         for member in opened or known:
             for case in outer_cases(member, query, scale):
@@ -215,10 +216,10 @@ def _given(
     own: Distribution, query: Query, scale: float, only: Sequence[int] | None
 ) -> WorstCase | None:
     """One distribution, every entry (or only some) and output."""
-    model = answer_model(own.distribution, query)
+    model = model_of(own, query)
     sets = _columns(query, own.distribution)
     best: WorstCase | None = None
-    some = _entries(query, only, len(sets) ** 2)
+    some = _entries(query, only, len(sets) ** 2) if own.hidden is None else None
     for entry in some or range(len(model.entries)):
         values = model.values(entry)
         if len(values) < 2:

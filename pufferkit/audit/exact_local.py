@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.audit.audited import LocalMechanism, local_beliefs
+from pufferkit.audit.audited import LocalMechanism, local_beliefs, seen_through
 from pufferkit.audit.conditioned import conditioned
 from pufferkit.audit.report import WorstCase
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 
 MOST_ENTRIES = 10
@@ -55,7 +54,7 @@ def worst_response(
         for entry in range(length):
             if entry in fixed:
                 continue
-            worst = _local_entry(chain, mechanism.matrix, length, entry, fixed)
+            worst = _local_entry(chain, mechanism, length, entry, fixed)
             if worst is not None and (best is None or worst[0] > best.loss):
                 best = WorstCase(worst[0], name, entry + 1, *worst[1:])
     if best is None:
@@ -64,7 +63,11 @@ def worst_response(
 
 
 def _local_entry(
-    chain: MarkovChain, matrix: Floats, length: int, entry: int, fixed: Mapping[int, int]
+    chain: MarkovChain,
+    mechanism: LocalMechanism,
+    length: int,
+    entry: int,
+    fixed: Mapping[int, int],
 ) -> tuple[float, Hashable, Hashable, tuple[int, ...]] | None:
     logs, labels = [], []
     for code, label in enumerate(chain.states):
@@ -72,10 +75,11 @@ def _local_entry(
             path = conditioned(chain, length, {**fixed, entry: code})
         except ValueError:
             continue  # a value that cannot happen is no secret
+        path, matrix = seen_through(mechanism, path)
         table = path.initial[None, :] * matrix.T  # outputs so far, state now
         for own in path.which:
             moved = table @ path.matrices[own]
-            table = (moved[:, None, :] * matrix.T[None, :, :]).reshape(-1, len(chain))
+            table = (moved[:, None, :] * matrix.T[None, :, :]).reshape(-1, len(matrix))
         with np.errstate(divide="ignore"):
             logs.append(np.log(table.sum(axis=1)))
         labels.append(label)
@@ -87,7 +91,7 @@ def _local_entry(
     spread = np.full(top.shape, -np.inf)
     spread[possible] = top[possible] - stacked.min(axis=0)[possible]
     place = int(spread.argmax())
-    output = np.unravel_index(place, (matrix.shape[1],) * length)
+    output = np.unravel_index(place, (mechanism.matrix.shape[1],) * length)
     return (
         float(spread[place]),
         labels[int(stacked[:, place].argmax())],

@@ -12,7 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.audit.audited import LocalMechanism, checked_local, local_beliefs, name_of
+from pufferkit.audit.audited import (
+    LocalMechanism,
+    checked_local,
+    local_beliefs,
+    name_of,
+    seen_through,
+)
 from pufferkit.audit.conditioned import Conditioned, conditioned, cumulative_rows
 from pufferkit.audit.exact_local import (
     MOST_ENTRIES,
@@ -53,7 +59,6 @@ def audit_response(
         raise ValueError(
             f"length: {name_of(mechanism)} promises for at most {promised} entries, got {length}"
         )
-    matrix = np.asarray(mechanism.matrix, dtype=np.float64)
     at = (length - 1) // 2 if entry is None else checks.whole("entry", entry, 1) - 1
     if at >= length:
         raise ValueError(f"entry: {entry} is beyond the {length} entries of the series")
@@ -65,10 +70,10 @@ def audit_response(
             if at in fixed:
                 raise ValueError(f"known: entry {at + 1} is the one attacked; attack another")
             pilot = min(_PILOT if known is not None or not facts else _SHORT_PILOT, trials)
-            for one, other in combinations(_secrets(chain, length, at, fixed), 2):
+            for one, other in combinations(_secrets(mechanism, chain, length, at, fixed), 2):
                 choice = choose(
-                    _score(one, other, matrix, one.emitted(matrix, pilot, rng)),
-                    _score(one, other, matrix, other.emitted(matrix, pilot, rng)),
+                    _score(one, other, one.emitted(pilot, rng)),
+                    _score(one, other, other.emitted(pilot, rng)),
                     trials,
                     confidence,
                 )
@@ -81,8 +86,8 @@ def audit_response(
     choice, name, facts, one, other = best
     first, second = (other, one) if choice.flipped else (one, other)
     own = _sampler(mechanism, chain_of[name])
-    drawn = [_measured(secret, own, matrix, trials, rng) for secret in (first, second)]
-    hits = [choice.hits(_score(one, other, matrix, symbols)) for symbols, _ in drawn]
+    drawn = [_measured(secret, own, trials, rng) for secret in (first, second)]
+    hits = [choice.hits(_score(one, other, symbols)) for symbols, _ in drawn]
     by = "the mechanism itself" if all(real for _, real in drawn) else "the emission matrix"
     listed = ", ".join(f"X_{n} = {state!r}" for n, state in sorted(facts.items()))
     return Audit(
@@ -145,19 +150,15 @@ def _adversaries(
 
 
 class _Secret:
-    """A value of the attacked entry, and the chain given it."""
+    """A value of the attacked entry, the chain given it, and what moves behind the symbols."""
 
-    def __init__(self, label: Hashable, path: Conditioned) -> None:
+    def __init__(self, label: Hashable, path: Conditioned, mechanism: LocalMechanism) -> None:
         self.label, self.path = label, path
+        self.hidden, self.matrix = seen_through(mechanism, path)
 
-    def emitted(self, matrix: Floats, trials: int, rng: np.random.Generator) -> Symbols:
-        """Sanitised series, one row each."""
-        return self.by_matrix(matrix, self.path.sample(trials, rng), rng)
-
-    @staticmethod
-    def by_matrix(matrix: Floats, states: Symbols, rng: np.random.Generator) -> Symbols:
-        """Symbols in place of states."""
-        trials, sums = len(states), cumulative_rows(matrix)
+    def emitted(self, trials: int, rng: np.random.Generator) -> Symbols:
+        """Sanitised series, one row each, drawn from the distribution that is claimed."""
+        states, sums = self.hidden.sample(trials, rng), cumulative_rows(self.matrix)
         symbols = np.empty_like(states)
         for t in range(states.shape[1]):
             symbols[:, t] = (rng.random(trials)[:, None] >= sums[states[:, t]]).sum(axis=1)
@@ -167,16 +168,12 @@ class _Secret:
 def _measured(
     secret: _Secret,
     own: Callable[[Symbols], Symbols | None],
-    matrix: Floats,
     trials: int,
     rng: np.random.Generator,
 ) -> tuple[Symbols, bool]:
     """Fresh sanitised series, and whether the mechanism's own sampler made them."""
-    states = secret.path.sample(trials, rng)
-    symbols = own(states)
-    if symbols is None:
-        return secret.by_matrix(matrix, states, rng), False
-    return symbols, True
+    symbols = own(secret.path.sample(trials, rng))
+    return (secret.emitted(trials, rng), False) if symbols is None else (symbols, True)
 
 
 def _sampler(mechanism: Any, chain: MarkovChain) -> Callable[[Symbols], Symbols | None]:
@@ -198,19 +195,26 @@ def _sampler(mechanism: Any, chain: MarkovChain) -> Callable[[Symbols], Symbols 
     return sanitised
 
 
-def _secrets(chain: MarkovChain, length: int, at: int, fixed: Mapping[int, int]) -> list[_Secret]:
+def _secrets(
+    mechanism: LocalMechanism,
+    chain: MarkovChain,
+    length: int,
+    at: int,
+    fixed: Mapping[int, int],
+) -> list[_Secret]:
     secrets = []
     for code, label in enumerate(chain.states):
         try:
-            secrets.append(_Secret(label, conditioned(chain, length, {**fixed, at: code})))
+            path = conditioned(chain, length, {**fixed, at: code})
+            secrets.append(_Secret(label, path, mechanism))
         except ValueError:
             continue  # a value that cannot happen is no secret
     return secrets
 
 
-def _score(one: _Secret, other: _Secret, matrix: Floats, symbols: Symbols) -> Floats:
-    high = log_likelihood(one.path, matrix, symbols)
-    low = log_likelihood(other.path, matrix, symbols)
+def _score(one: _Secret, other: _Secret, symbols: Symbols) -> Floats:
+    high = log_likelihood(one.hidden, one.matrix, symbols)
+    low = log_likelihood(other.hidden, other.matrix, symbols)
     with np.errstate(invalid="ignore"):
         score: Floats = high - low
     return np.nan_to_num(score, nan=0.0, posinf=np.inf, neginf=-np.inf)

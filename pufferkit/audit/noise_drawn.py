@@ -37,29 +37,20 @@ _WHOLE = 1e-6
 
 @dataclass(frozen=True)
 class NoiseDrawn:
-    """What was measured of the noise.
-
-    Attributes
-    ----------
-    claimed
-        The scale that releases report.
-    least, most
-        Bounds on the scale that was drawn.
-    draws
-        How many numbers were measured.
-    problem
-        What is not as claimed, in words; empty if all is.
-    detectable
-        The largest share of the claimed scale that would be found to be too little, with
-        probability `POWER`.
-    """
+    """What was measured of the noise."""
 
     claimed: float
+    """The scale that releases report."""
     least: float
     most: float
+    """Bounds on the scale that was drawn."""
     draws: int
+    """How many numbers were measured."""
     problem: str
+    """What is not as claimed, in words; empty if all is."""
     detectable: float
+    """The largest share of the claimed scale that would be found to be too little, with probability
+    `POWER`."""
 
 
 def rehearsed(calibration: Calibration, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:

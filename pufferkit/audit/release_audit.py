@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, Answers, answer_model
+from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, Answers, model_of
 from pufferkit.audit.exact import CHOICE, MOST_ENTRIES, worst_release
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
 from pufferkit.audit.noise_drawn import measured, rehearsed
@@ -73,7 +73,7 @@ def audit_release(
             f"drawing {sum(calibration.query.lengths):,} entries {2 * trials:,} times takes "
             f"{walked:.2g} steps, more than {_MOST_STEPS:.0e}; use fewer trials or a shorter series"
         )
-    models = [(own, answer_model(own.distribution, calibration.query)) for own in distributions]
+    models = [(own, model_of(own, calibration.query)) for own in distributions]
     work = sum(len(_entries(m, calibration, own, entry)) for own, m in models)
     steps = sum(calibration.query.lengths) * max(1, work)
     pilot = int(min(20_000, trials, max(2_000, _PILOT_STEPS / steps)))

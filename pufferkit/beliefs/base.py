@@ -7,21 +7,22 @@ mathematics of influence are functions there which dispatch on the class
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
 from pufferkit.errors import NotApplicable
+from pufferkit.records import JsonRecord
 from pufferkit.shown import Matrix, Shown
 
 if TYPE_CHECKING:
     from pufferkit.beliefs.bayesian_network import BayesianNetwork
     from pufferkit.beliefs.finite_joint import FiniteJoint
     from pufferkit.beliefs.hidden_chain import HiddenChain
+    from pufferkit.beliefs.secrets import Secrets
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,15 +60,17 @@ class Mixing:
 class Distribution:
     """One distribution of a class that data can be drawn from.
 
-    ``complete`` is false where the class holds more than the distributions it lists.
+    ``complete`` is false where the class holds more than the distributions it lists. ``hidden`` are
+    the secrets, where they are not the values of single entries.
     """
 
     name: str
     distribution: MarkovChain | HiddenChain | FiniteJoint | BayesianNetwork
     complete: bool = True
+    hidden: Secrets | None = None
 
 
-class Beliefs(Shown, ABC):
+class Beliefs(Shown, JsonRecord, ABC):
     """A class Theta of distributions of the data: everything an adversary may believe."""
 
     states: tuple[Hashable, ...]
@@ -84,7 +87,7 @@ class Beliefs(Shown, ABC):
 
     @abstractmethod
     def distributions(self) -> list[Distribution]:
-        """The distributions of the class, one by one; where the start is open, many of them."""
+        """The distributions of the class, one by one; with any start, many of them."""
 
     @property
     def entries(self) -> tuple[Hashable, ...] | None:
@@ -126,8 +129,8 @@ class Beliefs(Shown, ABC):
         """What is known of the mixing of each chain; ``NotApplicable`` if some do not mix."""
         raise NotApplicable(f"there are no Markov chains in a {self.description}")
 
-    def open_members(self) -> tuple[Member, ...]:
-        """The members whose start is open; none where there are no chains."""
+    def any_start_members(self) -> tuple[Member, ...]:
+        """The members that may start anywhere; none where there are no chains."""
         return ()
 
     lists_matrices: ClassVar[bool] = True
@@ -149,13 +152,17 @@ class Beliefs(Shown, ABC):
         return None
 
     @property
-    def hides_states(self) -> bool:
-        """Whether entries depend on hidden states, so that they do not separate past and future."""
+    def names_secrets(self) -> bool:
+        """Whether something else is hidden than the values of single entries."""
         return False
 
-    def to_json(self) -> str:
-        """One JSON object; floats keep every digit."""
-        return json.dumps(self.to_dict())
+    @property
+    def hides_states(self) -> bool:
+        """Whether entries do not separate past and future for what is hidden.
+
+        Entries may depend on hidden states, or secrets may be about several entries.
+        """
+        return False
 
     def matrices_shown(self) -> tuple[Matrix, ...]:
         """Its probabilities by name, for `table_rows` and pictures; none where it names none."""
@@ -170,12 +177,3 @@ class Beliefs(Shown, ABC):
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({self.description})"
-
-
-def listed_records(data: Mapping[str, Any], kind: str, what: str) -> list[Mapping[str, Any]]:
-    """The members that the record of a class lists; the record of a member is a class of one."""
-    if data.get("kind") != kind:
-        return [data]
-    if not isinstance(data.get(kind), list):
-        raise ValueError(f"model: a class of {what} needs a list {kind!r}")
-    return list(data[kind])

@@ -30,7 +30,7 @@ the stationary model of A and the emissions, with its own log-likelihood.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, get_args
 
@@ -64,52 +64,34 @@ _AROUND = (3, 10, 30, 100)
 
 @dataclass(frozen=True, eq=False)
 class Symbols:
-    """Segments as the recursion reads them: symbols one after another, ends, parts of the day."""
+    """Segments as the recursion reads them: symbols one after another, and ends."""
 
     codes: Codes
     ends: Codes
     levels: int
     within: Within
     firsts: Codes
-    parts: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @classmethod
     def of(
-        cls,
-        segments: Iterable[ArrayLike],
-        levels: int,
-        within: Within = "independent",
-        parts: Iterable[ArrayLike] | None = None,
+        cls, segments: Iterable[ArrayLike], levels: int, within: Within = "independent"
     ) -> Symbols:
-        """Checked symbols of segments of levels; ``parts`` as in `expected_moves`."""
+        """Checked symbols of segments of levels."""
         if within not in get_args(Within):
             raise ValueError(f"within: must be 'independent' or 'chain', got {within!r}")
         size = checks.whole("levels", levels, 1)
         pieces = [checked_levels(segment, size) for segment in segments]
-        slots = (
-            [np.zeros(len(piece), dtype=np.int64) for piece in pieces]
-            if parts is None
-            else [np.array(part, dtype=np.int64) for part in parts]
-        )
-        if [len(slot) for slot in slots] != [len(piece) for piece in pieces]:
-            raise ValueError("parts: need one part of the day for every entry of every segment")
-        if any((slot < 0).any() for slot in slots):
-            raise ValueError("parts: must be 0, 1, ..., got a negative number")
         firsts = [piece[0] for piece in pieces if len(piece) > (within == "chain")]
         if within == "chain":
             pieces = [_pairs(piece, size) for piece in pieces]
-            # Pair t is the step to entry t + 1; the move out of it is that of entry t + 1.
-            slots = [slot[1:] for slot in slots]
         else:
             pieces = [np.where(piece < 0, size, piece) for piece in pieces]
-        kept = [(piece, slot) for piece, slot in zip(pieces, slots, strict=True) if len(piece)]
+        kept = [piece for piece in pieces if len(piece)]
         if not kept:
             needed = "a segment of two entries" if within == "chain" else "one entry"
             raise ValueError(f"segments: regimes need at least {needed}, got none")
-        codes = np.concatenate([piece for piece, _ in kept])
-        ends = np.cumsum([len(piece) for piece, _ in kept])
-        joined = np.concatenate([slot for _, slot in kept])
-        return cls(codes, ends, size, within, np.array(firsts, dtype=np.int64), joined)
+        ends = np.cumsum([len(piece) for piece in kept])
+        return cls(np.concatenate(kept), ends, size, within, np.array(firsts, dtype=np.int64))
 
     @property
     def missing(self) -> int:
@@ -155,7 +137,6 @@ class Expected:
     moves: Floats
     visits: Floats
     firsts: Floats
-    scales: Floats
 
 
 def expectation(
@@ -167,10 +148,10 @@ def expectation(
     counted: bool = True,
     rounds: int = 1,
 ) -> Expected:
-    """Log-likelihood and expected counts (parts x h x h, h x ..., h) under these parameters.
+    """Log-likelihood and expected counts (h x h, h x ..., h) under these parameters.
 
     ``initial`` is one distribution for all segments or one row for each. With ``counted=False``
-    only the log-likelihood and its terms are worked out. ``rounds`` says how many times the same
+    only the log-likelihood is worked out. ``rounds`` says how many times the same
     work will be done, which decides whether it is worth a compiler.
     """
     from pufferkit.beliefs import forward_backward as kernels  # noqa: PLC0415  (slow to load)
@@ -178,8 +159,7 @@ def expectation(
     size = len(transition)
     likelihood = np.ones((data.missing + 1, size))
     likelihood[:-1] = emission.reshape(size, -1).T
-    moves = np.zeros((int(data.parts.max()) + 1 if counted else 0, size, size))
-    visits, firsts = np.zeros_like(likelihood), np.zeros(size)
+    moves, visits, firsts = np.zeros((size, size)), np.zeros_like(likelihood), np.zeros(size)
     scales = np.zeros(len(data.codes))
     rows = np.ascontiguousarray(np.broadcast_to(initial, (len(data.ends), size)), dtype=np.float64)
     step = kernels.forward_backward
@@ -190,7 +170,7 @@ def expectation(
         likelihood,
         data.codes,
         data.ends,
-        data.parts,
+        counted,
         scales,
         moves,
         visits,
@@ -203,7 +183,7 @@ def expectation(
         )
     total = float(np.log(scales).sum()) if possible else -inf
     expected_visits = visits[:-1].T.reshape(emission.shape)
-    return Expected(total, moves * transition, expected_visits, firsts, scales)
+    return Expected(total, moves * transition, expected_visits, firsts)
 
 
 def fit(
@@ -329,7 +309,7 @@ def _run(start: _Run, data: Symbols, prior: _Prior, iterations: int, tolerance: 
             return run
         run = _Run(
             shares(expected.firsts + prior.firsts),
-            shares(expected.moves.sum(axis=0) + prior.moves),
+            shares(expected.moves + prior.moves),
             shares(expected.visits + prior.visits),
             (*run.reached, value),
         )
@@ -387,21 +367,3 @@ def log_likelihood(model: HiddenModel, segments: Iterable[ArrayLike]) -> float:
     """
     data = Symbols.of(segments, model.levels, model.within)
     return _expectation_of(model, data, counted=False).log_likelihood
-
-
-def held_out_nats(model: HiddenModel, segments: Iterable[ArrayLike]) -> float:
-    """Mean of -log P(X_t = x_t | entries before it in its segment): the filter's log-loss, in nats.
-
-    Over all observed entries but the first of each segment; for a chain within regimes, over those
-    whose predecessor was observed. Infinite if the model holds one of them for impossible.
-    """
-    data = Symbols.of(segments, model.levels, model.within)
-    predicted = data.observed
-    if model.within == "independent":
-        predicted[np.concatenate([[0], data.ends[:-1]])] = False
-    if not predicted.any():
-        raise ValueError("segments: no entry has a predecessor, so there is nothing to predict")
-    terms = _expectation_of(model, data, counted=False)
-    if terms.log_likelihood == -inf:
-        return inf
-    return -float(np.log(terms.scales[predicted]).mean())

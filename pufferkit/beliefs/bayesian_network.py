@@ -110,11 +110,14 @@ class BayesianNetwork(Shown, JsonRecord):
             node: MappingProxyType(_labelled(table, [known[parent] for parent in graph[node]]))
             for node, table in arrays.items()
         }
-        object.__setattr__(self, "parents", MappingProxyType({n: graph[n] for n in order}))
-        object.__setattr__(self, "tables", MappingProxyType(rows))
-        object.__setattr__(self, "values", MappingProxyType(known))
-        object.__setattr__(self, "nodes", order)
-        object.__setattr__(self, "arrays", MappingProxyType(arrays))
+        checks.assign(
+            self,
+            parents=MappingProxyType({n: graph[n] for n in order}),
+            tables=MappingProxyType(rows),
+            values=MappingProxyType(known),
+            nodes=order,
+            arrays=MappingProxyType(arrays),
+        )
 
     @classmethod
     def from_pgmpy(cls, model: Any) -> BayesianNetwork:

@@ -47,9 +47,8 @@ class BinaryClass(ChainClass):
     states: tuple[Hashable, ...]
 
     def __init__(self, low: float, high: float, states: Iterable[Hashable] = (0, 1)) -> None:
-        object.__setattr__(self, "low", checks.real("low", low))
-        object.__setattr__(self, "high", checks.real("high", high))
-        object.__setattr__(self, "states", state_labels(states, 2))
+        ends = {"low": checks.real("low", low), "high": checks.real("high", high)}
+        checks.assign(self, states=state_labels(states, 2), **ends)
         if not 0 <= self.low <= self.high <= 1:
             raise ValueError(
                 f"low, high: staying probabilities need 0 <= low <= high <= 1, "

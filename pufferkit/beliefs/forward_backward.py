@@ -29,13 +29,13 @@ def forward_backward(
     likelihood: Any,
     symbols: Any,
     ends: Any,
-    parts: Any,
+    counted: bool,
     scales: Any,
     moves: Any,
     visits: Any,
     firsts: Any,
 ) -> bool:
-    """Scales c_t, and expected counts unless ``moves`` has no parts; False if impossible.
+    """Scales c_t, and expected counts if ``counted``; False if impossible.
 
     Parameters
     ----------
@@ -47,12 +47,12 @@ def forward_backward(
         Row s is l(s, .).
     symbols, ends
         Symbols of all segments, one after another, and where each segment ends.
-    parts
-        Part of the day in which the move *out of* each step is counted.
+    counted
+        Whether expected counts are wanted.
     scales
         Written: c_t.
     moves, visits, firsts
-        Added to: expected counts of moves by part, *divided by A*; of symbols by regime; and of
+        Added to: expected counts of moves, *divided by A*; of symbols by regime; and of
         the first regime.
     """
     size = len(transition)
@@ -85,7 +85,7 @@ def forward_backward(
             for z in range(size):
                 here[z] /= total
             scales[t] = total
-        if len(moves) > 0:
+        if counted:
             for z in range(size):
                 ahead[z] = 1.0
             for t in range(end - 1, begin - 1, -1):
@@ -97,11 +97,10 @@ def forward_backward(
                     for z in range(size):
                         firsts[z] += alpha[t, z] * ahead[z]
                     break
-                counts = moves[parts[t - 1]]
                 for w in range(size):
                     mass = alpha[t - 1, w]
                     for z in range(size):
-                        counts[w, z] += mass * weighted[z]
+                        moves[w, z] += mass * weighted[z]
                     ahead[w] = 0.0
                 for z in range(size):
                     mass = weighted[z]

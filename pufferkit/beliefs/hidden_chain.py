@@ -17,21 +17,14 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 
 @dataclass(frozen=True, eq=False)
 class HiddenChain:
-    """One distribution of a series: entry t shows ``states[shown[W_t]]``, W a Markov chain.
-
-    Attributes
-    ----------
-    chain
-        The chain W that is not seen.
-    shown
-        For each state of W, the place of the value that is seen.
-    states
-        The values that are seen.
-    """
+    """One distribution of a series: entry t shows ``states[shown[W_t]]``, W a Markov chain."""
 
     chain: MarkovChain
+    """The chain W that is not seen."""
     shown: tuple[int, ...]
+    """For each state of W, the place of the value that is seen."""
     states: tuple[Hashable, ...]
+    """The values that are seen."""
 
     def __len__(self) -> int:
         return len(self.states)

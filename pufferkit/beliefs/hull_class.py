@@ -25,27 +25,19 @@ _MOST = 0.99
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HullClass(KernelClass):
-    """See `ChainClass.hull`.
-
-    Attributes
-    ----------
-    chains
-        The vertices.
-    inflate
-        Weight of anything else in a row, at every time anew.
-    backward
-        Vertices of the kernels to the entry before, where they were counted; by default the time
-        reversals of the chains.
-    calibrated
-        How the weight was chosen, in words; ``None`` if it was given.
-    """
+    """See `ChainClass.hull`."""
 
     kind = "hull"
 
     chains: tuple[MarkovChain, ...]
+    """The vertices."""
     inflate: float = 0.0
+    """Weight of anything else in a row, at every time anew."""
     backward: tuple[Floats, ...] | None = None
+    """Vertices of the kernels to the entry before, where they were counted; by default the time
+    reversals of the chains."""
     calibrated: str | None = None
+    """How the weight was chosen, in words; ``None`` if it was given."""
     states: tuple[Hashable, ...] = field(init=False)
 
     def __post_init__(self) -> None:

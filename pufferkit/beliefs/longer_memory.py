@@ -66,8 +66,7 @@ def order_table(
     Parameters
     ----------
     segments
-        Rows of levels 0, ..., levels - 1, each a stretch without a break; -1 is an entry that was
-        not observed.
+        Rows of levels, as `pufferkit.beliefs.baum_welch.fit` reads them.
     levels, order
         k and m; k^m may be at most 2,000.
     shrinkage
@@ -95,15 +94,3 @@ def tuple_kernel(table: Floats) -> Floats:
     rows = np.arange(count)[:, None]
     kernel[rows, rows * size % count + np.arange(size)] = table.reshape(count, size)
     return checks.frozen(kernel)
-
-
-def order_nats(table: Floats, segments: Iterable[ArrayLike]) -> float:
-    """Mean of -log P_m(x_t | the m entries before), over entries with all of these observed."""
-    counts = tuple_counts(segments, table.shape[-1], table.ndim)
-    if not counts.any():
-        raise ValueError(
-            f"segments: no {table.ndim} observed entries in a row, so there is nothing to predict"
-        )
-    with np.errstate(divide="ignore"):
-        logs = np.where(counts > 0, np.log(table), 0.0)
-    return -float((counts * logs).sum() / counts.sum())

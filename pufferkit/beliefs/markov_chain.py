@@ -83,10 +83,10 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
                 f"initial: has {len(distribution)} entries but transition has {len(matrix)} rows; "
                 "both must follow the same states"
             )
-        object.__setattr__(self, "initial", distribution)
-        object.__setattr__(self, "transition", matrix)
-        object.__setattr__(self, "states", state_labels(states, len(matrix)))
-        object.__setattr__(self, "fitted_on", fitted_on)
+        labels = state_labels(states, len(matrix))
+        checks.assign(
+            self, initial=distribution, transition=matrix, states=labels, fitted_on=fitted_on
+        )
 
     @classmethod
     def steady(

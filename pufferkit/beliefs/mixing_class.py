@@ -39,10 +39,13 @@ class MixingClass(ChainClass):
             if isinstance(states, Iterable)
             else tuple(range(checks.whole("states", states, 1)))
         )
-        object.__setattr__(self, "states", labels)
-        object.__setattr__(self, "pi_min", checks.positive("pi_min", pi_min))
-        object.__setattr__(self, "gap", checks.positive("gap", gap))
-        object.__setattr__(self, "reversible", checks.flag("reversible", reversible))
+        checks.assign(
+            self,
+            states=labels,
+            pi_min=checks.positive("pi_min", pi_min),
+            gap=checks.positive("gap", gap),
+            reversible=checks.flag("reversible", reversible),
+        )
         if self.pi_min * len(labels) > 1 + 1e-12:
             raise ValueError(
                 f"pi_min: {len(labels)} states cannot all have at least {self.pi_min:g}; "

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from pufferkit import checks
-from pufferkit.beliefs.base import Beliefs, Distribution, listed_records
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.listed_class import ListedClass
 from pufferkit.beliefs.network_checks import Node
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NetworkClass(Beliefs):
+class NetworkClass(ListedClass):
     """Networks over the same nodes, with the same parents and the same values.
 
     Parameters
@@ -23,21 +22,15 @@ class NetworkClass(Beliefs):
         over the class.
     """
 
-    networks: tuple[BayesianNetwork, ...]
-    states: tuple[Hashable, ...] = field(init=False)
+    kind = "networks"
+    member = BayesianNetwork
+    called = "network"
 
-    def __post_init__(self) -> None:
-        if not self.networks:
-            raise ValueError("networks: a class needs at least one network, got none")
-        first = self.networks[0]
+    networks: tuple[BayesianNetwork, ...]
+
+    def check_alike(self) -> None:
         for number, network in enumerate(self.networks, 1):
-            if not isinstance(network, BayesianNetwork):
-                raise ValueError(
-                    f"networks: must be BayesianNetwork objects, got {type(network).__name__}"
-                )
-            _same(number, first, network)
-        own = dict.fromkeys(value for node in first.nodes for value in first.values[node])
-        object.__setattr__(self, "states", tuple(own))
+            _same(number, self.networks[0], network)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -48,44 +41,18 @@ class NetworkClass(Beliefs):
     def entries(self) -> tuple[Node, ...]:
         return self.nodes
 
+    @staticmethod
+    def values_in(model: BayesianNetwork, entry: Hashable) -> tuple[Hashable, ...]:
+        return model.values[entry]
+
     def values(self, entry: Hashable) -> tuple[Hashable, ...]:
         return self.networks[0].values[entry]
-
-    def distributions(self) -> list[Distribution]:
-        count = len(self.networks)
-        return [
-            Distribution(f"network {n} of {count}", network)
-            for n, network in enumerate(self.networks, 1)
-        ]
 
     @property
     def description(self) -> str:
         count = len(self.networks)
         first = self.networks[0].description
         return first if count == 1 else f"{count} sets of parameters of a {first}"
-
-    def table_rows(self) -> list[dict[str, Any]]:
-        if len(self.networks) == 1:
-            return self.networks[0].table_rows()
-        return [
-            {"of": f"network {n}", **row}
-            for n, network in enumerate(self.networks, 1)
-            for row in network.table_rows()
-        ]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": "networks", "networks": [network.to_dict() for network in self.networks]}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> NetworkClass:
-        """The class that ``to_dict`` described; a single network is a class of one."""
-        records = listed_records(data, "networks", "networks")
-        return cls(tuple(BayesianNetwork.from_dict(own) for own in records))
-
-    @classmethod
-    def from_json(cls, text: str) -> NetworkClass:
-        """The class that ``to_json`` wrote."""
-        return cls.from_dict(checks.json_object("model", text))
 
 
 def as_network_class(beliefs: Any) -> NetworkClass:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import plural
@@ -29,29 +28,18 @@ MOST_TUPLES = 400
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OrderClass(KernelClass):
-    """See `ChainClass.order`.
-
-    Attributes
-    ----------
-    table
-        Distribution of the next entry given the last ones, the oldest first: an axis for each.
-    fitted_on
-        Where the table comes from.
-    """
+    """See `ChainClass.order`."""
 
     kind = "order"
 
     table: Floats
-    states: tuple[Hashable, ...]
-    fitted_on: Provenance | None
+    """Distribution of the next entry given the last ones, the oldest first: an axis for each."""
+    states: Any = None
+    fitted_on: Provenance | None = None
+    """Where the table comes from."""
 
-    def __init__(
-        self,
-        table: ArrayLike,
-        states: Iterable[Hashable] | None = None,
-        fitted_on: Provenance | None = None,
-    ) -> None:
-        array = checks.numbers("table", table)
+    def __post_init__(self) -> None:
+        array = checks.numbers("table", self.table)
         size = array.shape[-1] if array.ndim else 0
         if array.ndim < 2 or set(array.shape) != {size}:
             raise ValueError(
@@ -65,9 +53,8 @@ class OrderClass(KernelClass):
                 "merge states or shorten the memory"
             )
         rows = [checks.probability_vector("table", row) for row in array.reshape(-1, size)]
-        object.__setattr__(self, "table", checks.frozen(np.array(rows).reshape(array.shape)))
-        object.__setattr__(self, "states", state_labels(states, size))
-        object.__setattr__(self, "fitted_on", fitted_on)
+        table = checks.frozen(np.array(rows).reshape(array.shape))
+        checks.assign(self, table=table, states=state_labels(self.states, size))
         self.hidden_chain  # noqa: B018  (refuses tables without a single steady state)
 
     @classmethod

@@ -58,21 +58,14 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Passages:
-    """Digests of passages of equally many runs.
-
-    Attributes
-    ----------
-    reach
-        How many runs another series may have for a match to mean something.
-    runs
-        How many runs each passage has.
-    digests
-        Whole numbers of 48 bits.
-    """
+    """Digests of passages of equally many runs."""
 
     reach: int
+    """How many runs another series may have for a match to mean something."""
     runs: int
+    """How many runs each passage has."""
     digests: tuple[int, ...]
+    """Whole numbers of 48 bits."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""

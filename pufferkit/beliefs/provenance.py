@@ -44,31 +44,21 @@ _ITSELF = (
 
 @dataclass(frozen=True)
 class Provenance:
-    """What beliefs were fitted on.
-
-    Attributes
-    ----------
-    digests
-        Of the transition counts of the whole. Empty for private data, whose digest would let others
-        test guesses.
-    transitions
-        How many moves were counted; 0 for private data.
-    smoothing
-        What was added to every count.
-    rarely_left
-        States left too rarely for their row to be more than guesswork, and how often.
-    private
-        Whether they were knowingly fitted to private data.
-    passages
-        Digests of identifying passages; none for private data.
-    """
+    """What beliefs were fitted on."""
 
     digests: tuple[str, ...] = ()
+    """Of the transition counts of the whole. Empty for private data, whose digest would let others
+    test guesses."""
     transitions: int = 0
+    """How many moves were counted; 0 for private data."""
     smoothing: float = 0.0
+    """What was added to every count."""
     rarely_left: tuple[tuple[str, int], ...] = ()
+    """States left too rarely for their row to be more than guesswork, and how often."""
     private: bool = False
+    """Whether they were knowingly fitted to private data."""
     passages: tuple[Passages, ...] = ()
+    """Digests of identifying passages; none for private data."""
 
     @classmethod
     def of_series(cls, series: Series, smoothing: float = 0.0, private: bool = False) -> Provenance:

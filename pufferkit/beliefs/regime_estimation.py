@@ -1,12 +1,10 @@
-"""What a class of hidden regimes is made of, estimated: people, parts of the day, slow regimes.
+"""What a class of hidden regimes is made of, estimated: people, slow regimes, refits.
 
 `pufferkit.beliefs.baum_welch` fits one model to everybody. Here are the kernels of the others that
 an adversary may have in mind, and how far the fit could be off:
 
 `people_models`
     each person's own moves between regimes, with everybody's emissions.
-`counted_kernels`
-    kernels counted for each person or each part of the day.
 `known_slow`
     what remains to be hidden when regimes that last for days are known.
 `refits`
@@ -37,31 +35,31 @@ from pufferkit.beliefs.step_kernels import StepKernels, posterior_of, shares
 from pufferkit.checks import Floats
 from pufferkit.data.series import UNOBSERVED
 
-People = Sequence[Sequence[ArrayLike]]
+PeopleLevels = Sequence[Sequence[ArrayLike]]
 """For each person the segments of levels; -1 is an entry that was not observed."""
 
 TOWARDS_POOLED = 20.0
-"""Pseudo-moves by which each row of a person or a part of the day is drawn to everybody's."""
+"""Pseudo-moves by which each row of a person is drawn to everybody's."""
 
 _ROUNDS = 200
 
 
 def people_models(
     model: HiddenModel,
-    people: People,
+    people: PeopleLevels,
     *,
     shrinkage: float = TOWARDS_POOLED,
     iterations: int = 50,
     tolerance: float = 1e-6,
 ) -> tuple[HiddenModel, ...]:
-    """For each person the model with his own moves between regimes and everybody's emissions.
+    """For each person the model with their own moves between regimes and everybody's emissions.
 
-    The moves A_j of person j maximise his log-likelihood plus kappa sum A log A_j, A those of
+    The moves A_j of person j maximise the log-likelihood of j plus kappa sum A log A_j, A those of
     ``model``: each round takes
 
         A_j(w, z) = (C_j(w, z) + kappa A(w, z)) / (sum_z' C_j(w, z') + kappa),
 
-    C_j the expected moves in his data under the present A_j, until a round gains less than
+    C_j the expected moves in j's data under the present A_j, until a round gains less than
     ``tolerance`` nats an entry. The start is stationary in the first round and free later, as in
     `pufferkit.beliefs.baum_welch.fit`.
 
@@ -102,71 +100,9 @@ def _own_moves(
         if value - reached < tolerance * len(data.codes):
             break
         reached = value
-        transition = shares(expected.moves.sum(axis=0) + prior)
+        transition = shares(expected.moves + prior)
         initial = expected.firsts / expected.firsts.sum()
     return transition
-
-
-def expected_moves(model: HiddenModel, people: People, parts: People | None = None) -> Floats:
-    """Expected moves between regimes, given the entries: people x parts x h x h.
-
-    Parameters
-    ----------
-    model
-        The model under which they are expected.
-    people
-        For each person the segments of levels.
-    parts
-        The part of the day (0, 1, ...) of every entry, in the same shape; a move counts in the part
-        of the entry it leaves. One part if left out.
-    """
-    slots: Sequence[Sequence[ArrayLike] | None] = parts or [None] * len(people)
-    pieces = [
-        expectation(
-            model.regime_distribution,
-            model.transition,
-            model.emission,
-            Symbols.of(segments, model.levels, model.within, slot),
-            rounds=_ROUNDS,
-        ).moves
-        for segments, slot in zip(people, slots, strict=True)
-    ]
-    table = np.zeros((len(pieces), max(map(len, pieces)), model.regimes, model.regimes))
-    for j, piece in enumerate(pieces):
-        table[j, : len(piece)] = piece
-    return table
-
-
-def counted_kernels(
-    model: HiddenModel, moves: ArrayLike, *, shrinkage: float = TOWARDS_POOLED
-) -> tuple[StepKernels, ...]:
-    """Kernels in both directions from expected moves, one for each h x h table that is not empty.
-
-    For tables of `expected_moves` by person, by part of the day, or both: forward rows are the
-    shares of C(w, .) + kappa A(w, .), backward rows those of C(., z) + kappa A*(z, .), A* the time
-    reversal of ``model``; the distribution of the regimes is the share of C(., z) + kappa mu(z).
-    Backward kernels are counted because a part of the day is not stationary: its reversal is not
-    that of a stationary chain. Entries must be independent within a regime.
-    """
-    if model.within == "chain":
-        raise ValueError(
-            "model: counted kernels need entries that are independent within a regime; "
-            "use people_models, or fit with within='independent'"
-        )
-    weight = checks.positive("shrinkage", shrinkage)
-    tables = checks.numbers("moves", moves).reshape(-1, model.regimes, model.regimes)
-    kernels = []
-    for counts in tables[tables.sum(axis=(1, 2)) > 0]:
-        after = shares(counts.sum(axis=0) + weight * model.regime_distribution)
-        kernels.append(
-            StepKernels(
-                shares(counts + weight * model.transition),
-                shares(counts.T + weight * model.steps.backward),
-                after,
-                posterior_of(after[:, None] * model.shown),
-            )
-        )
-    return tuple(kernels)
 
 
 def mean_stays(transition: ArrayLike) -> Floats:
@@ -179,30 +115,21 @@ def mean_stays(transition: ArrayLike) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class KnownSlow(checks.Frozen):
-    """What remains to be hidden when the slow regimes, and when they hold, are known.
-
-    Attributes
-    ----------
-    slow
-        Which regimes are slow.
-    model
-        The stationary model of the others: A restricted to them, rows rescaled.
-    after_return
-        The first steps after a return from each slow regime, not yet in equilibrium: their backward
-        kernels and posteriors are further vertices. The first is the moment itself; it has a
-        posterior of its own, and the kernels of ``model``.
-    before_departure
-        The last steps before each slow regime, the last one first: their forward kernels and
-        posteriors are further vertices for those who know when the slow regime begins.
-    left
-        Largest total variation distance from equilibrium at the end of these lists.
-    """
+    """What remains to be hidden when the slow regimes, and when they hold, are known."""
 
     slow: NDArray[np.bool_]
+    """Which regimes are slow."""
     model: HiddenModel
+    """The stationary model of the others: A restricted to them, rows rescaled."""
     after_return: tuple[StepKernels, ...]
+    """The first steps after a return from each slow regime, not yet in equilibrium: their backward
+    kernels and posteriors are further vertices. The first is the moment itself; it has a posterior
+    of its own, and the kernels of ``model``."""
     before_departure: tuple[StepKernels, ...]
+    """The last steps before each slow regime, the last one first: their forward kernels and
+    posteriors are further vertices for those who know when the slow regime begins."""
     left: float
+    """Largest total variation distance from equilibrium at the end of these lists."""
 
 
 def known_slow(

@@ -65,24 +65,7 @@ _OUT = 1e-12
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RegionClass(ChainClass):
-    """See `ChainClass.around`.
-
-    Attributes
-    ----------
-    low, high
-        Bounds on every entry of the transition matrix, as tight as rows that sum to one allow.
-    confidence
-        How sure it is that the chain behind the counts lies in the region, over the draw of the
-        data; ``None`` if the intervals were given.
-    region
-        Which kind of region.
-    counted
-        How many transitions it rests on; ``None`` if the intervals were given.
-    fitted_on
-        Where the counts come from.
-    before
-        Region of the kernels to the entry before; ``None`` for any start.
-    """
+    """See `ChainClass.around`."""
 
     kind = "region"
     lists_matrices = False
@@ -91,37 +74,35 @@ class RegionClass(ChainClass):
 
     low: Floats
     high: Floats
-    states: tuple[Hashable, ...]
-    confidence: float | None
-    region: str
-    counted: int | None
-    fitted_on: Provenance | None
-    before: RegionClass | None
+    """Bounds on every entry of the transition matrix, as tight as rows that sum to one allow."""
+    states: Any = None
+    """By default 0, 1, ..."""
+    confidence: float | None = None
+    """How sure it is that the chain behind the counts lies in the region, over the draw of the
+    data; ``None`` if the intervals were given."""
+    region: str = GIVEN
+    """Which kind of region."""
+    counted: int | None = None
+    """How many transitions it rests on; ``None`` if the intervals were given."""
+    fitted_on: Provenance | None = None
+    """Where the counts come from."""
+    before: RegionClass | None = None
+    """Region of the kernels to the entry before; ``None`` for any start."""
 
-    def __init__(
-        self,
-        low: ArrayLike,
-        high: ArrayLike,
-        states: Iterable[Hashable] | None = None,
-        confidence: float | None = None,
-        region: str = GIVEN,
-        counted: int | None = None,
-        fitted_on: Provenance | None = None,
-        before: RegionClass | None = None,
-    ) -> None:
-        least, most = _checked(low, high)
+    def __post_init__(self) -> None:
+        least, most = _checked(self.low, self.high)
+        before, sure, moves = self.before, self.confidence, self.counted
         if before is not None and (before.low.shape != least.shape or before.before is not None):
             raise ValueError("before: must be a region over the same states, itself any start")
-        object.__setattr__(self, "low", least)
-        object.__setattr__(self, "high", most)
-        object.__setattr__(self, "states", state_labels(states, len(least)))
-        sure = None if confidence is None else checks.confidence(confidence)
-        object.__setattr__(self, "confidence", sure)
-        object.__setattr__(self, "region", str(region))
-        moves = None if counted is None else checks.whole("counted", counted, 0)
-        object.__setattr__(self, "counted", moves)
-        object.__setattr__(self, "fitted_on", fitted_on)
-        object.__setattr__(self, "before", before)
+        checks.assign(
+            self,
+            low=least,
+            high=most,
+            states=state_labels(self.states, len(least)),
+            confidence=None if sure is None else checks.confidence(sure),
+            region=str(self.region),
+            counted=None if moves is None else checks.whole("counted", moves, 0),
+        )
 
     @classmethod
     def counted_around(

@@ -37,54 +37,36 @@ _LEAST = 1e-300
 
 
 @dataclass(frozen=True)
-class Row:
-    """One row of one person.
-
-    Attributes
-    ----------
-    person, part, state
-        Whose moves, in which part of the day, out of which state; all from 0.
-    moves
-        How many.
-    deviance, p_value
-        Of the nearest row of the hull.
-    contamination
-        The least that makes the row plausible, 0 if it is so already; or that of the counted
-        shares.
-    """
+class CoveredRow:
+    """One row of one person."""
 
     person: int
     part: int
     state: int
+    """Whose moves, in which part of the day, out of which state; all from 0."""
     moves: int
+    """How many."""
     deviance: float
     p_value: float
+    """Of the nearest row of the hull."""
     contamination: float
+    """The least that makes the row plausible, 0 if it is so already; or that of the counted shares.
+    """
 
 
 @dataclass(frozen=True)
 class RowCoverage:
-    """How well kernels cover the rows of people who were held out.
+    """How well kernels cover the rows of people who were held out."""
 
-    Attributes
-    ----------
-    rows
-        Those with enough moves.
-    people
-        How many people there were.
-    level
-        A row with a p-value below this fails, if it needs more contamination than ``inflate``.
-    inflate
-        Contamination that the class allows in every row.
-    """
-
-    rows: tuple[Row, ...]
-    people: int
+    rows: tuple[CoveredRow, ...]
+    """Those with enough moves."""
     level: float
+    """A row with a p-value below this fails, if it needs more contamination than ``inflate``."""
     inflate: float = 0.0
+    """Contamination that the class allows in every row."""
 
     @property
-    def failing(self) -> tuple[Row, ...]:
+    def failing(self) -> tuple[CoveredRow, ...]:
         """The rows that fail."""
         return tuple(
             row
@@ -101,14 +83,6 @@ class RowCoverage:
     def contamination(self) -> float:
         """The least that makes every row plausible."""
         return max((row.contamination for row in self.rows), default=0.0)
-
-    @property
-    def contaminations(self) -> tuple[float | None, ...]:
-        """The same for each person; ``None`` where no row had enough moves."""
-        own: list[list[float]] = [[] for _ in range(self.people)]
-        for row in self.rows:
-            own[row.person].append(row.contamination)
-        return tuple(max(each) if each else None for each in own)
 
     @property
     def passed(self) -> bool | None:
@@ -207,7 +181,7 @@ def row_coverage(
                 left = (part == which) & (person[:-1][seen] == state)
                 means.append(schedule[slot[:-1][seen][left], state].mean(axis=0))
     if not places:
-        return RowCoverage((), len(coded), level, inflate)
+        return RowCoverage((), level, inflate)
     moves = np.array(counts, dtype=float)
     states = [state for _, _, state in places]
     if schedule is not None:
@@ -226,12 +200,12 @@ def row_coverage(
     else:
         needed = _contaminations(moves, own, float(chi2.isf(level, max(size - 1, 1))), deviance)
     rows = (
-        Row(*place, int(each.sum()), float(statistic), float(p), float(eta))
+        CoveredRow(*place, int(each.sum()), float(statistic), float(p), float(eta))
         for place, each, statistic, p, eta in zip(
             places, moves, deviance, p_values, needed, strict=True
         )
     )
-    return RowCoverage(tuple(rows), len(coded), level, inflate)
+    return RowCoverage(tuple(rows), level, inflate)
 
 
 def conformal_contamination(etas: Iterable[float], alpha: float) -> float:

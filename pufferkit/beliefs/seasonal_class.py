@@ -27,24 +27,17 @@ _MOST_HIDDEN = 2_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SeasonalClass(KernelClass):
-    """See `ChainClass.seasonal`.
-
-    Attributes
-    ----------
-    matrices
-        Matrix of the move from an entry at each slot of the clock to the next entry.
-    start
-        Slot of the first entry of a series, counted from 0; ``None`` if it can be any.
-    fitted_on
-        Where the matrices come from.
-    """
+    """See `ChainClass.seasonal`."""
 
     kind = "seasonal"
 
     matrices: tuple[Floats, ...]
+    """Matrix of the move from an entry at each slot of the clock to the next entry."""
     states: tuple[Hashable, ...]
     start: int | None
+    """Slot of the first entry of a series, counted from 0; ``None`` if it can be any."""
     fitted_on: Provenance | None
+    """Where the matrices come from."""
 
     def __init__(
         self,
@@ -58,10 +51,8 @@ class SeasonalClass(KernelClass):
         slot = None if start is None else checks.whole("start", start, 0)
         if slot is not None and slot >= len(matrices):
             raise ValueError(f"start: the clock has slots 0 to {len(matrices) - 1}, got {slot}")
-        object.__setattr__(self, "matrices", matrices)
-        object.__setattr__(self, "states", state_labels(states, len(matrices[0])))
-        object.__setattr__(self, "start", slot)
-        object.__setattr__(self, "fitted_on", fitted_on)
+        labels = state_labels(states, len(matrices[0]))
+        checks.assign(self, matrices=matrices, states=labels, start=slot, fitted_on=fitted_on)
         if any(((marginal > 0) & (marginal < RAREST)).any() for marginal in self.marginals):
             raise ValueError("kernels: some states are too rare for a float; drop or merge them")
 

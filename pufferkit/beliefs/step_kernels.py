@@ -12,25 +12,17 @@ from pufferkit.checks import Floats
 
 @dataclass(frozen=True, eq=False)
 class StepKernels(checks.Frozen):
-    """One step W_t -> W_{t+1} of a chain behind the entries X.
-
-    Attributes
-    ----------
-    forward
-        P(W_{t+1} = w' | W_t = w), row w.
-    backward
-        P(W_t = w | W_{t+1} = w'), row w'. The row of a state that cannot occur may be anything; it
-        is the distribution of W_t.
-    distribution
-        That of W_{t+1}.
-    posterior
-        Pi(x, w) = P(W_{t+1} = w | X_{t+1} = x), a row for each level x.
-    """
+    """One step W_t -> W_{t+1} of a chain behind the entries X."""
 
     forward: Floats
+    """P(W_{t+1} = w' | W_t = w), row w."""
     backward: Floats
+    """P(W_t = w | W_{t+1} = w'), row w'. The row of a state that cannot occur may be anything; it
+    is the distribution of W_t."""
     distribution: Floats
+    """That of W_{t+1}."""
     posterior: Floats
+    """Pi(x, w) = P(W_{t+1} = w | X_{t+1} = x), a row for each level x."""
 
     def __post_init__(self) -> None:
         for name in ("forward", "backward", "distribution", "posterior"):

@@ -44,5 +44,5 @@ def transfer_cap(joint: Any) -> float:
     largest, least = shares.max(axis=1), shares.min(axis=1)
     if ((least == 0) & (largest > 0)).any():
         return inf
-    told = largest > 0
-    return float(np.log(largest[told] / least[told]).max())
+    possible = largest > 0
+    return float(np.log(largest[possible] / least[possible]).max())

@@ -16,6 +16,7 @@ from pufferkit.cli import (
     beliefs,
     dashboard,
     explore,
+    hide,
     ledger,
     model,
     plan,
@@ -36,18 +37,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
-app.command("plan")(plan.plan)
-app.command("release")(release.release)
-app.command("release-each")(release_each.release_each)
-app.command("dashboard")(dashboard.dashboard)
-app.command("sanitize")(sanitize.sanitize)
-app.command("fit")(model.fit)
-app.command("beliefs")(beliefs.beliefs)
-app.command("check")(model.check)
-app.command("verify")(verify.verify)
-app.command("audit")(audit.audit)
-app.command("explore")(explore.explore)
-app.command("reproduce")(reproduce.reproduce)
+for command in (
+    plan.plan,
+    release.release,
+    release_each.release_each,
+    dashboard.dashboard,
+    sanitize.sanitize,
+    model.fit,
+    beliefs.beliefs,
+    model.check,
+    verify.verify,
+    audit.audit,
+    explore.explore,
+    reproduce.reproduce,
+):
+    app.command()(command)
+model.app.command()(hide.hide)
 app.add_typer(model.app, name="model")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(stream.app, name="stream")

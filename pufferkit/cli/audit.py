@@ -13,24 +13,30 @@ from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import calibrated, known_mechanism, with_options
+from pufferkit.cli.questions import Question
 
 if TYPE_CHECKING:
     from pufferkit.beliefs.protocol import Beliefs
 
 FAILED = 1
-LOCAL = "randomized_response"
+LOCAL = {"randomized_response": "independent", "correlated_response": "correlated"}
+"""Mechanisms of `pufferkit.local`, and what `cheapest_noise` calls their design."""
 
 
 @with_options
 def audit(
     model: inputs.Model,
     epsilon: inputs.Epsilon,
-    question: inputs.Question,
+    question: Question,
     form: Form,
     size: inputs.Size,
     mechanism: Annotated[
         Text,
-        option("As in the plan, or randomized_response. Default: least Pufferfish noise.", "NAME"),
+        option(
+            "As in the plan, randomized_response or correlated_response. Default: least Pufferfish "
+            "noise.",
+            "NAME",
+        ),
     ] = None,
     trials: Annotated[int, whole("Releases drawn for each of two secrets.")] = 20_000,
     confidence: Annotated[float, real("Of what the attack proves.")] = 0.999999,
@@ -45,7 +51,8 @@ def audit(
 
     Exit code 0: the promise stands. 1: it is broken, or the noise is not what is claimed.
     """
-    local = mechanism is not None and mechanism.replace("-", "_") == LOCAL
+    local = None if mechanism is None else mechanism.replace("-", "_")
+    local = local if local in LOCAL else None
     name = None if local else known_mechanism(mechanism)
     outputs.check_outputs([], [model, size.data], plot)
     beliefs = inputs.read_model(model)
@@ -55,7 +62,7 @@ def audit(
 
     with terminal.working("attacking"):
         if local:
-            response = _response(beliefs, epsilon)
+            response = _response(beliefs, epsilon, local)
             longest = max(lengths)
             result = attacked(response, trials=trials, confidence=confidence, length=longest)
         else:
@@ -79,10 +86,10 @@ def audit(
         raise typer.Exit(FAILED)
 
 
-def _response(beliefs: Beliefs, epsilon: float) -> Any:
-    """The cheapest randomised response for the one chain of a model."""
+def _response(beliefs: Beliefs, epsilon: float, name: str) -> Any:
+    """The cheapest response of a kind for the one chain of a model."""
     local = import_module("pufferkit.local")
     members = () if beliefs.entries is not None else beliefs.members()
     if len(members) != 1 or members[0].any_start:
-        raise ValueError(f"--mechanism {LOCAL}: needs a model with one chain and its start")
-    return local.cheapest_noise(members[0].chain, epsilon)
+        raise ValueError(f"--mechanism {name}: needs a model with one chain and its start")
+    return local.cheapest_noise(members[0].chain, epsilon, design=LOCAL[name])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,26 +17,14 @@ if TYPE_CHECKING:
     from pufferkit import Bins, TextFormat
 
 
-class Dates(StrEnum):
-    """Which number of a date like 03/04/2024 is the day."""
+Dates = Literal["day-first", "month-first"]
+"""Which number of a date like 03/04/2024 is the day."""
 
-    DAY_FIRST = "day-first"
-    MONTH_FIRST = "month-first"
+Header = Literal["yes", "no"]
+"""Whether the first line names the columns."""
 
-
-class Header(StrEnum):
-    """Whether the first line names the columns."""
-
-    YES = "yes"
-    NO = "no"
-
-
-class RepeatedHour(StrEnum):
-    """What to do with the hour that clocks show twice."""
-
-    REFUSE = "refuse"
-    SHIFT = "shift"
-    KEEP_FIRST = "keep-first"
+RepeatedHour = Literal["refuse", "shift", "keep-first"]
+"""What to do with the hour that clocks show twice."""
 
 
 def duration(text: str | None) -> Any:
@@ -92,7 +79,7 @@ class Form:
     ] = None
     repeated_hour: Annotated[
         RepeatedHour, option("What to do with the hour that clocks show twice.")
-    ] = RepeatedHour.REFUSE
+    ] = "refuse"
     separator: Annotated[Text, option("Between cells. Default: sniffed and said.", ";")] = None
     header: Annotated[
         Header | None, option("Whether line 1 names the columns. Default: sniffed.")
@@ -110,9 +97,9 @@ class Form:
         """How the file is written, where it was said."""
         options: dict[str, Any] = {
             "separator": self.separator,
-            "header": None if self.header is None else self.header is Header.YES,
+            "header": None if self.header is None else self.header == "yes",
             "decimal": self.decimal,
-            "dates": None if self.dates is None else self.dates.value.replace("-", " "),
+            "dates": None if self.dates is None else self.dates.replace("-", " "),
             "missing": () if self.missing is None else tuple(self.missing.split(",")),
         }
         if not any(value is not None and value != () for value in options.values()):
@@ -128,7 +115,7 @@ class Form:
         return {
             "timezone": self.timezone,
             "times_in": self.times_in,
-            "repeated_hour": self.repeated_hour.value.replace("-", " "),
+            "repeated_hour": self.repeated_hour.replace("-", " "),
         }
 
     @property

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -34,20 +33,11 @@ _MOST_STATES = 1000
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Beliefs: a JSON file.")]
 
 
-class Start(StrEnum):
-    """Where a fitted chain starts."""
+Start = Literal["stationary", "first"]
+"""Where a fitted chain starts."""
 
-    STATIONARY = "stationary"
-    FIRST = "first"
-
-
-class Kind(StrEnum):
-    """What is counted from the people of a table."""
-
-    CHAIN = "chain"
-    SEASONAL = "seasonal"
-    HULL = "hull"
-    REGIMES = "regimes"
+Kind = Literal["chain", "seasonal", "hull", "regimes"]
+"""What is counted from the people of a table."""
 
 
 @app.callback(invoke_without_command=True)
@@ -165,7 +155,7 @@ def fit(
     segment: inputs.Segment = None,
     states: Annotated[Text, option("All states, if some may be missing.", '"A,B,C"')] = None,
     smoothing: Annotated[float, real("Added to every count.")] = 0.0,
-    start: Annotated[Start, option("Distribution of the first entry.")] = (Start.STATIONARY),
+    start: Annotated[Start, option("Distribution of the first entry.")] = "stationary",
     around: Annotated[
         float | None, real("All chains in a confidence region, any start.", "CONFIDENCE")
     ] = None,
@@ -178,7 +168,7 @@ def fit(
             None,
             "--class",
         ),
-    ] = Kind.CHAIN,
+    ] = "chain",
     period: Annotated[Text, option("When the clock begins anew: a time, or entries.", "7d")] = None,
     inflate: Annotated[
         Text, option("With hull: weight of anything else, or calibrated.", "X")
@@ -213,13 +203,13 @@ def fit(
     out = None if str(out) == "-" else out
     outputs.check_outputs([out], named)
     declared = None if states is None else states_from_text(states.split(","))
-    plain = order == 1 and start is Start.STATIONARY
+    plain = order == 1 and start == "stationary"
     of_people = _of_people(kind, period, inflate, regimes)
     if (of_people is not None or around is not None) and (not plain or smoothing != 0):
         raise ValueError("--class and --around: count plainly; drop --order, --start, --smoothing")
     if of_people is not None and (around is not None or private):
         raise ValueError(f"--class {kind}: takes no --around and no --theta-from-private-data")
-    if order != 1 and (start is not Start.STATIONARY or smoothing != 0):
+    if order != 1 and (start != "stationary" or smoothing != 0):
         raise ValueError("--order: only with a stationary start and without --smoothing")
     timed = time is not None or form.every is not None
     grid = plain and timed and (form.cuts_numbers or max_gap is not None)
@@ -243,7 +233,7 @@ def fit(
     elif of_people is not None:
         model = of_people(cast("Table", series))
     else:
-        model = fitted(series, smoothing, start.value, theta_from_private_data=private)
+        model = fitted(series, smoothing, start, theta_from_private_data=private)
     terminal.warn(
         f"{file} was said to be private; the model is a release of it without noise"
         if private
@@ -251,10 +241,11 @@ def fit(
         "would give that series away"
     )
     _tell(series, rarely_left(series))
-    _give(json.dumps(model.to_dict(), indent=2) + "\n", out, as_json)
+    give(json.dumps(model.to_dict(), indent=2) + "\n", out, as_json)
 
 
-def _give(text: str, out: Path | None, as_json: bool) -> None:
+def give(text: str, out: Path | None, as_json: bool) -> None:
+    """Write a model to a file, print it, or both."""
     if out is None or as_json:
         terminal.give(text)
     if out is not None:
@@ -266,18 +257,18 @@ def _of_people(
     kind: Kind, period: str | None, inflate: str | None, regimes: int | None
 ) -> Callable[[Table], ChainClass] | None:
     """How the class that is asked for is counted from a table; ``None`` for one chain."""
-    if period is not None and kind not in (Kind.SEASONAL, Kind.HULL):
+    if period is not None and kind not in ("seasonal", "hull"):
         raise ValueError("--period: goes with --class seasonal or hull")
-    if inflate is not None and kind is not Kind.HULL:
+    if inflate is not None and kind != "hull":
         raise ValueError("--inflate: goes with --class hull")
-    if (regimes is not None) != (kind is Kind.REGIMES):
+    if (regimes is not None) != (kind == "regimes"):
         raise ValueError("--regimes: says how many, for --class regimes")
     clock = int(period) if period is not None and period.isdecimal() else period
     weight = inflate if inflate == "calibrated" else terminal.number(inflate or "0")
     ways: dict[Kind, Callable[[Table], ChainClass]] = {
-        Kind.SEASONAL: lambda table: pk.ChainClass.seasonal(table, period=clock),
-        Kind.HULL: lambda table: pk.ChainClass.hull(table, inflate=weight, period=clock),
-        Kind.REGIMES: lambda table: pk.RegimeClass.fit(table, cast("int", regimes)),
+        "seasonal": lambda table: pk.ChainClass.seasonal(table, period=clock),
+        "hull": lambda table: pk.ChainClass.hull(table, inflate=weight, period=clock),
+        "regimes": lambda table: pk.RegimeClass.fit(table, cast("int", regimes)),
     }
     return ways.get(kind)
 

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, terminal
-from pufferkit.cli.flags import Text, option, real
+from pufferkit.cli.flags import File, Text, option, real
+from pufferkit.cli.usefulness import Anyway
 
 if TYPE_CHECKING:
     from pufferkit import Calibration, Query
@@ -94,6 +96,21 @@ class Reading:
         if self.max_gap is not None and self.independent_after is not None:
             raise ValueError("--max-gap: is an older name of --independent-after; give one of them")
         return self.max_gap or self.independent_after
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where an answer goes, and in which form."""
+
+    out: Annotated[File, option("Write here, not to stdout; - is stdout.", "FILE")] = None
+    plot: inputs.Plot = None
+    anyway: Anyway = False
+    as_json: inputs.AsJson = False
+
+    @property
+    def file(self) -> Path | None:
+        """The file that is named; ``None`` for stdout."""
+        return None if str(self.out) == "-" else self.out
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ import typer
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
 from pufferkit.cli.derived import asked
-from pufferkit.cli.flags import File, Text, option
+from pufferkit.cli.flags import Text, option
 from pufferkit.cli.form import Form
-from pufferkit.cli.options import Book, Noise, Reading, calibrated, with_options
+from pufferkit.cli.options import Book, Noise, Output, Reading, calibrated, with_options
+from pufferkit.cli.questions import Question
 from pufferkit.cli.release_each import release_table
-from pufferkit.cli.usefulness import Anyway
+from pufferkit.data.names import FOLLOWS
 
 
 def _moved(subject: str | None) -> None:
@@ -26,10 +27,10 @@ def _moved(subject: str | None) -> None:
         )
 
 
-def _check_exact(question: inputs.Question, plot: Path | None) -> None:
+def _check_exact(question: Question, plot: Path | None) -> None:
     if plot is None:
         raise ValueError("--show-exact: draws into a picture; name it with --plot")
-    if question.query in inputs.FOLLOWS:
+    if question.query.value in FOLLOWS:
         raise ValueError(f"--show-exact: is not for --query {question.query.value}")
     terminal.warn(f"{plot} shows the exact answer, which has no privacy; do not share it")
 
@@ -40,21 +41,18 @@ def release(
         Path, typer.Argument(metavar="FILE", help="The series: text or Parquet; - is stdin.")
     ],
     noise: Noise,
-    question: inputs.Question,
+    question: Question,
     reading: Reading,
     form: Form,
     book: Book,
+    output: Output,
     account: Annotated[Text, option("With --ledger: which data this is.", "NAME")] = None,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
     entry: Annotated[Text, option("For networks: column that names the entry.", "COL")] = None,
-    out: Annotated[File, option("Write JSON here, not to stdout; - is stdout.", "FILE")] = None,
-    plot: inputs.Plot = None,
     show_exact: Annotated[
         bool, option("Draw the exact answer too. Not for sharing.", None, "--show-exact")
     ] = False,
-    anyway: Anyway = False,
-    as_json: inputs.AsJson = False,
     each: Annotated[
         str | None, typer.Option("--each", hidden=True, is_eager=True, callback=_moved)
     ] = None,
@@ -71,34 +69,16 @@ def release(
     With --window the file is read as a table, in any order of rows, and --out is a CSV or Parquet
     file. For many subjects, see release-each.
     """
-    out = None if str(out) == "-" else out
+    out, plot = output.file, output.plot
     if reading.window is not None:
         for option, value in {
             "--segment": segment,
             "--entry": entry,
-            "--state-value": question.state_value,
-            "--values": question.values,
-            "--clip": question.clip,
-            "--at": question.at,
             "--show-exact": show_exact or None,
         }.items():
             if value is not None:
                 raise ValueError(f"{option}: does not go with --window")
-        release_table(
-            [file],
-            None,
-            time,
-            question,
-            noise,
-            reading,
-            form,
-            book,
-            account,
-            out,
-            anyway,
-            plot,
-            as_json=as_json,
-        )
+        release_table([file], None, time, question, noise, reading, form, book, output, account)
         return
     book.check(account, needs_account=True)
     mechanism = noise.known_mechanism
@@ -121,7 +101,7 @@ def release(
     made = calibrated if book.ledger is None else usefulness.soon
     calibration = made(mechanism, beliefs, query, noise.epsilon)
     calibration.checked(series)
-    usefulness.refuse_drowned(calibration, beliefs, anyway)
+    usefulness.refuse_drowned(calibration, beliefs, output.anyway)
     with book.opened() as ledger:
         if ledger is not None and book.budget is not None and account is not None:
             session = pk.Session(
@@ -142,5 +122,5 @@ def release(
         exact = [float(value) for value in query.exact(series)] if show_exact else None
         written[plot] = about.picture(answer, exact, plot)
     outputs.write_all(written)
-    terminal.say(record.rstrip() if out is None or as_json else str(about.shown(answer)))
+    terminal.say(record.rstrip() if out is None or output.as_json else str(about.shown(answer)))
     terminal.written(written)

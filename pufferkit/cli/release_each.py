@@ -11,10 +11,10 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
-from pufferkit.cli.flags import File, Text, option
+from pufferkit.cli.flags import Text, option
 from pufferkit.cli.form import Form, duration, time_of
-from pufferkit.cli.options import Book, Noise, Reading, with_options
-from pufferkit.cli.usefulness import Anyway
+from pufferkit.cli.options import Book, Noise, Output, Reading, with_options
+from pufferkit.cli.questions import Question
 
 if TYPE_CHECKING:
     from pufferkit import Releases, Table
@@ -61,20 +61,17 @@ def release_each(
         ),
     ],
     noise: Noise,
-    question: inputs.Question,
+    question: Question,
     reading: Reading,
     form: Form,
     book: Book,
+    output: Output,
     grouping: Grouping,
     subject: Annotated[Text, option("Column that says whose row it is.", "COL")] = None,
     time: inputs.Time = None,
     account: Annotated[
         Text, option("With --ledger: goes before each subject's name.", "NAME")
     ] = None,
-    out: Annotated[File, option("Write here: .csv or .parquet. Default: stdout", "FILE")] = None,
-    anyway: Anyway = False,
-    plot: inputs.Plot = None,
-    as_json: inputs.AsJson = False,
 ) -> None:
     """Answer one query with noise for each subject of a table.
 
@@ -87,26 +84,12 @@ def release_each(
 
     For one series, see release.
     """
-    out = None if str(out) == "-" else out
     if subject is None and len(inputs.files_of(files)) == 1:
         raise ValueError(
             "--subject: name the column that says whose row it is; for one subject, see release"
         )
     release_table(
-        files,
-        subject,
-        time,
-        question,
-        noise,
-        reading,
-        form,
-        book,
-        account,
-        out,
-        anyway,
-        plot,
-        as_json=as_json,
-        grouping=grouping,
+        files, subject, time, question, noise, reading, form, book, output, account, grouping
     )
 
 
@@ -114,17 +97,13 @@ def release_table(
     files: Sequence[Path],
     subject: str | None,
     time: str | None,
-    question: inputs.Question,
+    question: Question,
     noise: Noise,
     reading: Reading,
     form: Form,
     book: Book,
+    output: Output,
     account: str | None,
-    out: Path | None,
-    anyway: bool,
-    plot: Path | None = None,
-    *,
-    as_json: bool = False,
     grouping: Grouping | None = None,
 ) -> None:
     """One histogram for each subject and window; without a column of subjects, for the only one.
@@ -135,9 +114,6 @@ def release_table(
 
     grouping = grouping or Grouping()
     grouping.check(subject)
-    query = question.query
-    if query.value in ("count", "total", "mean"):
-        raise ValueError(f"--query: of a table no {query.value}, but histogram or frequencies")
     every, start = duration(form.every), form.begins
     if time is None and every is None:
         raise ValueError(
@@ -147,13 +123,13 @@ def release_table(
     named = inputs.files_of(files)
     alone = subject is None and len(named) == 1
     book.check(account, needs_account=alone)
-    mechanism = noise.known_mechanism
+    mechanism, out = noise.known_mechanism, output.file
     if mechanism == "entry_dp":
         raise ValueError("--mechanism: entry_dp does not hide entries that others predict")
     if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"--out: {out} must end in .csv or .parquet")
     record = None if out is None else out.with_suffix(".json")
-    outputs.check_outputs([out, record], [*named, noise.model], plot)
+    outputs.check_outputs([out, record], [*named, noise.model], output.plot)
     beliefs = inputs.chains(noise.model)
     for file in named:
         check_parquet(file)
@@ -178,7 +154,7 @@ def release_table(
     usefulness.question(noise.epsilon)
     groups = grouping.of(source, subject, form, data)
     if not groups:  # the noise of a group is that of one subject, the answer that of many
-        _refuse_drowned(data, beliefs, mechanism, noise.epsilon, anyway)
+        _refuse_drowned(data, beliefs, mechanism, noise.epsilon, output.anyway)
     make: Any = pk.release_all if groups else pk.release_each
     with book.opened() as ledger, terminal.bar("releasing") as progress:
         releases: Releases = make(
@@ -197,7 +173,7 @@ def release_table(
         )
     terminal.summary(data.report())
     releases = releases.as_drawn() if noise.as_drawn else releases
-    _give(releases, out, record, plot, as_json)
+    _give(releases, out, record, output.plot, output.as_json)
 
 
 def _give(

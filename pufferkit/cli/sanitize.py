@@ -11,7 +11,7 @@ import typer
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import File, option, whole
-from pufferkit.cli.form import Form, RepeatedHour, time_of
+from pufferkit.cli.form import Form, time_of
 from pufferkit.cli.options import with_options
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ def sanitize(
     adversary: Annotated[
         str, option("every: may know any other entries; ignorant: knows none.")
     ] = "every",
+    design: Annotated[
+        str, option("independent: a coin for each entry; correlated: flips in runs, two states.")
+    ] = "independent",
     length: Annotated[int | None, whole("Promise for at most N entries. Default: any.")] = None,
     record: Annotated[File, option("Write mechanism and estimates as JSON.", "FILE")] = None,
     as_json: Annotated[
@@ -52,10 +55,10 @@ def sanitize(
     target = Path("stdout.csv") if alone else out
     check_table(target)
     chain = _one_chain(model)
-    if form.every is not None or form.repeated_hour is RepeatedHour.KEEP_FIRST:
+    if form.every is not None or form.repeated_hour == "keep-first":
         raise ValueError("--every and --repeated-hour keep-first: drop rows; every row is answered")
     series = inputs.read_data(file, state, time, segment, chain.states, form=form)
-    mechanism = cheapest_noise(chain, epsilon, adversary, length)
+    mechanism = cheapest_noise(chain, epsilon, adversary, length, design=design)
     if adversary == "ignorant":
         terminal.warn("an adversary who knows some entries may learn more than epsilon says")
     times = time_of(time)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
 from pufferkit.cli.flags import File, option, real
-from pufferkit.cli.form import Form
+from pufferkit.cli.form import Form, duration
 from pufferkit.cli.options import Kept, with_options
+from pufferkit.cli.questions import Question
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
 from pufferkit.cli.usefulness import Anyway
+from pufferkit.data.names import FOLLOWS
 
 app = typer.Typer(
     cls=OneLineErrors,
@@ -23,12 +24,8 @@ app = typer.Typer(
 )
 
 
-class Late(StrEnum):
-    """What to do with rows before the window."""
-
-    REFUSE = "refuse"
-    LEAVE_OUT = "leave out"
-
+Late = Literal["refuse", "leave out"]
+"""What to do with rows before the window."""
 
 Account = Annotated[str, option("Whose data these are, in the ledger.", "NAME", "--account")]
 
@@ -57,7 +54,7 @@ def release(
     ],
     account: Account,
     kept: Kept,
-    question: inputs.Question,
+    question: Question,
     form: Form,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
@@ -82,21 +79,23 @@ def release(
     Epsilon is for everything that is ever released about the stream. Windows come in the order of
     their beginnings; run it once a day, or once an hour. A window that was released gives the
     same answer again, also if rows came late: they are left out.
-    With --time, rows outside of a window of time are left out; without, all rows are taken for it.
-    With --late refuse, rows outside of it are an error.
+    With --time, rows outside of a window of time are left out; with --late refuse they are an
+    error. Without --time it is not known which rows are in it: then say --every, which takes them
+    for all entries from its beginning on, or count entries, --window 1,1440.
     """
     out = None if str(out) == "-" else out
     outputs.check_outputs([out], [file, model])
     beliefs = inputs.read_model(model)
     place = _window(window)
+    every = duration(form.every) if time is None else None
     if late is None:
         data = inputs.read_data(
             file, state, time, segment, beliefs.states, None, beliefs, independent_after, form
         )
-        data = _in_window(data, place, time is not None)
+        data = _in_window(data, place, time is not None, every)
     else:
         data = _rows_of(file, state, time, place, beliefs, late, form)
-    if question.query in inputs.FOLLOWS:
+    if question.query.value in FOLLOWS:
         raise ValueError(
             f"--query: {question.query.value} is read from one release; stream the histogram"
         )
@@ -110,7 +109,7 @@ def release(
         calibration = stream.calibrate(query, share)
         calibration.checked(data)
         usefulness.refuse_drowned(calibration, beliefs, anyway)
-        answer = stream.release(query, data, place, share=share, label=label)
+        answer = stream.release(query, data, place, share=share, label=label, every=every)
     record = answer.to_json() + "\n"
     written = {} if out is None else {out: record.encode()}
     outputs.write_all(written)
@@ -147,16 +146,25 @@ def change(
 
 
 def _in_window(
-    data: pk.Series, window: str | tuple[str, str] | tuple[int, int], timed: bool
+    data: pk.Series, window: str | tuple[str, str] | tuple[int, int], timed: bool, every: Any
 ) -> pk.Series:
     """The rows of a window of time, where it is known when rows are."""
     if isinstance(window, tuple) and isinstance(window[0], int):
         return data
+    from pufferkit.accounting.stream_windows import moments  # noqa: PLC0415
+
+    moments(window)  # an error, if it is none
     if data.calendar is None:
         if timed:
             raise ValueError(
                 "--time: the times are on no even clock, so it is not known which rows are in the "
                 "window; --late refuse takes rows by their times, one after another"
+            )
+        if every is None:
+            raise ValueError(
+                "--time: name the column of times; without it nobody can tell which rows are in "
+                "the window, and it pays for its own alone. Or say how far apart the rows are, "
+                "--every 1m, or count entries, --window 1,1440"
             )
         return data
     part = pk.Stream.part(data, window)
@@ -169,13 +177,13 @@ def _rows_of(
     file: Path, state: str, time: str | None, place: Any, beliefs: Any, late: Late, form: Form
 ) -> pk.Series:
     """The rows of the window, with a word about those before it."""
-    from pufferkit.accounting.stream import moments  # noqa: PLC0415
+    from pufferkit.accounting.stream_windows import moments  # noqa: PLC0415
 
     ends = moments(place)
     if time is None or ends is None:
         raise ValueError("--late: needs --time and a window of time, like 2026-11-16")
     data, before = pk.frames.read_window(
-        file, state, time, ends, states=beliefs.states, late=late.value, text=form.text
+        file, state, time, ends, states=beliefs.states, late=late, text=form.text
     )
     if before:
         terminal.note(f"{before:,} rows are before the window, and left out")

@@ -175,11 +175,11 @@ class Bins:
         if len(given) != len(self.cuts) + 1:
             own = ", ".join(str(name) for name in self.names)
             raise ValueError(f"states: {len(given)} names for {len(self.cuts) + 1} bins ({own})")
-        told = Bins.of_names(given)
-        if told is not None and told.cuts != self.cuts:
+        levels = Bins.of_names(given)
+        if levels is not None and levels.cuts != self.cuts:
             raise ValueError(
                 f"bins: are cut at {', '.join(map(_shown, self.cuts))}, but the states are levels "
-                f"cut at {', '.join(map(_shown, told.cuts))}; use the cuts of the model"
+                f"cut at {', '.join(map(_shown, levels.cuts))}; use the cuts of the model"
             )
         return given
 

@@ -9,13 +9,10 @@ clock: it would put entries that are neighbours far apart, and noise would be to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-TimeStep = int | float | Fraction
 
 _SURE = 0.25
 """Part of a step by which rounding may move a place, at most."""

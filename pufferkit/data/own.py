@@ -115,7 +115,7 @@ def per_entry(
         returns a number or a vector. It must depend on nothing else.
     bound
         The largest L1 change when one entry changes; or a row of numbers for each state, whose L1
-        distances bound the change from one to another. You vouch for it.
+        distances bound the change from one to another. Nothing proves it.
     states, lengths
         All states, and the `Series`, the length or the lengths of segments.
     labels, name, unit

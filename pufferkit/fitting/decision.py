@@ -57,19 +57,14 @@ _HOPELESS = 2.0
 
 @dataclass(frozen=True)
 class InfluenceCheck(Check):
-    """The test that decides: ``statistic`` is the influence of the data.
-
-    Attributes
-    ----------
-    budget
-        Entries that the class budgets; ``None`` if nothing could be told.
-    """
+    """The test that decides: ``statistic`` is the influence of the data."""
 
     budget: float | None = None
+    """Entries that the class budgets; ``None`` if nothing could be told."""
 
 
 @dataclass(frozen=True)
-class Clock:
+class Days:
     """How entries lie in days.
 
     Attributes
@@ -87,7 +82,7 @@ class Clock:
     known: bool
 
     @classmethod
-    def of(cls, people: Sequence[Codes], day: int | None, window: int | None) -> Clock:
+    def of(cls, people: Sequence[Codes], day: int | None, window: int | None) -> Days:
         """A day as given, or a twentieth of the longest sequence; a third of it as window."""
         longest = max(len(person) for person in people)
         known = None if day is None else checks.whole("day", day, 2)
@@ -97,7 +92,7 @@ class Clock:
 
 
 def influence_of_people(
-    people: Sequence[Sequence[Codes]], states: int, clock: Clock, seed: int = 0
+    people: Sequence[Sequence[Codes]], states: int, clock: Days, seed: int = 0
 ) -> tuple[MeasuredInfluence, list[list[Codes]]]:
     """Influence of the person who shows most, and the people it was measured on.
 
@@ -125,7 +120,7 @@ def influence_of_people(
 def influence_check(
     people: Sequence[Sequence[Codes]],
     theta: ChainClass,
-    clock: Clock,
+    clock: Days,
     *,
     repetitions: int = 100,
     seed: int = 0,
@@ -165,7 +160,7 @@ def _predictive(
     people: Sequence[Sequence[Codes]],
     theta: ChainClass,
     reached: float,
-    clock: Clock,
+    clock: Days,
     repetitions: int,
     seed: int,
 ) -> float:
@@ -185,7 +180,7 @@ def _predictive(
 def rows_check(
     people: Sequence[Codes],
     theta: ChainClass,
-    clock: Clock,
+    clock: Days,
     *,
     slots: Sequence[Codes] | None = None,
     level: float = 0.01,
@@ -224,7 +219,7 @@ def rows_check(
 def prediction_check(
     people: Sequence[Codes],
     theta: ChainClass,
-    clock: Clock,
+    clock: Days,
     flexible: Mapping[str, Predictor],
     *,
     slots: Sequence[Codes] | None = None,
@@ -246,7 +241,7 @@ def prediction_check(
 def flexible_predictors(
     public: Sequence[Any],
     states: int,
-    clock: Clock,
+    clock: Days,
     *,
     slots: Sequence[Codes] | None = None,
     seed: int = 0,

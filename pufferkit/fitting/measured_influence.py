@@ -47,36 +47,25 @@ Simulate = Callable[[int], Sequence[Any]]
 
 @dataclass(frozen=True)
 class MeasuredInfluence:
-    """Entries by which the expected histogram moves when one entry is learned.
-
-    Attributes
-    ----------
-    window
-        Entries on either side that count.
-    days
-        How many days there were.
-    plug_in
-        Largest difference of mean histograms; what simulated series are compared with.
-    point
-        The same without the bias that drawn days show, 2 N - mean of the bootstrap.
-    cross_fit, error, lower
-        Estimate from pair and signs of other days, its standard error over days, and the limit
-        that N exceeds with the confidence asked for.
-    pair
-        The two states that differ most.
-    p_value
-        Share of series drawn from a class that reach ``plug_in``; ``None`` if none were drawn.
-    """
+    """Entries by which the expected histogram moves when one entry is learned."""
 
     window: int
+    """Entries on either side that count."""
     days: int
+    """How many days there were."""
     plug_in: float
+    """Largest difference of mean histograms; what simulated series are compared with."""
     point: float
+    """The same without the bias that drawn days show, 2 N - mean of the bootstrap."""
     cross_fit: float
     error: float
     lower: float
+    """Estimate from pair and signs of other days, its standard error over days, and the limit that
+    N exceeds with the confidence asked for."""
     pair: tuple[int, int]
+    """The two states that differ most."""
     p_value: float | None = None
+    """Share of series drawn from a class that reach ``plug_in``; ``None`` if none were drawn."""
 
 
 @dataclass(frozen=True, eq=False)

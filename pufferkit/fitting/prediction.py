@@ -42,21 +42,14 @@ _ONE_SIDED = 1.645
 
 @dataclass(frozen=True)
 class PredictionGap:
-    """Nats a step of a belief and of flexible predictors on the same entries.
-
-    Attributes
-    ----------
-    given
-        Of the belief.
-    flexible
-        Of the others, by name.
-    error
-        Standard error over days of the difference to the best of them.
-    """
+    """Nats a step of a belief and of flexible predictors on the same entries."""
 
     given: float
+    """Of the belief."""
     flexible: dict[str, float]
+    """Of the others, by name."""
     error: float
+    """Standard error over days of the difference to the best of them."""
 
     @property
     def best(self) -> str:

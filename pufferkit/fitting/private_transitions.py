@@ -49,21 +49,14 @@ _GRID = 1 + 1e-6  # noise lies on a grid, whose tails are heavier by less than t
 
 @dataclass(frozen=True)
 class PrivateTransitions:
-    """Noisy transition counts, and the class of chains around them.
-
-    Attributes
-    ----------
-    release
-        The noisy counts, row by row, with everything a reader needs.
-    region
-        All chains in the confidence region of the noisy counts, any start.
-    entry_epsilon
-        What the counts have spent on every entry.
-    """
+    """Noisy transition counts, and the class of chains around them."""
 
     release: Release
+    """The noisy counts, row by row, with everything a reader needs."""
     region: RegionClass
+    """All chains in the confidence region of the noisy counts, any start."""
     entry_epsilon: float
+    """What the counts have spent on every entry."""
 
     @property
     def counts(self) -> Floats:

@@ -27,26 +27,18 @@ MOST_STATES = 128
 
 @dataclass(frozen=True)
 class Check:
-    """One question about data and model.
-
-    Attributes
-    ----------
-    name
-        What is asked.
-    passed
-        The answer; ``None`` where the data cannot tell.
-    text
-        The answer in words.
-    statistic, freedom, p_value
-        Of the test, where there is one.
-    """
+    """One question about data and model."""
 
     name: str
+    """What is asked."""
     passed: bool | None
+    """The answer; ``None`` where the data cannot tell."""
     text: str
+    """The answer in words."""
     statistic: float | None = None
     freedom: int | None = None
     p_value: float | None = None
+    """Of the test, where there is one."""
 
 
 def order_check(series: Series, level: float) -> Check:

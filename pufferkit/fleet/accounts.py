@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from pufferkit.accounting.amounts import MICRO, PICO, allowed_micro, spent_micro, spent_pico
-from pufferkit.accounting.composition import Spending, entry_profile
+from pufferkit.accounting.composition import entry_profile
 from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
+from pufferkit.accounting.spending import Spending
 from pufferkit.accounting.transactions import over_budget
 from pufferkit.checks import Floats
 from pufferkit.data.table import Counts
@@ -35,20 +36,14 @@ Draw = Callable[[Counts, Floats], tuple[Floats, Floats]]
 
 
 @dataclass(frozen=True)
-class Paid:
-    """What was paid for.
-
-    Attributes
-    ----------
-    joint_micro
-        Millionths of epsilon that all rows cost the subject who pays most: the epsilon of the run,
-        or more if some were released when the series was shorter, and with less noise.
-    values
-        The stored value of each release, in order.
-    """
+class Receipt:
+    """What a batch of releases cost, and the values that were paid for."""
 
     joint_micro: int
+    """Millionths of epsilon that all rows cost the subject who pays most: the epsilon of the run,
+    or more if some were released when the series was shorter, and with less noise."""
     values: Sequence[Mapping[str, Any]]
+    """The stored value of each release, in order."""
 
 
 class Accounts:
@@ -99,7 +94,7 @@ class Accounts:
             more = f" (and {others:,} more like it)" if others else ""
             raise OverBudget(f"{first.account}{more}: {refusal}")
 
-    def pay(self, pending: Sequence[PendingRelease], draw: Draw) -> Paid:
+    def pay(self, pending: Sequence[PendingRelease], draw: Draw) -> Receipt:
         """Charges and values of all of them in one transaction, each once.
 
         What is stored is what counts, whoever wrote it: values that are there are given as they
@@ -115,7 +110,7 @@ class Accounts:
             missing = np.array([n for n, at in enumerate(places) if at not in stored], dtype=int)
             if not len(missing):
                 values = [stored[place].body for place in places]
-                return Paid(self._joint_micro(pending, entries), values)
+                return Receipt(self._joint_micro(pending, entries), values)
             # A run that was killed may have charged for more noise, among subjects of more lengths.
             charged = {(e.account, e.key): e for e in entries if e.body["run"] == self.run.identity}
             least = [charged[p].body["scale"] if p in charged else 0.0 for p in places]

@@ -114,28 +114,19 @@ def assembled(
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the pieces of a table lie.
-
-    Attributes
-    ----------
-    pieces
-        Subject, segment, window, first and last place and number of observed entries of each.
-    spans, begins
-        Length of every segment, and when each subject's series begins.
-    segments
-        Subject, segment and lowest place of each, in the order of the spans.
-    step
-        Of the clock, in the units of the places; ``None`` if rows are the entries.
-    rules
-        How rows became entries.
-    """
+    """Where the pieces of a table lie."""
 
     pieces: pl.DataFrame
+    """Subject, segment, window, first and last place and number of observed entries of each."""
     spans: Counts
     begins: tuple[int | float, ...]
+    """Length of every segment, and when each subject's series begins."""
     step: int | float | None
+    """Of the clock, in the units of the places; ``None`` if rows are the entries."""
     rules: Rules
+    """How rows became entries."""
     segments: pl.DataFrame
+    """Subject, segment and lowest place of each, in the order of the spans."""
 
     def codes(self, entries: pl.DataFrame, coded: pl.DataFrame) -> Counts | None:
         """The entries one by one, those that were not observed included, segment by segment.

@@ -33,7 +33,7 @@ def groups_of(rows: Any, *, subject: str, group: str) -> dict[Hashable, Hashable
     members: dict[Hashable, Hashable] = {}
     for who, key in sorted(pairs.iter_rows(), key=repr):
         if who in members or key is None:
-            told = "no group" if key is None else "two groups"
-            raise ValueError(f"group: subject {who!r} is in {told}; give each exactly one")
+            count = "no group" if key is None else "two groups"
+            raise ValueError(f"group: subject {who!r} is in {count}; give each exactly one")
         members[who] = key
     return members

@@ -1,7 +1,7 @@
 """A table that stays on a Spark cluster until noise has been added.
 
 Spark works lazily and computes lost partitions again, so a DataFrame with noise in its plan could
-draw twice for one release. Noise is therefore drawn only by `Counted.write_noisy`, a job that
+draw twice for one release. Noise is therefore drawn only by `CountedTable.write_noisy`, a job that
 writes files: Spark commits the output of one attempt of each task, and what is read afterwards are
 those files.
 """
@@ -47,15 +47,10 @@ RowKeys = Sequence[tuple[Hashable, int]]
 
 @dataclass(frozen=True)
 class RowNoise:
-    """What the executors need to know to draw.
-
-    Attributes
-    ----------
-    shares
-        Whether to divide by the number of entries, which is public, afterwards.
-    """
+    """What the executors need to know to draw."""
 
     shares: bool
+    """Whether to divide by the number of entries, which is public, afterwards."""
 
     def draw(self, counts: Counts, wanted: Floats, entries: Counts) -> tuple[Floats, Floats]:
         """Noise of the wanted scales on the rows of one batch; runs in an executor."""
@@ -65,19 +60,13 @@ class RowNoise:
 
 @dataclass(frozen=True, eq=False)
 class ClusterTable:
-    """Rows on a cluster, linked and cut there; see `read_table`.
-
-    Attributes
-    ----------
-    source, rules
-        Where the rows are and how they become entries.
-    states
-        All states that can occur; ``None`` if they were not declared.
-    """
+    """Rows on a cluster, linked and cut there; see `read_table`."""
 
     source: sources.Source
     rules: Rules
+    """Where the rows are and how they become entries."""
     states: tuple[Hashable, ...] | None
+    """All states that can occur; ``None`` if they were not declared."""
 
     @property
     def windows(self) -> Windows | None:
@@ -89,7 +78,7 @@ class ClusterTable:
         return table_of_sql(self.source, self.rules, self.states)
 
     @contextmanager
-    def counted(self) -> Iterator[Counted]:
+    def counted(self) -> Iterator[CountedTable]:
         """The table counted on the cluster, which keeps the counts until the block is left.
 
         Spark hands kept rows to every plan like the one that made them, also to one over a folder
@@ -109,7 +98,7 @@ class ClusterTable:
         pieces = aggregate.piece_counts(linked, self.rules).to_native()
         pieces = pieces.withColumn("_mark", f.lit(uuid.uuid4().hex)).persist()
         try:
-            yield Counted(
+            yield CountedTable(
                 table=self,
                 entries=entries,
                 pieces=pieces,
@@ -126,26 +115,18 @@ class ClusterTable:
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
-    """A `ClusterTable` while the cluster keeps its counts.
-
-    Attributes
-    ----------
-    table, entries
-        The table, and its rows as entries.
-    pieces
-        Counts of each state in each piece, a native frame; rows without a state have their own.
-    cells
-        The states that occur, as they stand in the table.
-    pairs
-        Which cell follows which after which step, and how often.
-    """
+class CountedTable:
+    """A `ClusterTable` while the cluster keeps its counts."""
 
     table: ClusterTable
     entries: Any
+    """The table, and its rows as entries."""
     pieces: Any
+    """Counts of each state in each piece, a native frame; rows without a state have their own."""
     cells: tuple[Any, ...]
+    """The states that occur, as they stand in the table."""
     pairs: pl.DataFrame
+    """Which cell follows which after which step, and how often."""
 
     @cached_property
     def _layout(self) -> Layout:

@@ -1,6 +1,7 @@
 """Randomised response on Markov chains: entries sanitised one by one, where they arise ([B]).
 
 Each entry is kept or changed by its own coin, so nobody needs to be trusted with the true series.
+(`CorrelatedResponse` keeps one bit from coin to coin, on the phone.)
 What an output says about one entry then depends on its neighbours too, and on what an adversary
 knows of them already. Two guarantees, never mixed up:
 
@@ -19,12 +20,15 @@ knows of them already. Two guarantees, never mixed up:
 from pufferkit.local.bayesian_loss import loss, tanh_bound
 from pufferkit.local.cheapest import cheapest_noise, constraint_planes
 from pufferkit.local.correlated import XorChain, correlated_noise_rows
+from pufferkit.local.correlated_response import CorrelatedResponse
 from pufferkit.local.estimates import Estimates, estimate
 from pufferkit.local.losses import Loss
-from pufferkit.local.response import KaryResponse, RandomizedResponse, mechanism_from_json
+from pufferkit.local.recorded import mechanism_from_json
+from pufferkit.local.response import KaryResponse, RandomizedResponse
 from pufferkit.local.sanitizing import sanitize
 
 __all__ = [
+    "CorrelatedResponse",
     "Estimates",
     "KaryResponse",
     "Loss",

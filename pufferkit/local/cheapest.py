@@ -28,17 +28,14 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.local.bayesian_loss import binary_loss, known_adversary, loss
+from pufferkit.local.correlated_response import CorrelatedResponse, cheapest_correlated
 from pufferkit.local.diameter_bounds import largest_entry_epsilon
 from pufferkit.local.one_sided import Binary
-from pufferkit.local.response import (
-    KaryResponse,
-    RandomizedResponse,
-    Response,
-    kary_loss,
-    state_weights,
-)
+from pufferkit.local.recorded import Response
+from pufferkit.local.response import KaryResponse, RandomizedResponse, kary_loss, state_weights
 from pufferkit.rounding import last_passing
 
+_DESIGNS = ("independent", "correlated")
 _GRID = 13
 _SEARCH = 1e-7
 _FINE = 3e-15
@@ -50,7 +47,12 @@ _MOST_EPSILON = 50.0
 
 
 def cheapest_noise(
-    chain: MarkovChain, epsilon: float, adversary: str = "every", length: int | None = None
+    chain: MarkovChain,
+    epsilon: float,
+    adversary: str = "every",
+    length: int | None = None,
+    *,
+    design: str = "independent",
 ) -> Response:
     """Randomised response with the least expected noise known to lose at most ``epsilon``.
 
@@ -65,10 +67,13 @@ def cheapest_noise(
         ``"every"`` (any set of other entries known) or ``"ignorant"`` (none known).
     length
         Longest series to promise for; ``None``: any length.
+    design
+        ``"independent"``: a coin for each entry. ``"correlated"``: flips that come in runs, for two
+        states; the answers need fewer of them against ``"every"`` adversary.
 
     Returns
     -------
-    RandomizedResponse or KaryResponse
+    RandomizedResponse, KaryResponse or CorrelatedResponse
         Its ``loss`` was computed from the floats it holds, and is at most ``epsilon``.
 
     Examples
@@ -76,6 +81,10 @@ def cheapest_noise(
     >>> chain = MarkovChain.steady([[0.8, 0.2], [0.35, 0.65]])
     >>> [round(rho, 6) for rho in cheapest_noise(chain, 0.5, adversary="ignorant")]
     [0.415235, 0.5]
+    >>> flat = MarkovChain.steady([[0.8, 0.2], [0.2, 0.8]])
+    >>> alone, runs = (cheapest_noise(flat, 5, design=d) for d in ("independent", "correlated"))
+    >>> round(alone.expected_noise, 4), round(runs.expected_noise, 4)
+    (0.1226, 0.0829)
     """
     epsilon = checks.privacy(epsilon)
     name = known_adversary(adversary)
@@ -84,7 +93,12 @@ def cheapest_noise(
         raise ValueError(f"chain: must be a MarkovChain, got {type(chain).__name__}")
     if len(chain) == 1:
         raise ValueError("chain: has one state, so there is nothing to hide")
+    if design not in _DESIGNS:
+        raise ValueError(f"design: must be one of {', '.join(_DESIGNS)}, got {design!r}")
     sought = min(epsilon, _MOST_EPSILON)
+    if design == "correlated":
+        runs = cheapest_correlated(chain, sought, name, size)
+        return CorrelatedResponse(chain, runs.rho_0, runs.rho_1, epsilon, name, size)
     if len(chain) > 2:
         noise = _cheapest_kary(chain, sought, name, size)
         return KaryResponse(chain, noise.rho, epsilon, name, size)

@@ -2,46 +2,58 @@
 
 The noise chain y is stationary with P(0 -> 1) = rho_0 and P(1 -> 0) = rho_1, and z_t = x_t xor y_t.
 If rho_0 + rho_1 = 1 its entries are independent: randomised response with rho = rho_0. Whoever
-draws the noise must see the whole series, so this is not local any more.
+answers keeps one bit from entry to entry, the last y_t, so a phone can answer as entries arise.
 
-Given outputs, y_t = x_t xor z_t, so x alone is hidden and moves from t to t + 1 by
+[B] finds no gain over independent noise, against the ignorant adversary and with rho_0 + rho_1 <= 1
+and theta < rho_0. Against *every* adversary there is one: at theta = 0.2 and epsilon = 5 a share of
+0.0829 of the bits is flipped, where independent noise flips 0.1226. Who knows entries near X_i has
+most to gain from bits that do not fit them, and flips that come in runs take that away.
 
-    M_{z_t, z_{t+1}}(x, x') = P(x, x') N(x xor z_t, x' xor z_{t+1}).
-
-For a fixed pair of outputs the log-ratio of forward probabilities is again a monotone Moebius
-function of the one before. Following its least and largest value for each last output z_t is exact,
-and linear in the length.
+`pufferkit.local.xor_sides` has the recursion and why it is exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import inf, log
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
+from pufferkit.local.bayesian_loss import known_adversary
 from pufferkit.local.losses import Loss
-from pufferkit.local.one_sided import Interval, moebius
+from pufferkit.local.one_sided import Binary
+from pufferkit.local.xor_sides import CLOSE, XorSides, longest_losses, losses_of_length
 
-_SETTLED = 1e-13
-_MOST = 4096
+LONGEST = 1 << 12
+"""Series up to this length are followed to the end; longer ones are promised as any length is."""
+
+_HALF = 0.5
+_GRID = 24
+_LARGE = 40.0
+_SURE = 690.0
 
 
 @dataclass(frozen=True, eq=False)
 class XorChain:
-    """Bits of a stationary binary chain, XORed with a stationary binary noise chain.
+    """Bits of a binary chain, XORed with a stationary binary noise chain.
 
     Parameters
     ----------
     chain
-        The belief about the bits: stationary, all moves possible.
+        The belief about the bits: all moves possible, any start.
     rho_0, rho_1
         P(noise 0 -> 1) and P(noise 1 -> 0), strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> chain = MarkovChain.steady([[0.8, 0.2], [0.2, 0.8]])
+    >>> print(XorChain(chain, 0.0415, 0.4585).loss(9, "every"))
+    loss = 4.68652 (adversary: every; length 9; exact recursion)
     """
 
     chain: MarkovChain
@@ -49,15 +61,9 @@ class XorChain:
     rho_1: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.chain, MarkovChain) or len(self.chain) != 2:
-            raise ValueError("chain: must be a MarkovChain of two states")
-        if not self.chain.is_stationary or not (self.chain.transition > 0).all():
-            raise ValueError("chain: must start in its stationary distribution and have no zeros")
+        check_bits(self.chain)
         for name in ("rho_0", "rho_1"):
-            rho = checks.real(name, getattr(self, name))
-            if not 0 < rho < 1:
-                raise ValueError(f"{name}: must lie strictly between 0 and 1, got {rho:g}")
-            object.__setattr__(self, name, rho)
+            object.__setattr__(self, name, noise_move(name, getattr(self, name)))
 
     @property
     def expected_noise(self) -> float:
@@ -69,122 +75,130 @@ class XorChain:
         """Transition matrix of the noise chain."""
         return np.array([[1 - self.rho_0, self.rho_0], [self.rho_1, 1 - self.rho_1]])
 
-    def loss(self, length: int | None = None) -> Loss:
-        """Exact loss against the ignorant adversary; ``None``: the limit of long series.
+    def loss(self, length: int | None = None, adversary: str = "ignorant") -> Loss:
+        """The loss of series of this length; ``None``: the supremum over all lengths.
 
-        The limit is the value at which the recursion stands still, not a certified supremum.
+        Parameters
+        ----------
+        length
+            Number of entries. Up to 4096 the loss is exact; beyond, that of any length bounds it.
+        adversary
+            ``"ignorant"`` ([B] 3.3) or ``"every"`` ([B] Definition 4).
         """
         size = None if length is None else checks.whole("length", length, 1)
-        steps = _MOST if size is None else size
-        lefts = self._sweep(self._left_maps(), self._left_start(), steps)
-        rights = self._sweep(self._right_maps(), (Interval(0.0, 0.0),) * 2, steps)
-        zero, one = -inf, -inf
-        for node in range(1, steps + 1) if size is not None else [0]:
-            left = lefts[min(node, len(lefts)) - 1]
-            right = rights[min(steps - node + 1, len(rights)) - 1 if size is not None else -1]
-            for z in (0, 1):
-                zero = max(zero, left[z].high + right[z].high)
-                one = max(one, -(left[z].low + right[z].low))
-        return Loss((max(zero, 0.0), max(one, 0.0)), "ignorant", size, "exact recursion", True)
+        every = known_adversary(adversary) == "every"
+        sides = xor_sides(self.chain, np.array([[self.rho_0, self.rho_1]]))
+        if size is not None and size <= LONGEST:
+            zero, one = losses_of_length(sides, size, every)[0].tolist()
+            return Loss((zero, one), adversary, size, "exact recursion", True)
+        near, far, _ = longest_losses(sides, every)
+        (zero, one), exact = far[0].tolist(), bool((far - near).max() <= 2 * CLOSE)
+        return Loss((zero, one), adversary, size, "recursion to the limit", exact and size is None)
 
-    def _left_start(self) -> tuple[Interval, Interval]:
-        """For each z_1, log P(z_1 | x_1 = 0) / P(z_1 | x_1 = 1)."""
-        ratio = log(self.rho_1 / self.rho_0)
-        return Interval(ratio, ratio), Interval(-ratio, -ratio)
 
-    def _kernel(self, z: int, after: int) -> Floats:
-        """M_{z, after}(x, x')."""
-        moved = self.noise[np.ix_([z, 1 - z], [after, 1 - after])]
-        kernel: Floats = self.chain.transition * moved
-        return kernel
+def check_bits(chain: Any) -> None:
+    """Raise an error unless this is a binary chain in which every move is possible."""
+    if not isinstance(chain, MarkovChain) or len(chain) != 2:
+        raise ValueError("chain: must be a MarkovChain of two states")
+    if not (chain.transition > 0).all():
+        raise ValueError("chain: must have no zeros, so that every move is possible")
 
-    def _left_maps(self) -> dict[tuple[int, int], Floats]:
-        """From P(z_1 ... z_t | x_t) to P(z_1 ... z_{t+1} | x_{t+1}), both over the prior of x."""
-        prior = self.chain.stationary
-        return {
-            (z, after): (self._kernel(z, after) * prior[:, None]).T / prior[:, None]
-            for z in (0, 1)
-            for after in (0, 1)
-        }
 
-    def _right_maps(self) -> dict[tuple[int, int], Floats]:
-        """From P(later outputs | x_{t+1}) to the same for x_t; keys (z_{t+1}, z_t)."""
-        return {(after, z): self._kernel(z, after) for z in (0, 1) for after in (0, 1)}
+def noise_move(name: str, value: Any) -> float:
+    """A probability of the noise chain, or an error."""
+    rho = checks.real(name, value)
+    if not 0 < rho < 1:
+        raise ValueError(f"{name}: must lie strictly between 0 and 1, got {rho:g}")
+    return rho
 
-    def _sweep(
-        self,
-        maps: dict[tuple[int, int], Floats],
-        start: tuple[Interval, Interval],
-        steps: int,
-    ) -> list[tuple[Interval, Interval]]:
-        """Ranges for each output at the near end, step by step, until they stand still."""
-        moved_odds = {key: moebius(kernel) for key, kernel in maps.items()}
-        messages = [start]
-        while len(messages) < steps:
-            now = []
-            for near in (0, 1):
-                ends = []
-                for far in (0, 1):
-                    mapped = moved_odds[far, near]
-                    side = messages[-1][far]
-                    ends += [mapped(side.low), mapped(side.high)]
-                now.append(Interval(min(ends), max(ends)))
-            moved = max(
-                abs(a - b)
-                for one, two in zip(now, messages[-1], strict=True)
-                for a, b in zip(one, two, strict=True)
-            )
-            messages.append((now[0], now[1]))
-            if moved < _SETTLED:
-                break
-        return messages
+
+def xor_sides(chain: MarkovChain, rho: Floats) -> XorSides:
+    """The sides of an entry of this chain, for noise chains with these rows of rho_0, rho_1."""
+    return XorSides(chain.transition, Binary.of(chain).start, rho)
 
 
 def correlated_noise_rows(
-    theta: float, epsilon: float, sums: Iterable[float]
+    theta: float, epsilon: float, sums: Iterable[float], adversary: str = "ignorant"
 ) -> list[dict[str, Any]]:
-    """Least expected noise of the XOR chain for each rho_0 + rho_1, in the limit.
+    """Least expected noise of the XOR chain for each rho_0 + rho_1, over all lengths.
 
     Parameters
     ----------
     theta
         Probability that the (symmetric) data chain changes state.
     epsilon
-        Loss allowed, against the ignorant adversary.
+        Loss allowed.
     sums
         Values of rho_0 + rho_1, in (0, 2); at 1 the noise is independent. [B] assumes a sum of at
         most 1, and theta < rho_0.
+    adversary
+        ``"ignorant"``, as in [B] 3.3, or ``"every"``.
 
     Returns
     -------
     list of dict
         ``sum``, ``rho_0``, ``rho_1``, ``expected_noise``, ``loss``, and ``assumptions``: whether
-        those of [B] 3.3 hold at the solution.
+        those of [B] 3.3 hold at the solution. Sums at which no noise is private are left out.
     """
     theta, epsilon = checks.real("theta", theta), checks.privacy(epsilon)
+    every = known_adversary(adversary) == "every"
     chain = MarkovChain.steady([[1 - theta, theta], [theta, 1 - theta]])
+    check_bits(chain)
+    totals = np.array([checks.real("sums", total) for total in sums])
+    if not ((totals > 0) & (totals < 2)).all():
+        raise ValueError("sums: rho_0 + rho_1 lies strictly between 0 and 2")
     rows = []
-    for total in sums:
-        low, high = max(0.0, (total - 1) / total), 0.5  # expected noise: not private, private
-
-        def mechanism(share: float, total: float = total) -> XorChain:
-            return XorChain(chain, share * total, (1 - share) * total)
-
-        while high - low > 1e-12:
-            middle = (low + high) / 2
-            if middle * total <= 0 or mechanism(middle).loss() > epsilon:
-                low = middle
-            else:
-                high = middle
-        response = mechanism(high)
+    for total, share in zip(
+        totals.tolist(), least_shares(chain, totals, epsilon, every), strict=True
+    ):
+        if share > _HALF:
+            continue
+        made = XorChain(chain, share * total, (1 - share) * total)
         rows.append(
             {
-                "sum": float(total),
-                "rho_0": response.rho_0,
-                "rho_1": response.rho_1,
-                "expected_noise": response.expected_noise,
-                "loss": float(response.loss()),
-                "assumptions": bool(total <= 1 and theta < response.rho_0 < response.rho_1),
+                "sum": total,
+                "rho_0": made.rho_0,
+                "rho_1": made.rho_1,
+                "expected_noise": made.expected_noise,
+                "loss": float(made.loss(None, adversary)),
+                "assumptions": bool(total <= 1 and theta < made.rho_0 < made.rho_1),
             }
         )
     return rows
+
+
+def least_shares(
+    chain: MarkovChain,
+    totals: Floats,
+    epsilon: float,
+    every: bool,
+    length: int | None = None,
+    precision: float = 1e-12,
+) -> Floats:
+    """For each rho_0 + rho_1 the least share of flips that is private; above 1/2 where none is.
+
+    The shares of a grid are tried, then those between the least that passed and the one below it,
+    by a recursion that is quick and not certified.
+    """
+    from pufferkit.local.xor_compiled import searched_losses  # noqa: PLC0415  (slow to load)
+
+    start = float(np.exp(np.clip(Binary.of(chain).start, -_SURE, _SURE)))
+    size = length if length is not None and length <= LONGEST else 0
+
+    def private(shares: Floats, sums: Floats) -> NDArray[np.bool_]:
+        rho = np.stack([shares * sums, (1 - shares) * sums], axis=-1)
+        passed: NDArray[np.bool_] = np.asarray(((rho > 0) & (rho < 1)).all(axis=-1))
+        losses = searched_losses(chain.transition, start, rho[passed], every, size, LONGEST)
+        passed[passed] = losses.max(axis=1) <= epsilon
+        return passed
+
+    grid = np.geomspace(np.exp(-min(epsilon, _LARGE)) / 8, _HALF, _GRID)
+    tried = private(np.tile(grid, len(totals)), np.repeat(totals, _GRID)).reshape(-1, _GRID)
+    first = tried.argmax(axis=1)
+    good = np.where(tried.any(axis=1), grid[first], 1.0)
+    bad = np.where((first > 0) & (good < 1), grid[first - 1], good)
+    while (good - bad > precision * good).any():
+        middle = (good + bad) / 2
+        passed = private(middle, totals)
+        good, bad = np.where(passed, middle, good), np.where(passed, bad, middle)
+    return good

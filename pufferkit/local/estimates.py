@@ -8,6 +8,14 @@ product of M with itself), both without bias.
 Variances are estimated without bias too, from counts of single answers, pairs and triples: answers
 are independent, and neighbouring pairs share one. Intervals speak of the noise alone, given the
 true series, as those of a `Release` do.
+
+Flips that are a chain (`CorrelatedResponse`) are each as likely as the others, so counts are
+estimated by the same V, and pairs by the inverse of the matrix of two neighbouring answers. With
+correlation m of neighbouring flips, no functions of two stretches of flips that are d entries apart
+correlate by more than |m|^d. So the variance of a sum over entries is at most
+(1 + |m|) / (1 - |m|) times the sum of the variances, and of a sum over pairs, neighbours of which
+share a flip, at most 2 + (1 + |m|) / (1 - |m|) times. Hoeffding's inequality holds with the first
+of these factors for the variance (Fan, Jiang and Sun 2021).
 """
 
 from __future__ import annotations
@@ -24,7 +32,7 @@ from numpy.typing import NDArray
 from pufferkit import checks
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
-from pufferkit.local.response import Response
+from pufferkit.local.recorded import Response
 from pufferkit.local.sanitizing import coded
 
 
@@ -115,19 +123,28 @@ def estimate(
     size = len(matrix)
     singles, pairs, triples = _tables(codes, lengths, size)
     counts = singles @ inverse
-    transitions = inverse.T @ pairs @ inverse
+    spread = (1 + abs(mechanism.memory)) / (1 - abs(mechanism.memory))
+    both = np.linalg.inv(mechanism.pair_matrix) if mechanism.memory else np.kron(inverse, inverse)
+    transitions = (pairs.ravel() @ both).reshape(size, size)
     if guaranteed:
-        reach = sqrt(log(2 / (1 - level)) / 2)
+        reach = sqrt(log(2 / (1 - level)) / 2 * spread)
         width = inverse.max(axis=0) - inverse.min(axis=0)
         counts_error = reach * width * sqrt(singles.sum())
         # Pairs that share no answer are independent: two such sets, half the risk each.
-        wide = _product_range(inverse)
-        halves = sqrt(log(4 / (1 - level)) / 2) * 2 * sqrt((pairs.sum() + len(lengths)) / 2)
+        wide = (both.max(axis=0) - both.min(axis=0)).reshape(size, size)
+        halves = (
+            sqrt(log(4 / (1 - level)) / 2 * spread) * 2 * sqrt((pairs.sum() + len(lengths)) / 2)
+        )
         transitions_error = halves * wide
     else:
         reach = NormalDist().inv_cdf((1 + level) / 2)
-        counts_error = reach * np.sqrt(_count_variance(singles, inverse, counts))
-        transitions_error = reach * np.sqrt(_pair_variance(pairs, triples, inverse, transitions))
+        counts_error = reach * np.sqrt(_count_variance(singles, inverse, counts) * spread)
+        if mechanism.memory:
+            own = np.maximum(pairs.ravel() @ both**2 - transitions.ravel(), 0.0) * (2 + spread)
+            pair_variance = own.reshape(size, size)
+        else:
+            pair_variance = _pair_variance(pairs, triples, inverse, transitions)
+        transitions_error = reach * np.sqrt(pair_variance)
     return Estimates(
         mechanism.states,
         len(codes),
@@ -190,11 +207,3 @@ def _pair_variance(pairs: Floats, triples: Floats, inverse: Floats, transitions:
     shared = np.einsum("abc,ay,byw,cw->yw", triples, inverse, middle, inverse, optimize=True)
     variance: Floats = np.maximum(own + 2 * shared, 0.0)
     return variance
-
-
-def _product_range(inverse: Floats) -> Floats:
-    """Largest minus smallest V(z, y) V(z', y'), for each y, y'."""
-    high, low = inverse.max(axis=0), inverse.min(axis=0)
-    corners = np.array([np.outer(a, b) for a in (high, low) for b in (high, low)])
-    spread: Floats = corners.max(axis=0) - corners.min(axis=0)
-    return spread

@@ -9,6 +9,7 @@ and the loss rises with both. So the loss of the floats bounds the loss of what 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,12 +32,28 @@ from pufferkit.rounding import round_up
 FORMAT = "pufferkit-response/1"
 
 
-class _BaseResponse(JsonRecord, Sanitizer):
-    """What both kinds share."""
+class BaseResponse(JsonRecord, Sanitizer):
+    """What all kinds share."""
 
     _called = "mechanism"
 
     adversary: str
+
+    @property
+    @abstractmethod
+    def matrix(self) -> Floats:
+        """P(answer z | state x), row x."""
+
+    @property
+    def memory(self) -> float:
+        """Correlation of neighbouring flips; 0 if each entry has a coin of its own."""
+        return 0.0
+
+    @property
+    def pair_matrix(self) -> Floats:
+        """P(two neighbouring answers | the two states); rows and columns in order of pairs."""
+        pairs: Floats = np.kron(self.matrix, self.matrix).astype(np.float64)
+        return pairs
 
     @property
     def guarantee(self) -> str:
@@ -75,7 +92,7 @@ class _BaseResponse(JsonRecord, Sanitizer):
 
 
 @dataclass(frozen=True, eq=False)
-class RandomizedResponse(_BaseResponse):
+class RandomizedResponse(BaseResponse):
     """A bit is answered wrongly with probability rho_0 if it is state 0, rho_1 if it is state 1.
 
     Parameters
@@ -157,7 +174,7 @@ class RandomizedResponse(_BaseResponse):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RandomizedResponse:
         """The mechanism that ``to_dict`` described; its loss is computed anew."""
-        fields = _fields(data, "randomized_response", ("rho_0", "rho_1"))
+        fields = recorded_fields(data, "randomized_response", ("rho_0", "rho_1"))
         return cls(**fields)
 
     def __str__(self) -> str:
@@ -168,7 +185,7 @@ class RandomizedResponse(_BaseResponse):
 
 
 @dataclass(frozen=True, eq=False)
-class KaryResponse(_BaseResponse):
+class KaryResponse(BaseResponse):
     """A state of k is kept, or answered as each of the other states with probability rho.
 
     Certified for any number of states and any chain that forgets: against every adversary by the
@@ -248,26 +265,13 @@ class KaryResponse(_BaseResponse):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> KaryResponse:
         """The mechanism that ``to_dict`` described; its loss is computed anew."""
-        return cls(**_fields(data, "kary_response", ("rho",)))
+        return cls(**recorded_fields(data, "kary_response", ("rho",)))
 
     def __str__(self) -> str:
         return (
             f"{len(self.chain)}-ary randomised response: rho = {self.rho:.6g}, expected noise "
             f"{self.expected_noise:.6g}\n  {self.guarantee}\n  {self.loss}"
         )
-
-
-Response = RandomizedResponse | KaryResponse
-
-
-def mechanism_from_json(text: str) -> Response:
-    """Either kind of mechanism, from what its ``to_json`` wrote."""
-    data = checks.json_object("mechanism", text)
-    kinds = {"randomized_response": RandomizedResponse, "kary_response": KaryResponse}
-    kind = data.get("kind")
-    if kind not in kinds:
-        raise ValueError(f"mechanism: kind is {kind!r}; known are {', '.join(kinds)}")
-    return kinds[kind].from_dict(data)  # type: ignore[attr-defined, no-any-return]
 
 
 def kary_loss(chain: MarkovChain, b: float, length: int | None, adversary: str) -> Loss:
@@ -308,7 +312,8 @@ def state_weights(chain: MarkovChain, length: int | None) -> Floats:
     return shares
 
 
-def _fields(data: Mapping[str, Any], kind: str, own: tuple[str, ...]) -> dict[str, Any]:
+def recorded_fields(data: Mapping[str, Any], kind: str, own: tuple[str, ...]) -> dict[str, Any]:
+    """The arguments of a mechanism of this kind, from its record."""
     if data.get("format") != FORMAT or data.get("kind") != kind:
         raise ValueError(
             f"mechanism: is {data.get('format')!r} of kind {data.get('kind')!r}, not {FORMAT!r} of "

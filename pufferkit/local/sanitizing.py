@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +38,15 @@ class Sanitizer(ABC):
     @abstractmethod
     def thresholds(self) -> tuple[int, ...]:
         """The answers of every state, as thresholds for random whole numbers."""
+
+    def answered(self, codes: NDArray[Any], lengths: Sequence[int]) -> NDArray[Any]:
+        """Answers to series of these lengths, one after the other."""
+        del lengths  # each entry has a coin of its own
+        return noise.responses(codes, self.thresholds)
+
+    def answer_stream(self, codes: Iterator[int]) -> Iterator[int]:
+        """The answer to each entry of one series, before the next is asked for."""
+        return noise.response_stream(codes, self.thresholds)
 
     @property
     def states(self) -> tuple[Hashable, ...]:
@@ -106,9 +115,10 @@ def sanitize(series: Any, mechanism: Sanitizer) -> Any:
         _same_states(series.states, mechanism)
         _short_enough(series.lengths, mechanism)
         check_not_fitted_on(_sources(mechanism), series)
-        codes, seen = series.codes.copy(), series.observed
-        codes[seen] = noise.responses(series.codes[seen], mechanism.thresholds)
-        return replace(series, codes=codes)
+        # Answers to entries that were not observed are drawn and thrown away.
+        seen = series.observed
+        codes = mechanism.answered(np.where(seen, series.codes, 0), series.lengths)
+        return replace(series, codes=np.where(seen, codes, series.codes))
     if isinstance(series, np.ndarray):
         _short_enough([len(series)] if series.ndim == 1 else [], mechanism)
         return _array(series, mechanism)
@@ -132,8 +142,7 @@ def _stream(entries: Iterator[Hashable], mechanism: Sanitizer) -> Iterator[Hasha
             yield code
 
     known = _watched(codes(), mechanism) if _sources(mechanism) else codes()
-    answers = noise.response_stream(known, mechanism.thresholds)
-    return map(states.__getitem__, answers)
+    return map(states.__getitem__, mechanism.answer_stream(known))
 
 
 def _sources(mechanism: Sanitizer) -> tuple[Provenance, ...]:
@@ -168,7 +177,7 @@ def _array(series: NDArray[Any], mechanism: Sanitizer) -> NDArray[Any]:
     codes = coded(series, mechanism.states)
     if _sources(mechanism):
         check_not_fitted_on(_sources(mechanism), Series(codes, mechanism.states, (len(codes),)))
-    answers = noise.responses(codes, mechanism.thresholds)
+    answers = mechanism.answered(codes, [len(codes)])
     if codes is series:
         return answers
     labelled: NDArray[Any] = _labels(mechanism.states, series.dtype)[answers]

@@ -17,12 +17,14 @@ from pufferkit import checks, noise
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
+from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.numbers import rank_scores
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.evidence import Evidence, Guarantee, Variant
 from pufferkit.mechanisms.intervals import expected_size, half_width, rank_error
-from pufferkit.mechanisms.release import Evidence, Guarantee, Release, Variant
+from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
 
 GAPS = (
@@ -101,6 +103,8 @@ class Calibration(Shown):
         if self.beliefs is not None:
             check_states(self.beliefs, self.query)
         notes = () if self.beliefs is None else self.beliefs.caveats
+        if self.beliefs is not None and self.beliefs.names_secrets:
+            object.__setattr__(self, "guarantee", self.guarantee.for_named_secrets)
         declared = declared_independent(self.query.independent_after)
         evidence = _over_gaps(self.evidence, self.query.missing)
         object.__setattr__(self, "evidence", evidence.noting(*notes, *declared))
@@ -332,10 +336,15 @@ def chains_only(beliefs: Any, mechanism: str) -> ChainClass:
     return theta
 
 
-def checked(beliefs: Any, query: Query, epsilon: float) -> tuple[Beliefs, float]:
-    """Beliefs and epsilon for a query, checked."""
+def checked(
+    beliefs: Any, query: Query, epsilon: float, secrets: Secrets | Sequence[Secrets] | None = None
+) -> tuple[Beliefs, float]:
+    """Beliefs, with these secrets if there are some, and epsilon for a query."""
     epsilon = checks.privacy(epsilon)
     theta = as_beliefs(beliefs)
+    if secrets is not None:
+        named = [secrets] if isinstance(secrets, Secrets) else list(secrets)
+        theta = chains_only(theta, "secrets=").with_secrets(*named)
     check_states(theta, query)
     return theta, epsilon
 

@@ -41,13 +41,12 @@ class Derived(Shown):
     Examples
     --------
     >>> import pufferkit as pk
-    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
-    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
-    >>> query = pk.histogram(chain.states, 5000)
-    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
+    >>> release = curve.release(chain.sample(5000, seed=1))
     >>> derived = pk.top_states(release, 1)
     >>> derived.labels, derived.epsilon
-    (('0 kW',), 1.0)
+    (('0',), 1.0)
     """
 
     what: str
@@ -84,10 +83,9 @@ def transition_rates(release: Release, level: float = 0.95) -> Derived:
     Examples
     --------
     >>> import pufferkit as pk
-    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
-    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
-    >>> query = pk.transition_counts(chain.states, 5000)
-    >>> release = pk.influence_curve(chain, query, 2).release(data)
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> curve = pk.influence_curve(chain, pk.transition_counts([0, 1], 5000), 2)
+    >>> release = curve.release(chain.sample(5000, seed=1))
     >>> rates = pk.transition_rates(release)
     >>> 0.8 < rates.value[0] < 1
     True
@@ -120,9 +118,9 @@ def mean_stay(release: Release, level: float = 0.95) -> Derived:
     Examples
     --------
     >>> import pufferkit as pk
-    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
-    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
-    >>> release = pk.influence_curve(chain, pk.stays("1 kW", 5000), 2).release(data)
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> curve = pk.influence_curve(chain, pk.stays(1, 5000), 2)
+    >>> release = curve.release(chain.sample(5000, seed=1))
     >>> stay = pk.mean_stay(release)
     >>> 1 <= stay.low[0] <= stay.value[0] <= stay.high[0]
     True
@@ -158,10 +156,9 @@ def variance(release: Release, low: float, high: float, level: float = 0.95) -> 
     Examples
     --------
     >>> import pufferkit as pk
-    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
-    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
-    >>> query = pk.moments({"0 kW": 0, "1 kW": 1}, 5000, low=0, high=1)
-    >>> release = pk.influence_curve(chain, query, 2).release(data)
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> query = pk.moments({0: 0, 1: 1}, 5000, low=0, high=1)
+    >>> release = pk.influence_curve(chain, query, 2).release(chain.sample(5000, seed=1))
     >>> 0 <= pk.variance(release, 0, 1).value[0] <= 0.25
     True
     """
@@ -195,10 +192,9 @@ def cumulative(release: Release, level: float = 0.95) -> Derived:
     Examples
     --------
     >>> import pufferkit as pk
-    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
-    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
-    >>> query = pk.histogram(chain.states, 5000)
-    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
+    >>> release = curve.release(chain.sample(5000, seed=1))
     >>> pk.cumulative(release).value[-1]
     1.0
     """
@@ -238,10 +234,9 @@ def quantile(
     Examples
     --------
     >>> import pufferkit as pk
-    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
-    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
-    >>> query = pk.histogram(chain.states, 5000)
-    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
+    >>> release = curve.release(chain.sample(5000, seed=1))
     >>> pk.quantile(release, 0.5, [0, 1]).value
     (0.0,)
     """
@@ -274,10 +269,9 @@ def load_duration(
     Examples
     --------
     >>> import pufferkit as pk
-    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
-    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
-    >>> query = pk.histogram(chain.states, 5000)
-    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
+    >>> release = curve.release(chain.sample(5000, seed=1))
     >>> pk.load_duration(release, [0, 1]).labels
     ('at least 0', 'at least 1')
     """
@@ -308,10 +302,9 @@ def peak(
     Examples
     --------
     >>> import pufferkit as pk
-    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
-    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
-    >>> query = pk.histogram(chain.states, 5000)
-    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
+    >>> release = curve.release(chain.sample(5000, seed=1))
     >>> pk.peak(release, [0, 1]).value
     (1.0,)
     """
@@ -341,10 +334,9 @@ def top_states(release: Release, count: int, level: float = 0.95) -> Derived:
     Examples
     --------
     >>> import pufferkit as pk
-    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["0 kW", "1 kW"])
-    >>> data = [chain.states[code] for code in chain.sample(5000, seed=1)]
-    >>> query = pk.histogram(chain.states, 5000)
-    >>> release = pk.influence_curve(chain, query, 1).release(data)
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> curve = pk.influence_curve(chain, pk.histogram([0, 1], 5000), 1)
+    >>> release = curve.release(chain.sample(5000, seed=1))
     >>> pk.top_states(release, 1).how
     'surely the most frequent'
     """

@@ -46,12 +46,26 @@ def panels(
     for n in range(count):
         axes = figure.add_subplot(1, count, n + 1, sharey=every[0] if every and shared else None)
         every.append(axes)
+    return _dressed(figure, every, title)
+
+
+def stacked(count: int, height: float, title: str) -> tuple[Figure, list[Axes]]:
+    """A figure with empty axes one below the other, two in a row if there are many."""
+    columns = 1 if count <= 3 else 2
+    rows = -(-count // columns)
+    figure = _figure()(figsize=(8.4 * columns**0.5, 0.8 + height * rows), layout="constrained")
+    every = [figure.add_subplot(rows, columns, n + 1) for n in range(count)]
+    return _dressed(figure, every, title)
+
+
+def _dressed(figure: Figure, every: list[Axes], title: str) -> tuple[Figure, list[Axes]]:
+    for axes in every:
         for side in ("top", "right", "left"):
             axes.spines[side].set_visible(False)
         axes.spines["bottom"].set_color(GREY)
         axes.set_axisbelow(True)
         axes.tick_params(colors=BLACK, labelsize=10)
-    lines = [fill(line, int(width * 11)) for line in title.splitlines()]
+    lines = [fill(line, int(figure.get_figwidth() * 11)) for line in title.splitlines()]
     if lines:
         figure.suptitle(
             "\n".join(lines), x=0.012, ha="left", fontsize=11, color=BLACK, parse_math=False
@@ -172,15 +186,13 @@ def noted_bar(axes: Axes, y: float, width: float, note: str, *, good: bool) -> N
         hatch=None if good else "////",
         linewidth=1.2,
     )
-    axes.annotate(
-        note,
-        (width, y),
-        xytext=(5, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=9,
-        color=BLACK,
-    )
+    note_beside(axes, y, width, note)
+
+
+def note_beside(axes: Axes, y: float, width: float, note: str) -> None:
+    """Words behind the end of a horizontal bar."""
+    place: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+    axes.annotate(note, (width, y), fontsize=9, color=BLACK, **place)
 
 
 def footnote(figure: Figure, text: str) -> None:

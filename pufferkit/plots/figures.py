@@ -19,6 +19,7 @@ from pufferkit.plots.canvas import (
     footnote,
     grid,
     legend,
+    note_beside,
     noted_bar,
 )
 from pufferkit.plots.questions import moves_figure, time_figure
@@ -245,15 +246,7 @@ def audit_figure(audit: Audit) -> Figure:
     figure, axes = blank(7.2, 1.7 + 0.5 * len(rows), title)
     for y, (_, loss, colour) in enumerate(rows):
         axes.barh(y, loss, height=0.6, color=colour, edgecolor=BLACK, linewidth=0.8)
-        axes.annotate(
-            f"{loss:.4g}",
-            (loss, y),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=9,
-            color=BLACK,
-        )
+        note_beside(axes, y, loss, f"{loss:.4g}")
     axes.axvline(audit.promise, color=BLACK, linewidth=1.2, linestyle="--")
     axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
     axes.set_xlim(0, 1.15 * max(loss for _, loss, _ in rows))

@@ -82,7 +82,10 @@ class PairTables(Protocol):
 
 
 def log_ratios(rows: Floats, possible: Bools) -> Floats:
-    """Entry (x, x') is the largest log of rows(x, y) / rows(x', y); 0/0 is skipped."""
+    """Entry (x, x') is the largest log of rows(x, y) / rows(x', y).
+
+    Terms where both probabilities are zero are skipped.
+    """
     above = np.where(possible, np.maximum(rows, _TINY), 0.0)
     below = np.where(rows >= _TINY, rows, 0.0)  # lost to underflow: the ratio counts as infinite
     with np.errstate(divide="ignore", invalid="ignore"):

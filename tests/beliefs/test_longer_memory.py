@@ -7,7 +7,6 @@ import pytest
 
 from pufferkit import ChainClass, MarkovChain
 from pufferkit.beliefs.longer_memory import (
-    order_nats,
     order_table,
     tuple_counts,
     tuple_kernel,
@@ -66,11 +65,6 @@ def test_order_two_is_found_again():
         entries.append(int(u > truth[entries[-2], entries[-1], 0]))
     table = order_table([entries], 2, 2)
     assert np.abs(table - truth).max() < 0.02
-    assert order_nats(table, [entries]) < order_nats(order_table([entries], 2, 1), [entries]) - 0.01
-    counts = tuple_counts([entries], 2, 3)
-    assert order_nats(table, [entries]) == pytest.approx(
-        -(counts * np.log(table)).sum() / (len(entries) - 2)
-    )
 
 
 def test_bad_arguments():
@@ -80,5 +74,3 @@ def test_bad_arguments():
         order_table(SEGMENTS, 3, 0)
     with pytest.raises(ValueError, match="segments: levels must lie between 0 and 1"):
         order_table(SEGMENTS, 2, 1)
-    with pytest.raises(ValueError, match="segments: no 3 observed entries in a row"):
-        order_nats(order_table(SEGMENTS, 3, 2), [[0, 1]])

@@ -1,4 +1,4 @@
-"""People, parts of the day, slow regimes and refits of models with hidden regimes."""
+"""People, slow regimes and refits of models with hidden regimes."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,6 @@ import pytest
 from pufferkit.beliefs.baum_welch import fit, log_likelihood
 from pufferkit.beliefs.hidden_model import HiddenModel
 from pufferkit.beliefs.regime_estimation import (
-    counted_kernels,
-    expected_moves,
     known_slow,
     mean_stays,
     people_models,
@@ -40,26 +38,6 @@ def test_kernels_of_a_model_by_bayes(emission):
         assert levels == pytest.approx(np.eye(3))
 
 
-def test_expected_moves_by_people_and_parts():
-    model = HiddenModel(A, E)
-    people = [[[0, 2, -1, 1]], [[1, 1], [2, 0, 0]]]
-    mu = model.regime_distribution
-    counts = expected_moves(model, people)
-    assert counts.shape == (2, 1, 2, 2)
-    for j, segments in enumerate(people):
-        truth = sum(oracle.expected_moves(mu, A, E, segment) for segment in segments)
-        assert counts[j, 0] == pytest.approx(truth)
-    parts = [[[0, 0, 1, 1]], [[1, 1], [0, 2, 2]]]
-    split = expected_moves(model, people, parts)
-    assert split.shape == (2, 3, 2, 2)
-    assert split.sum(axis=1) == pytest.approx(counts.sum(axis=1))
-    for wrong, words in (([[[0, 0]], [[1, 1], [0, 2, 2]]], "one part"), ([[[-1] * 4]], "negative")):
-        with pytest.raises(ValueError, match=f"parts: .*{words}"):
-            expected_moves(model, people[: len(wrong)], wrong)
-    # Moves out of entries in each part: two and one; one, one, and one.
-    assert split.sum(axis=(2, 3)) == pytest.approx(np.array([[2, 1, 0], [1, 1, 1]]))
-
-
 def test_people_have_their_own_moves_and_everybodys_emissions():
     restless = HiddenModel([[0.8, 0.2], [0.3, 0.7]], E)
     people = [[HiddenModel(A, E).sample(4000, 1)], [restless.sample(4000, 2)]]
@@ -76,34 +54,13 @@ def test_people_have_their_own_moves_and_everybodys_emissions():
 
 def test_people_of_switching_chains():
     truth = HiddenModel(A, P)
-    people = [[truth.sample(300, seed)] for seed in range(2)]
+    people = [[truth.sample(6, seed)] for seed in range(2)]
     models = people_models(truth, people, shrinkage=5)
     assert all(m.within == "chain" and (m.emission == P).all() for m in models)
     one = people_models(truth, people, shrinkage=5, iterations=1)
-    counts = expected_moves(truth, people)[0, 0] + 5 * A
+    start = truth.regime_distribution
+    counts = oracle.expected_moves(start, A, P, list(people[0][0])) + 5 * A
     assert one[0].transition == pytest.approx(counts / counts.sum(axis=1, keepdims=True))
-
-
-def test_parts_of_the_day_have_kernels_of_their_own():
-    day, night = HiddenModel([[0.5, 0.5], [0.5, 0.5]], E), HiddenModel(A, E)
-    entries = np.concatenate([m.sample(300, s) for s in range(10) for m in (day, night)])
-    parts = np.tile(np.repeat([0, 1], 300), 10)
-    pooled = fit([entries], 3, 2, restarts=2)
-    moves = expected_moves(pooled, [[entries]], [[parts]])
-    kernels = counted_kernels(pooled, moves)
-    assert len(kernels) == 2
-    assert np.trace(kernels[0].forward) < np.trace(pooled.transition) < np.trace(kernels[1].forward)
-    for k in kernels:
-        for table in (k.forward, k.backward, k.posterior, k.distribution[None]):
-            assert table.sum(axis=1) == pytest.approx(1)
-    # With all the weight on the pooled fit they are its own, forward and backward.
-    alike = counted_kernels(pooled, moves, shrinkage=1e9)[0]
-    own = pooled.steps
-    assert alike.backward == pytest.approx(own.backward, abs=1e-4)
-    assert alike.posterior == pytest.approx(own.posterior, abs=1e-4)
-    assert len(counted_kernels(pooled, [np.zeros((2, 2)), np.eye(2)])) == 1
-    with pytest.raises(ValueError, match=r"counted kernels need.*independent"):
-        counted_kernels(HiddenModel(A, P), moves)
 
 
 def test_mean_stays():

@@ -86,6 +86,14 @@ def test_randomised_response():
     assert "passed" in shown
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+def test_correlated_response():
+    shown = good(*AUDIT[:6], "9", *AUDIT[7:], "--mechanism", "correlated-response")
+    assert "CorrelatedResponse" in shown
+    assert "passed" in shown
+
+
 @pytest.mark.usefixtures("folder")
 def test_randomised_response_needs_one_chain():
     pytest.importorskip("pufferkit.local")

@@ -33,6 +33,15 @@ def test_answers_keep_times_and_order():
     assert record["estimates"]["frequencies"] == pytest.approx(again.frequencies.tolist())
 
 
+def test_flips_in_runs():
+    printed = good(*SANITIZE, "--out", "answers.csv", "--design", "correlated", "--json")
+    told = json.loads(printed)["mechanism"]
+    assert told["kind"] == "correlated_response"
+    assert told["loss"] <= 2
+    assert "design" in refusal(*SANITIZE, "--out", "other.csv", "--design", "magic")
+    assert not Path("other.csv").exists()
+
+
 def test_parquet_out_and_only_named_columns():
     pl.read_csv("data.csv").with_columns(
         name=pl.lit("Anna"), day=pl.col("when") // 100

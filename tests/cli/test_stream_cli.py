@@ -8,9 +8,10 @@ from tests.strategies.command_line import folder, good, refusal  # noqa: F401
 
 
 def day(name="2026-11-16", *more, epsilon="1"):
+    every = () if "--time" in more or name[:1] in "13s" else ("--every", "4m")
     return ("stream", "release", "data.csv", "--model", "model.json", "--state", "state",
             "--epsilon", epsilon, "--ledger", "l.db", "--account", "anna", "--window", name,
-            *more)  # fmt: skip
+            *every, *more)  # fmt: skip
 
 
 def test_a_job_a_day(folder):  # noqa: F811
@@ -30,10 +31,17 @@ def test_a_job_a_day(folder):  # noqa: F811
 def test_shares_times_and_entries(folder):  # noqa: F811
     good(*day("1,300", "--share", "0.5"))
     good(*day("1,300", "--share", "0.5", "--label", "b"))
-    assert "windows of entries" in refusal(*day("2026-11-16 08:00,2026-11-16 09:00"))
+    assert "windows of entries" in refusal(*day("2026-11-16 08:00,2026-11-18 09:00"))
     assert "not a date" in refusal(*day("soon"))
     assert "two ends" in refusal(*day("1,2,3"))
     assert "share" in refusal(*day("301,600", "--share", "2"))
+
+
+def test_rows_without_times_are_not_taken_for_a_window_of_time(folder):  # noqa: F811
+    bare = [text for text in day() if text not in ("--every", "4m")]
+    assert "--time: name the column of times" in refusal(*bare)
+    assert "12 of 300 entries are not in the window" in refusal(*bare, "--every", "5m")
+    assert not Path("l.db").exists()
 
 
 def test_epsilon_is_changed_by_a_command_of_its_own(folder):  # noqa: F811

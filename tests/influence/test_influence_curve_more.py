@@ -64,7 +64,7 @@ def test_reweighted_stretches_never_below_the_exact_ones(name, work, monkeypatch
 
 @pytest.mark.slow
 def test_many_states_and_a_long_way_from_the_start(monkeypatch):
-    """Twelve states, own start, thousands of entries: the cheap bound is above the dear one."""
+    """Twelve states, a fixed initial distribution: the cheap bound is above the dear one."""
     rng = np.random.default_rng(12)
     matrix = brute.random_matrix(rng, 12, "sticky")
     belief = MarkovChain(np.eye(12)[3], matrix)

@@ -48,7 +48,7 @@ def conditional_distributions(
 
 
 def influence_in(joint: np.ndarray, node: int, others: Sequence[int]) -> float:
-    """[Q] Definition 4.1: 0/0 is no event, c/0 is infinite."""
+    """[Q] Definition 4.1: terms that are both 0 are skipped, c/0 is infinite."""
     if not others:
         return 0.0
     worst: Number = 1
@@ -140,7 +140,7 @@ def exact_power(transition: Matrix, steps: int) -> list[list[Fraction]]:
 
 
 def _largest(pairs: Iterator[tuple[Fraction, Fraction]]) -> Fraction | float:
-    """The largest ratio; infinite at c/0; 0/0 passed over; 0 if nothing is left."""
+    """The largest ratio; infinite at c/0; terms that are both 0 skipped; 0 if nothing is left."""
     largest: Fraction | float = Fraction(0)
     for above, below in pairs:
         if above > 0 and below == 0:

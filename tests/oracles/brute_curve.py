@@ -230,7 +230,7 @@ def step(kernel, a) -> np.ndarray:
         else:
             logs = np.logaddexp(np.log(inside) + a, np.log(outside))
         differences = logs[..., :, None, :] - logs[..., None, :, :]
-    differences[np.isnan(differences)] = -inf  # 0/0 is no event
+    differences[np.isnan(differences)] = -inf  # terms that are both 0 are skipped
     return differences.max(axis=-1)
 
 

@@ -28,7 +28,7 @@ def joint(chain, matrix, n):
 
 
 def worst_ratio(first, second):
-    """Largest log first/second; 0/0 is no event, c/0 infinite."""
+    """Largest log first/second; terms that are both 0 are skipped, c/0 infinite."""
     if ((first > 0) & (second == 0)).any():
         return inf
     both = first > 0

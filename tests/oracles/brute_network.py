@@ -113,7 +113,7 @@ def dependence(
 
 
 def influence(distribution: np.ndarray, node: int, others: Sequence[int]) -> float:
-    """[Q] Definition 4.1: 0/0 is no event, c/0 infinite, secrets of probability 0 are skipped."""
+    """[Q] Definition 4.1: terms that are both 0 and impossible secrets are skipped, c/0 is inf."""
     if not others:
         return 0.0
     rows = marginal(distribution, [node, *others]).reshape(distribution.shape[node], -1)

@@ -10,7 +10,13 @@ import pytest
 import pufferkit as pk
 from pufferkit.data.queries import transition_counts
 from pufferkit.data.table import Windows
-from pufferkit.local import KaryResponse, RandomizedResponse, cheapest_noise, estimate
+from pufferkit.local import (
+    CorrelatedResponse,
+    KaryResponse,
+    RandomizedResponse,
+    cheapest_noise,
+    estimate,
+)
 from pufferkit.local.correlated import XorChain
 
 STEP = [[0.9, 0.1], [0.4, 0.6]]
@@ -79,6 +85,7 @@ MAKERS = {
     "report": lambda: pk.check_model(pk.Series.of(WORDS * 30, WORDS), CHAIN),
     "randomized response": lambda: RandomizedResponse(CHAIN, 0.3, 0.3),
     "kary response": lambda: KaryResponse(CHAIN, 0.3),
+    "correlated response": lambda: CorrelatedResponse(CHAIN, 0.1, 0.4),
     "xor chain": lambda: XorChain(CHAIN, 0.3, 0.3),
     "estimates": estimates,
     "audit": lambda: pk.audit.audit(calibration(), CHAIN, trials=500, seed=1),

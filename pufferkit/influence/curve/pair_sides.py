@@ -34,18 +34,12 @@ EXPLICIT_WORK = 50_000
 
 @dataclass(frozen=True)
 class PairSide:
-    """One side of every entry, entries counted from the end that the side runs towards.
-
-    Attributes
-    ----------
-    first
-        Steps of entries 2, 3, ..., each its own.
-    then
-        Steps of all later entries; ``None`` if they never become the same.
-    """
+    """One side of every entry, entries counted from the end that the side runs towards."""
 
     first: Sequence[Steps]
+    """Steps of entries 2, 3, ..., each its own."""
     then: Steps | None
+    """Steps of all later entries; ``None`` if they never become the same."""
 
     def at(self, entry: int) -> Steps | None:
         """Steps from an entry, 2 or later, to the one before it on this side."""

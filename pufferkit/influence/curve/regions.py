@@ -275,6 +275,9 @@ class _RegionNode:
     def right_part(self, b: int, pair: Pair) -> float:
         return float(self.source.ratio(b)[pair])
 
+    def slack(self, n: int, side: int) -> float:
+        return 0.0
+
 
 def _subsets(size: int) -> Floats:
     """Every set of states but the empty and the whole one, as columns of 0 and 1."""

@@ -50,6 +50,9 @@ Reading = Literal["definition", "formula"]
 CONVERGED = 1e-12
 """A distribution this close to its limit is taken for it; the distance is added."""
 
+_FAR = 1 << 20
+"""Up to so many steps powers are taken as they are; rounding is no matter yet."""
+
 
 @dataclass(frozen=True)
 class Binding:
@@ -67,6 +70,7 @@ class ChainInfluence(ABC):
         self.powers = Powers(chain.transition)
         self._right: dict[int, Floats] = {}
         self._left: dict[tuple[int, bytes], Floats] = {}
+        self._farthest: int | None = None
 
     @abstractmethod
     def support(self, node: int) -> Bools:
@@ -81,6 +85,28 @@ class ChainInfluence(ABC):
         self, length: int, epsilon: float, enough: float = 0.0, hint: Quilt | None = None
     ) -> Binding:
         """The node with the largest least score; exact unless it is at most ``enough``."""
+
+    def reach(self, steps: int) -> int:
+        """So many steps or fewer, whose log-ratios serve as bounds of those after ``steps``.
+
+        Log-ratios of rows and of columns never grow with the number of steps (data processing: an
+        endpoint that is nearer tells at least as much), but the error of a computed power does.
+        Where twice as many steps change the ratios by no more than that error, further ones would
+        only add to it.
+        """
+        if steps <= _FAR:
+            return steps
+        if self._farthest is None:
+            farthest, ratios = _FAR, row_log_ratios(self.powers[_FAR])
+            while True:
+                further = row_log_ratios(self.powers[2 * farthest])
+                finite = np.isfinite(ratios)
+                change = float(np.abs(ratios[finite] - further[finite]).max(initial=0.0))
+                if change <= 4 * self.powers.rounding(2 * farthest):
+                    break
+                farthest, ratios = 2 * farthest, further
+            self._farthest = farthest
+        return min(steps, self._farthest)
 
     def right(self, steps: int) -> Floats:
         """right_b over all pairs of states."""
@@ -108,10 +134,12 @@ class ChainInfluence(ABC):
         pairs = np.ix_(states, states)
         total, slack = np.zeros((len(states), len(states))), 0.0
         if left is not None:
+            left = self.reach(left)
             prior, error = self.prior(node)
             total = prior[pairs] + self.left(left, self.support(node - left))[pairs]
             slack += error + self.powers.rounding(left)
         if right is not None:
+            right = self.reach(right)
             total = total + self.right(right)[pairs]
             slack += self.powers.rounding(right)
         x, other = divmod(int(total.argmax()), len(states))
@@ -131,6 +159,8 @@ class _ChainNode:
         self.chain, self.node = chain, node
         self.left, self.right = node, length - node + 1
         self._parts: dict[tuple[bool, int, Pair], float] = {}
+        several = np.count_nonzero(chain.support(node)) > 1
+        self._error = chain.prior(node)[1] if several else None
 
     def whole(self, a: int, b: int) -> tuple[float, Pair]:
         left = a if a < self.left else None
@@ -140,19 +170,24 @@ class _ChainNode:
     def left_part(self, a: int, pair: Pair) -> float:
         key = True, a, pair
         if key not in self._parts:
-            chain = self.chain
-            sources = chain.support(self.node - a)
+            chain, steps = self.chain, self.chain.reach(a)
+            sources = chain.support(self.node - steps)
             if chain.reading == "formula":
                 sources = np.ones_like(sources)
-            columns = chain.powers[a].rows(sources).transposed
+            columns = chain.powers[steps].rows(sources).transposed
             self._parts[key] = float(chain.prior(self.node)[0][pair]) + _of_pair(columns, pair)
         return self._parts[key]
 
     def right_part(self, b: int, pair: Pair) -> float:
         key = False, b, pair
         if key not in self._parts:
-            self._parts[key] = _of_pair(self.chain.powers[b], pair)
+            self._parts[key] = _of_pair(self.chain.powers[self.chain.reach(b)], pair)
         return self._parts[key]
+
+    def slack(self, n: int, side: int) -> float:
+        if self._error is None:  # nothing is hidden where one value is possible
+            return 0.0
+        return self.chain.powers.rounding(self.chain.reach(n)) + (self._error if side == 0 else 0.0)
 
 
 def _of_pair(kernel: Kernel, pair: Pair) -> float:
@@ -218,8 +253,8 @@ class AnyStartInfluence(ChainInfluence):
 
     def prior(self, node: int) -> tuple[Floats, float]:
         if node not in self._priors:
-            self._priors[node] = row_log_ratios(self.powers[node - 1].transposed).T
-        return self._priors[node], self.powers.rounding(node)
+            self._priors[node] = row_log_ratios(self.powers[self.reach(node - 1)].transposed).T
+        return self._priors[node], self.powers.rounding(self.reach(node - 1))
 
     def hardest(
         self, length: int, epsilon: float, enough: float = 0.0, hint: Quilt | None = None

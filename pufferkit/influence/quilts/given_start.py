@@ -189,6 +189,8 @@ class GivenStartInfluence(ChainInfluence):
 
     def _at_nodes(self, nodes: NDArray[np.intp], left: int | None, right: int | None) -> Floats:
         """Upper bounds on the influence at consecutive ``nodes``, for endpoints that all have."""
+        left = None if left is None else self.reach(left)
+        right = None if right is None else self.reach(right)
         far = self.burn_in + (left or 0) + self.cycle
         near = nodes[nodes <= far + self.cycle]
         rows = self.rows(near)

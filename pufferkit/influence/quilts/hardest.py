@@ -118,35 +118,24 @@ class QuiltSearch:
 
 @dataclass(frozen=True)
 class QuiltBound:
-    """The node of a class that needs most, with the best of its quilts.
-
-    Attributes
-    ----------
-    belief
-        Name of the belief that decides.
-    node, length
-        The node, and how many there are.
-    quilt
-        Nodes of its quilt.
-    influence, score
-        Max-influence on the quilt, and noise for a query with Lipschitz constant 1.
-    variant
-        Which reading of the theorem it is; see `pufferkit.mechanisms.release.Evidence`.
-    notes
-        What a reader should know.
-    quilts
-        For networks: the quilt of every node, by places.
-    """
+    """The node of a class that needs most, with the best of its quilts."""
 
     belief: str
+    """Name of the belief that decides."""
     node: Hashable
     length: int
+    """The node, and how many there are."""
     quilt: tuple[Hashable, ...]
+    """Nodes of its quilt."""
     influence: float
     score: float
+    """Max-influence on the quilt, and noise for a query with Lipschitz constant 1."""
     variant: Literal["definition", "formula", "paper", "tight"] = "definition"
+    """Which reading of the theorem it is; see `pufferkit.mechanisms.release.Evidence`."""
     notes: tuple[str, ...] = ()
+    """What a reader should know."""
     quilts: tuple[tuple[int, ...], ...] | None = None
+    """For networks: the quilt of every node, by places."""
 
     @classmethod
     def of_chain(

@@ -132,3 +132,6 @@ class _MixingNode:
 
     def right_part(self, b: int, pair: Pair) -> float:
         return self.mixing.bound(b)
+
+    def slack(self, n: int, side: int) -> float:
+        return 0.0

@@ -25,7 +25,9 @@ brackets can be minimised apart. So two searches on a line either show that a wh
 cannot beat s, or name the quilt to try next (Dinkelbach's step for ratios). A maximum over pairs is
 also at least any weighted mean of two of them, so where different pairs bind on different sides of
 a box, the weight that excludes most is sought by bisection. Boxes that even that does not exclude
-are split. The result is the exact optimum; every score it reports was evaluated.
+are split. The result is the exact optimum, or, of quilts that keep more than `_EXACT` nodes, within
+`_NEAR` of it (mostly far closer: the cost is flat around its minimum, which is why finding the very
+node would take about sqrt(n) looks). Every score it reports was evaluated.
 
 Entries that a release does not use, because they were not observed, are nearby nodes that cannot
 move the answer: in the proof of [Q] Theorem 4.3 the nearby entries are exchanged at L each, and
@@ -60,6 +62,13 @@ _WEIGHINGS = 12
 
 _TIE = 1e-13
 """Scores closer than this, relatively, count as equal."""
+
+_EXACT = 1 << 21
+"""Sides of up to so many nodes are searched to the node, longer ones to 1 / `_FINE` of them."""
+
+_FINE = 1 << 16
+_NEAR = 4 / _FINE
+"""Scores of quilts beyond `_EXACT` that are closer than this, relatively, count as equal."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +110,14 @@ class NodeInfluence(Protocol):
 
     def right_part(self, b: int, pair: Pair) -> float:
         """r_p(b) for 1 <= b < right."""
+        ...
+
+    def slack(self, n: int, side: int) -> float:
+        """What `whole` adds for rounding, of an endpoint n to the left (0) or right (1).
+
+        It never falls as n grows. Without it a search for influences as small as roundings would
+        look at every quilt.
+        """
         ...
 
 
@@ -235,7 +252,8 @@ class _Search:
     def cheapest(self, box: Box, mix: Mix) -> tuple[int, int] | None:
         """The quilt that costs least if only these pairs count; ``None`` if even it is too dear."""
         (a, cost_left), (b, cost_right) = self.least(*box[:2], mix, 0), self.least(*box[2:], mix, 1)
-        if cost_left + cost_right - self.own >= self.best.score * self.epsilon * (1 - _TIE):
+        near = _TIE if max(box[1], box[3]) <= _EXACT else _NEAR
+        if cost_left + cost_right - self.own >= self.best.score * self.epsilon * (1 - near):
             return None
         return a, b
 
@@ -246,7 +264,7 @@ class _Search:
         part = (self.node.left_part, self.node.right_part)[side]
         return _least(
             lambda n: sum(weight * part(n, pair) for pair, weight in mix),
-            lambda n: self.count(n, side),
+            lambda n: self.count(n, side) + self.best.score * self.node.slack(n, side),
             low,
             high,
             self.best.score,
@@ -279,21 +297,24 @@ def _doublings(most: int) -> list[int]:
 
 def _least(
     part: Callable[[int], float],
-    count: Callable[[int], int],
+    count: Callable[[int], float],
     low: int,
     high: int,
     score: float,
 ) -> tuple[int, float]:
-    """The n in [low, high] with the least count(n) + score * part(n), where part never grows.
+    """The n in [low, high] with the least count(n) + score * part(n).
+
+    ``part`` never grows, ``count`` never falls.
 
     An interval [n1, n2] costs at least count(n1) + score * part(n2); the cheapest is halved until
-    it is a point.
+    it is a point, or so short that its last node costs next to nothing more than that bound. The
+    bound is what is returned.
     """
     heap = [(count(low) + score * part(high), low, high, part(high))]
     while True:
         cost, n1, n2, value = heapq.heappop(heap)
-        if n1 == n2 or cost == inf:
-            return n1, cost
+        if n2 - n1 <= (n1 // _FINE if n1 > _EXACT else 0) or cost == inf:
+            return n2, cost
         middle = _round_split(n1, n2)
         inner = part(middle)
         heapq.heappush(heap, (count(n1) + score * inner, n1, middle, inner))
@@ -303,7 +324,7 @@ def _least(
 def _round_split(low: int, high: int) -> int:
     """A point of [low, high) near the geometric middle with few binary digits, so powers repeat."""
     middle = min(isqrt(low * high), high - 1)
-    step = 1 << max(0, (high - low).bit_length() - 3)
+    step = 1 << max(0, min((high - low).bit_length() - 3, middle.bit_length() - 1))
     return max(low, middle - middle % step)
 
 

@@ -1,0 +1,24 @@
+"""Any of the mechanisms of this room, and reading one from what it wrote."""
+
+from __future__ import annotations
+
+from pufferkit import checks
+from pufferkit.local.correlated_response import CorrelatedResponse
+from pufferkit.local.response import KaryResponse, RandomizedResponse
+
+Response = RandomizedResponse | KaryResponse | CorrelatedResponse
+
+_KINDS: dict[str, type[Response]] = {
+    "randomized_response": RandomizedResponse,
+    "kary_response": KaryResponse,
+    "correlated_response": CorrelatedResponse,
+}
+
+
+def mechanism_from_json(text: str) -> Response:
+    """A mechanism of any kind, from what its ``to_json`` wrote."""
+    data = checks.json_object("mechanism", text)
+    kind = _KINDS.get(str(data.get("kind")))
+    if kind is None:
+        raise ValueError(f"mechanism: kind is {data.get('kind')!r}; known are {', '.join(_KINDS)}")
+    return kind.from_dict(data)

@@ -1,0 +1,92 @@
+"""Flips that are themselves a chain: the noise of correlated responses ([B] 3.3).
+
+The chain of flips is stationary, moves from 0 to 1 with probability a / 2^64 and back with b / 2^64
+for whole numbers a, b, and starts flipped with probability a / (a + b): all of them exact, drawn
+with the randomness of the operating system as in `pufferkit.noise`.
+
+A stream keeps one bit, the last flip. A process that is forked meanwhile would share it, and what
+two series with a common past of their noise give away together no theorem says: a stream goes on
+only in the process in which it began.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.errors import NoTheorem
+
+Flips = NDArray[np.bool_]
+
+_CHUNK = 1 << 18
+_forks = [0]
+
+
+def _count_fork() -> None:
+    _forks[0] += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+def chain_flips(lengths: Sequence[int], thresholds: tuple[int, int]) -> Flips:
+    """Flips of independent series of these lengths, one after the other.
+
+    Parameters
+    ----------
+    lengths
+        Length of each series, at least 1.
+    thresholds
+        How many of the 2^64 words move the noise from 0 to 1, and from 1 to 0.
+    """
+    firsts = np.concatenate([[0], np.cumsum(lengths)])
+    flips = np.empty(int(firsts[-1]), dtype=np.bool_)
+    flips[firsts[:-1]] = [_first(thresholds) for _ in lengths]
+    starts = np.zeros(len(flips), dtype=np.bool_)
+    starts[firsts[:-1]] = True
+    for begin in range(0, len(flips), _CHUNK):
+        end = min(begin + _CHUNK, len(flips))
+        words = np.frombuffer(os.urandom(8 * (end - begin)), dtype=np.uint64)
+        up, down = (words < np.uint64(limit) for limit in thresholds)
+        own = starts[begin:end]
+        # A word sets the bit (one of the two moves), swaps it (both) or keeps it (neither).
+        anchors, values = own | (up != down), np.where(own, flips[begin:end], up)
+        if not own[0] and not anchors[0]:
+            anchors[0], values[0] = True, flips[begin - 1] ^ up[0]
+        swaps = np.cumsum(up & down & ~anchors)
+        last = np.maximum.accumulate(np.where(anchors, np.arange(end - begin), 0))
+        flips[begin:end] = values[last] ^ ((swaps - swaps[last]) & 1).astype(np.bool_)
+    return flips
+
+
+def flip_stream(thresholds: tuple[int, int]) -> Iterator[bool]:
+    """One flip after the other, each drawn when it is asked for.
+
+    Raises
+    ------
+    NoTheorem
+        In a process that was forked after the stream began.
+    """
+    home = os.getpid(), _forks[0]
+    flip = _first(thresholds)
+    while True:
+        if home != (os.getpid(), _forks[0]):
+            raise NoTheorem(
+                "stream: it began in another process, and correlated noise must not go on in two; "
+                "start a new stream here, which counts as asking again"
+            )
+        yield flip
+        word = int.from_bytes(os.urandom(8), sys.byteorder)
+        flip ^= word < thresholds[flip]
+
+
+def _first(thresholds: tuple[int, int]) -> bool:
+    """Flipped with probability a / (a + b)."""
+    up, down = thresholds
+    return secrets.randbelow(up + down) < up

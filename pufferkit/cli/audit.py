@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.protocol import Beliefs
 
 FAILED = 1
-LOCAL = {"randomized_response": "independent", "correlated_response": "correlated"}
+LOCAL = {
+    "randomized_response": "independent",
+    "matrix_response": "optimised",
+    "correlated_response": "correlated",
+}
 """Mechanisms of `pufferkit.local`, and what `cheapest_noise` calls their design."""
 
 
@@ -33,8 +37,8 @@ def audit(
     mechanism: Annotated[
         Text,
         option(
-            "As in the plan, randomized_response or correlated_response. Default: least Pufferfish "
-            "noise.",
+            "As in the plan, or randomized_response, matrix_response, correlated_response. "
+            "Default: least Pufferfish noise.",
             "NAME",
         ),
     ] = None,

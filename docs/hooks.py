@@ -1,23 +1,31 @@
 """What the pages take from the package itself when the site is built.
 
-``<!-- names: beliefs -->`` becomes the reference of that room's public names, and
-``<!-- commands -->`` the help of every command, so neither can be forgotten or go stale.
-``<!-- contributing -->`` becomes CONTRIBUTING.md, which stands at the root, ``<!-- rooms -->`` the
-rooms with their lines and imports, ``<!-- notebook: name -->`` a notebook with outputs. Formulas
-become MathML, which browsers typeset by themselves: no script, no fonts, nothing to fetch.
+Every page that computes is run (`running`), and what its blocks print and draw stands below them;
+``<!-- picture: name -->`` becomes a picture of `pictures`. ``<!-- names: beliefs -->`` becomes the
+reference of that room's public names, and ``<!-- commands -->`` the help of every command, so none
+of it can be forgotten or go stale. ``<!-- contributing -->`` becomes CONTRIBUTING.md, which stands
+at the root, ``<!-- rooms -->`` the rooms with their lines and imports, ``<!-- notebook: name -->``
+a notebook with outputs. Formulas are set by MathJax, which goes along with the site.
 """
 
 from __future__ import annotations
 
 import ast
-import html
 import re
+import shutil
+import sys
 import tomllib
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.metadata import distribution
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import building  # noqa: E402
 
 ROOMS = {
     "beliefs": ("pufferkit.beliefs",),
@@ -89,7 +97,7 @@ def _walk(name: str, command: Any, parent: Any) -> Iterator[tuple[str, Any, Any]
 
 def contributing() -> str:
     """CONTRIBUTING.md with links as seen from here; files outside docs/ are named, not linked."""
-    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    text = (HERE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
     def link(match: re.Match[str]) -> str:
         words, path = match.groups()
@@ -104,7 +112,7 @@ def rooms() -> str:
 
     Imports for types alone do not count; ``errors`` and ``checks``, which all may use, stay out.
     """
-    root = Path(__file__).parents[1]
+    root = HERE.parent
     contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]
     order = [name for name in contracts["contracts"][0]["layers"][::-1] if name != "__main__"]
     rows = []
@@ -136,7 +144,7 @@ def _imported(tree: ast.AST) -> Iterator[str]:
 
 def notebook(name: str) -> str:
     """A notebook as a page, and the file itself to take along."""
-    folder = Path(__file__).parent / "notebooks"
+    folder = HERE / "notebooks"
     spec = spec_from_file_location("docs_notebooks", folder / "run.py")
     assert spec is not None
     assert spec.loader is not None
@@ -146,8 +154,14 @@ def notebook(name: str) -> str:
     return f"{page}\n[This page as a notebook]({name}.ipynb)\n"
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_pre_build(**_: Any) -> None:
+    """Called by mkdocs before anything else: run all pages whose outputs are not kept yet."""
+    building.run_all()
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Called by mkdocs for every page."""
+    markdown = building.with_outputs(markdown, page.file.src_uri.removesuffix(".md"))
     markdown = re.sub(r"<!-- names: (\w+) -->", lambda found: reference(found[1]), markdown)
     markdown = re.sub("<!-- contributing -->", lambda _: contributing(), markdown)
     markdown = re.sub(r"<!-- notebook: ([\w-]+) -->", lambda found: notebook(found[1]), markdown)
@@ -155,21 +169,31 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return re.sub("<!-- commands -->", lambda _: commands(), markdown)
 
 
-def mathematics(content: str) -> str:
-    """The formulas that arithmatex marked, as MathML."""
-    from latex2mathml.converter import convert  # noqa: PLC0415
-
-    def formula(match: re.Match[str]) -> str:
-        latex = html.unescape(match[2]).strip()
-        if match[1] == "span":
-            return convert(latex)
-        # What a maximum runs over stands below it, not beside it.
-        return convert(re.sub(r"\\(max|min|sup)_", r"\\\1\\limits_", latex), display="block")
-
-    marked = r'<(div|span) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>'
-    return re.sub(marked, formula, content, flags=re.S)
+MATHJAX = "assets/mathjax/tex-svg.js"
+"""One file: the letters are curves in it, so that no fonts go along."""
 
 
-def on_page_content(content: str, **_: Any) -> str:
-    """Called by mkdocs for every page, as HTML."""
-    return mathematics(content) if "arithmatex" in content else content
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Called by mkdocs for every page, as HTML: MathJax where there are formulas."""
+    if 'class="arithmatex"' not in output:
+        return output
+    up = "../" * page.url.count("/")
+    # Only what arithmatex marked is a formula; a dollar in a printed output is none.
+    set_up = (
+        'MathJax = {options: {ignoreHtmlClass: ".*", processHtmlClass: "arithmatex", '
+        'enableMenu: false}, svg: {fontCache: "local"}};'
+    )
+    scripts = f'<script>{set_up}</script><script defer src="{up}{MATHJAX}"></script>'
+    return output.replace("</head>", f"{scripts}</head>", 1)
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Called by mkdocs at the end: MathJax and its licence, which is that of this project too."""
+    place = Path(config["site_dir"]) / MATHJAX
+    place.parent.mkdir(parents=True, exist_ok=True)
+    package = distribution("sphinx-mathjax-offline")
+    source = package.locate_file("sphinx-mathjax-offline/static/mathjax/tex-svg.js")
+    shutil.copyfile(str(source), place)
+    notice = "MathJax 3, copyright The MathJax Consortium, under the Apache License 2.0:\n\n"
+    licence = (HERE.parent / "LICENSE").read_text(encoding="utf-8")
+    (place.parent / "LICENSE").write_text(notice + licence, encoding="utf-8")

@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     from pufferkit import frames as frames
     from pufferkit import local as local
     from pufferkit import plots as plots
-    from pufferkit.accounting.composition import Spending as Spending
     from pufferkit.accounting.composition import compose as compose
     from pufferkit.accounting.ledger import Ledger as Ledger
     from pufferkit.accounting.session import Session as Session
+    from pufferkit.accounting.spending import Spending as Spending
     from pufferkit.accounting.stream import Stream as Stream
     from pufferkit.beliefs.bayesian_network import BayesianNetwork as BayesianNetwork
     from pufferkit.beliefs.chain_class import ChainClass as ChainClass
     from pufferkit.beliefs.finite_joint import FiniteJoint as FiniteJoint
     from pufferkit.beliefs.markov_chain import MarkovChain as MarkovChain
     from pufferkit.beliefs.regime_class import RegimeClass as RegimeClass
+    from pufferkit.beliefs.secrets import Secrets as Secrets
     from pufferkit.data.bins import Bins as Bins
     from pufferkit.data.by_time import by_time as by_time
     from pufferkit.data.by_time import time_in as time_in
@@ -86,6 +87,8 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.derived import top_states as top_states
     from pufferkit.mechanisms.derived import transition_rates as transition_rates
     from pufferkit.mechanisms.derived import variance as variance
+    from pufferkit.mechanisms.evidence import Evidence as Evidence
+    from pufferkit.mechanisms.evidence import Guarantee as Guarantee
     from pufferkit.mechanisms.exact_sum import exact_sum as exact_sum
     from pufferkit.mechanisms.explain import PairTable as PairTable
     from pufferkit.mechanisms.explain import explain as explain
@@ -98,8 +101,6 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.plan import plan as plan
     from pufferkit.mechanisms.quantiles import QuantilePlan as QuantilePlan
     from pufferkit.mechanisms.quantiles import plan_quantile as plan_quantile
-    from pufferkit.mechanisms.release import Evidence as Evidence
-    from pufferkit.mechanisms.release import Guarantee as Guarantee
     from pufferkit.mechanisms.release import Release as Release
     from pufferkit.mechanisms.synthetic import synthetic as synthetic
     from pufferkit.mechanisms.targets import Target as Target
@@ -113,7 +114,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "accounting.composition": ["Spending", "compose"],
+    "accounting.composition": ["compose"],
+    "accounting.spending": ["Spending"],
     "accounting.ledger": ["Ledger"],
     "accounting.session": ["Session"],
     "accounting.stream": ["Stream"],
@@ -123,6 +125,7 @@ _HOMES = {
     "beliefs.finite_joint": ["FiniteJoint"],
     "beliefs.markov_chain": ["MarkovChain"],
     "beliefs.regime_class": ["RegimeClass"],
+    "beliefs.secrets": ["Secrets"],
     "errors": ["LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],
     "fleet": ["Releases", "release_all", "release_each"],
     "frames": ["TextFormat", "read_series", "read_table"],
@@ -143,7 +146,8 @@ _HOMES = {
     "mechanisms.usefulness": ["Usefulness"],
     "fitting.private_transitions": ["private_transitions"],
     "mechanisms.wasserstein": ["wasserstein"],
-    "mechanisms.release": ["Evidence", "Guarantee", "Release"],
+    "mechanisms.evidence": ["Evidence", "Guarantee"],
+    "mechanisms.release": ["Release"],
     "data.queries": [
         "Query",
         "count",

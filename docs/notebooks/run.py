@@ -7,22 +7,16 @@ an empty folder.
 
 from __future__ import annotations
 
-import ast
-import base64
-import contextlib
-import io
 import json
-import os
 import sys
-import tempfile
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
 
-Cell = dict[str, Any]
+from running import empty_folder, run_block, shown  # noqa: E402
 
 
 def notebooks() -> list[Path]:
@@ -34,58 +28,19 @@ def ran(notebook: dict[str, Any], name: str) -> dict[str, Any]:
     """The notebook with the outputs of a new run; an error of a cell is raised."""
     names: dict[str, Any] = {"__name__": "__main__"}
     cells, count = [], 0
-    with _empty_folder(), warnings.catch_warnings():
+    with empty_folder(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for cell in notebook["cells"]:
             if cell["cell_type"] == "code":
                 count += 1
-                outputs = _outputs("".join(cell["source"]), f"{name}, cell {count}", names, count)
+                outputs = run_block("".join(cell["source"]), f"{name}, cell {count}", names)
+                for output in outputs:
+                    if output["output_type"] == "execute_result":
+                        output["execution_count"] = count
                 cells.append({**cell, "execution_count": count, "outputs": outputs})
             else:
                 cells.append(cell)
     return {**notebook, "cells": cells}
-
-
-def _outputs(source: str, name: str, names: dict[str, Any], count: int) -> list[Cell]:
-    """What a cell prints, and its last expression as a notebook shows it."""
-    tree = ast.parse(source, name)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    printed, value = io.StringIO(), None
-    with contextlib.redirect_stdout(printed):
-        exec(compile(tree, name, "exec"), names)
-        if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), name, "eval"), names)
-    outputs: list[Cell] = []
-    if printed.getvalue():
-        text = printed.getvalue().splitlines(keepends=True)
-        outputs.append({"output_type": "stream", "name": "stdout", "text": text})
-    if value is not None:
-        shown = {"output_type": "execute_result", "execution_count": count, "metadata": {}}
-        outputs.append({**shown, "data": _data(value)})
-    return outputs
-
-
-def _data(value: Any) -> dict[str, Any]:
-    """A value by the kinds in which it can be shown."""
-    data: dict[str, Any] = {}
-    if hasattr(value, "_repr_png_"):
-        data["image/png"] = base64.b64encode(value._repr_png_()).decode()
-    page = value._repr_html_() if hasattr(value, "_repr_html_") else None
-    if page is not None:
-        data["text/html"] = page.splitlines(keepends=True)
-    data["text/plain"] = repr(value).splitlines(keepends=True)
-    return data
-
-
-@contextlib.contextmanager
-def _empty_folder() -> Iterator[None]:
-    here = Path.cwd()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        try:
-            yield
-        finally:
-            os.chdir(here)
 
 
 def page(path: Path) -> str:
@@ -97,20 +52,8 @@ def page(path: Path) -> str:
             parts.append(source)
             continue
         parts.append(f"```python\n{source}\n```")
-        parts += [_shown(output) for output in cell["outputs"]]
+        parts += [shown(output) for output in cell["outputs"]]
     return "\n\n".join(parts) + "\n"
-
-
-def _shown(output: Cell) -> str:
-    if output["output_type"] == "stream":
-        return f"```text\n{''.join(output['text']).rstrip()}\n```"
-    data = output["data"]
-    if "image/png" in data:
-        return f'<p><img alt="" src="data:image/png;base64,{data["image/png"]}"></p>'
-    if "text/html" in data and "<table" in "".join(data["text/html"]):
-        body = "".join(line for line in "".join(data["text/html"]).splitlines() if line.strip())
-        return f'<div class="output">{body}</div>'
-    return f"```text\n{''.join(data['text/plain'])}\n```"
 
 
 def main(chosen: list[str]) -> None:

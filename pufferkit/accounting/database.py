@@ -37,51 +37,42 @@ def _table(name: str, *columns: sa.Column[Any] | sa.UniqueConstraint) -> sa.Tabl
     return sa.Table(f"pufferkit_{name}", TABLES, *columns)
 
 
-META = _table(
-    "meta",
-    sa.Column("name", sa.String(40), primary_key=True),
-    sa.Column("value", sa.Text, nullable=False),
-)
+def _text(name: str, most: int | None = None, **options: Any) -> sa.Column[Any]:
+    kind = sa.Text() if most is None else sa.String(most)
+    return sa.Column(name, kind, nullable=False, **options)
+
+
+def _whole(name: str, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, sa.BigInteger, nullable=False, **options)
+
+
+META = _table("meta", _text("name", 40, primary_key=True), _text("value"))
 HEAD = _table(
-    "head",
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("seq", sa.BigInteger, nullable=False),
-    sa.Column("digest", sa.String(64), nullable=False),
+    "head", sa.Column("id", sa.Integer, primary_key=True), _whole("seq"), _text("digest", 64)
 )
 ACCOUNTS = _table(
     "accounts",
-    sa.Column("account", sa.String(200), primary_key=True),
-    sa.Column("rule", sa.String(20), nullable=False),
-    sa.Column("budget", sa.BigInteger, nullable=False),
-    sa.Column("total", sa.BigInteger, nullable=False),
-    sa.Column("entries", sa.BigInteger, nullable=False),
+    _text("account", 200, primary_key=True),
+    _text("rule", 20),
+    *map(_whole, ("budget", "total", "entries")),
 )
 ENTRIES = _table(
     "entries",
-    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("account", sa.String(200), nullable=False, index=True),
-    sa.Column("kind", sa.String(10), nullable=False),
-    sa.Column("key", sa.String(64), nullable=False),
-    sa.Column("epsilon", sa.BigInteger, nullable=False),
-    sa.Column("total", sa.BigInteger, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.Column("made_at", sa.String(40), nullable=False),
-    sa.Column("made_by", sa.String(200), nullable=False),
-    sa.Column("previous", sa.String(64), nullable=False),
-    sa.Column("digest", sa.String(64), nullable=False),
+    _whole("seq", primary_key=True, autoincrement=False),
+    _text("account", 200, index=True),
+    _text("kind", 10),
+    _text("key", 64),
+    _whole("epsilon"),
+    _whole("total"),
+    _text("body"),
+    _text("made_at", 40),
+    _text("made_by", 200),
+    _text("previous", 64),
+    _text("digest", 64),
     sa.UniqueConstraint("account", "kind", "key"),
 )
-MARKS = _table(
-    "marks",
-    sa.Column("account", sa.String(200), primary_key=True),
-    sa.Column("marks", sa.Text, nullable=False),
-)
-STATES = _table(
-    "states",
-    sa.Column("account", sa.String(200), primary_key=True),
-    sa.Column("seq", sa.BigInteger, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
-)
+MARKS = _table("marks", _text("account", 200, primary_key=True), _text("marks"))
+STATES = _table("states", _text("account", 200, primary_key=True), _whole("seq"), _text("state"))
 GENESIS = "0" * 64
 
 # Steps from schema version n to n + 1, by n. Version 2 has the table of marks, 3 that of states.

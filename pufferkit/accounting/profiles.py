@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.accounting.composition import Spending, curve_of, spent_runs
+from pufferkit.accounting.composition import spent_runs
+from pufferkit.accounting.spending import Spending
+from pufferkit.accounting.spent import curve_of
 from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.errors import NotApplicable, NoTheorem
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pufferkit.accounting.composition import spendings_of
 from pufferkit.accounting.database import GENESIS
 from pufferkit.accounting.entries import (
     DATA_MARKS,
@@ -19,6 +18,7 @@ from pufferkit.accounting.entries import (
     entry_of,
 )
 from pufferkit.accounting.frontier import Frontier, Use
+from pufferkit.accounting.spending import spendings_of
 from pufferkit.accounting.spent import Composed
 from pufferkit.errors import LedgerError
 from pufferkit.records import canonical, digest

@@ -26,7 +26,7 @@ from pufferkit.influence.curve.profile import InfluenceCurve, Metric, PairRun
 from pufferkit.rounding import EPS, round_up
 
 if TYPE_CHECKING:
-    from pufferkit.accounting.composition import Spending
+    from pufferkit.accounting.spending import Spending
 
 _MOST_USED = 200
 """Releases with more runs than this are taken to have used all of their windows."""

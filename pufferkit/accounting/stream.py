@@ -26,15 +26,12 @@ lower it helps entries far behind the change, and leaves the promise for all of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.accounting.amounts import PICO, allowed_micro, in_epsilon, show
@@ -42,7 +39,15 @@ from pufferkit.accounting.entries import Account, Charge, Terms
 from pufferkit.accounting.fingerprints import IDENTIFYING, SeriesData
 from pufferkit.accounting.frontier import Frontier, Use
 from pufferkit.accounting.ledger import Ledger
-from pufferkit.accounting.questions import asked, check_query
+from pufferkit.accounting.spending import asked, check_query
+from pufferkit.accounting.stream_windows import (
+    HORIZON,
+    Window,
+    check_inside,
+    located,
+    on_clock,
+    places_of,
+)
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
@@ -59,17 +64,10 @@ from pufferkit.records import digest
 from pufferkit.rounding import EPS, round_up
 from pufferkit.shown import Shown
 
-HORIZON = 10**12
-"""Entries that the promise of a stream is for, observed or not."""
-
 _SCREEN = 10**6
 """Beliefs whose loss still grows over so many entries are taken not to forget."""
 
 _FORGETS = 10
-
-Moment = date | datetime | str
-Window = tuple[int, int] | tuple[Moment, Moment] | Moment
-"""First and last entry, counted from 1; or from when on and until before when; or a day."""
 
 
 class Stream(Shown):
@@ -169,6 +167,7 @@ class Stream(Shown):
         *,
         share: float = 1.0,
         label: str = "",
+        every: Any = None,
     ) -> Release:
         """Answer a query about a window with noise. Once: asking again gives the stored value.
 
@@ -181,8 +180,10 @@ class Stream(Shown):
             Made for the data of the window: ``histogram(states, data)``.
         data
             The entries of the window: a `Series`, a sequence of states or of segments of states.
-            ``None`` where nothing was observed. A series that knows when its entries are must lie
-            within a window of time: `part` cuts it.
+            ``None`` where nothing was observed. For a window of time it must be known when the
+            entries are, and that all lie within: a list that holds rows of other windows too would
+            be charged for this one alone, day after day. So read the series with its times (`part`
+            cuts it), or say ``every``.
         window
             First and last entry, counted from the beginning of the stream; or from when on and
             until before when, as dates or times (``("2026-11-16 08:00", "2026-11-16 09:00")``); or
@@ -192,6 +193,9 @@ class Stream(Shown):
             windows may overlap: with windows of a day, each hour, 1/24.
         label
             Something to tell otherwise equal releases apart.
+        every
+            For a list and a window of time: the time from one entry to the next, such as ``"1m"``;
+            the first is at the beginning of the window.
 
         Raises
         ------
@@ -211,7 +215,9 @@ class Stream(Shown):
             if calibration is None:
                 calibration = self._noise(query, use.pico)
                 part = calibration.checked(data)
-                _check_inside(part, window, use)
+                if every is not None:
+                    part = on_clock(part, use, every)
+                check_inside(part, window, use)
             after = frontier.after(use)
             body = {
                 "query": query.name,
@@ -251,13 +257,21 @@ class Stream(Shown):
         >>> len(Stream.part(hours, "2026-11-16"))
         24
         """
+        inside = Stream.part_or_none(data, window)
+        if inside is None:
+            raise ValueError(f"data: no entry lies in the window {window!r}")
+        return inside
+
+    @staticmethod
+    def part_or_none(data: Series, window: Window) -> Series | None:
+        """The same; ``None`` if no observed entry lies in the window."""
         axis, begin, end, _ = located(window)
-        places = np.arange(1, len(data) + 1) if axis == "entries" else _when(data, axis)
+        places = np.arange(1, len(data) + 1) if axis == "entries" else places_of(data, axis)
         if places is None:
             raise ValueError("data: when the entries are is not known; read them with their times")
         inside = np.flatnonzero((places >= begin) & (places < end))
-        if not inside.size:
-            raise ValueError(f"data: no entry lies in the window {window!r}")
+        if not inside.size or not data.observed[inside].any():
+            return None
         return data.window(int(inside[0]) + 1, int(inside[-1]) + 1)
 
     def change_epsilon(self, epsilon: float, *, why: str = "") -> Stream:
@@ -402,87 +416,6 @@ def _rate(b: float) -> int:
     if rate < 1:
         raise NoTheorem("the event-level epsilon is below 10^-12, the least an account holds")
     return rate
-
-
-# -- windows --------------------------------------------------------------------------------------
-
-
-def located(window: Window) -> tuple[str, int, int, list[Any]]:
-    """Axis, beginning and end of a window, and how it is shown."""
-    if isinstance(window, (str, date)):
-        begin, shown = _moment(window), [str(window)]
-        if begin.time() != datetime.min.time() or isinstance(window, datetime):
-            raise ValueError(f"window: {window} is a moment; give a day, or both ends")
-        return "time", _place(begin), _place(begin + timedelta(days=1)), shown
-    if not isinstance(window, Sequence) or len(window) != 2:
-        raise ValueError(f"window: needs a beginning and an end, or a day, got {window!r:.60}")
-    if all(isinstance(end, (str, date)) for end in window):
-        first, after = _moment(window[0]), _moment(window[1])
-        if (first.tzinfo is None) != (after.tzinfo is None):
-            raise ValueError("window: one end has a time zone and the other has none")
-        if not first < after:
-            raise ValueError(f"window: {window[0]} is not before {window[1]}")
-        axis = "time" if first.tzinfo is None else "instants"
-        return axis, _place(first), _place(after), [str(end) for end in window]
-    first_entry, last = (checks.whole("window", n, 1) for n in window)
-    if not first_entry <= last <= HORIZON:
-        raise ValueError(
-            f"window: needs 1 <= first <= last <= {HORIZON:.0e}, got {first_entry} to {last}"
-        )
-    return "entries", first_entry, last + 1, [first_entry, last]
-
-
-def moments(window: Window) -> tuple[datetime, datetime] | None:
-    """When a window begins and ends; ``None`` for one of entries."""
-    if located(window)[0] == "entries":
-        return None
-    if isinstance(window, (str, date)):
-        begin = _moment(window)
-        return begin, begin + timedelta(days=1)
-    return _moment(window[0]), _moment(window[1])
-
-
-def _moment(end: Any) -> datetime:
-    if isinstance(end, str):
-        try:
-            return datetime.fromisoformat(end)
-        except ValueError:
-            raise ValueError(
-                f"window: {end!r} is not a date or time like 2026-11-16 or 2026-11-16 08:00"
-            ) from None
-    return end if isinstance(end, datetime) else datetime(end.year, end.month, end.day)
-
-
-def _place(moment: datetime) -> int:
-    """Microseconds since 1970; of a moment without a time zone by its own clock."""
-    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-
-
-def _when(data: Series, axis: str) -> NDArray[np.int64] | None:
-    """Where the entries of a series lie on an axis of time; ``None`` if that is not known."""
-    if data.calendar is None:
-        return None
-    of = data.calendar.times if axis == "time" else data.calendar.instants
-    return of(data.lengths)
-
-
-def _check_inside(data: Series, window: Window, use: Use) -> None:
-    """Only entries of the window are paid for."""
-    if use.axis == "entries":
-        if len(data) != use.end - use.begin:
-            raise ValueError(
-                f"data: has {len(data)} entries, but the window {window!r} has "
-                f"{use.end - use.begin}; give None for entries that were not observed"
-            )
-        return
-    when = _when(data, use.axis)
-    outside = 0 if when is None else int(((when < use.begin) | (when >= use.end)).sum())
-    if outside:
-        raise ValueError(
-            f"data: {outside:,} of {len(data):,} entries are not in the window {window!r}, which "
-            "pays for its own alone; cut them off with Stream.part(data, window)"
-        )
 
 
 def _recognisable(data: Series) -> SeriesData | None:

@@ -27,7 +27,7 @@ from pufferkit.influence.answers import influence_between
 from pufferkit.influence.quilts.mixing import MixingInfluence
 
 if TYPE_CHECKING:
-    from pufferkit.accounting.composition import Spending
+    from pufferkit.accounting.spending import Spending
 
 QUILTS = frozenset({"markov_quilt", "markov_quilt_approx"})
 PRIVATE = QUILTS | {"influence_curve", "gk16", "group_dp", "wasserstein", "exact_sum"}
@@ -226,7 +226,8 @@ def entries_separate(window: tuple[int, int], theta: Beliefs, sizes: Sequence[in
 
     A release promises to hide the entries it uses. Another entry of the segment is seen through the
     nearest of them only if the entries themselves are a Markov chain. Where they depend on hidden
-    states, the two together may tell more of the hidden state than each of them alone.
+    states, the two together may tell more of the hidden state than each of them alone; and a secret
+    about several entries may lie on both sides of the end of a window.
     """
     if not theta.hides_states:
         return
@@ -235,8 +236,9 @@ def entries_separate(window: tuple[int, int], theta: Beliefs, sizes: Sequence[in
         end = start + size - 1
         if window[0] <= end and start <= window[1] and not (window[0] <= start <= end <= window[1]):
             raise NoTheorem(
-                f"entries outside the window {window[0]} to {window[1]} are seen through hidden "
-                "states, not only through entries of the window"
+                f"entries outside the window {window[0]} to {window[1]} are not seen through "
+                "entries of the window alone: there are hidden states, or secrets that reach over "
+                "its ends"
             )
         start = end + 1
 
@@ -255,7 +257,10 @@ def shift_invariant(theta: Beliefs) -> None:
 def _entries_are_a_chain(theta: ChainClass) -> None:
     shift_invariant(theta)
     if theta.hides_states:
-        raise NoTheorem("it is about Markov chains; here entries depend on hidden states")
+        raise NoTheorem(
+            "it is about single entries of Markov chains; here are hidden states, or secrets about "
+            "several entries"
+        )
 
 
 def _disjoint(history: Sequence[Spending], sizes: tuple[int, ...]) -> list[Spending]:

@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.conditioned import Codes, Conditioned, conditioned, split
+from pufferkit.beliefs.base import Distribution
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.secrets import Events, Pairs
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
@@ -108,6 +110,52 @@ def answer_model(
     if listed or (listed is None and small):
         return chain_table(distribution, query)
     return SampledModel(distribution, query)
+
+
+def model_of(own: Distribution, query: Query) -> AnswerModel:
+    """Answers of one distribution of a class, with its secrets."""
+    if own.hidden is None:
+        return answer_model(own.distribution, query)
+    if not isinstance(own.distribution, MarkovChain) or isinstance(own.hidden, Pairs):
+        raise NotApplicable(
+            f"audits of events are for Markov chains and events about windows, not for {own.name}; "
+            "check the release with verify"
+        )
+    table = chain_table(own.distribution, query)
+    labels: list[tuple[Hashable, ...]] = []
+    columns: list[NDArray[np.uint16]] = []
+    names: list[Hashable] = []
+    for begin, end in split(query.lengths):
+        width = min(own.hidden.window, end - begin)
+        if width < own.hidden.window and isinstance(own.hidden, Events):
+            continue
+        for first in range(begin, end - width + 1):
+            which, codes = _secrets_of(own, table.codes[:, first : first + width])
+            labels.append(which)
+            columns.append(codes)
+            names.append(f"{first + 1} to {first + width}" if width > 1 else first + 1)
+    if not names:
+        raise NotApplicable("no segment is as long as the window, so there is nothing to hide")
+    return ListedModel(
+        tuple(names), tuple(labels), np.stack(columns, axis=1), table.probability, table.answers
+    )
+
+
+def _secrets_of(
+    own: Distribution, window: NDArray[np.uint16]
+) -> tuple[tuple[Hashable, ...], NDArray[np.uint16]]:
+    """The secrets of a window: their labels, and the code of each row's."""
+    assert isinstance(own.distribution, MarkovChain)
+    states = own.distribution.states
+    if isinstance(own.hidden, Events):
+        automaton = own.hidden.automaton(states)
+        at = np.zeros(len(window), dtype=np.int64)
+        for moves, values in zip(automaton.moves, window.T, strict=True):
+            at = moves[at, values]
+        return automaton.labels, np.array(automaton.ends, dtype=np.uint16)[at]
+    rows, codes = np.unique(window, axis=0, return_inverse=True)
+    labels = tuple(", ".join(str(states[x]) for x in row) for row in rows)
+    return labels, codes.reshape(-1).astype(np.uint16)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Attackers on sanitised series: each sees outputs and guesses what was there.
 
 An entry x of a chain is turned into a symbol z with probability B(x, z), on its own. What an
-attacker makes of the symbols depends on what he looks at:
+attacker makes of the symbols depends on what is looked at:
 
 - `SingleBit`: the symbol of the entry and the distribution of the entry, nothing else ([B] 4.1);
 - `ForwardBackward`: all symbols and the chain; the exact posterior, so the best guess there is of
@@ -52,20 +52,13 @@ class Attacker:
 
     chain: MarkovChain
     matrix: Floats
-    symbols: tuple[Hashable, ...]
+    symbols: Any = None
 
-    def __init__(
-        self,
-        chain: MarkovChain,
-        matrix: ArrayLike,
-        symbols: Iterable[Hashable] | None = None,
-    ) -> None:
-        if not isinstance(chain, MarkovChain):
-            raise ValueError(f"chain: must be a MarkovChain, got {type(chain).__name__}")
-        emission = emission_matrix(chain, matrix)
-        checks.assign(
-            self, chain=chain, matrix=emission, symbols=_symbols(chain, emission, symbols)
-        )
+    def __post_init__(self) -> None:
+        if not isinstance(self.chain, MarkovChain):
+            raise ValueError(f"chain: must be a MarkovChain, got {type(self.chain).__name__}")
+        matrix = emission_matrix(self.chain, self.matrix)
+        checks.assign(self, matrix=matrix, symbols=_symbols(self.chain, matrix, self.symbols))
 
     @property
     def name(self) -> str:
@@ -127,7 +120,7 @@ class Attacker:
 
     @cached_property
     def _counted(self) -> bool:
-        return self.symbols == tuple(range(len(self.symbols)))
+        return bool(self.symbols == tuple(range(len(self.symbols))))
 
     def _unknown(self, place: int, label: Any) -> ValueError:
         return ValueError(

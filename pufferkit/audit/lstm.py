@@ -11,9 +11,9 @@ Needs torch, which is loaded when first used: ``pip install 'pufferkit[attacks]'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike, NDArray
 from pufferkit import checks
 from pufferkit.audit.attackers import Attacker
 from pufferkit.audit.conditioned import Codes, cumulative_rows
-from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 
 
@@ -104,6 +103,7 @@ class Trained:
         return chances
 
 
+@dataclass(frozen=True, eq=False)
 class LSTM(Attacker):
     """Learns from a series drawn from the chain and sanitised by the matrix; two states only.
 
@@ -115,22 +115,15 @@ class LSTM(Attacker):
         How it learns.
     """
 
-    training: Training
+    training: Training = field(default_factory=Training)
 
-    def __init__(
-        self,
-        chain: MarkovChain,
-        matrix: ArrayLike,
-        symbols: Iterable[Any] | None = None,
-        training: Training | None = None,
-    ) -> None:
-        super().__init__(chain, matrix, symbols)
-        if len(chain) != 2:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.chain) != 2:
             raise ValueError(
-                f"chain: this attacker is for two states, got {len(chain)}; "
+                f"chain: this attacker is for two states, got {len(self.chain)}; "
                 "use ForwardBackward or Viterbi"
             )
-        object.__setattr__(self, "training", training or Training())
 
     @cached_property
     def trained(self) -> Trained:

@@ -5,6 +5,7 @@ Classes of chains are registered as their modules are loaded, so they are loaded
 
 from pufferkit.beliefs import (  # noqa: F401  (each registers its class)
     binary_class,
+    event_class,
     finite_class,
     hull_class,
     mixing_class,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.bayesian_network import BayesianNetwork
     from pufferkit.beliefs.finite_joint import FiniteJoint
     from pufferkit.beliefs.hidden_chain import HiddenChain
+    from pufferkit.beliefs.secrets import Secrets
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +60,14 @@ class Mixing:
 class Distribution:
     """One distribution of a class that data can be drawn from.
 
-    ``complete`` is false where the class holds more than the distributions it lists.
+    ``complete`` is false where the class holds more than the distributions it lists. ``hidden`` are
+    the secrets, where they are not the values of single entries.
     """
 
     name: str
     distribution: MarkovChain | HiddenChain | FiniteJoint | BayesianNetwork
     complete: bool = True
+    hidden: Secrets | None = None
 
 
 class Beliefs(Shown, JsonRecord, ABC):
@@ -84,7 +87,7 @@ class Beliefs(Shown, JsonRecord, ABC):
 
     @abstractmethod
     def distributions(self) -> list[Distribution]:
-        """The distributions of the class, one by one; where the start is open, many of them."""
+        """The distributions of the class, one by one; with any start, many of them."""
 
     @property
     def entries(self) -> tuple[Hashable, ...] | None:
@@ -126,8 +129,8 @@ class Beliefs(Shown, JsonRecord, ABC):
         """What is known of the mixing of each chain; ``NotApplicable`` if some do not mix."""
         raise NotApplicable(f"there are no Markov chains in a {self.description}")
 
-    def open_members(self) -> tuple[Member, ...]:
-        """The members whose start is open; none where there are no chains."""
+    def any_start_members(self) -> tuple[Member, ...]:
+        """The members that may start anywhere; none where there are no chains."""
         return ()
 
     lists_matrices: ClassVar[bool] = True
@@ -149,8 +152,16 @@ class Beliefs(Shown, JsonRecord, ABC):
         return None
 
     @property
+    def names_secrets(self) -> bool:
+        """Whether something else is hidden than the values of single entries."""
+        return False
+
+    @property
     def hides_states(self) -> bool:
-        """Whether entries depend on hidden states, so that they do not separate past and future."""
+        """Whether entries do not separate past and future for what is hidden.
+
+        Entries may depend on hidden states, or secrets may be about several entries.
+        """
         return False
 
     def matrices_shown(self) -> tuple[Matrix, ...]:

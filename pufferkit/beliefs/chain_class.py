@@ -12,6 +12,7 @@ Many shapes, each with the constructor that users call:
 ``ChainClass.hull``       every chain, changing over time as it likes, between given ones
 ``ChainClass.order``      one chain with a memory of several entries
 ``RegimeClass``           entries emitted by hidden regimes
+``with_secrets``          any of these, with events about several entries as what is hidden
 ====================  ==========================================================================
 
 A mechanism asks a class for its ``members``: finitely many chains (or matrices with any start)
@@ -317,6 +318,30 @@ class ChainClass(checks.Frozen, Beliefs):
             raise ValueError(f"table: must have {memory + 1} axes for a memory of {memory}")
         return theta
 
+    def with_secrets(self, *secrets: Any, entries: bool | None = None) -> ChainClass:
+        """The same beliefs, with events about several entries as what is hidden.
+
+        Every function that takes beliefs takes the result: plans, releases, sessions, `verify`.
+
+        Parameters
+        ----------
+        secrets
+            One or more `Secrets`.
+        entries
+            Whether the value of every single entry is hidden as well. By default it is, unless
+            named pairs of values are among the secrets.
+
+        Examples
+        --------
+        >>> from pufferkit import MarkovChain, Secrets
+        >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "active"])
+        >>> ChainClass.of(chain).with_secrets(Secrets.throughout("rest", 6)).promise
+        'hidden is any two values of any entry; and whether any 6 entries in a row are all rest \
+within one segment, and nothing else'
+        """
+        theta: ChainClass = _KINDS["events"].hiding(self, secrets, entries)
+        return theta
+
     @abstractmethod
     def members(self) -> tuple[Member, ...]:
         """Chains whose worst case is that of the class; ``NotApplicable`` if there are none."""
@@ -343,11 +368,11 @@ class ChainClass(checks.Frozen, Beliefs):
         fixed = (m.name for m in self.members() if not m.any_start and not m.chain.is_stationary)
         return next(fixed, None)
 
-    def open_members(self) -> tuple[Member, ...]:
+    def any_start_members(self) -> tuple[Member, ...]:
         return tuple(member for member in self.members() if member.any_start)
 
     def nearest(self, chain: MarkovChain) -> list[tuple[str, MarkovChain]]:
-        """Chains of the class near this one, by name: each with its start if that is open."""
+        """Chains of the class near this one, by name: each with its start where any is possible."""
         raise NotApplicable(
             f"closeness: {self.description} has no member to compare with; name the matrices"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.listed_class import ListedClass
@@ -18,10 +18,8 @@ class JointClass(ListedClass):
     called = "distribution"
 
     joints: tuple[FiniteJoint, ...]
-    states: tuple[Hashable, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.check_listed()
+    def check_alike(self) -> None:
         for joint in self.joints:
             if joint.names != self.joints[0].names:
                 raise ValueError(
@@ -29,13 +27,13 @@ class JointClass(ListedClass):
                     f"{list(self.joints[0].names)} and {list(joint.names)}"
                 )
 
-        columns = [joint.values(name) for joint in self.joints for name in joint.names]
-        own = dict.fromkeys(value for column in columns for value in column)
-        object.__setattr__(self, "states", tuple(own))
-
     @property
     def entries(self) -> tuple[Hashable, ...]:
         return self.joints[0].names
+
+    @staticmethod
+    def values_in(model: FiniteJoint, entry: Hashable) -> tuple[Hashable, ...]:
+        return model.values(entry)
 
     def values(self, entry: Hashable) -> tuple[Hashable, ...]:
         return tuple(value for joint in self.joints for value in joint.values(entry))

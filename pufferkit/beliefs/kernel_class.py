@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit.beliefs.base import Distribution, Member, Mixing
 from pufferkit.beliefs.chain_class import ChainClass
@@ -25,6 +26,31 @@ from pufferkit.rounding import EPS
 
 Secret = Literal["entry", "regime"]
 """What is hidden from an adversary: the value of an entry, or the regime behind it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """The chain of an entry and of what an event remembers, through a window of entries.
+
+    Attributes
+    ----------
+    entries
+        For every entry of the window: its value in each of the cases that can be there.
+    kernels
+        From the cases of each entry but the first to those of the one before, as distributions.
+    posterior
+        Distribution of the last case given each label.
+    labels
+        The events that are told apart.
+    error
+        Bound on the relative error of the entries of the kernels and of the posterior.
+    """
+
+    entries: tuple[NDArray[np.intp], ...]
+    kernels: tuple[Floats, ...]
+    posterior: Floats
+    labels: tuple[str, ...]
+    error: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +79,13 @@ class Kernels:
         The entry, or the hidden state.
     start
         The slot of the first entry of a series; ``None`` if it can be any.
+    window
+        How many entries in a row the secrets are about; nothing is hidden then, and a secret is any
+        value of all of them, or what ``paths`` says.
+    paths
+        How the label of a window comes about, where labels are the secrets.
+    parts
+        By what the loss of each pair of values counts, where pairs are promised different epsilons.
     """
 
     name: str
@@ -64,6 +97,9 @@ class Kernels:
     contamination: float = 0.0
     secret: Secret = "entry"
     start: int | None = None
+    window: int = 1
+    paths: Paths | None = None
+    parts: Floats | None = None
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -130,7 +166,7 @@ class KernelClass(ChainClass):
             "use influence_curve"
         )
 
-    def open_members(self) -> tuple[Member, ...]:
+    def any_start_members(self) -> tuple[Member, ...]:
         return ()
 
     def distributions(self) -> list[Distribution]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Self
 
+from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, Distribution
 
 
@@ -24,8 +26,7 @@ class ListedClass(Beliefs):
         models: tuple[Any, ...] = getattr(self, self.kind)
         return models
 
-    def check_listed(self) -> None:
-        """At least one, and all of the right class."""
+    def __post_init__(self) -> None:
         if not self.listed:
             raise ValueError(f"{self.kind}: a class needs at least one {self.called}, got none")
         for model in self.listed:
@@ -34,6 +35,24 @@ class ListedClass(Beliefs):
                     f"{self.kind}: must be {self.member.__name__} objects, "
                     f"got {type(model).__name__}"
                 )
+        self.check_alike()
+        columns = [self.values_in(model, entry) for model in self.listed for entry in self.entries]
+        every = dict.fromkeys(value for column in columns for value in column)
+        checks.assign(self, states=tuple(every))
+
+    @property
+    @abstractmethod
+    def entries(self) -> tuple[Hashable, ...]:
+        """Names of the entries that all models are about."""
+
+    @staticmethod
+    @abstractmethod
+    def values_in(model: Any, entry: Hashable) -> tuple[Hashable, ...]:
+        """The values that an entry can take in one of the models."""
+
+    @abstractmethod
+    def check_alike(self) -> None:
+        """Refuse models that are not about the same entries."""
 
     def distributions(self) -> list[Distribution]:
         return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
@@ -27,15 +27,10 @@ class NetworkClass(ListedClass):
     called = "network"
 
     networks: tuple[BayesianNetwork, ...]
-    states: tuple[Hashable, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.check_listed()
-        first = self.networks[0]
+    def check_alike(self) -> None:
         for number, network in enumerate(self.networks, 1):
-            _same(number, first, network)
-        own = dict.fromkeys(value for node in first.nodes for value in first.values[node])
-        object.__setattr__(self, "states", tuple(own))
+            _same(number, self.networks[0], network)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -45,6 +40,10 @@ class NetworkClass(ListedClass):
     @property
     def entries(self) -> tuple[Node, ...]:
         return self.nodes
+
+    @staticmethod
+    def values_in(model: BayesianNetwork, entry: Hashable) -> tuple[Hashable, ...]:
+        return model.values[entry]
 
     def values(self, entry: Hashable) -> tuple[Hashable, ...]:
         return self.networks[0].values[entry]

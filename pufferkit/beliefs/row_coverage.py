@@ -37,7 +37,7 @@ _LEAST = 1e-300
 
 
 @dataclass(frozen=True)
-class Row:
+class CoveredRow:
     """One row of one person."""
 
     person: int
@@ -58,7 +58,7 @@ class Row:
 class RowCoverage:
     """How well kernels cover the rows of people who were held out."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[CoveredRow, ...]
     """Those with enough moves."""
     level: float
     """A row with a p-value below this fails, if it needs more contamination than ``inflate``."""
@@ -66,7 +66,7 @@ class RowCoverage:
     """Contamination that the class allows in every row."""
 
     @property
-    def failing(self) -> tuple[Row, ...]:
+    def failing(self) -> tuple[CoveredRow, ...]:
         """The rows that fail."""
         return tuple(
             row
@@ -200,7 +200,7 @@ def row_coverage(
     else:
         needed = _contaminations(moves, own, float(chi2.isf(level, max(size - 1, 1))), deviance)
     rows = (
-        Row(*place, int(each.sum()), float(statistic), float(p), float(eta))
+        CoveredRow(*place, int(each.sum()), float(statistic), float(p), float(eta))
         for place, each, statistic, p, eta in zip(
             places, moves, deviance, p_values, needed, strict=True
         )

@@ -16,6 +16,7 @@ from pufferkit.cli import (
     beliefs,
     dashboard,
     explore,
+    hide,
     ledger,
     model,
     plan,
@@ -24,6 +25,7 @@ from pufferkit.cli import (
     reproduce,
     sanitize,
     stream,
+    synthetic,
     terminal,
     verify,
 )
@@ -41,6 +43,7 @@ for command in (
     release.release,
     release_each.release_each,
     dashboard.dashboard,
+    synthetic.synthetic,
     sanitize.sanitize,
     model.fit,
     beliefs.beliefs,
@@ -51,6 +54,7 @@ for command in (
     reproduce.reproduce,
 ):
     app.command()(command)
+model.app.command()(hide.hide)
 app.add_typer(model.app, name="model")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(stream.app, name="stream")

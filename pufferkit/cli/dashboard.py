@@ -4,19 +4,55 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli import inputs, outputs, questions, terminal
+from pufferkit.cli.derived import Asked, derived, numbers_asked
 from pufferkit.cli.flags import File, Text, option, real
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, with_options
 
 if TYPE_CHECKING:
-    from pufferkit import Query, Series
+    from pufferkit import Derived, Release, Series
+
+
+@dataclass(frozen=True)
+class Details:
+    """What the questions need beside their names; for all that take it."""
+
+    values: questions.Values = None
+    at_least: questions.AtLeast = None
+    between: questions.Between = None
+    clip: questions.Clip = None
+    at: questions.At = None
+    top: questions.Top = None
+    weights: questions.Weights = None
+
+    def of(self, name: str) -> dict[str, Any]:
+        """Those that a question takes."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {key: value for key, value in given.items() if name in questions.taken_by(key)}
+
+    def check(self, names: Sequence[str]) -> None:
+        """Every option is for one of the questions."""
+        for field in fields(self):
+            taken = set(questions.taken_by(field.name)) & set(names)
+            if getattr(self, field.name) is not None and not taken:
+                raise questions.unneeded(field.name)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One question of several: what it is called, what it asks, and the error it may have."""
+
+    name: str
+    asked: Asked
+    error: float
 
 
 @with_options
@@ -33,6 +69,7 @@ def dashboard(
         ),
     ],
     state: inputs.State,
+    details: Details,
     form: Form,
     book: Book,
     account: Annotated[Text, option("With --ledger: which data this is.", "NAME")] = None,
@@ -46,37 +83,59 @@ def dashboard(
         bool, option("Say what it would cost; spends nothing.", None, "--plan")
     ] = False,
     out: Annotated[File, option("Write JSON here, not to stdout; - is stdout.", "FILE")] = None,
+    plot: inputs.Plot = None,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Answer several questions about one series together, at the least total epsilon.
 
-    Questions have the names of --query: histogram=30, episodes:run=20, by-hour=100.
+    Questions have the names of --query: histogram=30, episodes:run=20, by-hour=100, mean=0.5. Of a
+    question whose answer is read from what is released, the error is that of the released numbers:
+    the bins of a histogram, or the moments of a variance.
 
     The JSON is the joint release, which verify checks. With --plan it is what each would cost.
     """
     out = None if str(out) == "-" else out
     book.check(account, needs_account=True)
-    outputs.check_outputs([out], [file, model])
+    outputs.check_outputs([out], [file, model], plot)
     beliefs = inputs.chains(model)
     series = inputs.read_data(
         file, state, time, segment, beliefs.states, None, beliefs, independent_after, form
     )
-    asked = dict(_asked(text, beliefs.states, series) for text in ask)
-    if len(asked) < len(ask):
+    parts = [_asked(text, details, beliefs.states, series) for text in ask]
+    details.check([part.asked.question.name for part in parts])
+    if len({part.name for part in parts}) < len(parts):
         raise ValueError("--ask: two questions are the same; give each once")
+    asked = {part.name: (part.asked.query, part.error) for part in parts}
     plan = pk.dashboard(beliefs, asked, epsilon)
     if only_plan:
         rows = {"epsilon": plan.epsilon, "level": plan.level, "questions": plan.table_rows()}
         record, shown = json.dumps(rows, indent=2), str(plan)
+        pictured: Any = plan
     else:
         terminal.summary(plan)
-        answer = _released(plan, series, beliefs, book, account)
-        record, shown = answer.to_json(), str(answer)
+        pictured = _released(plan, series, beliefs, book, account)
+        told = _told(parts, pictured)
+        more = {"derived": {name: derived(one) for name, one in told.items()}} if told else {}
+        record = json.dumps({**json.loads(pictured.to_json()), **more}, indent=2)
+        shown = "\n".join([str(pictured), *(f"{name}: {one}" for name, one in told.items())])
     written = {} if out is None else {out: record.encode() + b"\n"}
+    if plot is not None:
+        from pufferkit import plots  # noqa: PLC0415
+
+        written[plot] = plots.picture(plots.figure_of(pictured), plot)
     outputs.write_all(written)
     plain = only_plan or out is not None
     terminal.say(shown if plain and not as_json else record)
     terminal.written(written)
+
+
+def _told(parts: Sequence[Part], release: Release) -> dict[str, Derived]:
+    """What follows from the parts of a joint release."""
+    from pufferkit.mechanisms.dashboard import split  # noqa: PLC0415
+
+    each = split(release)
+    told = {part.name: part.asked.follows(each[part.name]) for part in parts}
+    return {name: one for name, one in told.items() if one is not None}
 
 
 def _released(
@@ -94,13 +153,11 @@ def _released(
         return answer
 
 
-def _asked(
-    text: str, states: Sequence[Hashable], series: Series
-) -> tuple[str, tuple[Query, float]]:
-    """The name of a question, the question, and its error."""
+def _asked(text: str, details: Details, states: Sequence[Hashable], series: Series) -> Part:
+    """The question that a text asks, and its error."""
     what, equals, number = text.rpartition("=")
     name, _, of = what.partition(":")
-    known = [own.value for own in inputs.QueryName if own not in (*_OTHER, *inputs.FOLLOWS)]
+    known = [own.value for own in questions.QueryName]
     if not equals or name not in known:
         raise ValueError(
             f"--ask: {text!r} is not like episodes:run=20; questions are {', '.join(known)}"
@@ -109,9 +166,8 @@ def _asked(
         error = terminal.number(number.strip())
     except typer.BadParameter:
         raise ValueError(f"--ask: {number!r} is not a number, in {text!r}") from None
-    question = inputs.Question(inputs.QueryName(name), state_value=of or None)
-    return what, (question.over(states, series), error)
-
-
-_OTHER = (inputs.QueryName.TOTAL, inputs.QueryName.MEAN, inputs.QueryName.DAYS_WITH)
-"""Questions that need more than states."""
+    question = questions.Question(
+        questions.QueryName(name), state_value=of or None, **details.of(name)
+    )
+    # A quantile that is chosen has no noise to give its share of; it is read from a histogram.
+    return Part(what, numbers_asked(question, states, series), error)

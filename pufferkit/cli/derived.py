@@ -1,80 +1,94 @@
-"""Questions about numbers whose answer follows from a release: the query, and how it is read."""
+"""What a command asks, and how the answer is read where it follows from the release."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pufferkit as pk
 from pufferkit.cli import terminal
-from pufferkit.cli.inputs import QueryName, Question
+from pufferkit.cli.questions import Question
+from pufferkit.data.names import FOLLOWS
 
 if TYPE_CHECKING:
     from pufferkit import Derived, Query, Release, Series
     from pufferkit.beliefs.protocol import Beliefs
 
+LEVEL = 0.95
+
 
 @dataclass(frozen=True)
 class Asked:
-    """A query, how the answer is read from its release (``None``: as it is), and its two ways."""
+    """A query, the question that it is, and of a quantile its two ways."""
 
     query: Query
-    read: Callable[[Release], Derived] | None = None
+    question: pk.Question
     plan: pk.QuantilePlan | None = None
 
-    def shown(self, release: Release) -> Any:
-        """What is printed: the release, or what follows from it."""
-        return release if self.read is None else self.read(release)
+    def follows(self, release: Release) -> Derived | None:
+        """What follows from the release; ``None`` if nothing does."""
+        return follows(self.question, release) if self.plan is None else self.plan.answer(release)
+
+    def shown(self, release: Release) -> str:
+        """What is printed: what was asked, and what it was read from where that tells more."""
+        told = self.follows(release)
+        if told is None:
+            return str(release)
+        return str(told) if self.question.name in FOLLOWS else f"{release}\n{told}"
 
     def picture(self, release: Release, exact: list[float] | None, path: Path) -> bytes:
         """The same as a picture."""
         from pufferkit import plots  # noqa: PLC0415
 
-        if self.read is None:
+        told = self.follows(release) if self.question.name in FOLLOWS else None
+        if told is None:
             return plots.picture(plots.release_figure(release, exact), path)
-        return plots.picture(plots.figure_of(self.read(release)), path)
+        return plots.picture(plots.figure_of(told), path)
 
     def record(self, release: Release) -> str:
         """The release as JSON, with what follows from it as ``derived``."""
-        if self.read is None:
-            return release.to_json()
-        told = self.read(release)
-        derived = {
-            "what": told.what,
-            "how": told.how,
-            "level": told.level,
-            "rows": told.table_rows(),
-        }
-        return json.dumps({**json.loads(release.to_json()), "derived": derived}, indent=2)
+        return record(release, self.follows(release))
+
+
+def follows(question: pk.Question, release: Release) -> Derived | None:
+    """What follows from a release, by the question that was asked; ``None`` if nothing does."""
+    from pufferkit.mechanisms.reading import reader_of  # noqa: PLC0415
+
+    read = reader_of(question)
+    return None if read is None else read(release, LEVEL)
+
+
+def record(release: Release, told: Derived | None) -> str:
+    """A release as JSON, with what follows from it as ``derived``."""
+    if told is None:
+        return release.to_json()
+    return json.dumps({**json.loads(release.to_json()), "derived": derived(told)}, indent=2)
+
+
+def derived(told: Derived) -> dict[str, Any]:
+    """What follows from a release, as plain data."""
+    return {"what": told.what, "how": told.how, "level": told.level, "rows": told.table_rows()}
+
+
+def numbers_asked(
+    question: Question, states: Sequence[Hashable], lengths: Sequence[int] | Series
+) -> Asked:
+    """What is asked where only numbers with noise will do: levels are read from a histogram."""
+    named = question.named(states)
+    return Asked(named.over_numbers(states, lengths), named)
 
 
 def asked(
     question: Question, beliefs: Beliefs, lengths: Sequence[int] | Series, epsilon: float
 ) -> Asked:
     """What a command asks; a quantile in the way that is expected to err less."""
-    query = question.over(beliefs.states, lengths)
-    name = question.query
-    if name is QueryName.VARIANCE:
-        low, high = question.range
-        return Asked(query, lambda release: pk.variance(release, low, high))
-    if name is QueryName.CUMULATIVE:
-        return Asked(query, pk.cumulative)
-    if name not in (QueryName.QUANTILE, QueryName.PEAK, QueryName.LOAD_DURATION):
-        return Asked(query)
-    values: dict[Any, float] = question.numbers(beliefs.states)
-    if name is QueryName.PEAK:
-        return Asked(query, lambda release: pk.peak(release, by_name(values)))
-    if name is QueryName.LOAD_DURATION:
-        return Asked(query, lambda release: pk.load_duration(release, by_name(values)))
+    named = question.named(beliefs.states)
+    if named.name != "quantile" or named.share is None:
+        return Asked(named.over(beliefs.states, lengths), named)
     with terminal.working("comparing two ways"):
-        plan = pk.plan_quantile(beliefs, question.part, values, lengths, epsilon)
+        plan = pk.plan_quantile(beliefs, named.share, named.numbers, lengths, epsilon)
     terminal.summary(plan)
-    return Asked(plan.query, plan.answer, plan)
-
-
-def by_name(values: dict[Any, float]) -> dict[str, float]:
-    """Values by the names that releases have for states."""
-    return {str(state): value for state, value in values.items()}
+    return Asked(plan.query, named, plan)

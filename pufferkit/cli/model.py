@@ -241,10 +241,11 @@ def fit(
         "would give that series away"
     )
     _tell(series, rarely_left(series))
-    _give(json.dumps(model.to_dict(), indent=2) + "\n", out, as_json)
+    give(json.dumps(model.to_dict(), indent=2) + "\n", out, as_json)
 
 
-def _give(text: str, out: Path | None, as_json: bool) -> None:
+def give(text: str, out: Path | None, as_json: bool) -> None:
+    """Write a model to a file, print it, or both."""
     if out is None or as_json:
         terminal.give(text)
     if out is not None:

@@ -11,13 +11,14 @@ from pufferkit.cli.derived import asked
 from pufferkit.cli.flags import File, Text, option
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import with_options
+from pufferkit.cli.questions import Question
 
 
 @with_options
 def plan(
     model: inputs.Model,
     epsilon: inputs.Epsilon,
-    question: inputs.Question,
+    question: Question,
     form: Form,
     size: inputs.Size,
     as_json: Annotated[bool, option("Print rows as JSON.", None, "--json")] = False,

@@ -14,7 +14,9 @@ from pufferkit.cli.derived import asked
 from pufferkit.cli.flags import Text, option
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, Noise, Output, Reading, calibrated, with_options
+from pufferkit.cli.questions import Question
 from pufferkit.cli.release_each import release_table
+from pufferkit.data.names import FOLLOWS
 
 
 def _moved(subject: str | None) -> None:
@@ -25,10 +27,10 @@ def _moved(subject: str | None) -> None:
         )
 
 
-def _check_exact(question: inputs.Question, plot: Path | None) -> None:
+def _check_exact(question: Question, plot: Path | None) -> None:
     if plot is None:
         raise ValueError("--show-exact: draws into a picture; name it with --plot")
-    if question.query in inputs.FOLLOWS:
+    if question.query.value in FOLLOWS:
         raise ValueError(f"--show-exact: is not for --query {question.query.value}")
     terminal.warn(f"{plot} shows the exact answer, which has no privacy; do not share it")
 
@@ -39,7 +41,7 @@ def release(
         Path, typer.Argument(metavar="FILE", help="The series: text or Parquet; - is stdin.")
     ],
     noise: Noise,
-    question: inputs.Question,
+    question: Question,
     reading: Reading,
     form: Form,
     book: Book,
@@ -72,10 +74,6 @@ def release(
         for option, value in {
             "--segment": segment,
             "--entry": entry,
-            "--state-value": question.state_value,
-            "--values": question.values,
-            "--clip": question.clip,
-            "--at": question.at,
             "--show-exact": show_exact or None,
         }.items():
             if value is not None:

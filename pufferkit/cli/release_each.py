@@ -14,6 +14,7 @@ from pufferkit.cli import inputs, outputs, terminal, usefulness
 from pufferkit.cli.flags import Text, option
 from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Book, Noise, Output, Reading, with_options
+from pufferkit.cli.questions import Question
 
 if TYPE_CHECKING:
     from pufferkit import Releases, Table
@@ -60,7 +61,7 @@ def release_each(
         ),
     ],
     noise: Noise,
-    question: inputs.Question,
+    question: Question,
     reading: Reading,
     form: Form,
     book: Book,
@@ -96,7 +97,7 @@ def release_table(
     files: Sequence[Path],
     subject: str | None,
     time: str | None,
-    question: inputs.Question,
+    question: Question,
     noise: Noise,
     reading: Reading,
     form: Form,
@@ -113,9 +114,6 @@ def release_table(
 
     grouping = grouping or Grouping()
     grouping.check(subject)
-    query = question.query
-    if query.value in ("count", "total", "mean"):
-        raise ValueError(f"--query: of a table no {query.value}, but histogram or frequencies")
     every, start = duration(form.every), form.begins
     if time is None and every is None:
         raise ValueError(

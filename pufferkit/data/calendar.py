@@ -145,6 +145,12 @@ def week_name(week: int) -> str:
     return f"week of {day_name(7 * int(week) + FIRST_MONDAY)}"
 
 
+def microseconds(moment: datetime) -> int:
+    """Since 1970; of a moment without a time zone by its own clock."""
+    plain = moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+    return int((plain - _EPOCH) // timedelta(microseconds=1))
+
+
 def _moment(start: Any, instant: bool) -> int:
     if isinstance(start, str):
         try:
@@ -152,14 +158,12 @@ def _moment(start: Any, instant: bool) -> int:
         except ValueError:
             raise ValueError(f"starts: {start!r} is not a time like '2024-03-04 08:15'") from None
     if isinstance(start, datetime):
-        if start.tzinfo is not None:
-            if not instant:
-                raise ValueError(
-                    f"starts: {start} has a time zone; say with timezone= where clocks show the "
-                    "hours, or give it without"
-                )
-            start = start.astimezone(UTC).replace(tzinfo=None)
-        return int((start - _EPOCH) // timedelta(microseconds=1))
+        if start.tzinfo is not None and not instant:
+            raise ValueError(
+                f"starts: {start} has a time zone; say with timezone= where clocks show the "
+                "hours, or give it without"
+            )
+        return microseconds(start)
     if isinstance(start, (int, np.integer)) and not isinstance(start, bool):
         return int(start)
     raise ValueError(f"starts: must be a datetime or text, got {start!r}")

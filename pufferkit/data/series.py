@@ -61,6 +61,9 @@ class Series(Shown, checks.Frozen):
         What was sniffed or assumed about the file that it is from, in words.
     calendar
         When the entries are, if that is known; questions about hours and days need it.
+    between
+        Of rows that were read with times on no even clock: the first and the last, in microseconds
+        since 1970, and whether they are ``"instants"`` or ``"time"`` without a zone.
 
     Examples
     --------
@@ -77,6 +80,7 @@ class Series(Shown, checks.Frozen):
     independent_after: str | None = None
     read_as: tuple[str, ...] = ()
     calendar: Calendar | None = None
+    between: tuple[str, int, int] | None = None
 
     def __post_init__(self) -> None:
         codes = np.array(self.codes)
@@ -153,8 +157,9 @@ class Series(Shown, checks.Frozen):
             raise ValueError("series: no entry was observed; there is nothing to release")
         read_as = data.read_as if isinstance(data, Series) else ()
         calendar = data.calendar if isinstance(data, Series) else None
+        between = data.between if isinstance(data, Series) else None
         sizes = tuple(len(segment) for segment in segments)
-        return cls(codes, labels, sizes, declared, read_as, calendar)
+        return cls(codes, labels, sizes, declared, read_as, calendar, between)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -235,7 +240,14 @@ class Series(Shown, checks.Frozen):
             start += size
         codes: NDArray[np.intp] = self.codes[first - 1 : last]
         when = None if self.calendar is None else self.calendar.window(self.lengths, first, last)
-        return Series(codes, self.states, tuple(lengths), self.independent_after, calendar=when)
+        return Series(
+            codes,
+            self.states,
+            tuple(lengths),
+            self.independent_after,
+            calendar=when,
+            between=self.between,
+        )
 
     def as_segments(self) -> list[list[Hashable]]:
         """The entries of each segment as labels; ``None`` where nothing was observed."""

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.accounting.composition import Composition, Spending, compose, entry_profile
+from pufferkit.accounting.composition import Composition, compose, entry_profile
+from pufferkit.accounting.spending import Spending
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.data.queries import count, histogram
 from pufferkit.experiments.result import Chart, Result, Rows, Settings

@@ -83,7 +83,7 @@ Added: influence_curve.
 
 
 @dataclass(frozen=True)
-class People:
+class Cohort:
     """A group of participants: for each of them, coded pieces; and the chain counted from all."""
 
     name: str
@@ -91,7 +91,7 @@ class People:
     chain: MarkovChain
 
     @classmethod
-    def of(cls, name: str, measured: dict[str, list[Floats]]) -> People:
+    def of(cls, name: str, measured: dict[str, list[Floats]]) -> Cohort:
         """From counts by minute."""
         coded: dict[str, list[list[Hashable]]] = {
             person: [[LEVELS[n] for n in np.digitize(piece, CUTS)] for piece in pieces]
@@ -120,14 +120,14 @@ class People:
         return np.asarray(counts / counts.sum(), dtype=float)
 
 
-def groups(settings: Settings) -> list[People]:
+def groups(settings: Settings) -> list[Cohort]:
     """The participants twice: all minutes, and minutes in which the device was worn."""
     people = files.activity(files.need(settings.data, "unidata.csv"))
     if settings.quick:
         people = {person: counts[:2000] for person, counts in list(people.items())[:2]}
     return [
-        People.of("all minutes", {person: [counts] for person, counts in people.items()}),
-        People.of("worn minutes", {person: files.worn(c) for person, c in people.items()}),
+        Cohort.of("all minutes", {person: [counts] for person, counts in people.items()}),
+        Cohort.of("worn minutes", {person: files.worn(c) for person, c in people.items()}),
     ]
 
 

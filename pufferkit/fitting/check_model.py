@@ -22,7 +22,7 @@ from pufferkit.fitting.decision import (
     INFLUENCE,
     PREDICTION,
     ROWS,
-    Clock,
+    Days,
     flexible_predictors,
     influence_check,
     prediction_check,
@@ -206,7 +206,7 @@ def check_model(
     series = Series(np.concatenate(everybody), theta.states, tuple(len(s) for s in everybody))
     firsts = np.array([s[0] for s in everybody if s[0] >= 0], dtype=np.intp)
     starts = np.bincount(firsts, minlength=len(theta.states))
-    clock = Clock.of(everybody, day, window)
+    clock = Days.of(everybody, day, window)
     each = [[np.asarray(segment) for segment in person.segments] for person in people]
     asked = (
         _claimed(MEMORY, theta, lambda: order_check(series, level)),
@@ -238,7 +238,7 @@ def _claimed(name: str, theta: ChainClass, check: Callable[[], Check]) -> Check:
 def _predicted(
     people: Sequence[Codes],
     theta: ChainClass,
-    clock: Clock,
+    clock: Days,
     public: Sequence[Any] | None,
     seed: int,
 ) -> Check:

@@ -35,7 +35,7 @@ from pufferkit.fitting.decision import (
     INFLUENCE,
     PREDICTION,
     ROWS,
-    Clock,
+    Days,
     InfluenceCheck,
     flexible_predictors,
     influence_check,
@@ -63,7 +63,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class Candidate:
     """One class of beliefs, tested on people who were held out.
 
     Attributes
@@ -146,7 +146,7 @@ class Choice(Report):
         What would pass, if nothing does; and what to know about the split.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[Candidate, ...]
     measured: MeasuredInfluence | None
     public: int
     held_out: int
@@ -155,7 +155,7 @@ class Choice(Report):
     advice: tuple[str, ...] = ()
 
     @property
-    def best(self) -> Row | None:
+    def best(self) -> Candidate | None:
         """Of the classes that cover and are not a bare fit, the one with the least noise."""
         covering = [row for row in self.rows if row.covers and not row.at_its_word]
         return min(covering, key=lambda row: row.scale or 0.0, default=None)
@@ -261,14 +261,14 @@ def choose_beliefs(
     built, tested, notes = _split(People.of(people, day, firsts), held_out, seed)
     segments = [np.asarray(s) for one in tested.series for s in one.segments]
     slots = [row for number in range(len(tested.series)) for row in tested.slots(number)]
-    clock = Clock.of(segments, day, window)
+    clock = Days.of(segments, day, window)
     each = [[np.asarray(s) for s in one.segments] for one in tested.series]
     learned = [np.asarray(s) for s in built.pooled.segments]
     times = [row for number in range(len(built.series)) for row in built.slots(number)]
     tell("flexible predictors")
     flexible = flexible_predictors(learned, len(built.states), clock, slots=times, seed=seed)
 
-    def row(name: str, theta: ChainClass, words: str = "") -> Row:
+    def row(name: str, theta: ChainClass, words: str = "") -> Candidate:
         tell(name)
         asked = (
             rows_check(segments, theta, clock, slots=slots),
@@ -276,7 +276,7 @@ def choose_beliefs(
             influence_check(each, theta, clock, repetitions=repetitions, seed=seed),
         )
         scale = influence_curve(theta, query, epsilon).scale
-        return Row(name, theta, promise_of(theta) + words, asked, scale)
+        return Candidate(name, theta, promise_of(theta) + words, asked, scale)
 
     rows = []
     for name, make in (
@@ -303,11 +303,11 @@ def choose_beliefs(
     return replace(choice, advice=tuple(notes))
 
 
-def _attempt(name: str, make: Callable[[], Row]) -> Row:
+def _attempt(name: str, make: Callable[[], Candidate]) -> Candidate:
     try:
         return make()
     except NotApplicable as reason:
-        return Row(name, None, f"not built: {reason}")
+        return Candidate(name, None, f"not built: {reason}")
 
 
 def _unsure(built: People, epsilon: float) -> str:
@@ -319,20 +319,20 @@ def _unsure(built: People, epsilon: float) -> str:
 
 
 def _built(
-    name: str, make: Callable[[People], ChainClass], people: People, row: Callable[..., Row]
-) -> Row:
+    name: str, make: Callable[[People], ChainClass], people: People, row: Callable[..., Candidate]
+) -> Candidate:
     return row(name, make(people))
 
 
-def _calibrated(built: People, alpha: float, row: Callable[..., Row]) -> Row:
+def _calibrated(built: People, alpha: float, row: Callable[..., Candidate]) -> Candidate:
     calibrated = calibrated_contamination(built, alpha)
     words = f"; contamination {calibrated.eta:.3g}, {calibrated.words}"
     return row("calibrated hull", people_hull(built, min(calibrated.eta, 0.99)), words)
 
 
 def _regime_rows(
-    built: People, clock: Clock, regimes: Sequence[int], row: Callable[..., Row], seed: int
-) -> Iterator[Row]:
+    built: People, clock: Days, regimes: Sequence[int], row: Callable[..., Candidate], seed: int
+) -> Iterator[Candidate]:
     """One model for everybody, with more regimes until that no longer helps; then people's own."""
     best, model, nats = None, None, float("inf")
     for count in regimes:
@@ -341,7 +341,7 @@ def _regime_rows(
             words = "; the fit is taken at its word"
             tried = replace(row(f"{count} hidden regimes", theta, words), at_its_word=True)
         except NotApplicable as reason:
-            yield Row(f"{count} hidden regimes", None, f"not built: {reason}")
+            yield Candidate(f"{count} hidden regimes", None, f"not built: {reason}")
             break
         own = tried.checks[1].statistic
         worse = own is not None and own > nats - _GAIN
@@ -407,7 +407,7 @@ def promise_of(theta: ChainClass) -> str:
     return _KNOWN if theta.lists_matrices else _REGION
 
 
-def _covers(row: Row) -> str:
+def _covers(row: Candidate) -> str:
     check = row.influence
     if row.beliefs is None or check is None:
         return "not built"
@@ -418,13 +418,13 @@ def _covers(row: Row) -> str:
     return f"NO: {names}" if names else "?"
 
 
-def _advice(built: People, tested: People, clock: Clock, repetitions: int, seed: int) -> list[str]:
+def _advice(built: People, tested: People, clock: Days, repetitions: int, seed: int) -> list[str]:
     """What would pass: every second, fifth or tenth entry, if a plain class covers it then."""
     lines = ["what would pass: more hidden regimes, fewer levels, more people, or coarser steps"]
     for factor in _THINNED:
         if clock.day // factor < 6:
             break
-        coarse = Clock(clock.day // factor, max(clock.window // factor, 1), clock.known)
+        coarse = Days(clock.day // factor, max(clock.window // factor, 1), clock.known)
         try:
             theta = people_hull(_thinned(built, factor))
             each = [

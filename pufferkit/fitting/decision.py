@@ -64,7 +64,7 @@ class InfluenceCheck(Check):
 
 
 @dataclass(frozen=True)
-class Clock:
+class Days:
     """How entries lie in days.
 
     Attributes
@@ -82,7 +82,7 @@ class Clock:
     known: bool
 
     @classmethod
-    def of(cls, people: Sequence[Codes], day: int | None, window: int | None) -> Clock:
+    def of(cls, people: Sequence[Codes], day: int | None, window: int | None) -> Days:
         """A day as given, or a twentieth of the longest sequence; a third of it as window."""
         longest = max(len(person) for person in people)
         known = None if day is None else checks.whole("day", day, 2)
@@ -92,7 +92,7 @@ class Clock:
 
 
 def influence_of_people(
-    people: Sequence[Sequence[Codes]], states: int, clock: Clock, seed: int = 0
+    people: Sequence[Sequence[Codes]], states: int, clock: Days, seed: int = 0
 ) -> tuple[MeasuredInfluence, list[list[Codes]]]:
     """Influence of the person who shows most, and the people it was measured on.
 
@@ -120,7 +120,7 @@ def influence_of_people(
 def influence_check(
     people: Sequence[Sequence[Codes]],
     theta: ChainClass,
-    clock: Clock,
+    clock: Days,
     *,
     repetitions: int = 100,
     seed: int = 0,
@@ -160,7 +160,7 @@ def _predictive(
     people: Sequence[Sequence[Codes]],
     theta: ChainClass,
     reached: float,
-    clock: Clock,
+    clock: Days,
     repetitions: int,
     seed: int,
 ) -> float:
@@ -180,7 +180,7 @@ def _predictive(
 def rows_check(
     people: Sequence[Codes],
     theta: ChainClass,
-    clock: Clock,
+    clock: Days,
     *,
     slots: Sequence[Codes] | None = None,
     level: float = 0.01,
@@ -219,7 +219,7 @@ def rows_check(
 def prediction_check(
     people: Sequence[Codes],
     theta: ChainClass,
-    clock: Clock,
+    clock: Days,
     flexible: Mapping[str, Predictor],
     *,
     slots: Sequence[Codes] | None = None,
@@ -241,7 +241,7 @@ def prediction_check(
 def flexible_predictors(
     public: Sequence[Any],
     states: int,
-    clock: Clock,
+    clock: Days,
     *,
     slots: Sequence[Codes] | None = None,
     seed: int = 0,

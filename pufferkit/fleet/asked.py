@@ -1,23 +1,31 @@
 """The exact answers of many subjects to one question, from what a table keeps.
 
 Hours of the day and of the week are folded from windows of an hour, so that the rows of a large
-table never leave their engine. Other questions are asked of the entries of each subject, which a
+table never leave their engine. Sums over entries, and what is read from a histogram, need the
+counts of the states alone. Other questions are asked of the entries of each subject, which a
 table keeps up to a million rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from pufferkit.data.calendar import HOUR, HOURS, HOURS_OF_WEEK, Calendar
 from pufferkit.data.durations import duration
-from pufferkit.data.questions import BY, Question
+from pufferkit.data.names import BY, FOLLOWS, SUMS
+from pufferkit.data.questions import Question
 from pufferkit.data.series import Series
 from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.fleet.run import FleetRows
+from pufferkit.rounding import as_fraction
+
+MOST = 2**52
+"""Largest sum of whole numbers that a float holds with room for noise."""
 
 FOLDED = ("by-hour", "by-weekday-hour")
 """Questions whose slots come back, and so can be folded from windows of an hour."""
@@ -33,6 +41,12 @@ def rows_of(
             f"query: {question.name} of many subjects is a histogram over windows, all at one "
             f"price: read_table(..., window={width!r}) and query='histogram'"
         )
+    if question.name in SUMS or question.name in FOLLOWS:
+        _refuse_slots(table, question)
+        of_states = FleetRows.of(table, pieces)
+        if question.name in SUMS:
+            return _sums(of_states, question, states)
+        return _levels(of_states, question, states)
     if table.windows is not None:
         if question.name not in FOLDED:
             raise ValueError(
@@ -45,6 +59,53 @@ def rows_of(
             "alone" + ("; read it with window='hour of week'" if question.name in FOLDED else "")
         )
     return _one_by_one(table, question, states)
+
+
+def _refuse_slots(table: Table, question: Question) -> None:
+    if table.windows is not None and table.windows.repeats is not None:
+        raise ValueError(
+            f"query: {question.name} is asked of windows of time that follow one another, such as "
+            "window='1d', or of whole series"
+        )
+
+
+def _sums(
+    rows: FleetRows, question: Question, states: Sequence[Hashable]
+) -> tuple[FleetRows, tuple[str, ...], dict[str, Any]]:
+    """Sums over entries: histograms times what a state adds, in whole units."""
+    one = question.one_entry(states)
+    assert one is not None
+    assert one.weights is not None
+    assert one.unit is not None
+    nothing = (Fraction(0),) * one.size
+    whole = [[int(w / one.unit) for w in one.weights.get(x, nothing)] for x in states]
+    if max(abs(w) for row in whole for w in row) * int(rows.entries.sum()) >= MOST:
+        raise ValueError(
+            "values: have too many digits to add up exactly over all entries; round them, or use "
+            "larger units"
+        )
+    record: dict[str, Any] = {"name": question.name, "weights": whole, "unit": str(one.unit)}
+    if question.clip is not None:
+        record["clip"] = [float(end) for end in question.clip]
+    counts = rows.counts @ np.array(whole, dtype=np.int64)
+    return replace(rows, counts=counts, seen=rows.entries), one.labels, record
+
+
+def _levels(
+    rows: FleetRows, question: Question, states: Sequence[Hashable]
+) -> tuple[FleetRows, tuple[str, ...], dict[str, Any]]:
+    """Histograms in the order of the values."""
+    order = question.ordered(states)
+    place = [list(states).index(state) for state in order]
+    record: dict[str, Any] = {"name": question.name}
+    if question.values is not None:
+        record["levels"] = [float(question.numbers[state]) for state in order]
+        record["states"] = [str(state) for state in order]
+    if question.share is not None:
+        record["share"] = str(as_fraction("share", question.share))
+    if question.top is not None:
+        record["top"] = question.top
+    return replace(rows, counts=rows.counts[:, place]), tuple(str(s) for s in order), record
 
 
 def _folded(
@@ -87,21 +148,25 @@ def _slots(table: Table, windows: Windows, weekly: bool) -> Counts:
 def _one_by_one(
     table: Table, question: Question, states: Sequence[Hashable]
 ) -> tuple[FleetRows, tuple[str, ...], dict[str, Any]]:
-    answers, observed = [], []
+    answers, observed, days = [], [], []
     labels: tuple[str, ...] = ()
     record: dict[str, Any] = {}
     for subject in table.subjects:
         series = table.series(subject)
         query = question.over(states, Series.of(series, states))
-        answers.append([int(value) for value in query.exact(series)])
+        answers.append([int(value / (query.unit or 1)) for value in query.exact(series)])
         asked = dict(query.question or {})
+        days.append(asked.get("days"))
         observed.append(asked.pop("observed", None))
         labels = query.labels
         record = {"name": question.name, **asked}
     for own in ("calendar", "days"):  # of one subject
         record.pop(own, None)
     seen = None if observed[0] is None else np.array(observed, dtype=np.int64)
-    return _rows(table, np.array(answers, dtype=np.int64), seen), labels, record
+    rows = _rows(table, np.array(answers, dtype=np.int64), seen)
+    if question.per == "days":
+        rows = replace(rows, days=np.array(days, dtype=np.int64))
+    return rows, labels, record
 
 
 def _rows(table: Table, answers: Counts, observed: Counts | None) -> FleetRows:

@@ -38,7 +38,7 @@ from pufferkit.fleet.run import (
     pending_releases,
 )
 from pufferkit.frames import spark_storage
-from pufferkit.frames.spark import ClusterTable, Counted, RowNoise
+from pufferkit.frames.spark import ClusterTable, CountedTable, RowNoise
 
 
 def release_on_cluster(
@@ -83,7 +83,7 @@ def release_on_cluster(
 class _ClusterDraw:
     """What the executors are to draw, and where to; ``wanted`` is the scale of each row."""
 
-    counted: Counted
+    counted: CountedTable
     run: FleetRun
     sizes: Table
     asked: FleetRows

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit import noise
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
@@ -133,8 +132,9 @@ def release_each(
         with _accounts(run, ledger, budget) as accounts:
             return release_on_cluster(table, run, accounts, prefix, storage, progress)
     asked, labels, record = _asked(table, run)
+    run = run.settled(int(np.median(asked.entries)), int(table.longest.max()))
     used, calibrations = run.calibrations(table.longest)
-    values = np.empty(asked.counts.shape)
+    values = np.empty((len(asked.owner), 1 if run.chooses else len(labels)))
     scales = np.empty(len(asked.owner))
     together = [run.epsilon]
     data = recognised(table, account_names(table, prefix)) if ledger is not None else {}
@@ -148,7 +148,7 @@ def release_each(
                 pending_releases(table, asked, rows, used, calibrations, prefix) if accounts else []
             )
             lengths = used[asked.owner[rows]]
-            drawn = _drawn(asked, rows, lengths, calibrations, accounts, pending)
+            drawn = _drawn(run, asked, rows, lengths, calibrations, accounts, pending)
             values[rows], scales[rows], cost = drawn
             together.append(cost)
             if progress is not None:
@@ -226,8 +226,13 @@ def release_all(
     run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, local.windows)
     asked, labels, record_of = _asked(local, run)
     together = _together(asked, grouped)
-    if run.query == "frequencies" and not together.entries.all():
-        raise ValueError("keys: a group or window has no entries, and so no shares; ask histogram")
+    run = run.settled(int(np.median(together.entries)), int(local.longest.max()))
+    per = together.per(run.per)
+    if per is not None and not per.all():
+        raise ValueError(
+            "keys: a group or window has no entries, and so no shares and no mean; ask histogram "
+            "or total"
+        )
     windows, sums = together.window, together.counts
     longest = int(local.longest.max())
     calibration = run.calibration(longest)
@@ -236,7 +241,7 @@ def release_all(
     data = recognised(local, account_names(local, prefix)) if ledger is not None else {}
     with _accounts(run, ledger, budget, data, data_meant) as accounts:
         if accounts is None:
-            values, scales = _noisy_sums(sums, calibration)
+            values, scales = _noisy_sums(sums, run, calibration)
         else:
             record = f"{prefix}{EVERYBODY}"
             pending = pending_releases(local, asked, rows, used, calibrations, prefix)
@@ -279,9 +284,10 @@ def _together(asked: FleetRows, grouped: Groups | None) -> FleetRows:
         return sums
 
     observed = None if asked.observed is None else summed(asked.observed)
+    days = None if asked.days is None else summed(asked.days)
     nobody = np.zeros(len(windows), dtype=np.int64)
     counts, seen = summed(asked.counts), summed(asked.entries)
-    return FleetRows(nobody, windows, counts, nobody, nobody, observed, seen)
+    return FleetRows(nobody, windows, counts, nobody, nobody, observed, seen, days)
 
 
 def _recorded(
@@ -302,7 +308,7 @@ def _recorded(
     }
 
     def draw() -> dict[str, Any]:
-        values, scales = _noisy_sums(sums, calibration)
+        values, scales = _noisy_sums(sums, run, calibration)
         return {"value": values.tolist(), "scale": scales.tolist()}
 
     stored = accounts.ledger.find(record, accounts.pay_jointly(pending, record, body, draw))
@@ -310,12 +316,13 @@ def _recorded(
     return np.array(stored.body["value"]), np.array(stored.body["scale"])
 
 
-def _noisy_sums(sums: Counts, calibration: Calibration) -> tuple[Floats, Floats]:
+def _noisy_sums(sums: Counts, run: FleetRun, calibration: Calibration) -> tuple[Floats, Floats]:
     wanted = np.full(len(sums), calibration.scale)
-    return noise.discrete_laplace_rows(sums, wanted[:, None]).astype(np.float64), wanted
+    return run.draw(sums, wanted), wanted
 
 
 def _drawn(
+    run: FleetRun,
     asked: FleetRows,
     rows: NDArray[np.int64],
     lengths: Counts,
@@ -331,7 +338,7 @@ def _drawn(
 
     def draw(which: Counts, least: Floats) -> tuple[Floats, Floats]:
         counts, scales = asked.counts[rows[which]], np.maximum(wanted[which], least)
-        return noise.discrete_laplace_rows(counts, scales[:, None]).astype(np.float64), scales
+        return run.draw(counts, scales), scales
 
     if accounts is None:
         return *draw(np.arange(len(rows)), wanted), 0.0
@@ -353,10 +360,11 @@ def _releases(
     question: dict[str, Any] | None,
 ) -> Releases:
     entries = asked.entries.copy()
-    # Values that an earlier version drew and an account kept are not whole.
-    family: noise.Family = "laplace" if np.any(values % 1) else "discrete laplace"
-    if run.query == "frequencies":
-        values, scales = noise.as_shares(values, scales, entries)
+    family = run.family
+    if family != "noisy choice" and np.any(values % 1):
+        family = "laplace"  # drawn by an earlier version, and kept by an account
+    per = asked.per(run.per)
+    values, scales = run.answers(values, scales, per)
     for array in (values, scales, entries):
         array.setflags(write=False)
     drawn = Releases(
@@ -366,7 +374,7 @@ def _releases(
         raw=values,
         scale=scales,
         entries=entries,
-        labels=labels,
+        labels=(run.query,) if run.chooses else labels,
         query=run.query,
         mechanism=run.mechanism,
         epsilon=run.epsilon,
@@ -376,6 +384,8 @@ def _releases(
         noise=family,
         question=question,
         observed=asked.observed,
+        days=asked.days,
+        asked=run.question,
     )
     return drawn if drawn.totals is None else drawn.as_histogram()
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from typing import Any
+from typing import Any, get_args
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -15,11 +15,17 @@ from numpy.typing import NDArray
 import pufferkit
 from pufferkit.beliefs.provenance import PRIVATE_NOTE
 from pufferkit.checks import Floats, Frozen
+from pufferkit.data.names import BY, FOLLOWS, SUMS
+from pufferkit.data.queries import Kind
+from pufferkit.data.questions import Question
 from pufferkit.data.series import declared_independent
 from pufferkit.data.table import Windows
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.intervals import half_width, project_to_simplex
-from pufferkit.mechanisms.release import FORMAT, Guarantee, Presentation
+from pufferkit.mechanisms.derived import Derived
+from pufferkit.mechanisms.evidence import Guarantee
+from pufferkit.mechanisms.intervals import half_width, project_to_simplex, rank_error
+from pufferkit.mechanisms.reading import reader_of
+from pufferkit.mechanisms.release import FORMAT, Presentation, Release
 from pufferkit.noise import Family
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Shown
@@ -30,8 +36,12 @@ _KINDS = {
     "stays": "stays",
     "time-in": "time in states",
     "days-with": "days with",
+    "share-of-days": "days with",
+    "variance": "moments",
+    **dict.fromkeys(BY, "by time"),
+    **{name: name for name in SUMS if name != "variance"},
 }
-"""Kinds of questions by their names; the others are by time."""
+"""Kinds of questions by their names; the others are histograms."""
 
 
 def note_of(private: bool, independent_after: str | None) -> str | None:
@@ -77,6 +87,10 @@ class Releases(Shown, Frozen, JsonRecord):
         What was asked, if no histogram; and by time, the entries observed in each slot. Public.
     groups
         The group of each row, for releases over groups of subjects.
+    days
+        Where the share of days is asked: how many there are. Public.
+    asked
+        The question itself, by which `follows` reads what was released; ``None`` for histograms.
 
     Examples
     --------
@@ -118,21 +132,37 @@ class Releases(Shown, Frozen, JsonRecord):
     question: Mapping[str, Any] | None = None
     observed: NDArray[np.int64] | None = None
     groups: tuple[Hashable, ...] | None = None
+    days: NDArray[np.int64] | None = None
+    asked: Question | None = None
 
     @property
     def totals(self) -> Floats | None:
         """What the parts of each row sum to; ``None`` if that is not known."""
-        if self.question is None:
-            each = np.ones(len(self)) if self.query == "frequencies" else self.entries
-            return np.asarray(each, dtype=np.float64)[:, None]
-        return None if self.observed is None else self.observed.astype(np.float64)
+        if self.observed is not None:
+            return self.observed.astype(np.float64)
+        if self.kind not in ("histogram", "relative frequencies"):
+            return None
+        each = np.ones(len(self)) if self.query == "frequencies" else self.entries
+        return np.asarray(each, dtype=np.float64)[:, None]
 
     @property
     def kind(self) -> str:
         """What the query is, as records say it."""
         if self.question is None:
             return "histogram" if self.query == "histogram" else "relative frequencies"
-        return _KINDS.get(self.question["name"], "by time")
+        if self.noise == "noisy choice":
+            return "quantile"
+        return _KINDS.get(self.question["name"], "histogram")
+
+    @property
+    def units(self) -> list[Fraction | None]:
+        """What the numbers of each row are whole multiples of; ``None`` if of nothing."""
+        if self.noise != "discrete laplace":
+            return [None] * len(self)
+        unit = Fraction((self.question or {}).get("unit", 1))
+        shares = self.kind in ("relative frequencies", "mean", "moments")
+        per = self.entries if shares else self.days
+        return [unit / (1 if per is None else int(per[row])) for row in range(len(self))]
 
     def __len__(self) -> int:
         return len(self.value)
@@ -147,11 +177,71 @@ class Releases(Shown, Frozen, JsonRecord):
         )
 
     def half_width(self, level: float = 0.95) -> Floats:
-        """Half the width of the confidence interval around each number of a row of ``raw``."""
-        discrete, shares = self.noise == "discrete laplace", self.query == "frequencies"
-        units = [Fraction(1, int(n) if shares else 1) if discrete else None for n in self.entries]
-        each = zip(self.scale.tolist(), units, strict=True)
+        """Half the width of the confidence interval around each number of a row of ``raw``.
+
+        Of a quantile that was chosen, by how many ranks it may miss.
+        """
+        if self.kind == "quantile":
+            levels = len((self.question or {})["levels"])
+            return np.array([rank_error(scale, levels, level) for scale in self.scale.tolist()])
+        each = zip(self.scale.tolist(), self.units, strict=True)
         return np.array([half_width(scale, level, unit=unit) for scale, unit in each])
+
+    def row(self, number: int) -> Release:
+        """One row as a release, for whatever follows from it, such as `pufferkit.quantile`.
+
+        Epsilon is that of all rows about the subject, and what `verify` checks is the table.
+        """
+        if self.lengths is None or not self.calibrations:
+            raise ValueError("releases: came without their calibrations")
+        length, kind = int(self.lengths[number]), self.kind
+        own, totals = self.calibrations[length], self.totals
+        question = None if self.question is None else dict(self.question)
+        if question is not None and self.observed is not None:
+            question["observed"] = self.observed[number].tolist()
+        if question is not None and kind == "days with":
+            question |= {"days": 1 if self.days is None else int(self.days[number])}
+        return Release(
+            value=tuple(self.value[number].tolist()),
+            raw=tuple(self.raw[number].tolist()),
+            scale=float(self.scale[number]),
+            epsilon=self.epsilon,
+            mechanism=own.mechanism,
+            guarantee=self.guarantee,
+            query=self.query,
+            labels=self.labels,
+            lengths=(length,),
+            lipschitz=own.query.lipschitz,
+            total=None if totals is None else float(totals[number].sum()),
+            beliefs=None if own.beliefs is None else own.beliefs.to_dict(),
+            evidence=own.evidence,
+            released_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            version=pufferkit.__version__,
+            kind=kind if kind in get_args(Kind) else "own",  # type: ignore[arg-type]
+            presentation=self.presentation,
+            noise=self.noise,
+            unit=self.units[number],
+            question=question,
+        )
+
+    def follows(
+        self, read: Callable[[Release, float], Derived] | None = None, level: float = 0.95
+    ) -> list[Derived]:
+        """What follows from each row, at no cost: variances, quantiles, curves, rates.
+
+        Parameters
+        ----------
+        read
+            Takes a release and a level. Left out: what the question asks, such as the quantile of
+            ``Question("quantile", ...)``.
+        level
+            Of the intervals, row by row.
+        """
+        if read is None:
+            read = None if self.asked is None else reader_of(self.asked)
+        if read is None or self.kind == "quantile":
+            raise ValueError(f"releases: {self.query} is what was released; see value")
+        return [read(self.row(number), level) for number in range(len(self))]
 
     def as_histogram(self) -> Releases:
         """The nearest proper histograms: no negative bins, summing to the known total.
@@ -206,6 +296,8 @@ class Releases(Shown, Frozen, JsonRecord):
         prefix = "state " if set(self.labels) & set(columns) else ""
         for number, label in enumerate(self.labels):
             columns[prefix + label] = self.value[:, number].tolist()
+        if self.asked is not None and self.asked.name in FOLLOWS and self.kind != "quantile":
+            columns |= _derived_columns(self.follows(), columns)
         return columns
 
     def to_dict(self) -> dict[str, Any]:
@@ -219,6 +311,8 @@ class Releases(Shown, Frozen, JsonRecord):
             rows["group"] = list(self.groups)
         if self.windows is not None:
             rows["window"] = self.windows.tolist()
+        if self.days is not None:
+            rows["days"] = self.days.tolist()
         drawn = self.presentation == "as drawn"
         return {
             "format": FORMAT,
@@ -261,3 +355,26 @@ class Releases(Shown, Frozen, JsonRecord):
         columns = self.columns()
         for cells in zip(*columns.values(), strict=True):
             yield dict(zip(columns, cells, strict=True))
+
+
+def _derived_columns(derived: list[Derived], taken: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """What follows from each row: a value and the ends of its interval for each label.
+
+    Of the most frequent states, which are others in each row, the first, the second and so on.
+    """
+    first = derived[0]
+    names = list(first.labels)
+    columns: dict[str, list[Any]] = {}
+    if first.what.startswith("top "):
+        names = [f"top {number}" for number in range(1, len(names) + 1)]
+        for n, name in enumerate(names):
+            columns[name] = [own.labels[n] for own in derived]
+        return columns
+    if len(names) == 1:
+        names = [first.what]
+    prefix = f"{first.what}: " if set(names) & set(taken) else ""
+    for n, name in enumerate(names):
+        columns[prefix + name] = [own.value[n] for own in derived]
+        columns[f"{prefix}{name}, low"] = [own.low[n] for own in derived]
+        columns[f"{prefix}{name}, high"] = [own.high[n] for own in derived]
+    return columns

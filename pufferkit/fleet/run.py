@@ -6,22 +6,28 @@ Calibrations see lengths, never counts. There is a row for each subject and wind
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit import checks
+from pufferkit import checks, noise
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.provenance import check_not_counted_from
+from pufferkit.checks import Floats
+from pufferkit.data.names import FOLLOWS, SUMS
+from pufferkit.data.numbers import rank_scores
 from pufferkit.data.queries import histogram
 from pufferkit.data.questions import Question
 from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.plan import MECHANISMS
+from pufferkit.mechanisms.quantiles import CHOSEN, better_way
 from pufferkit.records import digest
+from pufferkit.rounding import as_fraction, round_up
 
 QUERIES = ("histogram", "frequencies")
 MECHANISM_NAMES = (
@@ -61,6 +67,7 @@ class FleetRun:
     label: str
     windows: Windows | None
     question: Question | None = None
+    chooses: bool = False
 
     @classmethod
     def of(
@@ -73,11 +80,12 @@ class FleetRun:
         label: str,
         windows: Windows | None,
     ) -> FleetRun:
-        """A checked run; other questions than histograms are about whole series."""
+        """A checked run; what is no sum over entries is about whole series."""
         asked = None
         if query not in QUERIES:
             asked = query if isinstance(query, Question) else Question(query)
-            query, windows = str(asked), None
+            query = str(asked)
+            windows = windows if asked.name in SUMS + FOLLOWS else None
             if asked.name in QUERIES:
                 raise ValueError(f"query: give the name alone, {asked.name!r}")
         if mechanism not in MECHANISM_NAMES:
@@ -114,8 +122,81 @@ class FleetRun:
                 "mechanism": self.mechanism,
                 "label": self.label,
                 "windows": None if self.windows is None else self.windows.to_dict(),
+                **self._told,
             }
         )
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        """What the words of a question leave out."""
+        asked = self.question
+        if asked is None or (asked.values is None and asked.clip is None):
+            return {}
+        pairs = [[repr(state), repr(value)] for state, value in asked.values or ()]
+        labels = None if asked.labels is None else list(asked.labels)
+        clip = None if asked.clip is None else [repr(end) for end in asked.clip]
+        return {"values": pairs, "clip": clip, "labels": labels, "chooses": self.chooses}
+
+    def settled(self, entries: int, longest: int) -> FleetRun:
+        """The run with the way of a quantile that errs less for rows of this many entries.
+
+        Beliefs and numbers of entries decide, and no data. Other questions have one way.
+        """
+        asked = self.question
+        if asked is None or asked.name != "quantile" or asked.share is None:
+            return self
+        scale = self.calibration(longest).scale
+        states = asked.ordered(self.beliefs.states)
+        way, _, _ = better_way(self.beliefs, states, float(asked.share), entries, scale)
+        settled = replace(self, chooses=way == CHOSEN)
+        settled.__dict__["_calibrated"] = self._calibrated  # the noise of either way is the same
+        return settled
+
+    @cached_property
+    def unit(self) -> Fraction:
+        """What the whole numbers that get noise are multiples of, in the answer."""
+        one = None if self.question is None else self.question.one_entry(self.beliefs.states)
+        return Fraction(1) if one is None or one.unit is None else one.unit
+
+    @property
+    def per(self) -> str | None:
+        """The public number of a row that its answer is divided by: entries, days or nothing."""
+        if self.question is None:
+            return "entries" if self.query == "frequencies" else None
+        return self.question.per
+
+    @property
+    def family(self) -> noise.Family:
+        """The noise that is drawn."""
+        return "noisy choice" if self.chooses else "discrete laplace"
+
+    def draw(self, counts: Counts, scales: Floats) -> Floats:
+        """Noise on whole numbers, row by row; or levels chosen by them."""
+        if not self.chooses:
+            return noise.discrete_laplace_rows(counts, scales[:, None]).astype(np.float64)
+        assert self.question is not None
+        share, numbers = as_fraction("share", self.question.share), self.question.numbers
+        levels = [float(numbers[x]) for x in self.question.ordered(self.beliefs.states)]
+        rows = ([Fraction(n) for n in row] for row in counts.tolist())
+        places = [
+            noise.noisy_choice(rank_scores(row, share), float(scale), share.denominator)
+            for row, scale in zip(rows, scales, strict=True)
+        ]
+        return np.array([[levels[place]] for place in places])
+
+    def answers(self, values: Floats, scales: Floats, per: Counts | None) -> tuple[Floats, Floats]:
+        """What was drawn, in the unit of the answer and divided by what is public; rounded up."""
+        if self.chooses or (self.unit == 1 and per is None):
+            return values, scales
+        if self.unit == 1 and per is not None:
+            return noise.as_shares(values, scales, per)
+        steps = [self.unit / (1 if per is None else int(per[row])) for row in range(len(values))]
+        rows = zip(values.tolist(), scales.tolist(), steps, strict=True)
+        made = [
+            ([float(int(v) * step) for v in row], round_up(float(Fraction(scale) * step)))
+            for row, scale, step in rows
+        ]
+        return np.array([row for row, _ in made]), np.array([scale for _, scale in made])
 
     def notes(self, table: Table) -> tuple[str, ...]:
         """What a reader must know about the beliefs, and about what they say of this table."""
@@ -139,10 +220,18 @@ class FleetRun:
         Not for a count in place of it: a count holds the other states at distance 0, and noise that
         is calibrated by these distances would leave them apart in a histogram.
         """
-        states = self.beliefs.states
-        asked = self.question
-        query = histogram(states, longest) if asked is None else asked.like(states, longest)
-        return MECHANISMS[self.mechanism](self.beliefs, query, self.epsilon)
+        if longest not in self._calibrated:
+            states = self.beliefs.states
+            asked = self.question
+            query = histogram(states, longest) if asked is None else asked.like(states, longest)
+            made = MECHANISMS[self.mechanism](self.beliefs, query, self.epsilon)
+            self._calibrated[longest] = made
+        return self._calibrated[longest]
+
+    @cached_property
+    def _calibrated(self) -> dict[int, Calibration]:
+        """Calibrations of lengths that were asked for."""
+        return {}
 
     def calibrations(self, longest: Counts) -> tuple[Counts, dict[int, Calibration]]:
         """For each subject the length it is calibrated for, and the calibration of each length.
@@ -184,7 +273,8 @@ class FleetRows:
     """The rows to release: subject, window, counts, and the first and last entry, from 1.
 
     ``counts`` are the whole numbers of the answer. Where they do not sum to the number of observed
-    entries, ``seen`` has it, and ``observed`` those of each slot of a question by time.
+    entries, ``seen`` has it, ``observed`` those of each slot of a question by time, and ``days``
+    the number of days where their share is asked.
     """
 
     owner: Counts
@@ -194,6 +284,11 @@ class FleetRows:
     last: Counts
     observed: Counts | None = None
     seen: Counts | None = None
+    days: Counts | None = None
+
+    def per(self, what: str | None) -> Counts | None:
+        """The public number that the answer of each row is divided by."""
+        return self.entries if what == "entries" else self.days if what == "days" else None
 
     @property
     def entries(self) -> Counts:

@@ -1,7 +1,7 @@
 """A table that stays on a Spark cluster until noise has been added.
 
 Spark works lazily and computes lost partitions again, so a DataFrame with noise in its plan could
-draw twice for one release. Noise is therefore drawn only by `Counted.write_noisy`, a job that
+draw twice for one release. Noise is therefore drawn only by `CountedTable.write_noisy`, a job that
 writes files: Spark commits the output of one attempt of each task, and what is read afterwards are
 those files.
 """
@@ -78,7 +78,7 @@ class ClusterTable:
         return table_of_sql(self.source, self.rules, self.states)
 
     @contextmanager
-    def counted(self) -> Iterator[Counted]:
+    def counted(self) -> Iterator[CountedTable]:
         """The table counted on the cluster, which keeps the counts until the block is left.
 
         Spark hands kept rows to every plan like the one that made them, also to one over a folder
@@ -98,7 +98,7 @@ class ClusterTable:
         pieces = aggregate.piece_counts(linked, self.rules).to_native()
         pieces = pieces.withColumn("_mark", f.lit(uuid.uuid4().hex)).persist()
         try:
-            yield Counted(
+            yield CountedTable(
                 table=self,
                 entries=entries,
                 pieces=pieces,
@@ -115,7 +115,7 @@ class ClusterTable:
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class CountedTable:
     """A `ClusterTable` while the cluster keeps its counts."""
 
     table: ClusterTable

@@ -7,11 +7,13 @@ window; some may be older, of a window that was released already.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from pufferkit.data.calendar import microseconds
 from pufferkit.data.series import Series
 from pufferkit.frames import raw
 from pufferkit.frames.files import _columns, state_labels
@@ -83,7 +85,10 @@ def read_window(
             )
     if not inside:
         raise ValueError(f"{table.name}: no row is in the window")
-    return Series.of([labels[n] for n in inside], states), len(before)
+    rows = Series.of([labels[n] for n in inside], states)
+    axis = "time" if begin.tzinfo is None else "instants"
+    between = (axis, microseconds(moments[inside[0]]), microseconds(moments[inside[-1]]))
+    return replace(rows, between=between), len(before)
 
 
 def _moments(file: str, cells: list[Any]) -> list[datetime]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit import checks, noise_chain
+from pufferkit import checks, noise_local
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
@@ -108,18 +108,18 @@ class CorrelatedResponse(BaseResponse):
 
     @property
     def thresholds(self) -> tuple[int, int]:
-        """Words of `pufferkit.noise_chain` that start and that end a run of flips."""
+        """Words of `pufferkit.noise_local` that start and that end a run of flips."""
         return int(Fraction(self.rho_0) * WORD), int(Fraction(self.rho_1) * WORD)
 
     def answered(self, codes: NDArray[Any], lengths: Sequence[int]) -> NDArray[Any]:
         """Answers to series of these lengths, each with noise of its own."""
-        flips = noise_chain.chain_flips(lengths, self.thresholds)
+        flips = noise_local.chain_flips(lengths, self.thresholds)
         answers: NDArray[Any] = codes ^ flips.astype(codes.dtype)
         return answers
 
     def answer_stream(self, codes: Iterator[int]) -> Iterator[int]:
         """The answer to each entry of one series, before the next is asked for."""
-        flips = noise_chain.flip_stream(self.thresholds)
+        flips = noise_local.flip_stream(self.thresholds)
         return (code ^ next(flips) for code in codes)
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pufferkit import checks
 from pufferkit.local.correlated_response import CorrelatedResponse
+from pufferkit.local.matrix_response import MatrixResponse
 from pufferkit.local.response import KaryResponse, RandomizedResponse
 
-Response = RandomizedResponse | KaryResponse | CorrelatedResponse
+Response = RandomizedResponse | KaryResponse | MatrixResponse | CorrelatedResponse
 
 _KINDS: dict[str, type[Response]] = {
     "randomized_response": RandomizedResponse,
     "kary_response": KaryResponse,
+    "matrix_response": MatrixResponse,
     "correlated_response": CorrelatedResponse,
 }
 

@@ -21,9 +21,8 @@ import numpy as np
 from pufferkit import checks, noise
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.errors import NotApplicable
-from pufferkit.local.bayesian_loss import known_adversary, loss
-from pufferkit.local.diameter_bounds import MOST_BLOCK, entry_bound
+from pufferkit.local.bayesian_loss import loss
+from pufferkit.local.kary_loss import matrix_loss
 from pufferkit.local.losses import Loss
 from pufferkit.local.sanitizing import Sanitizer
 from pufferkit.records import JsonRecord
@@ -188,9 +187,9 @@ class RandomizedResponse(BaseResponse):
 class KaryResponse(BaseResponse):
     """A state of k is kept, or answered as each of the other states with probability rho.
 
-    Certified for any number of states and any chain that forgets: against every adversary by the
-    projective diameter (`pufferkit.local.diameter_bounds`); against the ignorant one, for a given
-    length, by the influence curve, where that is better.
+    Certified for any number of states and any chain that forgets: pair by pair of states and answer
+    by answer (`pufferkit.local.kary_sides`), or by the event-level epsilon where the states are
+    many or the chain forgets slowly (`pufferkit.local.diameter_bounds`).
 
     Parameters
     ----------
@@ -204,7 +203,7 @@ class KaryResponse(BaseResponse):
     Attributes
     ----------
     loss
-        A bound on the loss, exact for no chain in general.
+        A bound on the loss; ``loss.exact`` says whether it is reached.
     expected_noise
         Share of entries that are answered wrongly: (k - 1) rho.
     """
@@ -228,7 +227,7 @@ class KaryResponse(BaseResponse):
             raise ValueError(f"rho: must lie between 0 and 1/{size}, got {rho:g}")
         object.__setattr__(self, "rho", rho)
         self._check_length()
-        actual = kary_loss(self.chain, self.entry_epsilon, self.length, self.adversary)
+        actual = matrix_loss(self.chain, self.drawn_matrix, self.length, self.adversary)
         self._promise(actual, (size - 1) * rho)
 
     @cached_property
@@ -238,6 +237,14 @@ class KaryResponse(BaseResponse):
         matrix = np.full((size, size), self.rho)
         np.fill_diagonal(matrix, 1 - (size - 1) * self.rho)
         return checks.frozen(matrix)
+
+    @property
+    def drawn_matrix(self) -> Floats:
+        """P(answer z | state x) with the probabilities that are drawn."""
+        size, moved = len(self.chain), self.thresholds[0]
+        matrix = np.full((size, size), moved / noise.WORD)
+        np.fill_diagonal(matrix, (noise.WORD - (size - 1) * moved) / noise.WORD)
+        return matrix
 
     @property
     def entry_epsilon(self) -> float:
@@ -272,29 +279,6 @@ class KaryResponse(BaseResponse):
             f"{len(self.chain)}-ary randomised response: rho = {self.rho:.6g}, expected noise "
             f"{self.expected_noise:.6g}\n  {self.guarantee}\n  {self.loss}"
         )
-
-
-def kary_loss(chain: MarkovChain, b: float, length: int | None, adversary: str) -> Loss:
-    """A certified bound on the loss of answers with event-level epsilon ``b``.
-
-    Every way to answer of that event-level epsilon is covered, and every number of states.
-    """
-    name = known_adversary(adversary)
-    options: list[tuple[float, str]] = [(entry_bound(chain, b), "tanh bound")]
-    if length is not None:
-        options.append((round_up(length * b), "entries added up"))
-    if name == "ignorant" and length is not None and 0 < b < inf:
-        from pufferkit.influence.curve.profile import InfluenceCurve  # noqa: PLC0415
-
-        options.append((InfluenceCurve(chain, length).epsilon(b), "influence curve"))
-    value, method = min(options)
-    if value == inf and b < inf:
-        raise NotApplicable(
-            f"transition: {MOST_BLOCK} steps do not make this chain forget (it is periodic, "
-            "reducible or very sparse), so no loss is certified for series of any length; give a "
-            "length, for which entries can be added up"
-        )
-    return Loss((value, value), name, length, method, value == 0)
 
 
 def state_weights(chain: MarkovChain, length: int | None) -> Floats:

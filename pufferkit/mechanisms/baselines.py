@@ -21,7 +21,7 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.quilts.powers import Kernel, row_log_ratios
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
-from pufferkit.mechanisms.release import Evidence, Guarantee
+from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.rounding import round_up
 
 

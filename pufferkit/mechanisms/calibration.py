@@ -17,12 +17,14 @@ from pufferkit import checks, noise
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
+from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.numbers import rank_scores
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series, declared_independent
 from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.evidence import Evidence, Guarantee, Variant
 from pufferkit.mechanisms.intervals import expected_size, half_width, rank_error
-from pufferkit.mechanisms.release import Evidence, Guarantee, Release, Variant
+from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
 
 GAPS = (
@@ -101,6 +103,8 @@ class Calibration(Shown):
         if self.beliefs is not None:
             check_states(self.beliefs, self.query)
         notes = () if self.beliefs is None else self.beliefs.caveats
+        if self.beliefs is not None and self.beliefs.names_secrets:
+            object.__setattr__(self, "guarantee", self.guarantee.for_named_secrets)
         declared = declared_independent(self.query.independent_after)
         evidence = _over_gaps(self.evidence, self.query.missing)
         object.__setattr__(self, "evidence", evidence.noting(*notes, *declared))
@@ -199,7 +203,9 @@ class Calibration(Shown):
         data = self.checked(series)
         chosen = self.query.kind == "quantile"
         if chosen:
-            values: tuple[float, ...] = (self._chosen_level(self.query.exact(data)),)
+            levels = (self.query.question or {})["levels"]
+            place = self.chosen_place(self.query.exact(data))
+            values: tuple[float, ...] = (float(levels[place]),)
         else:
             values = tuple(self.noisy([self.query.exact(data)], [0]))
         drawn = Release(
@@ -234,12 +240,11 @@ class Calibration(Shown):
         )
         return drawn.as_histogram() if self.query.kind in HISTOGRAMS else drawn
 
-    def _chosen_level(self, counts: list[Fraction]) -> float:
-        """The value of a level near the quantile, by the noisy choice."""
-        question = self.query.question or {}
-        share = Fraction(question["share"])
-        scores = rank_scores(counts, share)
-        return float(question["levels"][noise.noisy_choice(scores, self.scale, share.denominator)])
+    def chosen_place(self, counts: Sequence[Fraction]) -> int:
+        """Of a quantile: the place of a level near it, by a fresh noisy choice."""
+        share = Fraction((self.query.question or {})["share"])
+        scores = rank_scores(list(counts), share)
+        return noise.noisy_choice(scores, self.scale, share.denominator)
 
     def _verification_data(self) -> dict[str, Any] | None:
         record = dict(self.verification_data or {})
@@ -332,10 +337,15 @@ def chains_only(beliefs: Any, mechanism: str) -> ChainClass:
     return theta
 
 
-def checked(beliefs: Any, query: Query, epsilon: float) -> tuple[Beliefs, float]:
-    """Beliefs and epsilon for a query, checked."""
+def checked(
+    beliefs: Any, query: Query, epsilon: float, secrets: Secrets | Sequence[Secrets] | None = None
+) -> tuple[Beliefs, float]:
+    """Beliefs, with these secrets if there are some, and epsilon for a query."""
     epsilon = checks.privacy(epsilon)
     theta = as_beliefs(beliefs)
+    if secrets is not None:
+        named = [secrets] if isinstance(secrets, Secrets) else list(secrets)
+        theta = chains_only(theta, "secrets=").with_secrets(*named)
     check_states(theta, query)
     return theta, epsilon
 

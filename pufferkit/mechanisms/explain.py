@@ -20,9 +20,10 @@ from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.mechanisms.calibration import HISTOGRAMS, Calibration
+from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.influence_curve import metric_of
 from pufferkit.mechanisms.odds import one_in, posterior
-from pufferkit.mechanisms.release import Guarantee, Release
+from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
 
 
@@ -124,6 +125,7 @@ def explain(calibration: Calibration) -> PairTable:
     if calibration.beliefs is None:
         raise NotApplicable(f"{calibration.mechanism} asks no beliefs, so there is no curve")
     theta, query = calibration.beliefs, calibration.query
+    _about_entries(theta)
     metric = as_metric(metric_of(theta, query, calibration.scales), len(theta.states))
     losses = _losses(theta, query.longest, metric, calibration.entry_epsilon)
     if calibration.guarantee in (Guarantee.PUFFERFISH, Guarantee.GROUP):
@@ -137,11 +139,20 @@ def explain_release(record: Release) -> PairTable:
     if record.beliefs is None:
         raise NotApplicable(f"{record.mechanism} asks no beliefs, so there is no curve")
     theta = beliefs_from_dict(record.beliefs)
+    _about_entries(theta)
     cost = _recorded_cost(record, len(theta.states))
     losses = _losses(theta, max(record.lengths), Metric(cost / cost.max()), float(cost.max()))
     if record.guarantee in (Guarantee.PUFFERFISH, Guarantee.GROUP):
         losses = np.minimum(losses, record.epsilon)
     return PairTable(theta.states, losses, record.epsilon, record.query)
+
+
+def _about_entries(theta: Beliefs) -> None:
+    if theta.names_secrets:
+        raise NotApplicable(
+            "explain is about the values of single entries; the secrets here are others "
+            f"({theta.description})"
+        )
 
 
 def _recorded_cost(record: Release, size: int) -> Floats:

@@ -15,6 +15,7 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
+from pufferkit.beliefs.secrets import Secrets
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
@@ -24,13 +25,13 @@ from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.gaps import solvers
 from pufferkit.mechanisms.calibration import Calibration, chains_only, checked
+from pufferkit.mechanisms.evidence import Bound, Evidence
 from pufferkit.mechanisms.observed import (
     WORTH,
     curve_of_observed,
     quilts_of_observed,
     recorded,
 )
-from pufferkit.mechanisms.release import Bound, Evidence
 from pufferkit.rounding import round_up
 
 Solved = tuple[float, Evidence, dict[str, Any] | None]
@@ -44,6 +45,7 @@ def influence_curve(
     query: Query,
     epsilon: float,
     *,
+    secrets: Secrets | Sequence[Secrets] | None = None,
     per_bin: bool = False,
     progress: Progress | None = None,
 ) -> Calibration:
@@ -64,6 +66,8 @@ def influence_curve(
         has event-level epsilon 0 at the entries that were not observed.
     epsilon
         Pufferfish privacy for each entry.
+    secrets
+        What else to hide than single entries; short for beliefs made by `ChainClass.with_secrets`.
     per_bin
         A scale for each coordinate of a vector, so that their total is about the least: rare levels
         of a histogram get less noise, common ones more. For chains with a known start and sums.
@@ -77,7 +81,7 @@ def influence_curve(
     >>> round(influence_curve(chain, count(1, 10**6), 1).scale, 3)
     3.336
     """
-    theta, epsilon = checked(beliefs, query, epsilon)
+    theta, epsilon = checked(beliefs, query, epsilon, secrets)
     scales = _proportions(theta, query, epsilon) if per_bin else None
     metric = metric_of(theta, query, scales)
     b, evidence, verification_data = entry_epsilon_for(

@@ -14,8 +14,8 @@ from pufferkit.influence.quilts.gaps import solvers
 from pufferkit.influence.quilts.hardest import check_reading
 from pufferkit.influence.quilts.mixing import hardest_by_mixing, influences_by_mixing
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states, checked
+from pufferkit.mechanisms.evidence import Evidence
 from pufferkit.mechanisms.observed import quilts_of_observed, recorded
-from pufferkit.mechanisms.release import Evidence
 from pufferkit.rounding import round_up
 
 Bound = Literal["paper", "tight"]

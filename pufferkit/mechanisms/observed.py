@@ -21,7 +21,7 @@ from pufferkit.influence.curve.profile import InfluenceCurve, Metric
 from pufferkit.influence.curve.sweep import EntryLoss, Run
 from pufferkit.influence.quilts.gaps import Named, hardest_observed
 from pufferkit.influence.quilts.hardest import QuiltBound
-from pufferkit.mechanisms.release import Bound, Evidence
+from pufferkit.mechanisms.evidence import Bound, Evidence
 
 MOST_ENTRIES, MOST_RUNS = 5_000, 200
 """Longest segments, and most runs in one, of which the pattern is used."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pufferkit.beliefs.protocol import Beliefs
+from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.answers import record_loss
@@ -20,11 +21,12 @@ from pufferkit.influence.curve.profile import InfluenceCurve, as_metric
 from pufferkit.influence.sums.outer import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, checked
+from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.exact_sum import exact_sum
 from pufferkit.mechanisms.influence_curve import added_by_state, influence_curve, metric_of
 from pufferkit.mechanisms.markov_quilt import markov_quilt, markov_quilt_approx
 from pufferkit.mechanisms.odds import in_odds
-from pufferkit.mechanisms.release import Guarantee, in_words
+from pufferkit.mechanisms.release import in_words
 from pufferkit.mechanisms.usefulness import Usefulness, questioned
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
 from pufferkit.shown import Shown
@@ -264,12 +266,14 @@ def plan(
     epsilon: float,
     progress: Progress | None = None,
     *,
+    secrets: Secrets | Sequence[Secrets] | None = None,
     most_work: float = LONG_WORK,
 ) -> Plan:
     """What every mechanism would cost, without touching data or budget.
 
     ``progress`` is called during long ones with the mechanism, entries done, entries in all.
-    Mechanisms that take more than ``most_work`` multiplications are left out.
+    Mechanisms that take more than ``most_work`` multiplications are left out. ``secrets`` are what
+    else to hide than single entries, as with `ChainClass.with_secrets`.
 
     Several questions, each with the error that it may have, are planned by `pufferkit.dashboard`:
     it splits epsilon so that all errors are met at the least total.
@@ -281,7 +285,7 @@ def plan(
     >>> table.best.mechanism
     'influence_curve'
     """
-    theta, epsilon = checked(beliefs, query, epsilon)
+    theta, epsilon = checked(beliefs, query, epsilon, secrets)
     entries = []
     for name in MECHANISMS:
         if name == "wasserstein" and estimated_work(theta, query) > most_work:

@@ -14,7 +14,7 @@ are taken to have all levels equally often. No data are used, so the choice cost
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -146,19 +146,30 @@ def plan_quantile(
     assert theta is not None
     assert chosen.states is not None
     assert chosen.question is not None
-    shares, about = _levels(theta, chosen)
     part = float(Fraction(chosen.question["share"]))
     entries = sum(chosen.observed or chosen.lengths)
-    each = [expected_errors(own, part, entries, by_choice.scale) for own in shares]
-    errors: dict[Way, float] = {
-        INVERTED: max(inverted for inverted, _ in each),
-        CHOSEN: max(by_choice_too for _, by_choice_too in each),
-    }
-    way = CHOSEN if errors[CHOSEN] < errors[INVERTED] else INVERTED
+    way, errors, about = better_way(theta, chosen.states, part, entries, by_choice.scale)
     calibration = by_choice
     if way == INVERTED:
         calibration = influence_curve(beliefs, histogram(chosen.states, lengths), epsilon)
     return QuantilePlan(calibration, way, errors, about, part, dict(values))
+
+
+def better_way(
+    theta: Beliefs, states: Sequence[Hashable], share: float, entries: int, scale: float
+) -> tuple[Way, dict[Way, float], str]:
+    """The way that is expected to err less, the error of each, and for which levels.
+
+    ``states`` are in the order of their values; there are ``entries`` of them in the data, and
+    either way has noise of this scale.
+    """
+    shares, about = _levels(theta, states)
+    each = [expected_errors(own, share, entries, scale) for own in shares]
+    errors: dict[Way, float] = {
+        INVERTED: max(inverted for inverted, _ in each),
+        CHOSEN: max(by_choice for _, by_choice in each),
+    }
+    return CHOSEN if errors[CHOSEN] < errors[INVERTED] else INVERTED, errors, about
 
 
 def expected_errors(
@@ -187,9 +198,8 @@ def expected_errors(
     return float(misses[places].mean()) / entries, float(misses[choices].mean()) / entries
 
 
-def _levels(theta: Beliefs, query: Query) -> tuple[list[Floats], str]:
-    """How often each level occurs by the beliefs, in the order of the query, and in words."""
-    states = query.states or ()
+def _levels(theta: Beliefs, states: Sequence[Hashable]) -> tuple[list[Floats], str]:
+    """How often each level occurs by the beliefs, in this order, and in words."""
     order = [theta.states.index(state) for state in states]
     try:
         members = theta.members()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
 from fractions import Fraction
 from importlib import import_module
 from typing import Any, Literal, get_args
@@ -13,8 +11,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from pufferkit.data.queries import Kind
-from pufferkit.data.records import check_question
+from pufferkit.data.question_records import check_question
 from pufferkit.errors import printable
+from pufferkit.mechanisms.evidence import Evidence, Guarantee, is_list, is_number, is_whole
 from pufferkit.mechanisms.intervals import interval_around, project_to_simplex, rank_error
 from pufferkit.mechanisms.version_1 import VERSION_1, from_version_1
 from pufferkit.noise import Family
@@ -23,201 +22,7 @@ from pufferkit.records import Report
 FORMAT = 2
 """Of the files written now. Those of format 1 are read as well."""
 
-Variant = Literal["definition", "formula", "paper", "tight"]
-"""Which reading of a theorem: influence by [Q] Definition 4.1 or by (5) as printed; mixing by [Q]
-Lemma C.1 as in the paper, or by the operator norm, which is tighter."""
-
-Bound = Literal["curve", "pairs", "quilts", "distance", "window", "neighbours", "group", "entry"]
-"""Which theorem decided the scale: the scalar or the pairwise influence curve, Markov quilts
-([Q] 4.3), the Wasserstein distance ([Q] 3.2), the distribution of the sum over a window, the
-neighbours of GK16, a whole segment at once, or one entry alone."""
-
-Counted = Literal["observed", "span"]
-"""Of a series with gaps, the entries that the scale was made for: those that were observed, or all
-of the span, which is never less noise."""
-
 Presentation = Literal["as drawn", "nearest histogram"]
-
-
-class Guarantee(StrEnum):
-    """What a release promises. The value is the sentence for people; files hold the ``code``.
-
-    Examples
-    --------
-    >>> import pufferkit as pk
-    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> print(pk.influence_curve(week, pk.count(1, 100), epsilon=1).guarantee)
-    Pufferfish for each entry
-    """
-
-    PUFFERFISH = "Pufferfish for each entry"
-    GROUP = "Pufferfish for each entry, whatever the correlation within a segment"
-    SECRETS = "Pufferfish for the pairs of secrets that were given, and for no others"
-    ENTRY = "entry DP only: does not hide entries that others predict"
-
-    @property
-    def code(self) -> str:
-        """One word, as in files."""
-        return self.name.lower()
-
-    @classmethod
-    def of_code(cls, code: Any) -> Guarantee:
-        """The guarantee that a file names."""
-        if isinstance(code, cls):
-            return code
-        known = {own.code: own for own in cls}
-        if code not in known:
-            raise ValueError(f"release: guarantee must be one of {', '.join(known)}, got {code!r}")
-        return known[code]
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Why the scale is what it is: what binds.
-
-    Attributes
-    ----------
-    belief
-        The chain of the class that needs the most noise.
-    node
-        The entry that is hardest to hide: counted from 1 within its segment, or its name.
-    length
-        Length of that segment.
-    quilt
-        Nodes of its best Markov quilt; empty for the trivial quilt.
-    influence
-        Max-influence of the entry on that quilt, or the mechanism's own measure.
-    blocks
-        For the influence curve: entries paid for to the left and to the right of the entry, itself
-        counted in both; ``None`` for a side that is paid for whole. For a window: how far its ends
-        are from the entry; ``None`` for a side that reaches to the end of the segment.
-    bound, variant
-        Which theorem decided, and which reading of it; see `Bound` and `Variant`.
-    counted
-        For a series with gaps: which entries the bound counts; see `Counted`. ``None`` without any.
-    beside
-        Event-level epsilon that is spent beside this release under the same promise; ``None`` if
-        the promise is about this release alone.
-    horizon
-        For a stream: entries that the promise is for, all other releases of the stream included;
-        ``None`` if it is about the entries of this release alone.
-    notes
-        How the numbers were obtained, in words for people. Nothing reads them.
-
-    Examples
-    --------
-    >>> import pufferkit as pk
-    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    >>> decided = pk.markov_quilt(week, pk.count(1, 1000), epsilon=1).evidence
-    >>> decided.node, decided.quilt
-    (500, (495, 505))
-    """
-
-    belief: str | None = None
-    node: Any = None
-    length: int | None = None
-    quilt: tuple[Any, ...] | None = None
-    influence: float | None = None
-    blocks: tuple[int | None, int | None] | None = None
-    notes: tuple[str, ...] = ()
-    bound: Bound | None = None
-    variant: Variant | None = None
-    beside: float | None = None
-    counted: Counted | None = None
-    horizon: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, known in _WORDS.items():
-            value = getattr(self, name)
-            if value is not None and value not in known:
-                raise ValueError(f"{name}: must be one of {', '.join(known)}, got {value!r}")
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Evidence:
-        """The evidence in a file, each field of its own type."""
-        if not isinstance(data, Mapping):
-            raise ValueError(f"release: evidence must be an object, got {type(data).__name__}")
-        strange = sorted(set(data) - set(cls.__dataclass_fields__))
-        if strange:
-            raise ValueError(f"release: evidence has unknown fields {', '.join(strange)}")
-        fields = dict(data)
-        for name, (rule, fits) in _EVIDENCE.items():
-            value = fields.get(name)
-            if value is not None and not fits(value):
-                raise ValueError(f"release: {name} in the evidence must be {rule}, got {value!r}")
-            if isinstance(value, list):
-                fields[name] = tuple(value)
-        fields["notes"] = tuple(fields.get("notes") or ())
-        try:
-            return cls(**fields)
-        except ValueError as error:
-            raise ValueError(f"release: in the evidence, {error}") from None
-
-    def noting(self, *notes: str) -> Evidence:
-        """The same with these notes too, each once."""
-        more = tuple(note for note in notes if note not in self.notes)
-        return replace(self, notes=self.notes + more)
-
-    def __str__(self) -> str:
-        parts = []
-        if self.belief is not None:
-            parts.append(self.belief)
-        if self.node is not None:
-            parts.append(f"entry {_named(self.node)} of {self.length}")
-        if self.quilt is not None:
-            inside = ", ".join(_named(n) for n in self.quilt)
-            parts.append(f"quilt {{{inside}}}" if inside else "trivial quilt")
-        if self.influence is not None:
-            parts.append(f"influence {self.influence:.4g}")
-        if self.blocks is not None:
-            what = "window" if self.bound == "window" else "block"
-            sides = zip(("left", "right"), self.blocks, strict=True)
-            parts += [f"{side} {what} {'whole' if n is None else n}" for side, n in sides]
-        if self.counted is not None:
-            parts.append(_COUNTED[self.counted])
-        if self.horizon is not None:
-            parts.append(f"with all other releases of the stream, over {self.horizon:.0e} entries")
-        return "; ".join([*parts, *self.notes])
-
-
-_COUNTED = {
-    "observed": "only observed entries counted",
-    "span": "noise of the unbroken span",
-}
-
-_WORDS = {"bound": get_args(Bound), "variant": get_args(Variant), "counted": get_args(Counted)}
-"""The fields of the evidence that hold one of a few words."""
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple))
-
-
-_EVIDENCE: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "belief": ("text", lambda v: isinstance(v, str)),
-    "length": ("a whole number above 0", lambda v: _is_whole(v) and v > 0),
-    "quilt": ("a list of entries", _is_list),
-    "influence": ("a number", _is_number),
-    "blocks": (
-        "two whole numbers or null",
-        lambda v: _is_list(v) and len(v) == 2 and all(n is None or _is_whole(n) for n in v),
-    ),
-    "notes": ("a list of texts", lambda v: _is_list(v) and all(isinstance(n, str) for n in v)),
-    "bound": ("text", lambda v: isinstance(v, str)),
-    "variant": ("text", lambda v: isinstance(v, str)),
-    "counted": ("text", lambda v: isinstance(v, str)),
-    "horizon": ("a whole number above 0", lambda v: _is_whole(v) and v > 0),
-    "beside": ("a number of at least 0", lambda v: _is_number(v) and 0 <= v < math.inf),
-}
-"""What each field of the evidence must be in a file, in words and as a test."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -407,17 +212,17 @@ class Release(Report):
                     f"release: {name} must be one of {', '.join(known)}, got {fields[name]!r}"
                 )
         for name in ("value", "raw", "labels", "lengths"):
-            if not _is_list(fields[name]):
+            if not is_list(fields[name]):
                 raise ValueError(f"release: {name} must be a list, got {fields[name]!r}")
             fields[name] = tuple(fields[name])
-        if fields["total"] is not None and not _is_number(fields["total"]):
+        if fields["total"] is not None and not is_number(fields["total"]):
             raise ValueError(f"release: total must be a number or null, got {fields['total']!r}")
         fields["guarantee"] = Guarantee.of_code(fields["guarantee"])
         fields["evidence"] = Evidence.from_dict(fields["evidence"])
         if fields.get("observed") is not None:
             fields["observed"] = tuple(fields["observed"])
         if fields.get("scales") is not None:
-            if not _is_list(fields["scales"]) or not all(map(_is_number, fields["scales"])):
+            if not is_list(fields["scales"]) or not all(map(is_number, fields["scales"])):
                 raise ValueError("release: scales must be a list of numbers")
             fields["scales"] = tuple(fields["scales"])
         if fields.get("unit") is not None:
@@ -483,18 +288,14 @@ def in_words(scale: float, scales: tuple[float, ...] | None) -> str:
 def check_format(what: str, data: Mapping[str, Any]) -> None:
     """Refuse what pufferkit did not write, and what only a later pufferkit understands."""
     written: Any = data.get("format")
-    if _is_whole(written) and written > FORMAT:
+    if is_whole(written) and written > FORMAT:
         raise ValueError(
             f"{what}: is of format {written}, and this pufferkit reads formats up to {FORMAT}; "
             "use the pufferkit that wrote it, or a later one"
         )
-    if not _is_whole(written) or written != FORMAT:
+    if not is_whole(written) or written != FORMAT:
         if what == "release" and written == VERSION_1:
             return
         raise ValueError(
             f"{what}: format is {written!r}, not {FORMAT}; is this a file that pufferkit wrote?"
         )
-
-
-def _named(node: Hashable) -> str:
-    return f"X_{node}" if isinstance(node, int) else str(node)

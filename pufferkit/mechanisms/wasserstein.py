@@ -25,7 +25,7 @@ from pufferkit.influence.sums.network_sums import conditional_distributions
 from pufferkit.influence.sums.transport import w_infinity
 from pufferkit.influence.sums.work import sum_work
 from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
-from pufferkit.mechanisms.release import Evidence, Guarantee
+from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.rounding import as_fraction, at_least, round_up
 
 Event = Callable[[Row], bool]
@@ -79,7 +79,7 @@ def wasserstein(
     ------
     NotApplicable
         For vectors, for queries that are not sums, for series with entries that were not observed,
-        and for classes whose starts are open.
+        and for classes with any start.
 
     Examples
     --------

@@ -16,15 +16,30 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.experiments.result import Result
 from pufferkit.fleet.releases import Releases
+from pufferkit.mechanisms.dashboard import Dashboard
 from pufferkit.mechanisms.derived import Derived
 from pufferkit.mechanisms.explain import PairTable
 from pufferkit.mechanisms.plan import Plan
+from pufferkit.mechanisms.quantiles import QuantilePlan
 from pufferkit.mechanisms.release import Release
+from pufferkit.mechanisms.synthetic import Synthetic
 from pufferkit.plots.beliefs import clock_figure, matrices_figure, network_figure
 from pufferkit.plots.canvas import BLACK, BLUE, COLOURS, blank, grid, legend, panels, whole_numbers
 from pufferkit.plots.charts import experiment_figure
+from pufferkit.plots.dashboards import (
+    dashboard_figure,
+    questions_figure,
+    synthetic_figure,
+    ways_figure,
+)
 from pufferkit.plots.figures import audit_figure, pair_figure, plan_figure, release_figure
-from pufferkit.plots.questions import derived_figure, slots_figure
+from pufferkit.plots.questions import (
+    derived_figure,
+    follows_figure,
+    measured,
+    owners,
+    slots_figure,
+)
 from pufferkit.shown import Matrix
 
 if TYPE_CHECKING:
@@ -32,6 +47,8 @@ if TYPE_CHECKING:
 
 _MOST_SUBJECTS = 40
 _MOST_STATES = 6
+_READ = ("variance", "quantile", "peak", "cumulative", "load-duration")
+"""Questions of many subjects whose picture is of what follows from the release."""
 
 
 @singledispatch
@@ -50,7 +67,14 @@ def _(thing: SessionPlan) -> Figure:
     return figure_of(thing.plan)
 
 
-figure_of.register(Release, release_figure)
+@figure_of.register(Release)
+def _(thing: Release) -> Figure:
+    return dashboard_figure(thing) if thing.kind == "several" else release_figure(thing)
+
+
+figure_of.register(Dashboard, questions_figure)
+figure_of.register(QuantilePlan, ways_figure)
+figure_of.register(Synthetic, synthetic_figure)
 figure_of.register(PairTable, pair_figure)
 figure_of.register(Audit, audit_figure)
 figure_of.register(Result, experiment_figure)
@@ -111,16 +135,20 @@ def _(thing: Derived) -> Figure:
 
 @figure_of.register(Releases)
 def _(thing: Releases) -> Figure:
-    """Over the windows of one subject, over subjects, or a panel for each state over both."""
+    """Over the windows of one subject, over subjects, or a panel for each state over both.
+
+    Questions by time and curves have the pictures of one subject.
+    """
     if thing.kind == "by time":
         return slots_figure(thing)
+    if thing.asked is not None and thing.asked.name in _READ and thing.kind != "quantile":
+        return follows_figure(thing)
     title = f"{thing.query}: {thing.mechanism}, epsilon {thing.epsilon:g}"
-    subjects = () if thing.subjects is None else tuple(dict.fromkeys(thing.subjects))
-    shares = thing.query == "frequencies"
-    height = "share of entries" if shares else "entries"
+    whose = owners(thing)
+    subjects = tuple(dict.fromkeys(whose))
+    height = measured(thing)
     if thing.windows is None or len(subjects) <= 1:
-        over = subjects if thing.windows is None else thing.starts
-        return _states(thing, [str(one) for one in over] if subjects == over else over, title)
+        return _states(thing, whose if thing.windows is None else thing.starts, title)
     shown, states = subjects[:_MOST_SUBJECTS], thing.labels[:_MOST_STATES]
     if len(shown) < len(subjects):
         title += f"\nthe first {len(shown)} of {len(subjects):,} subjects"
@@ -128,10 +156,10 @@ def _(thing: Releases) -> Figure:
         title += f"\nthe first {len(states)} of {len(thing.labels)} states"
     figure, every = panels(len(states), min(16.0, 3.2 + 2.6 * len(states)), 4.4, title)
     starts = thing.starts
-    owners = np.array([shown.index(s) if s in shown else -1 for s in thing.subjects or ()])
+    place = np.array([shown.index(name) if name in shown else -1 for name in whose])
     for state, axes in enumerate(every):
         for number, subject in enumerate(shown):
-            rows = np.flatnonzero(owners == number)
+            rows = np.flatnonzero(place == number)
             axes.plot(
                 [starts[row] for row in rows],
                 thing.value[rows, state],
@@ -157,7 +185,8 @@ def _states(thing: Releases, over: Any, title: str) -> Figure:
     if not windows and len(thing) > _MOST_SUBJECTS:
         title += f"\nthe first {_MOST_SUBJECTS} of {len(thing):,} subjects"
     figure, axes = blank(8.4, 4.6, title)
-    half = thing.half_width()[shown]
+    chosen = thing.kind == "quantile"
+    half = None if chosen else thing.half_width()[shown]
     for number, label in enumerate(thing.labels):
         axes.errorbar(
             list(over)[shown],
@@ -171,9 +200,8 @@ def _states(thing: Releases, over: Any, title: str) -> Figure:
             elinewidth=0.7,
             label=label,
         )
-    axes.set_xlabel("start of the window" if windows else "subject")
-    entries = "share of entries" if thing.query == "frequencies" else "entries"
-    axes.set_ylabel(f"{entries}, with 95% of the noise")
+    axes.set_xlabel("start of the window" if windows else "group" if thing.groups else "subject")
+    axes.set_ylabel(f"{measured(thing)}, {'with noise' if chosen else 'with 95% of the noise'}")
     _slanted(axes)
     grid(axes)
     legend(figure, 4)

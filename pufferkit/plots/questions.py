@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pufferkit.data.calendar import WEEKDAYS
-from pufferkit.plots.canvas import BLACK, BLUE, blank, footnote, grid, panels
+from pufferkit.plots.canvas import BLACK, BLUE, COLOURS, blank, footnote, grid, legend, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 
 _MOST_PANELS = 6
 _MOST_NUMBERS = 12
+_UNITS = {
+    "transition rates": " (share of the moves from a state)",
+    "mean length of a stay": " (entries)",
+    "cumulative distribution": " (share of the entries)",
+    "load duration": " (entries)",
+}
+_ACROSS = {"cumulative distribution": "level", "load duration": "level", "transition rates": "move"}
+_SLOTS = {"hour": "hour of the day", "day": "day", "week": "week, by its Monday"}
+_MOST_ROWS = 40
 
 
 def time_figure(release: Release) -> Figure:
@@ -83,6 +92,8 @@ def _slots(
             axes.set_title(state, fontsize=10, parse_math=False)
             axes.set_xticks(range(0, 24, 6), [f"{hour}:00" for hour in range(0, 24, 6)])
             axes.set_yticks(range(7), [day[:3] for day in WEEKDAYS])
+            axes.set_xlabel("hour of the day")
+        every[0].set_ylabel("day of the week")
     else:
         figure, axes = blank(min(14.0, 3.4 + 0.3 * len(slots)), 1.8 + 0.4 * len(states), title)
         drawn = _heat(axes, shares.T)
@@ -90,6 +101,8 @@ def _slots(
         names = [slot.removeprefix("week of ") for slot in slots]
         axes.set_xticks(range(0, len(slots), step), names[::step], rotation=45, ha="right")
         axes.set_yticks(range(len(states)), states, parse_math=False)
+        axes.set_xlabel(_SLOTS.get(question["by"], "slot"))
+        axes.set_ylabel("state")
     bar = figure.colorbar(drawn, ax=figure.axes, shrink=0.8)
     bar.set_label("share of the slot", fontsize=9)
     if question["by"] == "weekday and hour" and len(states) > _MOST_PANELS:
@@ -116,7 +129,81 @@ def derived_figure(derived: Derived) -> Figure:
     if derived.what in ("cumulative distribution", "load duration"):
         axes.step(places, derived.value, where="mid", color=BLUE)
     axes.set_xticks(places, list(derived.labels), rotation=40, ha="right", parse_math=False)
-    axes.set_ylabel(f"{derived.what}, {derived.level:.0%} intervals")
+    axes.set_xlabel(_ACROSS.get(derived.what, ""))
+    unit = _UNITS.get(derived.what, "")
+    axes.set_ylabel(f"{derived.what}{unit}, {derived.level:.0%} intervals", parse_math=False)
+    grid(axes, "y")
+    return figure
+
+
+_MEASURED = {
+    "relative frequencies": "share of entries",
+    "days with": "days",
+    "episodes": "episodes",
+    "transition counts": "moves",
+    "total": "total",
+    "mean": "mean",
+    "linear": "weighted sum",
+    "quantile": "level",
+}
+
+
+def measured(releases: Releases) -> str:
+    """What the numbers of many releases are, for an axis."""
+    if releases.days is not None:
+        return "share of days"
+    return _MEASURED.get(releases.kind, "entries")
+
+
+def owners(releases: Releases) -> list[str]:
+    """Whose each row is: a subject's, a group's, or that of all subjects."""
+    names = [str(name) for name in releases.subjects or releases.groups or ()]
+    return names or ["all subjects"] * len(releases)
+
+
+def follows_figure(releases: Releases) -> Figure:
+    """What follows from the release of each subject: a curve for each, or a point.
+
+    Parameters
+    ----------
+    releases
+        Of a question such as a quantile, a variance or a load-duration curve.
+    """
+    names = owners(releases)
+    if releases.windows is not None:
+        names = [f"{name}, {start}" for name, start in zip(names, releases.starts, strict=True)]
+    told = releases.follows()
+    shown = told[:_MOST_ROWS]
+    title = f"{releases.query}, epsilon {releases.epsilon:g}\n{told[0].how}"
+    if len(shown) < len(told):
+        title += f"\nthe first {len(shown)} of {len(told):,}"
+    single = len(told[0].labels) == 1
+    if single:
+        figure, axes = blank(min(14.0, max(5.0, 2.0 + 0.5 * len(shown))), 4.2, title)
+        places = list(range(len(shown)))
+        most = max([abs(v) for one in shown for v in (*one.value, *one.high) if np.isfinite(v)])
+        high = [one.high[0] if np.isfinite(one.high[0]) else most for one in shown]
+        axes.vlines(places, [one.low[0] for one in shown], high, color=BLACK, linewidth=1.3)
+        axes.plot(places, [one.value[0] for one in shown], "o", color=BLUE)
+        axes.set_xticks(places, names[: len(shown)], rotation=40, ha="right", parse_math=False)
+    else:
+        labels = list(told[0].labels)
+        figure, axes = blank(min(14.0, max(5.0, 2.0 + 0.5 * len(labels))), 4.2, title)
+        for number, one in enumerate(shown):
+            colour = COLOURS[number % len(COLOURS)]
+            few = len(shown) <= len(COLOURS)
+            axes.step(
+                range(len(labels)),
+                one.value,
+                where="mid",
+                color=colour,
+                label=names[number] if few else None,
+            )
+        axes.set_xticks(range(len(labels)), labels, rotation=40, ha="right", parse_math=False)
+        if len(shown) <= len(COLOURS):
+            legend(figure, 4)
+    level = f", {told[0].level:.0%} intervals" if single else ""
+    axes.set_ylabel(f"{told[0].what}{level}")
     grid(axes, "y")
     return figure
 
@@ -129,12 +216,8 @@ def moves_figure(release: Release) -> Figure:
     release
         Of kind ``"transition counts"``.
     """
-    size = round(len(release.labels) ** 0.5)
-    counts = np.maximum(np.array(release.value).reshape(size, size), 0.0)
-    sums = counts.sum(axis=1, keepdims=True)
-    rates = np.where(sums > 0, counts / np.where(sums > 0, sums, 1.0), np.nan)
-    own = [release.labels[n * size + n] for n in range(size)]
-    states = [label[: (len(label) - len(" to ")) // 2] for label in own]
+    rates, states = rates_of(release)
+    size = len(states)
     title = (
         f"Where each state goes next\n{release.mechanism}, epsilon {release.epsilon:g}, noise "
         f"scale {release.scale:.4g} on each count"
@@ -149,8 +232,40 @@ def moves_figure(release: Release) -> Figure:
             if np.isfinite(rate):
                 colour = "white" if rate > 0.6 else BLACK
                 axes.text(y, x, f"{rate:.2f}", ha="center", va="center", color=colour)
-    figure.colorbar(drawn, ax=axes, shrink=0.8)
+    axes.set_xlabel("state of the next entry")
+    axes.set_ylabel("state of an entry")
+    bar = figure.colorbar(drawn, ax=axes, shrink=0.8)
+    bar.set_label("share of the moves from a state", fontsize=9)
     return figure
+
+
+def heat_rows(axes: Axes, release: Release) -> Any:
+    """A question by time, or moves, on axes of their own: a row for each state."""
+    if release.kind == "by time":
+        question = release.question or {}
+        slots, seen = list(question["slots"]), np.array(question["observed"], dtype=float)
+        shares = np.array(release.value).reshape(len(slots), -1) / np.maximum(seen, 1.0)[:, None]
+        shares[seen == 0] = np.nan
+        size = shares.shape[1]
+        states = [label.removeprefix(f"{slots[0]}, ") for label in release.labels[:size]]
+        step = max(1, len(slots) // 8)
+        axes.set_xticks(range(0, len(slots), step), slots[::step], fontsize=8)
+        axes.set_yticks(range(size), states, parse_math=False)
+        return _heat(axes, shares.T)
+    rates, states = rates_of(release)
+    axes.set_xticks(range(len(states)), states, parse_math=False)
+    axes.set_yticks(range(len(states)), states, parse_math=False)
+    return _heat(axes, rates)
+
+
+def rates_of(release: Release) -> tuple[Any, list[str]]:
+    """Transition counts as the shares of where each state goes next, and the states."""
+    size = round(len(release.labels) ** 0.5)
+    counts = np.maximum(np.array(release.value).reshape(size, size), 0.0)
+    sums = counts.sum(axis=1, keepdims=True)
+    rates = np.where(sums > 0, counts / np.where(sums > 0, sums, 1.0), np.nan)
+    own = [release.labels[n * size + n] for n in range(size)]
+    return rates, [label[: (len(label) - len(" to ")) // 2] for label in own]
 
 
 def _heat(axes: Axes, shares: Any) -> Any:

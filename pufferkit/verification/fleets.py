@@ -15,14 +15,18 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pufferkit.data.queries import Kind
-from pufferkit.data.records import check_question
-from pufferkit.mechanisms.release import Evidence, Guarantee, Release, check_format
+from pufferkit.data.question_records import check_question
+from pufferkit.mechanisms.evidence import Evidence, Guarantee
+from pufferkit.mechanisms.release import Release, check_format, unit_of
 from pufferkit.noise import Family
-from pufferkit.verification.questions import is_multiple, near, nearest_histogram
+from pufferkit.rounding import at_least
+from pufferkit.verification.questions import furthest_of, is_multiple, near, nearest_histogram
 
 _KINDS: tuple[str, ...]
 _KINDS = ("histogram", "relative frequencies", "by time", "transition counts")
-_KINDS += ("episodes", "stays", "time in states", "days with")
+_KINDS += ("episodes", "stays", "time in states", "days with", "quantile")
+_SUMS = ("count", "total", "mean", "moments", "linear")
+_KINDS += _SUMS
 _COMMON: tuple[str, ...]
 _COMMON = ("mechanism", "epsilon", "guarantee", "kind", "labels", "beliefs", "presentation")
 _COMMON += ("calibrations",)
@@ -57,21 +61,37 @@ class Fleet:
         """What the numbers of a row sum to without noise, or their size."""
         return 1.0 if self.of_shares else float(self.columns["entries"][row])
 
+    def unit(self, row: int) -> Fraction:
+        """What the numbers of a row are whole multiples of: the unit over a public number."""
+        unit = Fraction((self.common["question"] or {}).get("unit", 1))
+        if self.of_shares or self.common["kind"] in ("mean", "moments"):
+            return unit / int(self.columns["entries"][row])
+        if self.common["kind"] == "days with" and "days" in self.columns:
+            return unit / int(self.columns["days"][row])
+        return unit
+
     def spare(self, row: int) -> float:
-        """The noise of a row, in counts."""
-        scale = float(self.columns["scale"][row])
-        return scale * self.columns["entries"][row] if self.of_shares else scale
+        """The noise of a row, in whole numbers."""
+        return float(Fraction(float(self.columns["scale"][row])) / self.unit(row))
 
     @property
     def of_shares(self) -> bool:
         """Whether the numbers are shares of the entries."""
         return bool(self.common["kind"] == "relative frequencies")
 
+    @property
+    def weights(self) -> list[list[Fraction]]:
+        """Of sums: what each state adds to each number, in whole units."""
+        return [[Fraction(w) for w in row] for row in self.common["question"]["weights"]]
+
     def verification_data(self, length: int) -> Mapping[str, Any] | None:
         """What a check of the noise for segments of this length needs besides."""
         own = next(own for own in self.common["calibrations"] if own["length"] == length)
         recorded = own.get("verification_data", own.get("workings"))  # what files called it before
-        return recorded if isinstance(recorded, Mapping) else None
+        data = recorded if isinstance(recorded, Mapping) else None
+        if self.common["kind"] not in _SUMS:
+            return data
+        return {**(data or {}), "weights": [[str(w) for w in row] for row in self.weights]}
 
     def problems(self) -> Iterator[str]:
         """What is wrong with rows beside their noise."""
@@ -89,11 +109,19 @@ class Fleet:
             if len(drawn) != len(self.common["labels"]) or not near(shown, made, self.total(row)):
                 wrong.append(f"{self.name(row)}: value and raw do not belong together")
             if self.common["noise"] == "discrete laplace":
-                unit = Fraction(1, self.columns["entries"][row] if self.of_shares else 1)
+                unit = self.unit(row)
                 if not all(is_multiple(value, unit) for value in drawn):
                     wrong.append(
                         f"{self.name(row)}: discrete noise leaves whole multiples of {unit}"
                     )
+            if self.common["kind"] == "quantile":
+                levels = self.common["question"]["levels"]
+                if len(drawn) != 1 or drawn[0] not in levels:
+                    wrong.append(f"{self.name(row)}: is none of the levels")
+        if (self.common["kind"] == "quantile") != (self.common["noise"] == "noisy choice"):
+            wrong.append(
+                f"noise: a {self.common['kind']} is not released by {self.common['noise']}"
+            )
         yield from wrong[:_MOST_NAMED]
         if len(wrong) > _MOST_NAMED:
             yield f"rows: {len(wrong) - _MOST_NAMED} more are wrong in this way"
@@ -118,8 +146,12 @@ class Fleet:
             return "histogram", tuple(states), None, 2.0
         if kind in ("histogram", "relative frequencies"):
             return "histogram", labels, None, 2.0
+        if kind == "quantile":
+            return "histogram", tuple(self.common["question"]["states"]), None, 2.0
         if kind == "transition counts":
             return "transition counts", labels, None, 4.0
+        if kind in _SUMS:
+            return "own", labels, None, at_least(furthest_of(self.weights))
         of = {"of": self.common["question"]["of"]}
         return ("stays", labels, of, 2.0) if kind == "stays" else ("episodes", labels, of, 1.0)
 
@@ -198,11 +230,32 @@ def _check_question(kind: str, question: Any, size: int, columns: Mapping[str, A
         return
     if not isinstance(question, Mapping):
         raise ValueError(f"releases: a {kind} needs a question that says what was asked")
-    if kind == "by time":
+    if kind in _SUMS:
+        _check_sums(kind, question, size)
+    elif kind == "quantile":
+        check_question(kind, question, size)
+    elif kind == "by time":
         for seen in columns.get("observed") or [None]:
             check_question(kind, {**question, "observed": seen}, size)
     elif kind != "transition counts":
         check_question("episodes", question, size)
+
+
+def _check_sums(kind: str, question: Mapping[str, Any], size: int) -> None:
+    """What each state adds: whole numbers, as many as the answer has; in a unit above 0."""
+    weights = question.get("weights")
+    whole = isinstance(weights, list) and all(
+        isinstance(row, list)
+        and len(row) == size
+        and all(isinstance(w, int) and not isinstance(w, bool) for w in row)
+        for row in weights
+    )
+    if not whole or not weights or all(row == weights[0] for row in weights):
+        raise ValueError(
+            f"releases: the question of a {kind} needs weights, {size} whole numbers for each "
+            "state, not all the same"
+        )
+    unit_of(question.get("unit"))
 
 
 def compare_table(path: Path, fleet: Fleet) -> Iterator[str]:
@@ -240,9 +293,10 @@ def _columns(rows: Any, data_kind: str) -> dict[str, list[Any]]:
         raise ValueError(f"releases: rows must have the columns {', '.join(needed)}, not empty")
     if len({len(column) for column in columns.values()}) != 1:
         raise ValueError("releases: the columns of the rows are not equally long")
-    for name in ("entries", "length"):
+    for name in ("entries", "length", *(["days"] if "days" in columns else [])):
         # A declared group may have nobody in it.
-        empty = name == "entries" and "group" in columns and data_kind != "relative frequencies"
+        shares = data_kind in ("relative frequencies", "mean", "moments")
+        empty = name == "entries" and "group" in columns and not shares
         if not all(_whole(value) or (empty and value == 0) for value in columns[name]):
             raise ValueError(f"releases: {name} must be whole numbers above 0")
     if not all(_number(value) and value > 0 for value in columns["scale"]):

@@ -8,6 +8,10 @@ with c what replacing an entry costs and E what hidden states show. An entry los
 step between P(hidden | x) and P(hidden | x') at what both sides add. Where a part eta of a row may
 be anything, the largest and the smallest value of a function stand beside it as states of their
 own.
+
+Secrets about several entries in a row: two values of the window lose what the left side adds to its
+first entry, the cost of each of its entries and what the right side adds to its last one. Labels of
+the window are the secret of its last entry, in the chain of entries and what the event remembers.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.kernel_class import Kernels
+from pufferkit.beliefs.kernel_class import Kernels, Paths
 from pufferkit.verification.pair_steps import plan_value, plans, steps
 from pufferkit.verification.pair_tables import Floats, Work
 
@@ -46,6 +50,9 @@ def loss_of_kernels(
     if part.emission is not None:
         hidden = _steps(part.emission, part.contamination, work)(_closed(cost))
     mixed = part.contamination if part.emission is None else 0.0
+    window = min(part.window, length)
+    if part.paths is not None and part.window > length:
+        return 0.0
     left = [_steps(vertices, mixed, work) for vertices in part.backward]
     right = [_steps(vertices, mixed, work) for vertices in part.forward]
     if part.period == 1:
@@ -53,21 +60,64 @@ def loss_of_kernels(
         theirs = _side(right[0], length, hidden, recorded.get("right"))
         if ours is None or theirs is None:
             return inf
-        nodes = {*range(1, min(length, len(ours) + 1) + 1)}
-        nodes |= {*range(max(1, length - len(theirs)), length + 1)}
-        sums = [
-            (0, ours[min(n, len(ours)) - 1] + theirs[min(length + 1 - n, len(theirs)) - 1])
+        last = length - window + 1
+        nodes = {*range(1, min(last, len(ours) + 1) + 1)}
+        nodes |= {*range(max(1, last - len(theirs)), last + 1)}
+        sides = [
+            (0, ours[min(n, len(ours)) - 1], theirs[min(last + 1 - n, len(theirs)) - 1])
             for n in nodes
         ]
     elif recorded.get("right") is None:
-        sums = _followed(part, left, right, length, hidden)
+        sides = _followed(part, left, right, length, hidden, window)
     else:
         before = _round(left, hidden, -1, recorded["left"])
         after = _round(right, hidden, 1, recorded["right"])
         if before is None or after is None:
             return inf
-        sums = [(slot, before[slot] + after[slot]) for slot in range(part.period)]
+        sides = [
+            (slot, before[slot], after[(slot + window - 1) % part.period])
+            for slot in range(part.period)
+        ]
+    if part.paths is not None:
+        both = [np.max([one[side] for one in sides], axis=0) for side in (1, 2)]
+        return _of_labels(part.paths, cost, both[0], both[1], work)
+    if window > 1:
+        return max(_of_values(part, cost, *side, window) for side in sides)
+    sums = [(slot, before + after) for slot, before, after in sides]
     return max(_secret(part, cost, hidden, slot, both, work) for slot, both in _largest(sums))
+
+
+def _of_values(
+    part: Kernels, cost: Floats, slot: int, before: Floats, after: Floats, window: int
+) -> float:
+    """The largest loss between two values of a window whose first entry is at ``slot``."""
+    if not (np.isfinite(before).all() and np.isfinite(after).all()):
+        return inf
+    size, largest = len(cost), cost + after
+    for n in range(window - 2, -1, -1):
+        vertices = part.forward[(slot + n) % part.period]
+        ahead = [
+            [y for y in range(size) if part.contamination or any(v[x, y] > 0 for v in vertices)]
+            for x in range(size)
+        ]
+        reached = np.array([largest[own].max(axis=0) for own in ahead])
+        largest = cost + np.array([reached[:, own].max(axis=1) for own in ahead]).T
+    here = part.possible[slot]
+    return float((before + largest)[np.ix_(here, here)].max())
+
+
+def _of_labels(paths: Paths, cost: Floats, before: Floats, after: Floats, work: Work) -> float:
+    """The largest loss between two labels of a window."""
+    if not (np.isfinite(before).all() and np.isfinite(after).all()):
+        return inf
+
+    def at(n: int, table: Floats) -> Floats:
+        return np.asarray(table[np.ix_(paths.entries[n], paths.entries[n])])
+
+    variation = _closed(at(0, cost + before))
+    for n, kernel in enumerate(paths.kernels, 1):
+        variation = _closed(at(n, cost) + steps(kernel, variation, work))
+    return float(steps(paths.posterior, _closed(variation + at(-1, after)), work).max())
 
 
 def _largest(sums: Sequence[tuple[int, Floats]]) -> list[tuple[int, Floats]]:
@@ -92,6 +142,8 @@ def _secret(
         loss = cost + float(both.max()) * (1 - np.eye(len(cost)))
     else:
         loss = cost + _steps(part.posterior[slot], 0.0, work)(_closed(both))
+    if part.parts is not None:
+        loss = loss * part.parts
     here = part.possible[slot]
     return float(np.where(here[:, None] & here[None, :], loss, 0.0).max())
 
@@ -185,10 +237,15 @@ def _round(
 
 
 def _followed(
-    part: Kernels, left: Sequence[PairStep], right: Sequence[PairStep], length: int, cost: Floats
-) -> list[tuple[int, Floats]]:
-    """Every entry of every first slot."""
-    period, sums = part.period, []
+    part: Kernels,
+    left: Sequence[PairStep],
+    right: Sequence[PairStep],
+    length: int,
+    cost: Floats,
+    window: int,
+) -> list[tuple[int, Floats, Floats]]:
+    """What both sides add to every window of every first slot: slot, left, right."""
+    period, sides = part.period, []
     for phase in range(period) if part.start is None else (part.start,):
         before, after = [np.zeros_like(cost)], [np.zeros_like(cost)]
         variation = _closed(cost)
@@ -199,5 +256,8 @@ def _followed(
         for n in range(length - 2, -1, -1):
             after.append(right[(phase + n) % period](variation))
             variation = _closed(cost + after[-1])
-        sums += [((phase + n) % period, before[n] + after[-1 - n]) for n in range(length)]
-    return sums
+        sides += [
+            ((phase + n) % period, before[n], after[length - window - n])
+            for n in range(length - window + 1)
+        ]
+    return sides

@@ -13,7 +13,7 @@ for, is smaller than the tolerance and left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
@@ -21,20 +21,19 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-from pufferkit.beliefs.protocol import beliefs_from_dict
-from pufferkit.mechanisms.release import Guarantee, Release
+from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
+from pufferkit.mechanisms.evidence import Guarantee
+from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
 from pufferkit.verification.fleets import compare_table, read_fleet
 from pufferkit.verification.needed import (
-    TOLERANCE,
-    BadBeliefs,
     cost_of_pairs,
     hint_of,
     longest_promised,
     needed_scale,
     on_chains,
 )
-from pufferkit.verification.pair_tables import NotChecked, Work
+from pufferkit.verification.pair_tables import TOLERANCE, BadBeliefs, NotChecked, Work
 from pufferkit.verification.questions import (
     assumptions,
     contributions_of_states,
@@ -320,8 +319,8 @@ def _inconsistent(record: Release) -> Iterator[str]:
     if not all(isfinite(number) for number in (*record.value, *record.raw)):
         yield "value: holds numbers that are not finite"
     may, bounds, variants = THEOREMS[record.mechanism]
-    if (record.verification_data or {}).get("secrets"):
-        may = Guarantee.SECRETS
+    theta = _beliefs(record)
+    may = _may_promise(record, may, theta)
     if record.guarantee is not may:
         yield f"guarantee: promises {record.guarantee!s}, but {record.mechanism} gives {may!s}"
     if record.evidence.bound not in bounds:
@@ -333,7 +332,7 @@ def _inconsistent(record: Release) -> Iterator[str]:
     yield from not_from_raw(record)
     yield from not_such_noise(record)
     yield from _not_such_scales(record)
-    yield from not_such_a_query(record, _states(record))
+    yield from not_such_a_query(record, None if theta is None else theta.states)
 
 
 def _not_such_scales(record: Release) -> Iterator[str]:
@@ -369,12 +368,19 @@ def _spends_more(record: Release) -> Iterator[str]:
         yield "scales: spend more on an entry than one of the scale recorded for all would"
 
 
-def _states(record: Release) -> tuple[Hashable, ...] | None:
-    """Of the beliefs; bad ones are found by the recomputation."""
+def _may_promise(record: Release, usual: Guarantee, theta: Beliefs | None) -> Guarantee:
+    """What the mechanism may promise, with the secrets of this record."""
+    if (record.verification_data or {}).get("secrets"):
+        return Guarantee.SECRETS
+    return usual.for_named_secrets if theta is not None and theta.names_secrets else usual
+
+
+def _beliefs(record: Release) -> Beliefs | None:
+    """The beliefs; bad ones are found by the recomputation."""
     if record.beliefs is None:
         return None
     try:
-        return beliefs_from_dict(record.beliefs).states
+        return beliefs_from_dict(record.beliefs)
     except (ValueError, TypeError, AttributeError):
         return None
 

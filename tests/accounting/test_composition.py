@@ -67,6 +67,7 @@ def test_counterexample_of_theorem_3_4_epsilons_alone_do_not_add_up():
     )
 
 
+@pytest.mark.slow
 def test_two_wasserstein_releases_are_charged_more_than_their_epsilons():
     """[C] 3.4 with the noise that the mechanism adds: the true loss is at most what is charged."""
     p, q = 0.9, 0.01
@@ -158,7 +159,7 @@ def test_parallel_uses_the_pairing_of_the_proof(gap):
         sides = max_influence(chain, t2 + d, left=d), max_influence(chain, t2 + d, right=gap - d)
         both = max_influence(chain, t2 + d, left=d, right=gap - d)
         expected.append(min(min(0.3, sides[0]) + min(1.1, sides[1]), both))
-    value = rules.parallel(history, chain, 60)
+    value = windows.parallel(history, chain, 60)
     assert value == pytest.approx(max(expected), abs=0.01 if gap > 8 else 1e-9)
     assert value >= max(expected) - 1e-9
 
@@ -171,7 +172,7 @@ def test_the_printed_pairing_of_theorem_3_1_can_be_too_small():
     eps_a, eps_b = 0.2, 60.0
     proof = max(eps_a + min(eps_b, forward), eps_b + min(eps_a, backward))
     history = [Spending("gk16", eps_a, (1, 1)), Spending("gk16", eps_b, (2, 2))]
-    assert rules.parallel(history, chain, 2) == pytest.approx(proof)
+    assert windows.parallel(history, chain, 2) == pytest.approx(proof)
 
 
 @given(
@@ -200,7 +201,7 @@ def test_parallel_is_never_below_the_loss_of_three_randomised_responses(rows, ep
             other = tuple(a for a in range(3) if a != axis)
             means = (joint * likelihood).sum(axis=other) / joint.sum(axis=other)
             worst = max(worst, abs(math.log(means[0] / means[1])))
-    assert rules.parallel(history, chain, length) >= worst - 1e-9
+    assert windows.parallel(history, chain, length) >= worst - 1e-9
 
 
 def test_far_windows_cost_the_larger_epsilon_theorem_3_3():
@@ -209,31 +210,31 @@ def test_far_windows_cost_the_larger_epsilon_theorem_3_3():
     near = [Spending.of(first, (1, 200)), Spending.of(second, (300, 399))]
     far = [Spending.of(first, (1, 200)), Spending.of(second, (400, 499))]
     with pytest.raises(NoTheorem, match="gap of at least 199 entries, there are 100"):
-        rules.far_apart(near, CHAIN, 500)
-    assert rules.far_apart(far, CHAIN, 500) == 0.8
+        windows.far_apart(near, CHAIN, 500)
+    assert windows.far_apart(far, CHAIN, 500) == 0.8
     just = [Spending.of(first, (1, 200)), Spending.of(second, (399, 498))]
-    assert rules.far_apart(just, CHAIN, 500) == 0.8
+    assert windows.far_apart(just, CHAIN, 500) == 0.8
 
 
 def test_far_windows_need_quilts_with_two_endpoints():
     short = markov_quilt_approx(CHAIN, count(1, 3), 0.5)
     history = [Spending.of(short, (1, 3)), Spending.of(short, (100, 102))]
     with pytest.raises(NoTheorem, match="two endpoints"):
-        rules.far_apart(history, CHAIN, 200)
+        windows.far_apart(history, CHAIN, 200)
 
 
 def test_far_windows_are_about_the_approximate_mechanism_only():
     exact = markov_quilt(CHAIN, count(1, 100), 0.5)
     history = [Spending.of(exact, (1, 100)), Spending.of(exact, (900, 999))]
     with pytest.raises(NoTheorem, match="markov_quilt_approx"):
-        rules.far_apart(history, CHAIN, 1000)
+        windows.far_apart(history, CHAIN, 1000)
 
 
 def test_windows_need_beliefs_that_hold_from_any_time_on():
     chain = MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
     history = [Spending("gk16", 1, (1, 5)), Spending("gk16", 1, (7, 9))]
     with pytest.raises(NoTheorem, match="fixed initial distribution"):
-        rules.parallel(history, chain, 9)
+        windows.parallel(history, chain, 9)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +247,7 @@ def test_windows_need_beliefs_that_hold_from_any_time_on():
 )
 def test_parallel_for_every_kind_of_class(beliefs):
     history = [Spending("influence_curve", 1, (1, 5)), Spending("influence_curve", 1, (60, 70))]
-    value = rules.parallel(history, beliefs, 100)
+    value = windows.parallel(history, beliefs, 100)
     assert 1 <= value < 1.1
 
 
@@ -357,7 +358,7 @@ def test_an_entry_between_two_windows_loses_to_both(tmp_path):
     history = [Spending.of(influence_curve(chain, query, 1), window) for query, window in queries]
     noisy_sums = [NoisySum(1, 1, (0, 1, 0, 1), 1.0), NoisySum(3, 3, (0, 0, 1, 1), 1.0)]
     assert losses([0.25] * 4, PAIRS, noisy_sums, [3]) == pytest.approx([1, 2, 1])
-    assert rules.parallel(history, chain, 3) == pytest.approx(2)
+    assert windows.parallel(history, chain, 3) == pytest.approx(2)
     assert compose(history, chain, 3).epsilon >= 2
     session = Session([0, 1, 3], chain, 1.01, str(tmp_path / "l.db"))
     session.release(queries[0][0], 1, mechanism="influence_curve", window=(1, 1))
@@ -384,9 +385,9 @@ def test_stretches_are_never_below_entry_by_entry(kind, gap, monkeypatch):
         "region": RegionClass(0.9 * matrix, 0.9 * matrix + 0.1),
     }[kind]
     history = [Spending("gk16", 1, (4, 5)), Spending("gk16", 1.5, (5 + gap, 8 + gap))]
-    quick = rules.parallel(history, theta, 60)
+    quick = windows.parallel(history, theta, 60)
     monkeypatch.setattr(windows, "_ONE_BY_ONE", 10**6)
-    slow = rules.parallel(history, theta, 60)
+    slow = windows.parallel(history, theta, 60)
     assert slow - 1e-9 <= quick <= slow + 0.35
 
 
@@ -397,10 +398,10 @@ def test_far_windows_are_checked_for_every_chain_of_the_class():
     theta = ChainClass.of(fast, slow)
     noise = markov_quilt_approx(theta, count(1, 30), 1, bound="tight")
     history = [Spending.of(noise, (1, 30)), Spending.of(noise, (101, 130))]
-    assert rules.far_apart(history, fast, 130) == 1
+    assert windows.far_apart(history, fast, 130) == 1
     for beliefs in (slow, theta):
         with pytest.raises(NoTheorem, match="two endpoints"):
-            rules.far_apart(history, beliefs, 130)
+            windows.far_apart(history, beliefs, 130)
 
 
 def test_far_windows_whose_quilts_meet_in_the_gap_are_refused():
@@ -411,7 +412,7 @@ def test_far_windows_whose_quilts_meet_in_the_gap_are_refused():
         noise = [markov_quilt_approx(chain, count(1, 40), e, bound="tight") for e in (epsilon, 3)]
         history = [Spending.of(noise[0], (1, 40)), Spending.of(noise[1], (80, 119))]
         try:
-            assert rules.far_apart(history, chain, 119) == 3
+            assert windows.far_apart(history, chain, 119) == 3
         except NoTheorem as reason:
             refusals.append(str(reason))
         profile = rules.entry_profile(history, chain, 119)

@@ -226,17 +226,17 @@ def test_which_chain_has_a_start_of_its_own():
 
 def test_disjoint_windows_are_disjoint():
     touching = [Spending("gk16", 1, (6, 9)), Spending("gk16", 1, (1, 5))]
-    assert rules.parallel(touching, CHAIN, 9) > 1
+    assert windows.parallel(touching, CHAIN, 9) > 1
     for history, why in (
         ([Spending("gk16", 1, (5, 9)), Spending("gk16", 1, (1, 5))], "some overlap"),
         (touching[:1], "only one release"),
     ):
         with pytest.raises(NoTheorem, match=why):
-            rules.parallel(history, CHAIN, 9)
+            windows.parallel(history, CHAIN, 9)
     with pytest.raises(NoTheorem, match="several segments"):
-        rules.parallel(touching, CHAIN, (5, 4))
+        windows.parallel(touching, CHAIN, (5, 4))
     with pytest.raises(NoTheorem, match="the history has entry_dp"):
-        rules.parallel([*touching, Spending("entry_dp", 1, (11, 12), 1.0)], CHAIN, 12)
+        windows.parallel([*touching, Spending("entry_dp", 1, (11, 12), 1.0)], CHAIN, 12)
 
 
 def test_entries_of_a_short_gap_are_looked_at_one_by_one():
@@ -255,10 +255,10 @@ def test_quilts_of_far_windows_may_touch_but_not_meet(monkeypatch):
         return 5, Quilt(1.0, 0.0, *sides[epsilon], True, True)
 
     monkeypatch.setattr(windows.MixingInfluence, "hardest", hardest)
-    assert rules.far_apart(history, CHAIN, 60) == 0.75
+    assert windows.far_apart(history, CHAIN, 60) == 0.75
     sides[0.75] = (10, 5)
     with pytest.raises(NoTheorem, match="a gap of at least 21 entries, there are 20"):
-        rules.far_apart(history, CHAIN, 60)
+        windows.far_apart(history, CHAIN, 60)
 
 
 # --- spending -------------------------------------------------------------------------------------

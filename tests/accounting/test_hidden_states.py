@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.accounting.composition import Spending, compose
+from pufferkit.accounting.composition import compose
+from pufferkit.accounting.spending import Spending
 from pufferkit.errors import NoTheorem
 
 REGIMES = pk.RegimeClass([[0.95, 0.05], [0.1, 0.9]], [[0.8, 0.2], [0.3, 0.7]])
@@ -48,6 +49,7 @@ def test_a_clock_with_a_first_slot_has_no_windows_elsewhere():
     assert {row.rule: row.why for row in joint.considered}["single"] != ""
 
 
+@pytest.mark.slow
 def test_a_session_under_hidden_regimes(tmp_path):
     data = np.random.default_rng(0).integers(0, 2, 300).tolist()
     session = pk.Session(data, REGIMES, 2.0, tmp_path / "l.db")

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 
 import pufferkit as pk
 from pufferkit.accounting import composition
-from pufferkit.accounting.composition import Spending, compose, compose_kept
+from pufferkit.accounting.composition import compose, compose_kept
+from pufferkit.accounting.spending import Spending, spendings_of
 from pufferkit.accounting.spent import Composed, Spent, _fewer, distance_of
 from tests.oracles.summed_profile import costs
 
@@ -100,7 +101,7 @@ def test_a_session_goes_on_from_what_it_kept(tmp_path, monkeypatch):
             [0, 1, 2], last - first + 1
         )  # fmt: skip
         session.release(query, 0.3, window=(first, last), label=label, mechanism="influence_curve")
-        history = composition.spendings_of(session._charges(), THETA.states)
+        history = spendings_of(session._charges(), THETA.states)
         total = max(total, compose(history, CHAIN, LENGTH).micro)
         assert session._account.total >= total
         assert session._account.total <= total * 1.0001

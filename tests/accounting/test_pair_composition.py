@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import pufferkit as pk
-from pufferkit.accounting.composition import entry_profile, spendings_of
+from pufferkit.accounting.composition import entry_profile
+from pufferkit.accounting.spending import spendings_of
 from tests.oracles import pairs
 
 LADDER = [[0.7, 0.25, 0.05], [0.2, 0.6, 0.2], [0.05, 0.25, 0.7]]

@@ -103,6 +103,7 @@ def test_over_budget_changes_nothing_and_says_what_would_fit(session):
     assert session.remaining < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["markov_quilt_approx", "markov_quilt_approx_tight", "best"])
 def test_what_would_fit_is_of_the_same_variant(path, mechanism):
     session = Session(DATA, CHAIN, 1.0, path)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 import pufferkit as pk
 from pufferkit.accounting.frontier import Frontier, Use
-from pufferkit.accounting.stream import located
+from pufferkit.accounting.stream_windows import located
 
 CHAIN = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
 DAY = [0, 0, 1, 0, 1, 1]
@@ -34,7 +34,7 @@ def days(count, month=1):
 
 
 def test_epsilon_is_paid_once_and_holds_for_ever(stream):
-    releases = [stream.release(HOW, DAY, day) for day in days(20)]
+    releases = [stream.release(HOW, DAY, day, every="4h") for day in days(20)]
     account = stream.ledger.account("anna")
     assert (account.total, account.budget) == (10**6, 10**6)
     assert len({release.scale for release in releases}) == 1
@@ -46,7 +46,7 @@ def test_epsilon_is_paid_once_and_holds_for_ever(stream):
 def test_the_account_holds_one_number_however_long_it_runs(stream, book):
     sizes = set()
     for day in days(12):
-        stream.release(HOW, DAY, day)
+        stream.release(HOW, DAY, day, every="4h")
         with sqlite3.connect(book) as connection:
             [[state]] = connection.execute("SELECT state FROM pufferkit_states").fetchall()
         sizes.add(len(state))
@@ -57,7 +57,7 @@ def test_the_account_holds_one_number_however_long_it_runs(stream, book):
 
 
 def test_a_window_again_is_the_same_value_also_after_a_restart(stream, book):
-    values = [stream.release(HOW, DAY, day).raw for day in days(5)]
+    values = [stream.release(HOW, DAY, day, every="4h").raw for day in days(5)]
     stream.ledger.close()
     again = pk.Stream(CHAIN, 1.0, book, name="anna")
     # Rows that came late change nothing: the window is what it was.
@@ -70,7 +70,7 @@ def test_two_processes_that_ask_at_once_draw_once(book):
     def ask(_):
         with pk.Ledger(book) as ledger:
             mine = pk.Stream(CHAIN, 1.0, ledger, name="anna")
-            return [mine.release(HOW, DAY, day).raw for day in days(4)]
+            return [mine.release(HOW, DAY, day, every="4h").raw for day in days(4)]
 
     with ThreadPoolExecutor(4) as pool:
         seen = list(pool.map(ask, range(4)))
@@ -81,26 +81,26 @@ def test_two_processes_that_ask_at_once_draw_once(book):
 
 
 def test_windows_come_in_order_and_pay_once(stream):
-    stream.release(HOW, DAY, "2026-01-05")
+    stream.release(HOW, DAY, "2026-01-05", every="4h")
     with pytest.raises(ValueError, match="windows come in order"):
-        stream.release(HOW, DAY, "2026-01-04")
+        stream.release(HOW, DAY, "2026-01-04", every="4h")
     with pytest.raises(pk.OverBudget, match="requested 1 of the window, remaining 0"):
-        stream.release(pk.count(1, 6), DAY, "2026-01-05")
+        stream.release(pk.count(1, 6), DAY, "2026-01-05", every="4h")
     with pytest.raises(pk.OverBudget):
-        stream.release(HOW, DAY, ("2026-01-05 23:00", "2026-01-06 23:00"))
+        stream.release(HOW, DAY, ("2026-01-05 23:00", "2026-01-06 23:00"), every="4h")
     with pytest.raises(ValueError, match="windows of time, not of entries"):
         stream.release(HOW, DAY, (7, 12))
     assert len(stream.ledger.entries("anna")) == 3
 
 
 def test_several_answers_share_a_window(stream):
-    half = stream.release(HOW, DAY, "2026-01-05", share=0.5)
-    stream.release(pk.count(1, 6), DAY, "2026-01-05", share=0.5)
+    half = stream.release(HOW, DAY, "2026-01-05", every="4h", share=0.5)
+    stream.release(pk.count(1, 6), DAY, "2026-01-05", every="4h", share=0.5)
     assert half.scale == pytest.approx(2 * stream.calibrate(HOW).scale, rel=1e-9)
     with pytest.raises(pk.OverBudget):
-        stream.release(pk.count(0, 6), DAY, "2026-01-05", share=0.01)
+        stream.release(pk.count(0, 6), DAY, "2026-01-05", every="4h", share=0.01)
     assert pk.verify(half).ok
-    stream.release(HOW, DAY, "2026-01-06")
+    stream.release(HOW, DAY, "2026-01-06", every="4h")
     assert stream.ledger.verify() == []
 
 
@@ -123,19 +123,19 @@ def test_gaps_and_segments(stream):
 
 
 def test_a_change_of_epsilon_is_an_act_of_its_own(stream, book):
-    stream.release(HOW, DAY, "2026-01-01", share=0.5)
+    stream.release(HOW, DAY, "2026-01-01", every="4h", share=0.5)
     with pytest.raises(ValueError, match=r"has 1\.000, not 0\.500"):
         pk.Stream(CHAIN, 0.5, book, name="anna")
     less = stream.change_epsilon(0.5, why="a complaint")
     with pytest.raises(ValueError, match="in order"):  # what was left of that day is closed
-        less.release(HOW, DAY, "2026-01-01", share=0.25)
-    assert less.release(HOW, DAY, "2026-01-02").epsilon == 0.5
+        less.release(HOW, DAY, "2026-01-01", every="4h", share=0.25)
+    assert less.release(HOW, DAY, "2026-01-02", every="4h").epsilon == 0.5
     with pytest.raises(ValueError, match=r"has 0\.500"):
-        stream.release(HOW, DAY, "2026-01-03")
+        stream.release(HOW, DAY, "2026-01-03", every="4h")
     account = less.ledger.account("anna")
     assert (account.budget, account.total) == (10**6, 10**6)  # what was promised before stays
     more = pk.Stream(CHAIN, 0.5, book, name="anna").change_epsilon(2.0, why="agreed")
-    more.release(HOW, DAY, "2026-01-03")
+    more.release(HOW, DAY, "2026-01-03", every="4h")
     account = more.ledger.account("anna")
     assert (account.budget, account.total) == (2 * 10**6, 2 * 10**6)
     assert [e.body["why"] for e in more.ledger.entries("anna") if e.kind == "budget"] == [
@@ -154,25 +154,25 @@ def test_a_change_of_epsilon_is_an_act_of_its_own(stream, book):
     ],
 )
 def test_a_changed_state_is_noticed_at_once_and_by_verify(stream, book, change):
-    stream.release(HOW, DAY, "2026-01-01")
-    stream.release(HOW, DAY, "2026-01-02")
+    stream.release(HOW, DAY, "2026-01-01", every="4h")
+    stream.release(HOW, DAY, "2026-01-02", every="4h")
     with sqlite3.connect(book) as connection:
         connection.execute(change)
     with pytest.raises(pk.LedgerError):
-        stream.release(HOW, DAY, "2026-01-03")
+        stream.release(HOW, DAY, "2026-01-03", every="4h")
     assert any("state" in problem for problem in stream.ledger.verify())
 
 
 def test_a_charge_by_other_means_is_noticed(stream):
-    stream.release(HOW, DAY, "2026-01-01")
+    stream.release(HOW, DAY, "2026-01-01", every="4h")
     entries = stream.ledger.account("anna").entries
     stream.ledger.charge("anna", "k", 0.1, 10**6, {"what": "by hand"}, after=entries)
     with pytest.raises(pk.LedgerError, match="other means"):
-        stream.release(HOW, DAY, "2026-01-02")
+        stream.release(HOW, DAY, "2026-01-02", every="4h")
 
 
 def test_a_failed_commit_hands_nothing_over(stream, monkeypatch):
-    stream.release(HOW, DAY, "2026-01-01")
+    stream.release(HOW, DAY, "2026-01-01", every="4h")
 
     def fail(*_args, **_options):
         raise pk.LedgerError("the disk is full")
@@ -180,13 +180,13 @@ def test_a_failed_commit_hands_nothing_over(stream, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(stream.ledger, "charge_many", fail)
         with pytest.raises(pk.LedgerError):
-            stream.release(HOW, DAY, "2026-01-02")
+            stream.release(HOW, DAY, "2026-01-02", every="4h")
     assert len(stream.ledger.entries("anna")) == 3
-    stream.release(HOW, DAY, "2026-01-02")
+    stream.release(HOW, DAY, "2026-01-02", every="4h")
 
 
 def test_what_a_release_says_can_be_verified(stream):
-    release = stream.release(HOW, DAY, "2026-01-01")
+    release = stream.release(HOW, DAY, "2026-01-01", every="4h")
     assert release.evidence.horizon == 10**12
     assert "all other releases of the stream" in str(release)
     assert pk.verify(json.loads(release.to_json())).ok
@@ -243,10 +243,27 @@ def test_days_and_times_are_places_on_one_axis():
 
 def test_times_with_and_without_a_zone_are_not_mixed(stream):
     """Midnight in Paris is before midnight as clocks there show it, read as if it were UTC."""
-    stream.release(HOW, DAY, "2026-11-16")
+    stream.release(HOW, DAY, "2026-11-16", every="4h")
     paris = ("2026-11-17T00:00+01:00", "2026-11-18T00:00+01:00")
     with pytest.raises(ValueError, match="windows of time, not of instants"):
-        stream.release(HOW, DAY, paris)
+        stream.release(HOW, DAY, paris, every="4h")
+
+
+def test_a_list_without_times_is_not_taken_for_a_window_of_time(stream):
+    """A file of the last days, given as the list of today, would be charged as today alone."""
+    with pytest.raises(ValueError, match="when the entries are is not known"):
+        stream.release(HOW, DAY, "2026-01-01")
+    with pytest.raises(ValueError, match="6 of 12 entries are not in the window"):
+        stream.release(pk.histogram([0, 1], 12), [*DAY, *DAY], "2026-01-01", every="4h")
+    with pytest.raises(ValueError, match="every: is for windows of time"):
+        stream.release(HOW, DAY, (1, 6), every="4h")
+    with pytest.raises(ValueError, match="not segments"):
+        stream.release(pk.histogram([0, 1], [3, 3]), [DAY[:3], DAY[3:]], "2026-01-01", every="4h")
+    known = hourly(1, "2026-01-01")
+    with pytest.raises(ValueError, match="known already"):
+        stream.release(pk.histogram([0, 1], known), known, "2026-01-01", every="1h")
+    assert stream.ledger.entries("anna") == []
+    stream.release(HOW, DAY, "2026-01-01", every="4h")
 
 
 def hourly(days, first="2026-11-15", timezone=None):
@@ -292,8 +309,10 @@ def test_a_second_name_for_the_same_data_is_refused(stream, book):
         pk.Session(first, CHAIN, 1.0, book, name="bob").release(query, 0.1)
     pk.Stream(CHAIN, 1.0, book, name="nora", data_meant=True).release(query, first, month)
     short = pk.Stream(CHAIN, 1.0, book, name="carl")
-    short.release(HOW, DAY, days(1)[0])
-    pk.Stream(CHAIN, 1.0, book, name="dora").release(HOW, DAY, days(1)[0])  # equal by chance
+    short.release(HOW, DAY, days(1)[0], every="4h")
+    pk.Stream(CHAIN, 1.0, book, name="dora").release(
+        HOW, DAY, days(1)[0], every="4h"
+    )  # equal by chance
     assert stream.ledger.verify() == []
 
 

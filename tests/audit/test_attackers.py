@@ -85,6 +85,7 @@ def test_logarithms_and_scaling_agree(case):
     assert posterior == pytest.approx(posterior_by_paths(*case), abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("states", "symbols"), [(2, 2), (3, 4), (5, 3)])
 def test_against_hmmlearn(states, symbols):
     hmm = pytest.importorskip("hmmlearn.hmm")

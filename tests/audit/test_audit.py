@@ -17,6 +17,7 @@ def halved(calibration):
     return replace(calibration, scale=calibration.scale / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "epsilon"), [(pk.count(1, 5), 1.0), (pk.histogram([0, 1], 4), 0.5)]
 )

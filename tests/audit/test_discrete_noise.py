@@ -50,6 +50,7 @@ def test_true_noise_passes_and_other_noise_does_not(scale, unit):
     assert "not independent" in measured(twice, claimed, ERROR, unit).problem
 
 
+@pytest.mark.slow
 def test_what_is_detectable_is_detected():
     rng, scale, draws = np.random.default_rng(8), 0.7, 2_000
     one = Fraction(1)

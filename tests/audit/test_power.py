@@ -256,6 +256,7 @@ def test_local_mechanisms_are_computed_too():
     assert not report.passed
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_at_the_command_line(monkeypatch):
     model = ("audit", "--model", "model.json", "--epsilon", "1", "--length", "20")

@@ -123,6 +123,7 @@ def test_near_misses(call, words):
         call()
 
 
+@pytest.mark.slow
 def test_rows_of_a_clock_are_those_of_the_hour():
     those = table(4, 80)
     right = pk.check_model(those, ChainClass.seasonal([NIGHT, BUSY], ["rest", "run"], 24))

@@ -110,6 +110,7 @@ def test_a_drowned_answer_is_refused(folder):
     assert "a row of 100 entries" in refusal(*ask, *windows, "--out", "w.csv", anyway=False)
 
 
+@pytest.mark.slow
 def test_targets_and_pictures(folder):
     said = good(*PLAN, "--target", "0.5", "--error-plot", "e.png", "--simulate", "s.svg")
     assert "NOT reached" in said

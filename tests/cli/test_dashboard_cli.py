@@ -37,9 +37,24 @@ def test_a_ledger_pays_once(folder):
     assert len(pk.Ledger("ledger.db").entries("a")) == 3  # opened, charged, valued
 
 
+def test_questions_about_numbers_with_pictures(folder):
+    more = ("--values", "rest=0,run=10", "--clip", "0,4", "--at", "0.5", "--top", "1")
+    asked = [("--ask", f"{name}=40") for name in ("mean", "variance", "quantile", "top-states")]
+    texts = [text for pair in asked for text in pair]
+    good(*FILES, *texts, *more, "--plan", "--plot", "plan.svg")
+    good(*FILES, *texts, *more, "--out", "joint.json", "--plot", "joint.svg")
+    record = json.loads(Path("joint.json").read_text())
+    assert sorted(record["derived"]) == ["quantile", "top-states", "variance"]
+    assert pk.verify("joint.json").ok
+    assert "epsilon of each question alone" in Path("plan.svg").read_text()
+    assert Path("joint.svg").stat().st_size > 1000
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        (("--ask", "histogram=9", "--clip", "0,1"), "--clip: only for --query variance, total"),
+        (("--ask", "mean=9"), "--values: a number for each state"),
         (("--ask", "histogram"), "is not like episodes:run=20"),
         (("--ask", "median=3"), "questions are histogram"),
         (("--ask", "histogram=x"), "'x' is not a number"),

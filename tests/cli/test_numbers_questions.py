@@ -21,18 +21,21 @@ QUESTIONS = {
     "cumulative": (),
     "peak": VALUES,
     "load-duration": VALUES,
+    "top-states": ("--top", "1"),
+    "linear": ("--weights", "weights.csv"),
 }
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_planned_released_and_verified(folder, name):
+    Path("weights.csv").write_text("state,active,energy\nrun,1,3.5\n")
     planned = json.loads(good(*PLAN, "--query", name, *QUESTIONS[name], "--json"))
     assert planned["rows"][0]["applicable"]
     good(*RELEASE, "--query", name, *QUESTIONS[name], "--out", "release.json")
     record = json.loads(Path("release.json").read_text())
     verdict = pk.verify("release.json")
     assert verdict.ok
-    follows = name not in ("total", "mean")
+    follows = name not in ("total", "mean", "linear")
     assert ("derived" in record) == follows
     assert any("derived" in matter for matter in verdict.assumptions) == follows
 
@@ -85,12 +88,11 @@ def test_a_picture_of_the_curve(folder):
         (("--query", "quantile", *VALUES, "--at", "1.5"), "--at: must lie between 0 and 1"),
         (("--query", "variance", *VALUES), "--clip: two numbers like 0,10"),
         (("--query", "variance", *VALUES, "--clip", "a,b"), "--clip: 'a,b' is not two numbers"),
-        (("--query", "mean", *VALUES, "--clip", "4,0"), "low: must be below high"),
+        (("--query", "mean", *VALUES, "--clip", "4,0"), "--clip: low must be below high"),
         (("--query", "peak", *VALUES, "--clip", "0,1"), "--clip: only for"),
         (("--query", "peak"), "--values: a number for each state"),
         (("--query", "peak", "--values", "rest=1,run=1"), "--values: must differ"),
-        (("--query", "histogram", *VALUES), "--values: only for questions about numbers"),
-        (("--query", "cumulative", "--window", "1d", "--every", "1m"), "cumulative"),
+        (("--query", "histogram", *VALUES), "--values: only for --query total, mean"),
         (
             ("--query", "cumulative", "--show-exact", "--plot", "a.svg"),
             "--show-exact: is not for --query cumulative",
@@ -99,3 +101,38 @@ def test_a_picture_of_the_curve(folder):
 )
 def test_what_does_not_fit_is_refused(folder, options, words):
     assert words in refusal(*RELEASE, *options)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_of_each_subject_with_a_picture(folder, name):
+    Path("weights.csv").write_text("state,active,energy\nrun,1,3.5\n")
+    lines = Path("data.csv").read_text().splitlines()[1:]
+    rows = [f"{who},{line}" for who in ("ann", "bob") for line in lines]
+    Path("people.csv").write_text("\n".join(["who,when,state", *rows, ""]))
+    columns = ("--state", "state", "--subject", "who", "--time", "when", "--window", "100")
+    asked = ("release-each", "people.csv", "--model", "model.json", "--epsilon", "2", *columns)
+    good(*asked, "--query", name, *QUESTIONS[name], "--out", "each.csv", "--plot", "each.png")
+    assert pk.verify("each.csv").ok
+    assert Path("each.png").stat().st_size > 1000
+    assert len(Path("each.csv").read_text().splitlines()) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "names of the numbers"),
+        ("state,kcal\nfly,1\n", "'fly' is not a state of the model"),
+        ("state,kcal\nrun,x\n", "no number"),
+        ("state,kcal\nrun,1,2\n", "its row is short"),
+    ],
+)
+def test_weights_that_are_none_are_refused(folder, text, words):
+    Path("weights.csv").write_text(text)
+    assert words in refusal(*RELEASE, "--query", "linear", "--weights", "weights.csv")
+
+
+def test_moves_and_stays_come_with_what_follows_from_them(folder):
+    rates = json.loads(good(*RELEASE, "--query", "transitions"))["derived"]
+    assert rates["what"] == "transition rates"
+    stay = json.loads(good(*RELEASE, "--query", "stays", "--state-value", "run"))["derived"]
+    assert stay["what"] == "mean length of a stay"

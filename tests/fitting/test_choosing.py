@@ -18,7 +18,7 @@ from pufferkit.fitting.candidates import (
     single_chain,
     unsure_of_person,
 )
-from pufferkit.fitting.choosing import Choice, Row, choose_beliefs
+from pufferkit.fitting.choosing import Candidate, Choice, choose_beliefs
 from pufferkit.fitting.decision import INFLUENCE, PREDICTION, ROWS, InfluenceCheck
 from pufferkit.fitting.ratio_tests import Check
 from tests.oracles.switching import draw, window_influence
@@ -117,7 +117,7 @@ def row(name, scale, *, influence=True, share=0.5, rows=None, prediction=True, b
         InfluenceCheck(INFLUENCE, influence, "entries", 10.0, None, share, 12.0),
     )
     chain = pk.ChainClass.of(MarkovChain.steady(NIGHT))
-    return Row(name, chain, "promised", checks, scale, bare)
+    return Candidate(name, chain, "promised", checks, scale, bare)
 
 
 def test_the_least_noise_that_nobody_refutes_is_recommended():
@@ -128,7 +128,7 @@ def test_the_least_noise_that_nobody_refutes_is_recommended():
         row("bare fit", 2.0, bare=True),
         row("people", 3.0, prediction=False),
         row("wide", 4.0, share=None, rows=True),
-        Row("missing", None, "not built: no clock"),
+        Candidate("missing", None, "not built: no clock"),
     )
     choice = Choice(rows, None, 3, 1, "histogram", 1.0)
     assert choice.best is rows[4]

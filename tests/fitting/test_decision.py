@@ -8,7 +8,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import ChainClass, MarkovChain, RegimeClass, Series
-from pufferkit.fitting.decision import INFLUENCE, PREDICTION, ROWS, Clock, influence_of_people
+from pufferkit.fitting.decision import INFLUENCE, PREDICTION, ROWS, Days, influence_of_people
 from pufferkit.fitting.members import (
     best_member,
     budgeted_influence,
@@ -144,6 +144,7 @@ def test_a_seasonal_class_speaks_from_its_best_slot():
 # ------------------------------------------------------------------------------------- the verdict
 
 
+@pytest.mark.slow
 def test_the_verdict_about_one_chain_and_about_the_regimes_behind_the_data():
     public, held_out = [person(seed) for seed in (1, 2)], [person(3)]
     chain = MarkovChain.fit(
@@ -195,7 +196,7 @@ def test_people_are_measured_one_by_one_if_they_can_be():
     """Two people who differ: pooled, an entry would also tell who it is."""
     chains = [MarkovChain.steady([[0.9, 0.1], [q, 1 - q]]) for q in (0.02, 0.6)]
     people = [[chain.sample(3000, seed=n)] for n, chain in enumerate(chains)]
-    clock = Clock.of([p[0] for p in people], 300, 100)
+    clock = Days.of([p[0] for p in people], 300, 100)
     alone, used = influence_of_people(people, 2, clock)
     assert len(used) == 2
     exact = max(window_influence(chain.transition, np.eye(2), 100).max() for chain in chains)

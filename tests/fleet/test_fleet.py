@@ -200,6 +200,7 @@ def test_a_year_of_weeks_costs_one_epsilon_and_a_second_year_what_the_profile_sa
     assert book.verify() == []
 
 
+@pytest.mark.slow
 def test_weeks_that_arrive_one_by_one(book):
     """The first week was drawn when the series was short, with less noise than a long one needs.
 
@@ -497,6 +498,7 @@ def test_a_start_of_its_own_is_told_where_segments_follow_a_gap():
         assert release(split, free, 1).notes == declared
 
 
+@pytest.mark.slow
 def test_from_a_table_to_beliefs_to_releases():
     history, today = table_of(people([(600,)] * 5)), table_of(people([(40,), (30,)], seed=5000))
     fitted = pk.MarkovChain.fit(history, smoothing=0.5)

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
+from pufferkit.data.names import FOLLOWS
 from pufferkit.fleet.asked import rows_of
 from pufferkit.fleet.run import aligned
 
@@ -81,6 +82,119 @@ def test_each_subject_is_answered_charged_and_verified(question, tmp_path):
     assert pk.verify(whole).ok
 
 
+VALUES = {"rest": 3, "walk": 0.25}
+NUMBERS = [
+    pk.Question("count", of="walk"),
+    pk.Question("total", values=VALUES, clip=(0, 2)),
+    pk.Question("mean", values=VALUES),
+    pk.Question("variance", values=VALUES, clip=(0, 4)),
+    pk.Question("linear", values={"walk": [1, 3.5]}, labels=["active", "energy"]),
+    pk.Question("cumulative", values=VALUES),
+    pk.Question("quantile", values=VALUES, share=0.5),
+    pk.Question("peak", values=VALUES),
+    pk.Question("load-duration", values=VALUES),
+    pk.Question("top-states", top=1),
+    pk.Question("share-of-days", of="walk", at_least="3h"),
+]
+
+
+@pytest.mark.parametrize("question", NUMBERS, ids=str)
+def test_numbers_of_each_subject_and_of_all_are_those_of_their_entries(question, monkeypatch):
+    """Without noise, the answers of a fleet are those of the definition, in the same units."""
+    monkeypatch.setattr("pufferkit.noise.discrete_laplace_rows", lambda counts, _: counts)
+    table = read()
+    each = pk.release_each(table, CHAIN, 1, query=question)
+    for number, who in enumerate(table.subjects):
+        series = table.series(who)
+        exact = [float(v) for v in question.over(STATES, series).exact(series)]
+        assert each.raw[number].tolist() == pytest.approx(exact)
+    whole, entries = pk.release_all(table, CHAIN, 1, query=question), table.all_series
+    if question.per != "days":
+        exact = [float(v) for v in question.over(STATES, entries).exact(entries)]
+        assert whole.raw[0].tolist() == pytest.approx(exact)
+
+
+@pytest.mark.parametrize("question", NUMBERS, ids=str)
+def test_numbers_are_charged_once_and_verified(question, tmp_path):
+    table, book = read(window=None if question.per == "days" else "2d"), str(tmp_path / "book.db")
+    each = pk.release_each(table, CHAIN, 1, query=question, ledger=book, budget=2)
+    again = pk.release_each(table, CHAIN, 1, query=question, ledger=book, budget=2)
+    assert np.array_equal(each.raw, again.raw)
+    with pk.Ledger(book) as ledger:
+        assert ledger.account("ann").remaining == pytest.approx(1_000_000, abs=1000)
+    groups = {"ann": "north", "bob": "south", "cem": "north"}
+    some = pk.release_all(read(), CHAIN, 1, query=question, groups=groups, keys=["north", "south"])
+    for releases in (each, some):
+        verdict = pk.verify(releases)
+        assert verdict.ok, str(verdict)
+        lie = releases.to_dict()
+        lie["rows"]["scale"] = [scale * 0.9 for scale in lie["rows"]["scale"]]
+        assert not pk.verify(lie).ok
+    assert len(each.half_width()) == len(each)
+    if question.name in FOLLOWS:
+        assert len(each.follows()) == len(each)
+        assert len(each.columns()) > 3 + len(each.labels)
+    else:
+        with pytest.raises(ValueError, match="is what was released"):
+            each.follows()
+
+
+def test_what_follows_from_each_row_is_what_follows_from_one_release():
+    table = read()
+    each = pk.release_each(table, CHAIN, 1)
+    (first, *_) = each.follows(lambda row, level: pk.quantile(row, 0.5, [3, 0.25][::-1], level))
+    assert first.epsilon == each.epsilon
+    stays = pk.release_each(table, CHAIN, 1, query=pk.Question("stays", of="walk"))
+    assert stays.follows()[0].what == "mean length of a stay"
+    own = pk.influence_curve(CHAIN, pk.histogram(STATES, 240), 1)
+    assert each.row(0).interval(0.9)[0][1] > each.row(0).value[0]
+    assert each.row(0).scale == pytest.approx(own.scale, rel=1e-6)
+
+
+def test_a_quantile_of_many_levels_is_chosen_and_verified(monkeypatch):
+    """By the exponential mechanism, where that errs less; without noise it is the quantile."""
+    levels = [f"{k} W" for k in range(12)]
+    matrix = 0.5 * np.eye(12) + 0.5 / 12
+    chain = pk.MarkovChain.steady(matrix, states=levels)
+    rows = [
+        (who, t, levels[code])
+        for n, who in enumerate(("ann", "bob"))
+        for t, code in enumerate(chain.sample(120, seed=n))
+    ]
+    frame = pl.DataFrame(rows, schema=["who", "t", "x"], orient="row")
+    table = pk.read_table(frame, subject="who", time="t", state="x", states=levels)
+    question = pk.Question("quantile", values={s: k for k, s in enumerate(levels)}, share=0.9)
+    each = pk.release_each(table, chain, 1, query=question)
+    assert (each.kind, each.noise, each.labels) == ("quantile", "noisy choice", ("quantile 0.9",))
+    assert set(each.raw.ravel()) <= set(range(12))
+    assert pk.verify(each).ok
+    for change in ({"raw": [[0.5]] * 2, "value": None}, {"scale": [s * 0.9 for s in each.scale]}):
+        lie = each.to_dict()
+        lie["rows"] |= change
+        assert not pk.verify(lie).ok
+    lie = each.to_dict() | {"noise": "laplace"}
+    assert not pk.verify(lie).ok
+    monkeypatch.setattr("pufferkit.noise.noisy_choice", lambda scores, *_: int(np.argmax(scores)))
+    exact = pk.release_each(table, chain, 1, query=question)
+    for number, who in enumerate(table.subjects):
+        values = np.sort(table.series(who).codes)
+        below, upto = (values < exact.raw[number, 0]).sum(), (values <= exact.raw[number, 0]).sum()
+        assert below <= 0.9 * len(values) <= upto
+
+
+def test_sums_that_a_float_cannot_hold_are_refused():
+    question = pk.Question("total", values={"rest": 1e-14, "walk": 1e3})
+    with pytest.raises(ValueError, match="too many digits to add up exactly"):
+        pk.release_each(read(), CHAIN, 1, query=question)
+
+
+def test_an_empty_group_has_no_mean():
+    groups, keys = dict.fromkeys(("ann", "bob", "cem"), "north"), ["north", "south"]
+    question = pk.Question("mean", values=VALUES)
+    with pytest.raises(ValueError, match="no shares and no mean"):
+        pk.release_all(read(), CHAIN, 1, query=question, groups=groups, keys=keys)
+
+
 def test_slots_of_each_subject_sum_to_what_was_observed():
     each = pk.release_each(read(window="hour of week"), CHAIN, 1, query="by-weekday-hour")
     slots = each.value.reshape(3, 168, 2)
@@ -107,6 +221,25 @@ def test_what_cannot_be_asked_says_what_can():
         (lambda: pk.release_each(read(), CHAIN, 1, query="episodes"), "of: episodes needs"),
         (lambda: pk.release_each(read(), CHAIN, 1, query="medians"), "none of histogram"),
         (lambda: pk.Question("days-with", of="walk"), "at_least: is needed"),
+        (lambda: pk.Question("mean"), "values: are needed"),
+        (lambda: pk.Question("mean", values={"rest": "a"}), "values"),
+        (lambda: pk.Question("mean", values=VALUES, clip=(2, 0)), "clip: low must be below high"),
+        (lambda: pk.Question("variance", values=VALUES), "clip: is needed"),
+        (lambda: pk.Question("quantile", values=VALUES), "share: is needed"),
+        (lambda: pk.Question("quantile", values=VALUES, share=2), "between 0 and 1"),
+        (lambda: pk.Question("peak", values={"rest": 1, "walk": 1}), "must differ"),
+        (lambda: pk.Question("count", of=["rest", "walk"]), "count is about one state"),
+        (lambda: pk.Question("histogram", values=VALUES), "values: is for"),
+        (
+            lambda: pk.release_each(read(), CHAIN, 1, query=pk.Question("mean", values={"a": 1})),
+            "no value for rest, walk",
+        ),
+        (
+            lambda: pk.release_each(
+                read(window="hour of day"), CHAIN, 1, query=pk.Question("mean", values=VALUES)
+            ),
+            "windows of time that follow one another",
+        ),
     ):
         with pytest.raises(ValueError, match=words):
             make()

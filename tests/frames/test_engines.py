@@ -107,6 +107,7 @@ def _facts(source, rules):
     return facts | {"subjects": table.subjects, "steps": table.steps, "begins": table.begins}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("state", "clock"), PAIRS)
 def test_local_engines_agree(state, clock):
     for seed in range(3):

@@ -123,6 +123,7 @@ def entries(**extra):
 COLUMNS = {"subject": "who", "time": "when", "state": "what"}
 
 
+@pytest.mark.slow
 @given(entries(), st.sampled_from([None, 1, 3]), st.sampled_from([None, 10]), st.integers(1, 9))
 def test_equal_to_one_row_at_a_time_in_any_batches(rows, after, window, batch):
     states = ["x", "y", "z"]

@@ -37,6 +37,7 @@ def solved(monkeypatch):
     return calls
 
 
+@pytest.mark.slow
 def test_a_scale_takes_few_rounds_and_does_not_hang_on_what_was_asked_before(solved):
     chain, query = levels(), pk.histogram(list(range(STATES)), LENGTH)
     first = pk.influence_curve(chain, query, 1)

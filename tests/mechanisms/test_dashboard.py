@@ -33,6 +33,7 @@ def test_the_joint_loss_by_the_definition():
     assert 0.3 * plan.epsilon < largest <= plan.epsilon
 
 
+@pytest.mark.slow
 def test_errors_are_met_at_no_more_than_one_by_one():
     asked = questions(300)
     plan = pk.dashboard(CHAIN, asked)

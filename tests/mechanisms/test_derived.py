@@ -31,6 +31,7 @@ def share_inside(derived, truth):
     return np.mean([bool(np.all(own)) for own in inside])
 
 
+@pytest.mark.slow
 def test_intervals_hold_at_least_as_often_as_they_say():
     counts = DATA.counts
     histograms = many(pk.histogram(STATES, N))

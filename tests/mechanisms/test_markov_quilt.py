@@ -94,6 +94,7 @@ def test_search_finds_the_best_of_all_quilts(chain, length, epsilon):
     assert scale(believed, length, epsilon) == close(truth, rel=1e-9)
 
 
+@pytest.mark.slow
 @given(chains(4), st.integers(1, 40), epsilons, st.sampled_from(["definition", "formula"]))
 @settings(max_examples=150)
 def test_search_agrees_with_a_scan(chain, length, epsilon, reading):

@@ -111,6 +111,7 @@ def test_release_record_intervals_and_verify():
         replace(made, scales=(1.0, 2.0))
 
 
+@pytest.mark.slow
 def test_states_in_another_order_are_verified_by_their_names():
     query = pk.histogram([2, 0, 1], 100)
     made = pk.influence_curve(ACTIVE, query, 2, per_bin=True)

@@ -31,6 +31,7 @@ def test_plan_lists_every_mechanism_with_its_own_scale():
     assert "norm" in rows["gk16"]["why"]
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(chains(3, least=2), st.integers(1, 30), epsilons)
 def test_plan_is_sorted_and_its_best_is_the_least_that_hides_entries(chain, length, epsilon):

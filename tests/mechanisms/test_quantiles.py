@@ -72,6 +72,7 @@ def test_every_entry_is_hidden_by_definition(share):
     assert 0.1 * epsilon < worst <= epsilon
 
 
+@pytest.mark.slow
 def test_the_sampler_draws_what_the_formula_says():
     draws, scale = 20_000, 1.0
     wrong = sum(noise.noisy_choice([0, -6], scale, 2) == 1 for _ in range(draws)) / draws
@@ -118,6 +119,7 @@ def test_expected_errors_are_those_of_the_formula():
     assert by_choice == pytest.approx(exact, rel=0.15)
 
 
+@pytest.mark.slow
 def test_record_verdict_and_account():
     data = [MANY[code] for code in WIDE.sample(200, seed=1)]
     plan = pk.plan_quantile(WIDE, 0.9, WATTS, 200, epsilon=1)

@@ -112,6 +112,7 @@ def many():
     return [calibration.release(DATA) for _ in range(1000)], exact
 
 
+@pytest.mark.slow
 def test_noise_of_a_release_has_the_scale_it_reports(many):
     releases, exact = many
     errors = np.concatenate([(np.array(r.raw) - exact) / r.scale for r in releases])

@@ -23,6 +23,7 @@ def random_chain(rng, size):
     return pk.MarkovChain(start, rows)
 
 
+@pytest.mark.slow
 def test_outer_outputs_never_tell_more_than_the_definition():
     """Thousands of random cases: sums and histograms, zeros, any size that can be listed."""
     rng = np.random.default_rng(12)

@@ -114,6 +114,7 @@ def test_the_same_question_of_more_data(query):
     )
 
 
+@pytest.mark.slow
 def test_every_remedy_was_tried_and_would_do():
     target = pk.Target(0.05)
     query = pk.relative_frequencies(THREE.states, 120)

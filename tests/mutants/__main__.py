@@ -97,7 +97,7 @@ AREAS = {
     ),
     "noise": Area(["noise.py"], ["test_noise.py", "test_noise_exact.py", "test_forks.py"]),
     "composition": Area(
-        ["accounting/composition.py", "accounting/windows.py"],
+        ["accounting/composition.py", "accounting/spending.py", "accounting/windows.py"],
         ["accounting/test_composition.py", "accounting/test_composition_rules.py"],
         "year_of_weekly or three_randomised or never_below_entry_by_entry or meet_in_the_gap",
     ),

@@ -124,6 +124,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
         plots.check_picture("a.png")
 
 
+@pytest.mark.slow
 def test_pyplot_is_left_alone():
     code = (
         "import sys, pufferkit as pk; from pufferkit import plots;"

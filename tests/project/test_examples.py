@@ -19,7 +19,7 @@ FOR_THE_PACKAGE = {
     "Calibration": {"checked", "noisy"},
     "ChainClass": {
         *("boxes", "corners", "distributions", "from_plain", "kernels", "matrices_shown"),
-        *("members", "mixing_bounds", "nearest", "open_members"),
+        *("members", "mixing_bounds", "nearest", "any_start_members"),
     },
     "Evidence": {"noting"},
     "Guarantee": {"of_code"},
@@ -35,6 +35,7 @@ FOR_THE_PACKAGE = {
     "MarkovChain": {"limit_distance", "limit_distribution"},
     "RegimeClass": {"from_plain", "kernels", "matrices_shown", "replace", "representatives"},
     "Releases": {"columns", "rows"},
+    "Secrets": {"attached"},
     "Series": {"as_segments"},
     "Spending": {"cost", "ordered"},
     "Table": {"lengths_of"},

@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from pufferkit.beliefs.kernel_class import Kernels
+from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
 from pufferkit.influence.curve.contaminated import ContaminatedSteps
 from pufferkit.influence.curve.pair_curve import (
@@ -55,6 +56,7 @@ from pufferkit.influence.curve.pairs import (
     closure,
     off_diagonal,
 )
+from pufferkit.influence.curve.window_losses import LabelLosses, value_losses, windows_of_both
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS
 
@@ -128,6 +130,8 @@ class KernelCurve:
         loss = loss * (1 + 8 * EPS)
         if kernels.secret == "regime":
             return loss
+        if kernels.parts is not None:
+            loss = loss * kernels.parts * (1 + 4 * EPS)
         here = kernels.possible[slot]
         return np.where(here[:, None] & here[None, :], loss, 0.0)
 
@@ -145,12 +149,67 @@ class KernelCurve:
         right = swept(PairSide([], self._right[0]), hidden[::-1], most)
         if right is None:
             return None
+        if self.kernels.window > 1 or self.kernels.paths is not None:
+            return self._of_windows(left, right, runs)
         costs = list(stretches_of_both([_whole(self.length)], [_whole(self.length)], runs))
         stretches = [
             (first, last, next(c for a, z, c, _ in costs if a <= first <= z), own, steps)
             for first, last, own, steps in stretches_of_both(left, right, hidden)
         ]
         return self._undominated(stretches)
+
+    @property
+    def window(self) -> int:
+        """Entries that a secret is about; all there are, if they are fewer."""
+        return min(self.kernels.window, self.length)
+
+    def _follows(self, slot: int) -> list[Bools]:
+        """Which values come after which, for the entries of a window from ``slot`` on."""
+        kernels, own = self.kernels, self.kernels.forward
+        if kernels.contamination:
+            return [np.ones((kernels.hidden, kernels.hidden), dtype=bool)] * (self.window - 1)
+        return [
+            np.any([vertex > 0 for vertex in own[(slot + n) % kernels.period]], axis=0)
+            for n in range(self.window - 1)
+        ]
+
+    def _value_losses(self, cost: Floats, left: Floats, right: Floats, slot: int) -> Floats:
+        here = self.kernels.possible[slot]
+        losses = value_losses(cost, left, right, self._follows(slot))
+        return np.where(here[:, None] & here[None, :], losses, 0.0)
+
+    @cached_property
+    def _label_losses(self) -> LabelLosses:
+        assert self.kernels.paths is not None
+        return LabelLosses(self.kernels.paths, self.kernels.rounding)
+
+    def _of_windows(
+        self, left: list[Stretch], right: list[Stretch], runs: Runs
+    ) -> list[Row] | None:
+        """The loss of every pair of values, or of labels, of the windows of the series.
+
+        Labels: windows of the same cost are bounded together, by the most that a side adds.
+        """
+        windows = list(windows_of_both(left, right, runs, self.window))
+        if self.kernels.paths is None:
+            return [
+                (first, last, self._value_losses(cost, before, after, 0))
+                for first, last, cost, before, after in windows
+            ]
+        if self.kernels.window > self.length:  # no window, nothing to hide
+            return [(1, self.length, np.zeros((1, 1)))]
+        alike: dict[bytes, list[tuple[int, int, Floats, Floats, Floats]]] = {}
+        for own in windows:
+            alike.setdefault(own[2].tobytes(), []).append(own)
+        rows: list[Row] = []
+        for group in alike.values():
+            most_left = np.max([own[3] for own in group], axis=0)
+            most_right = np.max([own[4] for own in group], axis=0)
+            losses = self._label_losses(group[0][2], most_left, most_right)
+            if losses is None:
+                return None
+            rows.append((group[0][0], group[-1][1], losses))
+        return rows
 
     def _undominated(self, stretches: list[tuple[int, int, Floats, Floats, Floats]]) -> list[Row]:
         """Losses of all stretches but those whose costs and steps are below those of another."""
@@ -173,6 +232,13 @@ class KernelCurve:
         tables = self._round_the_clock(own, most)
         if tables is None:
             return None
+        if self.window > 1:
+            left, right = tables
+            ends = [(slot + self.window - 1) % kernels.period for slot in range(kernels.period)]
+            return [
+                (1, self.length, self._value_losses(cost, left[slot], right[end], slot))
+                for slot, end in enumerate(ends)
+            ]
         return [
             (1, self.length, self._secret_loss(cost, own, left + right, slot))
             for slot, (left, right) in enumerate(zip(*tables, strict=True))
@@ -194,6 +260,14 @@ class KernelCurve:
             right.append(_cut(self._right[(phase + n) % period], variation))
             variation = closure((own[n] + right[-1]) * outside)
         rows = []
+        if self.window > 1:
+            right.reverse()
+            for n in range(self.length - self.window + 1):
+                end = n + self.window - 1
+                cost = np.max(costs[n : end + 1], axis=0)
+                losses = self._value_losses(cost, left[n], right[end], (phase + n) % period)
+                rows.append((n + 1, n + 1, losses))
+            return rows
         for n, steps in enumerate(reversed(right)):
             slot = (phase + n) % period
             rows.append((n + 1, n + 1, self._secret_loss(costs[n], own[n], left[n] + steps, slot)))
@@ -294,8 +368,11 @@ class KernelCurve:
 
         The loss was computed for what is returned. ``None`` if no b was found.
         """
-        # Hidden states may be told apart better than what they show.
-        most_hidden = epsilon if self.kernels.emission is None else _FAR + 4 * epsilon
+        # Hidden states may be told apart better than what they show, and so may values that are no
+        # secrets.
+        kernels = self.kernels
+        exposed = kernels.emission, kernels.paths, kernels.parts
+        most_hidden = epsilon if all(e is None for e in exposed) else _FAR + 4 * epsilon
 
         def loss_at(b: float) -> PairLoss | None:
             return self.loss([(self.length, b * metric)], most_hidden)

@@ -9,7 +9,7 @@ at most a. The best S is a prefix of the states sorted by K(x, y) / K(x', y), so
 pair lists every candidate (K(x, S), K(x', S)). Over all pairs at once, only candidates that no
 other beats in both numbers matter.
 
-When the start of the chain is open, kernels against the direction of time are known only up to a
+For any start of the chain, kernels against the direction of time are known only up to a
 reweighting of their columns. The projective diameter D of a pair of rows does not change under
 reweighting, and over all reweightings the step is largest at
 

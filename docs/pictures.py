@@ -1,0 +1,205 @@
+"""The pictures of the story, drawn when the site is built; the docstring is what they say in words.
+
+Every number in them is computed by the package.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import pufferkit as pk
+from pufferkit.plots.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, SKY, blank, grid, panels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CHAIN = pk.MarkovChain.steady(
+    [[0.90, 0.08, 0.02], [0.10, 0.80, 0.10], [0.05, 0.35, 0.60]],
+    states=["resting", "sitting", "walking"],
+)
+COLOURS = (PALE, SKY, BLUE)
+WEEK = 2016
+
+
+def _strip(axes: Any, codes: Any, hidden: int | None = None) -> None:
+    """Entries as boxes in a row; one may be covered."""
+    for place, code in enumerate(codes):
+        covered = place == hidden
+        axes.bar(
+            place,
+            1,
+            width=0.92,
+            color="white" if covered else COLOURS[code],
+            edgecolor=ORANGE if covered else "white",
+            linewidth=2 if covered else 0.5,
+        )
+        if covered:
+            axes.text(place, 0.5, "?", ha="center", va="center", fontsize=15, color=ORANGE)
+    axes.set_ylim(0, 1)
+    axes.set_yticks([])
+    axes.set_xticks([])
+    axes.spines["bottom"].set_visible(False)
+
+
+def leak() -> Figure:
+    """An entry is covered; what its neighbours tell about it, against what is known of anybody."""
+    figure, (strip, bars) = panels(2, 8.2, 2.5, "", shared=False)
+    day = np.array([0, 0, 0, 0, 1, 1, 2, 1, 1, 1, 1, 0, 0])
+    hidden = 9
+    _strip(strip, day, hidden)
+    strip.set_title("one entry covered: what did Anna do then?", fontsize=10, loc="left")
+    for code, name in enumerate(CHAIN.states):
+        strip.bar(0, 0, color=COLOURS[code], label=name)
+    strip.legend(ncols=3, frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(0, 0))
+    moves = CHAIN.transition
+    told = moves[day[hidden - 1]] * moves[:, day[hidden + 1]]
+    told /= told.sum()
+    places = np.arange(3)
+    bars.barh(places - 0.2, CHAIN.stationary, 0.36, color=GREY, label="of anybody, at any time")
+    bars.barh(places + 0.2, told, 0.36, color=ORANGE, label="who sees the two beside it")
+    for place, share in zip(places, told, strict=True):
+        bars.annotate(f" {share:.0%}", (share, place + 0.2), va="center", fontsize=9)
+    bars.set_yticks(places, CHAIN.states)
+    bars.invert_yaxis()
+    bars.set_xlim(0, 1.12)
+    bars.set_xticks([])
+    bars.spines["bottom"].set_visible(False)
+    bars.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(0, 0))
+    bars.set_title("how sure one can be", fontsize=10, loc="left")
+    return figure
+
+
+@cache
+def _losses(most: int) -> list[float]:
+    """The loss at event-level epsilon 1, over series of 1, 3, 5, ... entries."""
+    return [pk.InfluenceCurve(CHAIN, 2 * reach + 1).epsilon(1.0) for reach in range(most)]
+
+
+def grows() -> Figure:
+    """The loss of an entry rises with the length of the series, to six times the promise.
+
+    There it stays; group privacy assumes that it rises for ever.
+    """
+    losses = _losses(14)
+    lengths = 2 * np.arange(len(losses)) + 1
+    figure, axes = blank(7.4, 3.3, "")
+    axes.plot(lengths, lengths, color=ORANGE, label="what group privacy pays for")
+    axes.plot(lengths, losses, color=BLUE, marker="o", markersize=4, label="what an entry loses")
+    axes.axhline(1, color=BLACK, linestyle="--", linewidth=1, label="what was promised")
+    axes.set_ylim(0, 3 * losses[-1])
+    axes.set_xlabel("entries in the series")
+    axes.set_ylabel("epsilon")
+    axes.legend(frameon=False, fontsize=9, loc="upper left")
+    grid(axes)
+    return figure
+
+
+def drowns() -> Figure:
+    """The shares of a week with 95% of the noise, three kinds of it.
+
+    Noise for independent entries is tiny, that of the influence curve small, that of group privacy
+    covers everything.
+    """
+    query = pk.relative_frequencies(CHAIN.states, WEEK)
+    shares = np.bincount(CHAIN.sample(WEEK, seed=1), minlength=3) / WEEK
+    kinds = {
+        "noise for independent entries:\nhides too little": pk.entry_dp(query, 1),
+        "the influence curve:\nenough, and no more": pk.influence_curve(CHAIN, query, 1),
+        "group privacy:\nnothing is left": pk.group_dp(query, 1),
+    }
+    figure, every = panels(3, 8.4, 3.0, "")
+    for axes, (title, noise) in zip(every, kinds.items(), strict=True):
+        axes.bar(range(3), shares, color=COLOURS, edgecolor=GREY, width=0.7)
+        half = noise.half_width(0.95)
+        axes.errorbar(
+            range(3), shares, yerr=half, fmt="none", ecolor=BLACK, elinewidth=1.4, capsize=4
+        )
+        axes.set_title(title, fontsize=10, loc="left")
+        axes.set_xticks(range(3), CHAIN.states, fontsize=9)
+        axes.set_ylim(0, 1)
+        axes.annotate(f"+- {half:.2g}", (2.4, 0.93), ha="right", fontsize=9, color=GREY)
+    every[0].set_ylabel("share of the week")
+    return figure
+
+
+def quilt() -> Figure:
+    """Around one entry those nearby, then two that separate it from the rest.
+
+    The noise pays for those nearby; the rest tell nothing more once the two are known.
+    """
+    noise = pk.markov_quilt(CHAIN, pk.histogram(CHAIN.states, WEEK), 1)
+    node, (left, right) = noise.evidence.node, noise.evidence.quilt
+    reach = node - left + 6
+    figure, axes = blank(8.4, 2.3, "")
+    for place in range(-reach, reach + 1):
+        nearby = left < node + place < right
+        border = node + place in (left, right)
+        colour = ORANGE if place == 0 else GREEN if border else SKY if nearby else PALE
+        axes.bar(place, 1, width=0.9, color=colour)
+    marks = {0: "the entry", left - node: "quilt", right - node: "quilt"}
+    for place, words in marks.items():
+        axes.annotate(words, (place, 1.1), ha="center", fontsize=10, color=BLACK)
+    for place, words in (
+        (-7, "nearby: the noise\npays for each"),
+        (7, "nearby: the noise\npays for each"),
+        (-reach + 1.5, "the rest:\nsilent"),
+        (reach - 1.5, "the rest:\nsilent"),
+    ):
+        axes.annotate(words, (place, -0.15), ha="center", va="top", fontsize=9, color=GREY)
+    axes.set_ylim(-0.75, 1.35)
+    axes.set_yticks([])
+    axes.set_xticks([])
+    axes.spines["bottom"].set_visible(False)
+    return figure
+
+
+def curve() -> Figure:
+    """What each neighbour is charged, by its distance.
+
+    By the quilt in full up to its border and then nothing, by the curve what it still tells.
+    """
+    query = pk.histogram(CHAIN.states, WEEK)
+    noise = pk.markov_quilt(CHAIN, query, 1)
+    reach = noise.evidence.node - noise.evidence.quilt[0]
+    spent = pk.influence_curve(CHAIN, query, 1).entry_epsilon
+    losses = [pk.InfluenceCurve(CHAIN, 2 * far + 1).epsilon(spent) for far in range(reach + 7)]
+    shares = np.diff(losses) / 2 / spent
+    distances = np.arange(1, len(losses))
+    figure, axes = blank(7.8, 3.2, "")
+    full = np.where(distances < reach, 1.0, 0.0)
+    axes.bar(distances - 0.2, full, 0.38, color=GREEN, label="by the quilt")
+    axes.bar(distances + 0.2, shares, 0.38, color=BLUE, label="by the influence curve")
+    axes.set_xticks(distances[::2])
+    axes.set_xlabel("steps from the entry")
+    axes.set_ylabel("share of an entry\nthat is charged")
+    axes.legend(frameon=False, fontsize=9, loc="upper right")
+    grid(axes, "y")
+    return figure
+
+
+def scales() -> Figure:
+    """Error of a week's shares against epsilon, for group privacy, the quilt and the curve."""
+    query = pk.relative_frequencies(CHAIN.states, WEEK)
+    epsilons = np.geomspace(0.2, 5, 7)
+    kinds = {
+        "group privacy": (lambda e: pk.group_dp(query, e), ORANGE, "s"),
+        "Markov quilts": (lambda e: pk.markov_quilt(CHAIN, query, e), GREEN, "^"),
+        "influence curve": (lambda e: pk.influence_curve(CHAIN, query, e), BLUE, "o"),
+    }
+    figure, axes = blank(7.4, 3.4, "")
+    for name, (noise, colour, marker) in kinds.items():
+        halves = [noise(float(epsilon)).half_width(0.95) for epsilon in epsilons]
+        axes.loglog(epsilons, halves, color=colour, marker=marker, markersize=4, label=name)
+    axes.axhspan(0.5, 30, color=PALE, zorder=0)
+    axes.annotate("a share is lost in this", (4.9, 0.62), ha="right", fontsize=9, color=GREY)
+    axes.set_ylim(0.002, 30)
+    axes.set_xticks([0.2, 0.5, 1, 2, 5], ["0.2", "0.5", "1", "2", "5"])
+    axes.minorticks_off()
+    axes.set_xlabel("epsilon")
+    axes.set_ylabel("a share is off by, 95 of 100 times")
+    axes.legend(frameon=False, fontsize=9, ncols=3, loc="lower left")
+    grid(axes)
+    return figure

@@ -1,0 +1,221 @@
+"""What one release asked and did, as far as accounts go: its window, how far an entry moves it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.accounting.amounts import PICO, in_epsilon
+from pufferkit.accounting.entries import Entry
+from pufferkit.accounting.spent import distance_of, kind_of
+from pufferkit.accounting.windows import QUILTS
+from pufferkit.checks import Floats
+from pufferkit.data.queries import Query
+from pufferkit.data.series import Pattern, observed_places, runs_of
+from pufferkit.errors import NoTheorem
+from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
+from pufferkit.mechanisms.evidence import Guarantee
+from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
+
+ENTRYWISE = QUILTS | OF_SUMS | {"influence_curve", "gk16", "group_dp", "entry_dp"}
+"""Mechanisms that give a per-entry bound, whatever else they promise. Those of sums do so for
+sums alone: the Lipschitz constant of another query is no part of their theorem."""
+_NEAR = 1e-9
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What one release did, as far as accounts go.
+
+    Attributes
+    ----------
+    mechanism, epsilon
+        What was promised.
+    window
+        First and last entry that were used, counted from 1.
+    entry_epsilon
+        By how much one entry moves the log-likelihood of the output; ``None`` without a bound.
+    quilt
+        Nodes of the binding quilt, for mechanisms that have one.
+    quilt_sets
+        Name of the family of quilts that was searched, for networks.
+    contributions
+        For sums: every state of the chain and what it adds, from 0 to 1, or a row of such numbers.
+        States that add about the same are hardly told apart by the release. ``None``: all states
+        are equally far apart.
+    gaps
+        Lengths of the runs of entries in the window, by turns observed and not, from an observed
+        one on; entries that were not observed spend nothing. ``None``: every entry counts.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> week = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> noise = pk.influence_curve(week, pk.histogram(week.states, 100), 0.5)
+    >>> first = pk.Spending.of(noise)
+    >>> first.window
+    (1, 100)
+    >>> pk.compose([first, first], week, 100).epsilon
+    1.05105
+    """
+
+    mechanism: str
+    epsilon: float
+    window: tuple[int, int]
+    entry_epsilon: float | None = None
+    quilt: tuple[int, ...] | None = None
+    quilt_sets: str | None = None
+    contributions: tuple[tuple[Hashable, Contribution], ...] | None = None
+    gaps: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        # A float: rules that count in whole micro-epsilon are told by their type.
+        object.__setattr__(self, "epsilon", checks.privacy(self.epsilon))
+        first, last = self.window
+        if not 1 <= first <= last:
+            raise ValueError(f"window: needs 1 <= first <= last, got {first} to {last}")
+        if self.entry_epsilon is not None:
+            checks.positive("entry_epsilon", self.entry_epsilon)
+        if self.gaps is not None and sum(self.gaps) != last - first + 1:
+            raise ValueError(
+                f"gaps: are {sum(self.gaps)} entries long, the window {first} to {last} is not"
+            )
+        if self.contributions is not None:
+            rows = [
+                np.atleast_1d(checks.numbers("contributions", v)) for _, v in self.contributions
+            ]
+            apart = [float(np.abs(one - other).sum()) for one, other in combinations(rows, 2)]
+            least = np.min(rows, axis=0) if rows else np.ones(1)
+            if least.any() or not abs(max(apart, default=0.0) - 1) < _NEAR:
+                raise ValueError(
+                    "contributions: one for each state, the least 0 and the largest 1 (of rows, "
+                    f"two at L1 distance 1), got {self.contributions}"
+                )
+
+    @classmethod
+    def of(cls, calibration: Calibration, window: tuple[int, int] | None = None) -> Spending:
+        """The spending of a release by this calibration; over the whole series if no window."""
+        if calibration.guarantee == Guarantee.SECRETS:
+            raise NoTheorem(
+                "an account is for every entry, and this release hides only the pairs of secrets "
+                "it was given; calibrate it without secrets="
+            )
+        known, made_for = calibration.mechanism in ENTRYWISE, sum(calibration.query.lengths)
+        if calibration.mechanism in OF_SUMS:
+            known = calibration.query.weights is not None
+            if window is not None and window[1] - window[0] + 1 < made_for:
+                raise ValueError(
+                    f"window: {window[0]} to {window[1]} is shorter than the {made_for} entries "
+                    f"that {calibration.mechanism} was calibrated for, and a shorter sum may need "
+                    "more noise; calibrate it for the window"
+                )
+        if window is not None and window[1] - window[0] >= made_for:
+            raise ValueError(
+                f"window: {window[0]} to {window[1]} has {window[1] - window[0] + 1} entries, but "
+                f"the noise was calibrated for {made_for}"
+            )
+        gaps = None if calibration.query.pattern is None else joined(calibration.query.pattern)
+        if window is not None and gaps is not None and sum(gaps) != window[1] - window[0] + 1:
+            if "pattern" in (calibration.verification_data or {}):
+                raise ValueError(
+                    f"window: {window[0]} to {window[1]} is shorter than the {sum(gaps)} entries "
+                    "whose gaps the noise was made for; make the query with the series of the "
+                    "window"
+                )
+            gaps = None
+        theta = calibration.beliefs
+        added = contributions_of(theta, calibration.query, calibration.scales)
+        return cls(
+            calibration.mechanism,
+            calibration.epsilon,
+            window or (1, made_for),
+            calibration.entry_epsilon if known else None,
+            calibration.evidence.quilt,
+            contributions=None
+            if added is None or theta is None
+            else tuple(zip(theta.states, added, strict=True)),
+            gaps=gaps,
+        )
+
+    @property
+    def used(self) -> list[tuple[int, int]]:
+        """First and last entries of the runs that spend something."""
+        runs, place = [], self.window[0]
+        for n, count in enumerate(self.gaps or (self.window[1] - place + 1,)):
+            if n % 2 == 0 and count:
+                runs.append((place, place + count - 1))
+            place += count
+        return runs
+
+    def cost(self, states: Sequence[Hashable]) -> Floats:
+        """By how much replacing a state by another moves the log-likelihood of the output."""
+        added = self.ordered(states).contributions
+        kind = None if added is None else tuple(value for _, value in added)
+        return (self.entry_epsilon or 0.0) * distance_of(states, kind)
+
+    def ordered(self, states: Sequence[Hashable]) -> Spending:
+        """The same with contributions in the order of the states."""
+        if self.contributions is None:
+            return self
+        added = dict(self.contributions)
+        if set(added) != set(states):
+            raise ValueError(
+                f"contributions: are of the states {list(added)}, the beliefs know {list(states)}"
+            )
+        return replace(self, contributions=tuple((state, added[state]) for state in states))
+
+
+def spendings_of(charges: Iterable[Entry], states: Sequence[Hashable]) -> list[Spending]:
+    """What the charges of a session spent, as the ledger has it."""
+    return [_spending_of(entry, states) for entry in charges]
+
+
+def _spending_of(entry: Entry, states: Sequence[Hashable]) -> Spending:
+    body = entry.body
+    pico, quilt = body["entry_privacy_pico"], body["quilt"]
+    # Charges of earlier versions have neither.
+    added, gaps = kind_of(body.get("contributions")), body.get("gaps")
+    return Spending(
+        body["mechanism"],
+        in_epsilon(entry.epsilon),
+        (body["window"][0], body["window"][1]),
+        None if pico is None else pico / PICO,
+        None if quilt is None else tuple(quilt),
+        contributions=None if added is None else tuple(zip(states, added, strict=True)),
+        gaps=None if gaps is None else tuple(gaps),
+    )
+
+
+def joined(pattern: Pattern) -> tuple[int, ...]:
+    """The runs of segments, one after another, as those of one stretch of entries."""
+    places = np.concatenate([observed_places(runs) for runs in pattern])
+    return runs_of(places)
+
+
+def asked(query: Query) -> dict[str, Any]:
+    """A query as plain data, for the keys of an account; one's own are known by their names."""
+    weights = None
+    if query.weights is not None:
+        weights = sorted(
+            (repr(state), [str(w) for w in row]) for state, row in query.weights.items()
+        )
+    # Left out where there is none, so that keys of earlier releases stay as they are.
+    own = {} if query.question is None else {"question": query.question}
+    return {
+        **own,
+        "query": query.name,
+        "labels": list(query.labels),
+        "weights": weights,
+        "lipschitz": query.lipschitz,
+    }
+
+
+def check_query(query: Any, over: str) -> None:
+    """A name, a state or a number in place of a query gets the sentence that helps."""
+    if not isinstance(query, Query):
+        raise ValueError(f"query: expected a Query, got {query!r:.60}; make it over {over}")

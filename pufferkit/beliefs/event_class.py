@@ -1,0 +1,265 @@
+"""Beliefs with other secrets than the values of single entries."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.beliefs.base import Distribution, Member, Mixing
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.hidden_chain import HiddenChain
+from pufferkit.beliefs.kernel_class import KernelClass, Kernels, Paths, reversed_kernel
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.provenance import Provenance
+from pufferkit.beliefs.secrets import Automaton, Events, Pairs, Runs, Secrets
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.rounding import EPS
+from pufferkit.shown import Matrix
+
+_RAREST = 1e-250
+_MOST_WORK = 4_000_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EventClass(KernelClass):
+    """See `ChainClass.with_secrets`.
+
+    Attributes
+    ----------
+    beliefs
+        How the entries hang together.
+    hidden
+        What is hidden, all of it.
+    """
+
+    kind = "events"
+
+    beliefs: ChainClass
+    hidden: tuple[Secrets, ...]
+    states: tuple[Hashable, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.beliefs.names_secrets:
+            raise ValueError("secrets: these beliefs have secrets of their own; name all at once")
+        for given in self.hidden:
+            if not isinstance(given, Secrets):
+                raise ValueError(
+                    f"secrets: must be Secrets, such as Secrets.runs(6), got {type(given).__name__}"
+                )
+        if not self.hidden:
+            raise ValueError("secrets: name at least one, such as Secrets.runs(6)")
+        states = self.beliefs.states
+        object.__setattr__(self, "states", states)
+        object.__setattr__(self, "hidden", tuple(s.attached(states) for s in self.hidden))
+        self.kernels()  # refuses what has no theorem
+
+    @property
+    def secrets(self) -> Secrets | tuple[Secrets, ...]:
+        """What is hidden."""
+        return self.hidden[0] if len(self.hidden) == 1 else self.hidden
+
+    @property
+    def description(self) -> str:
+        return f"{self.beliefs.description}; hidden: {self._what}"
+
+    @property
+    def promise(self) -> str:
+        within = " within one segment" if max(s.window for s in self.hidden) > 1 else ""
+        base = self.beliefs.promise
+        return f"hidden is {self._what}{within}, and nothing else" + (
+            "" if base is None else f"; {base}"
+        )
+
+    @property
+    def names_secrets(self) -> bool:
+        return True
+
+    @property
+    def hides_states(self) -> bool:
+        """Events reach over the ends of a window, so no window stands for what lies beyond it."""
+        return True
+
+    @property
+    def fixed_start(self) -> str | None:  # type: ignore[override]
+        return self.beliefs.fixed_start
+
+    @property
+    def sources(self) -> tuple[Provenance, ...]:
+        return self.beliefs.sources
+
+    @property
+    def told_of_type(self) -> float | None:
+        return None
+
+    def matrices_shown(self) -> tuple[Matrix, ...]:
+        return self.beliefs.matrices_shown()
+
+    def distributions(self) -> list[Distribution]:
+        return [
+            replace(own, name=f"{own.name}: {secrets.description}", hidden=secrets)
+            for own in self.beliefs.distributions()
+            for secrets in self.hidden
+        ]
+
+    def members(self) -> tuple[Member, ...]:
+        raise NotApplicable(
+            f"this mechanism hides single entries, not {self._what}; use influence_curve"
+        )
+
+    def mixing_bounds(self) -> tuple[Mixing, ...]:
+        self.members()
+        return ()
+
+    @property
+    def _what(self) -> str:
+        return "; and ".join(s.description for s in self.hidden)
+
+    def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
+        raise NotApplicable("distributions are those of the beliefs without these secrets")
+
+    def kernels(self) -> tuple[Kernels, ...]:
+        return self._parts
+
+    @cached_property
+    def _parts(self) -> tuple[Kernels, ...]:
+        several = len(self.hidden) > 1
+        return tuple(
+            self._part(part, initial, secrets, several)
+            for part, initial in _base_parts(self.beliefs)
+            for secrets in self.hidden
+        )
+
+    def _part(
+        self, part: Kernels, initial: Floats | None, secrets: Secrets, several: bool
+    ) -> Kernels:
+        if part.emission is not None:
+            raise NotApplicable(
+                "secrets: there is a theorem for events about entries that are a Markov chain; "
+                f"here entries depend on hidden states ({self.beliefs.description})"
+            )
+        name = f"{part.name}: {secrets.description}" if several else part.name
+        if isinstance(secrets, Runs):
+            return replace(part, name=name, window=secrets.window)
+        if isinstance(secrets, Pairs):
+            return replace(part, name=name, parts=secrets.parts(self.states))
+        assert isinstance(secrets, Events)
+        if initial is None:
+            raise NotApplicable(
+                f"secrets: how likely an event is, is known for known chains only, not for "
+                f"{self.beliefs.description}; Secrets.runs hides every event about so many entries"
+            )
+        automaton = secrets.automaton(self.states)
+        paths = _paths(part.forward[0][0], initial, automaton)
+        return replace(part, name=name, window=secrets.window, paths=paths)
+
+    @classmethod
+    def hiding(
+        cls, theta: ChainClass, secrets: Sequence[Secrets], entries: bool | None
+    ) -> EventClass:
+        """See `ChainClass.with_secrets`."""
+        named = any(isinstance(one, Pairs) for one in secrets)
+        whole = any(isinstance(one, Runs) for one in secrets)
+        if secrets and not whole and (not named if entries is None else entries):
+            secrets = [Runs(1), *secrets]
+        return cls(theta, tuple(secrets))
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> EventClass:
+        given = data["secrets"]
+        if not isinstance(given, list):
+            raise TypeError("secrets must be a list")
+        return cls(
+            ChainClass.from_dict(data["beliefs"]), tuple(Secrets.from_dict(one) for one in given)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": "events",
+            "beliefs": self.beliefs.to_dict(),
+            "secrets": [one.to_dict() for one in self.hidden],
+        }
+
+
+def _base_parts(theta: ChainClass) -> list[tuple[Kernels, Floats | None]]:
+    """The parts of the class, each with the distribution of an entry where that is known."""
+    parts = theta.kernels()
+    if parts:
+        return [(part, None) for part in parts]
+    known: list[tuple[Kernels, Floats | None]] = []
+    for member in theta.corners() or ():
+        chain = member.chain
+        if member.any_start or not chain.is_stationary or chain.has_underflow:
+            break
+        initial = chain.initial
+        backward = reversed_kernel(chain.transition, initial, initial)
+        kernels = Kernels(member.name, ((chain.transition,),), ((backward,),), (initial > 0,))
+        known.append((kernels, initial))
+    else:
+        if known and theta.lists_matrices:
+            return known
+    raise NotApplicable(
+        "secrets: events about several entries need known chains with a stationary start, a hull, "
+        f"a clock; here is {theta.description}. MarkovChain.steady has a stationary start; a fixed "
+        "initial distribution is taken by ChainClass.seasonal(kernels, initial=)"
+    )
+
+
+def _paths(transition: Floats, initial: Floats, automaton: Automaton) -> Paths:
+    """The chain of entry and automaton through a window, read backwards.
+
+    alpha_t(x, q) = P(X_t = x, automaton in q) for the t-th entry of the window, and
+    P(x', q' | x, q) = alpha_{t-1}(x', q') P(x', x) [q' reads x and is in q] / alpha_t(x, q).
+    """
+    size = len(transition)
+    entries: list[NDArray[np.intp]] = []
+    kernels: list[Floats] = []
+    alpha = np.zeros((int(automaton.moves[0].max()) + 1, size))
+    alpha[automaton.moves[0][0], np.arange(size)] = initial
+    rows = _reached(alpha)
+    work = 0
+    for moves in automaton.moves[1:]:
+        entries.append(rows[1])
+        before, alpha_before = rows, alpha
+        alpha = np.zeros((int(moves.max()) + 1, size))
+        joint = alpha_before[rows][:, None] * transition[rows[1]]
+        ahead = moves[rows[0]]
+        np.add.at(alpha, (ahead, np.arange(size)[None, :].repeat(len(ahead), axis=0)), joint)
+        rows = _reached(alpha)
+        place = np.full(alpha.shape, -1, dtype=np.intp)
+        place[rows] = np.arange(len(rows[0]))
+        kernel = np.zeros((len(rows[0]), len(before[0])))
+        to = place[ahead, np.arange(size)[None, :]]
+        source, x = np.nonzero(joint > 0)
+        kernel[to[source, x], source] = joint[source, x]
+        kernels.append(kernel / kernel.sum(axis=1, keepdims=True))
+        work += kernel.size * len(kernel)
+        if work > _MOST_WORK:
+            raise NotApplicable(
+                f"secrets: a window of {len(automaton.moves)} entries has too many cases to follow "
+                "in reasonable time; shorten the window or merge states"
+            )
+    entries.append(rows[1])
+    ends = np.array(automaton.ends)[rows[0]]
+    labels = [n for n in range(len(automaton.labels)) if (ends == n).any()]
+    posterior = np.array([np.where(ends == n, alpha[rows], 0.0) for n in labels])
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    error = 8 * (len(automaton.moves) + 1) * (alpha.size + 2) * EPS
+    names = tuple(automaton.labels[n] for n in labels)
+    return Paths(tuple(entries), tuple(kernels), posterior, names, error)
+
+
+def _reached(alpha: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    rare = alpha[alpha > 0].min()
+    if rare < _RAREST:
+        raise NotApplicable(
+            "secrets: some case of the window is too rare for a float; shorten the window, or "
+            "merge or drop rare states"
+        )
+    rows = np.nonzero(alpha > 0)
+    return rows[0], rows[1]

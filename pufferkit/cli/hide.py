@@ -1,0 +1,83 @@
+"""``pufferkit model hide``: beliefs with other secrets than the values of single entries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Annotated, cast
+
+import pufferkit as pk
+from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.flags import File, option, whole
+from pufferkit.cli.model import ModelFile, give
+from pufferkit.errors import printable
+
+if TYPE_CHECKING:
+    from pufferkit import ChainClass
+    from pufferkit.beliefs.protocol import Beliefs
+
+_EVENT = "STATE:ENTRIES[:TIMES]"
+_WHOLE = "STATE:ENTRIES"
+
+
+def hide(
+    model: ModelFile,
+    runs: Annotated[int | None, whole("Any values of so many entries in a row.")] = None,
+    at_least: Annotated[
+        list[str] | None,
+        option("Whether a state comes in so many entries in a row, TIMES or more.", _EVENT),
+    ] = None,
+    throughout: Annotated[
+        list[str] | None, option("Whether so many entries in a row are all of a state.", _WHOLE)
+    ] = None,
+    pair: Annotated[
+        list[str] | None, option("Only this pair of states of an entry.", "STATE:STATE")
+    ] = None,
+    only: Annotated[
+        bool, option("Do not hide the values of single entries as well.", None, "--only")
+    ] = False,
+    out: Annotated[File, option("Write here, not to stdout.", "FILE")] = None,
+    as_json: Annotated[bool, option("Print it with --out too.", None, "--json")] = False,
+) -> None:
+    """The same beliefs with other secrets: values of several entries, events, named pairs.
+
+    Every command takes the model that is written; its releases promise to hide just that.
+    """
+    outputs.check_outputs([out], [model])
+    beliefs = inputs.read_model(model)
+    if beliefs.entries is not None:
+        raise ValueError("MODEL: events about several entries in a row are for chains")
+    secrets = [] if runs is None else [pk.Secrets.runs(runs)]
+    for given in at_least or ():
+        state, within, *times = _parts("--at-least", given, _EVENT, 2, 3)
+        often = terminal.integer(times[0]) if times else 1
+        named = _state("--at-least", state, beliefs)
+        secrets.append(pk.Secrets.at_least(named, terminal.integer(within), often))
+    for given in throughout or ():
+        state, within = _parts("--throughout", given, _WHOLE, 2, 2)
+        named = _state("--throughout", state, beliefs)
+        secrets.append(pk.Secrets.throughout(named, terminal.integer(within)))
+    if pair:
+        both = [_parts("--pair", given, "STATE:STATE", 2, 2) for given in pair]
+        pairs = [tuple(_state("--pair", state, beliefs) for state in one) for one in both]
+        secrets.append(pk.Secrets.pairs(pairs))
+    if not secrets:
+        raise ValueError("say what to hide: --runs, --at-least, --throughout or --pair")
+    hiding = cast("ChainClass", beliefs).with_secrets(*secrets, entries=False if only else None)
+    terminal.warn(hiding.caveats[-1])
+    give(json.dumps(hiding.to_dict(), indent=2) + "\n", out, as_json)
+
+
+def _parts(flag: str, given: str, form: str, least: int, most: int) -> list[str]:
+    parts = given.split(":")
+    if not least <= len(parts) <= most or not all(parts):
+        raise ValueError(f"{flag}: expected {form}, got {given!r}")
+    return parts
+
+
+def _state(flag: str, text: str, beliefs: Beliefs) -> Hashable:
+    for state in beliefs.states:
+        if str(state) == text:
+            return state
+    known = ", ".join(printable(state) for state in beliefs.states)
+    raise ValueError(f"{flag}: {text!r} is no state of the model; they are {known}")

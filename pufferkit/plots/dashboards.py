@@ -1,0 +1,146 @@
+"""Pictures of several questions at once, of two ways to a quantile, and of a made-up series."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pufferkit.mechanisms.dashboard import Dashboard, split
+from pufferkit.plots.canvas import (
+    BLACK,
+    COLOURS,
+    GREY,
+    SKY,
+    blank,
+    footnote,
+    grid,
+    legend,
+    noted_bar,
+    stacked,
+)
+from pufferkit.plots.questions import heat_rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from pufferkit.mechanisms.quantiles import QuantilePlan
+    from pufferkit.mechanisms.release import Release
+    from pufferkit.mechanisms.synthetic import Synthetic
+
+_MOST_LABELS = 12
+
+
+def dashboard_figure(release: Release) -> Figure:
+    """A joint release: a panel for each question, with the 95% intervals of its own noise.
+
+    Parameters
+    ----------
+    release
+        Of a `pufferkit.dashboard`.
+    """
+    parts = split(release)
+    title = f"{len(parts)} questions together: {release.mechanism}, epsilon {release.epsilon:g}"
+    figure, every = stacked(len(parts), 2.6, title)
+    for axes, (name, part) in zip(every, parts.items(), strict=True):
+        axes.set_title(name, fontsize=10, loc="left", parse_math=False)
+        if part.kind in ("by time", "transition counts"):
+            figure.colorbar(heat_rows(axes, part), ax=axes, shrink=0.8)
+        else:
+            _numbers(axes, part)
+    return figure
+
+
+def _numbers(axes: Axes, part: Release) -> None:
+    """A bar for each number, with its interval."""
+    places = list(range(len(part.labels)))
+    low, high = zip(*part.interval(), strict=True)
+    axes.bar(places, part.value, width=0.6, color=SKY)
+    axes.vlines(places, low, high, color=BLACK, linewidth=1.3)
+    axes.axhline(0, color=BLACK, linewidth=0.9)
+    few = len(places) <= _MOST_LABELS
+    axes.set_xticks(places if few else [], list(part.labels) if few else [], parse_math=False)
+    axes.set_xlim(-1.5, max(len(places), 3) + 0.5)
+    grid(axes, "y")
+
+
+def questions_figure(plan: Dashboard) -> Figure:
+    """What each question of a dashboard would cost alone, and all of them together.
+
+    Parameters
+    ----------
+    plan
+        From `pufferkit.dashboard`.
+    """
+    rows = plan.table_rows()
+    title = f"{len(rows)} questions together: epsilon {plan.epsilon:.4g}"
+    figure, axes = blank(8.4, 1.6 + 0.5 * len(rows), title)
+    names = [row["question"] for row in rows]
+    for place, row in enumerate(rows):
+        note = f"{row['epsilon_alone']:.3g}, within {row['half_width']:.4g}"
+        noted_bar(axes, place, row["epsilon_alone"], note, good=True)
+    axes.axvline(plan.epsilon, color=BLACK, linestyle="--", linewidth=1.1, label="together")
+    axes.set_yticks(range(len(names)), names, parse_math=False)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.3 * max(plan.epsilon, *plan.alone))
+    axes.set_xlabel("epsilon of each question alone")
+    grid(axes, "x")
+    legend(figure, 1)
+    return figure
+
+
+def ways_figure(plan: QuantilePlan) -> Figure:
+    """The two ways to a quantile, and by how large a share of the entries either misses.
+
+    Parameters
+    ----------
+    plan
+        From `pufferkit.plan_quantile`.
+    """
+    rows = plan.table_rows()
+    title = f"quantile {plan.share:g} by {plan.way}, epsilon {plan.calibration.epsilon:g}"
+    figure, axes = blank(8.4, 2.6, title)
+    for place, row in enumerate(rows):
+        note = f"{row['expected_error']:.3%}" + (", taken" if row["taken"] else "")
+        noted_bar(axes, place, row["expected_error"], note, good=row["taken"])
+    axes.set_yticks(range(len(rows)), [row["way"] for row in rows])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.25 * max(row["expected_error"] for row in rows) or 1.0)
+    axes.set_xlabel("expected error, as a share of the entries")
+    footnote(figure, plan.about)
+    grid(axes, "x")
+    return figure
+
+
+def synthetic_figure(made: Synthetic) -> Figure:
+    """How near a made-up series is: every released share against that of the series.
+
+    Parameters
+    ----------
+    made
+        From `pufferkit.synthetic`.
+    """
+    rows = made.table_rows()
+    kinds = list(dict.fromkeys(row["statistic"] for row in rows))
+    figure, axes = blank(5.6, 5.4, str(made))
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, label="the same")
+    for kind, colour, marker in zip(kinds, COLOURS, "os", strict=False):
+        own = [row for row in rows if row["statistic"] == kind]
+        axes.plot(
+            [row["released"] for row in own],
+            [row["synthetic"] for row in own],
+            marker,
+            color=colour,
+            markersize=5,
+            alpha=0.75,
+            label=kind,
+        )
+    largest = max([0.05, *(max(row["released"], row["synthetic"]) for row in rows)])
+    axes.set_xlim(0, 1.05 * largest)
+    axes.set_ylim(0, 1.05 * largest)
+    axes.set_xlabel("released share")
+    axes.set_ylabel("share in the made-up series")
+    axes.spines["left"].set_visible(True)
+    axes.spines["left"].set_color(GREY)
+    grid(axes)
+    legend(figure, 3)
+    return figure

@@ -1,0 +1,245 @@
+"""Secrets about several entries: never below what a release really loses, by enumeration."""
+
+import numpy as np
+import pytest
+
+from pufferkit import (
+    ChainClass,
+    InfluenceCurve,
+    MarkovChain,
+    NotApplicable,
+    Secrets,
+    count,
+    explain,
+    influence_curve,
+    markov_quilt,
+    total,
+)
+from tests.oracles.events import (
+    attacked_loss,
+    labels_of_windows,
+    listed,
+    sum_loss,
+    values_of_windows,
+)
+from tests.oracles.kernel_losses import extreme_functions
+
+LENGTH = 5
+
+
+def random_chain(rng, size, zeros=True):
+    while True:
+        matrix = rng.dirichlet(np.full(size, 0.7), size=size)
+        if zeros and size > 2:
+            matrix[rng.random((size, size)) < 0.2] = 0.0
+        if (matrix.sum(axis=1) == 0).any():
+            continue
+        matrix /= matrix.sum(axis=1, keepdims=True)
+        try:
+            chain = MarkovChain.steady(matrix)
+        except ValueError:
+            continue
+        return chain
+
+
+def metric_of(rng, size):
+    if rng.random() < 0.5:
+        return 1 - np.eye(size)
+    values = np.sort(rng.random(size))
+    return np.abs(values[:, None] - values[None, :]) / (values[-1] - values[0])
+
+
+def secrets_and_labels(rng, size, window):
+    """Secrets, and the same by a function of the values of a window."""
+    state = int(rng.integers(size))
+    yield Secrets.at_least(state, window), lambda v: int(state in v)
+    if window > 1:
+        yield Secrets.at_least(state, window, 2), lambda v: int(sum(x == state for x in v) >= 2)
+    yield Secrets.throughout(state, window), lambda v: int(all(x == state for x in v))
+    if size**window <= 81:
+        table = rng.integers(3, size=(size,) * window)
+        if len(np.unique(table)) > 1:
+            yield Secrets.patterns(window, lambda v: table[v]), lambda v: int(table[v])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_values_of_windows(seed):
+    rng = np.random.default_rng(seed)
+    size, window = int(rng.integers(2, 4)), int(rng.integers(1, 5))
+    chain, metric, b = random_chain(rng, size), metric_of(rng, size), float(rng.uniform(0.1, 2))
+    theta = ChainClass.of(chain).with_secrets(Secrets.runs(window))
+    bound = InfluenceCurve(theta, LENGTH, metric).epsilon(b)
+    series, chance = listed(chain.initial, [chain.transition] * (LENGTH - 1))
+    functions = extreme_functions(metric, b)
+    reached = max(
+        attacked_loss(series, chance, labels, functions, rng, starts=1)
+        for labels in values_of_windows(series, window)
+    )
+    assert reached <= bound * (1 + 1e-9)
+    assert reached >= 0.9 * bound or size > 2
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_labels_of_windows(seed):
+    rng = np.random.default_rng(seed)
+    size, window = int(rng.integers(2, 4)), int(rng.integers(1, 5))
+    chain, metric, b = random_chain(rng, size), metric_of(rng, size), float(rng.uniform(0.1, 2))
+    series, chance = listed(chain.initial, [chain.transition] * (LENGTH - 1))
+    functions = extreme_functions(metric, b)
+    for secrets, label in secrets_and_labels(rng, size, window):
+        theta = ChainClass.of(chain).with_secrets(secrets, entries=False)
+        bound = InfluenceCurve(theta, LENGTH, metric).epsilon(b)
+        reached = max(
+            attacked_loss(series, chance, labels, functions, rng, starts=1)
+            for labels in labels_of_windows(series, window, label)
+        )
+        assert reached <= bound * (1 + 1e-9), secrets
+
+
+def test_one_entry_is_what_it_always_was():
+    chain = MarkovChain.steady([[0.9, 0.1, 0.0], [0.2, 0.5, 0.3], [0.0, 0.4, 0.6]])
+    metric = np.abs(np.subtract.outer([0, 1, 2], [0, 1, 2])) / 2
+    usual = InfluenceCurve(chain, 200, metric)
+    theta = ChainClass.of(chain).with_secrets(Secrets.runs(1))
+    assert InfluenceCurve(theta, 200, metric).entry_epsilon(1) == pytest.approx(
+        usual.entry_epsilon(1), rel=1e-4
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sums_with_noise_keep_the_promise(seed):
+    rng = np.random.default_rng(seed)
+    size, window = 3, int(rng.integers(1, 5))
+    chain = random_chain(rng, size)
+    series, chance = listed(chain.initial, [chain.transition] * (LENGTH - 1))
+    query = total([0, 1, 2], LENGTH)
+    ways = [(Secrets.runs(window), None), *secrets_and_labels(rng, size, window)]
+    for secrets, label in ways:
+        noise = influence_curve(
+            ChainClass.of(chain).with_secrets(secrets, entries=False), query, epsilon=0.8
+        )
+        windows = (
+            values_of_windows(series, window)
+            if label is None
+            else labels_of_windows(series, window, label)
+        )
+        losses = [sum_loss(series, chance, own, range(size), noise.scale) for own in windows]
+        assert max(losses) <= 0.8 * (1 + 1e-9), secrets
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_schedules_between_two_chains(seed):
+    """Runs under a hull: whatever the schedule, with the start that goes with it."""
+    rng = np.random.default_rng(seed)
+    first = random_chain(rng, 2, zeros=False)
+    # Two chains of one stationary distribution: every schedule of them is read backwards by
+    # mixtures of their reversals.
+    second = MarkovChain.steady(0.5 * first.transition + 0.5 * first.transition @ first.transition)
+    window, b = int(rng.integers(1, 4)), float(rng.uniform(0.2, 1.5))
+    metric = 1 - np.eye(2)
+    theta = ChainClass.hull(first, second).with_secrets(Secrets.runs(window))
+    bound = InfluenceCurve(theta, LENGTH, metric).epsilon(b)
+    for _ in range(3):
+        kernels = [(first, second)[n].transition for n in rng.integers(2, size=LENGTH - 1)]
+        series, chance = listed(first.stationary, kernels)
+        for labels in values_of_windows(series, window):
+            reached = attacked_loss(series, chance, labels, extreme_functions(metric, b), rng, 1)
+            assert reached <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("start", [None, 1])
+@pytest.mark.parametrize("period", [3, 200])
+def test_windows_under_a_clock(start, period):
+    """Short clocks are followed entry by entry, long ones round and round."""
+    rng = np.random.default_rng(3)
+    kernels = [rng.dirichlet(np.ones(2), size=2) for _ in range(3)]
+    theta = ChainClass.seasonal(kernels, period=period, start=start)
+    bound = InfluenceCurve(theta.with_secrets(Secrets.runs(2)), LENGTH).epsilon(0.7)
+    functions = extreme_functions(1 - np.eye(2), 0.7)
+    for slot in range(0, period, 40 if period > 3 else 1) if start is None else [start]:
+        steps = [theta.matrices[(slot + n) % period] for n in range(LENGTH - 1)]
+        series, chance = listed(theta.marginals[slot], steps)
+        for labels in values_of_windows(series, 2):
+            assert attacked_loss(series, chance, labels, functions, rng, 1) <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_named_pairs_lose_their_own_epsilons(seed):
+    rng = np.random.default_rng(seed)
+    chain, b = random_chain(rng, 3), 0.6
+    secrets = Secrets.pairs({(0, 1): 1.0, (1, 2): 2.5})
+    theta = ChainClass.of(chain).with_secrets(secrets)
+    bound = InfluenceCurve(theta, LENGTH).epsilon(b)
+    weights = np.array([[0, 1, 0], [1, 0, 0.4], [0, 0.4, 0]])
+    series, chance = listed(chain.initial, [chain.transition] * (LENGTH - 1))
+    functions = extreme_functions(1 - np.eye(3), b)
+    for labels in values_of_windows(series, 1):
+        reached = attacked_loss(series, chance, labels, functions, rng, 1, weights)
+        assert reached <= bound * (1 + 1e-9)
+
+
+def test_entries_that_are_not_used_cost_nothing_and_the_others_their_own():
+    """A profile, as accounts have it: some entries spend more, some nothing."""
+    rng = np.random.default_rng(5)
+    chain = MarkovChain.steady([[0.8, 0.2], [0.3, 0.7]])
+    spent = [0.0, 0.9, 0.9, 0.2, 0.0]
+    series, chance = listed(chain.initial, [chain.transition] * (LENGTH - 1))
+    each = [extreme_functions(1 - np.eye(2), b) for b in spent]
+    for secrets, windows in (
+        (Secrets.runs(2), list(values_of_windows(series, 2))),
+        (
+            Secrets.at_least(1, 3),
+            list(labels_of_windows(series, 3, lambda v: int(1 in v))),
+        ),
+    ):
+        theta = ChainClass.of(chain).with_secrets(secrets, entries=False)
+        bound = InfluenceCurve(theta, LENGTH).epsilon(spent)
+        for labels in windows:
+            assert attacked_loss(series, chance, labels, each, rng, 2) <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "matrix", [[[0, 1.0], [1, 0]], [[0, 0.5, 0.5], [1, 0, 0], [1, 0, 0]], [[1.0]]]
+)
+def test_periodic_chains_and_one_state(matrix):
+    chain = MarkovChain.steady(matrix)
+    series, chance = listed(chain.initial, [chain.transition] * (LENGTH - 1))
+    rng = np.random.default_rng(0)
+    size = len(matrix)
+    theta = ChainClass.of(chain).with_secrets(Secrets.runs(3))
+    bound = InfluenceCurve(theta, LENGTH).epsilon(0.4)
+    functions = extreme_functions(1 - np.eye(size), 0.4)
+    for labels in values_of_windows(series, 3):
+        assert attacked_loss(series, chance, labels, functions, rng, 1) <= bound + 1e-9
+
+
+def test_what_has_no_theorem_is_refused():
+    chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    event = Secrets.at_least(1, 3)
+    with pytest.raises(NotApplicable, match="known chains only"):
+        ChainClass.hull(chain, chain).with_secrets(event)
+    with pytest.raises(NotApplicable, match="stationary start"):
+        ChainClass.any_start(chain.transition).with_secrets(Secrets.runs(2))
+    with pytest.raises(NotApplicable, match="stationary start"):
+        ChainClass.of(MarkovChain([1, 0], chain.transition)).with_secrets(Secrets.runs(2))
+    with pytest.raises(NotApplicable, match="hidden states"):
+        ChainClass.order(2, [[[0.9, 0.1], [0.5, 0.5]], [[0.6, 0.4], [0.2, 0.8]]]).with_secrets(
+            Secrets.runs(2)
+        )
+    theta = ChainClass.of(chain).with_secrets(event)
+    with pytest.raises(NotApplicable, match="hides single entries"):
+        markov_quilt(theta, count(1, 100), 1)
+    with pytest.raises(NotApplicable, match="single entries"):
+        explain(influence_curve(theta, count(1, 100), 1))
+    with pytest.raises(ValueError, match="secrets of their own"):
+        theta.with_secrets(event)
+    with pytest.raises(ValueError, match="name at least one"):
+        ChainClass.of(chain).with_secrets()
+    with pytest.raises(ValueError, match="no state"):
+        ChainClass.of(chain).with_secrets(Secrets.at_least("smoking", 3))
+    with pytest.raises(ValueError, match="no 4"):
+        Secrets.at_least(1, 3, times=4)
+    with pytest.raises(ValueError, match="more than"):
+        ChainClass.of(chain).with_secrets(Secrets.patterns(20, sum))
+    with pytest.raises(ValueError, match="same label"):
+        ChainClass.of(chain).with_secrets(Secrets.patterns(2, lambda v: 0))

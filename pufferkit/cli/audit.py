@@ -71,7 +71,8 @@ def audit(
             result = attacked(response, trials=trials, confidence=confidence, length=longest)
         else:
             states = beliefs.states
-            query = question.over(states, lengths)
+            calendar = given.calendar if isinstance(given, pk.Series) else None
+            query = question.named(states).over(states, lengths, calendar)
             noise = calibrated(name, beliefs, query, epsilon)
             result = attacked(noise, beliefs, trials=trials, confidence=confidence)
     if plot is not None:

@@ -27,15 +27,13 @@ from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
 from pufferkit.verification.fleets import compare_table, read_fleet
 from pufferkit.verification.needed import (
-    TOLERANCE,
-    BadBeliefs,
     cost_of_pairs,
     hint_of,
     longest_promised,
     needed_scale,
     on_chains,
 )
-from pufferkit.verification.pair_tables import NotChecked, Work
+from pufferkit.verification.pair_tables import TOLERANCE, BadBeliefs, NotChecked, Work
 from pufferkit.verification.questions import (
     assumptions,
     contributions_of_states,

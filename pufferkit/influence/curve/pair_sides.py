@@ -28,6 +28,9 @@ from pufferkit.influence.quilts.powers import TINY
 LARGE = 24
 """From so many states on, plans are kept from one calibration to the next."""
 
+MOST_CELLS = 4e6
+"""Most cells of all programmes of a side: those of 44 states with dense rows."""
+
 EXPLICIT_WORK = 50_000
 """Entries are followed one by one while entries x states^2 stays below this."""
 
@@ -66,6 +69,17 @@ def pair_sides(member: Member, length: int) -> Sides | None:
     else:
         return None
     return None if left is None else (left, right, supports)
+
+
+def takes_long(member: Member) -> bool:
+    """Whether the programmes of all pairs have so many cells that they are not solved.
+
+    A round of the search looks at every cell of every programme, and there are about twenty rounds.
+    The scalar curve, which takes the worst pair for all, is close to the pairwise one there: with
+    many states and dense rows every pair is much like the worst one.
+    """
+    moves = (member.chain.transition > 0).sum(axis=1).astype(float)
+    return not member.any_start and float(moves.sum()) ** 2 > MOST_CELLS
 
 
 def known_sides(member: Member, length: int) -> Sides | None:

@@ -35,7 +35,7 @@ MOST_CANDIDATES = 1 << 22
 _LARGE = 30.0
 _SATURATES = 8.0
 _CHUNK = 1 << 21
-_BINS = 1024
+_BINS = 1 << 16
 
 
 class Step(ABC):

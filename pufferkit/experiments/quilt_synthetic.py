@@ -74,7 +74,10 @@ def figure_4_upper(settings: Settings) -> Result:
     )
     title = f"[Q] Figure 4, upper row: error against the class, T = {length}"
     claims = "\n".join(f"- {said}: {'yes' if holds else 'no'}" for said, holds in agreement(rows))
-    note = f"{NOTE}\n\nGK16 applies from alpha = {line:.4f} on.\n\nAgrees with [Q], by these rows:\n\n{claims}"
+    note = (
+        f"{NOTE}\n\nGK16 applies from alpha = {line:.4f} on.\n\nAgrees with [Q], by these rows:\n\n"
+        f"{claims}"
+    )
     return Result("quilt-figure-4-upper", title, rows, note, chart)
 
 

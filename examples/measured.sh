@@ -15,7 +15,7 @@ run pufferkit fit public.csv --segment seqn $rows --cuts 100,760,2020 --class re
     --out regimes.json
 run pufferkit check regimes.json --data public.csv --segment seqn $rows
 for model in chain regimes; do
-    run pufferkit plan --model $model.json --epsilon 1 --length 10080 --query frequencies --target 0.05
+    run pufferkit plan --model $model.json --epsilon 1 --length 10080 --query frequencies
 done
 run pufferkit release fifth.csv $rows --model regimes.json --epsilon 1 --query frequencies \
     --ledger ledger.db --budget 2 --account fifth --out fifth.json --plot fifth.png

@@ -49,7 +49,7 @@ body { color: var(--pk-text); font-size: 16px; }
 .pk-chart svg text { fill: var(--pk-text) !important; stroke: none; }
 .pk-chart.pk-cells svg text { stroke: var(--pk-paper); stroke-width: 3px; paint-order: stroke; }
 @layer overrides {
-  .body--dark .q-btn.text-primary, .body--dark .q-tab--active { color: #8ccbf2 !important; }
+  .body--dark .text-primary, .body--dark .q-tab--active { color: #8ccbf2 !important; }
 }
 .pk-scroll { width: 100%; overflow-x: auto; }
 .pk-table { border-collapse: collapse; width: 100%; font-size: .9rem; }
@@ -68,6 +68,8 @@ body { color: var(--pk-text); font-size: 16px; }
 @media (max-width: 480px) {
   .pk-page { padding: 0 .4rem 3rem; } .pk-card { padding: .75rem; }
   .pk-table thead { display: none; }
+  .pk-matrix > .q-field { flex: 1 1 40%; }
+  .pk-matrix > :first-child { flex: 1 0 100% !important; }
   .pk-table tr { display: block; padding: .4rem 0; border-bottom: 1px solid var(--pk-line); }
   .pk-table td, .pk-table td.num { display: flex; justify-content: space-between; gap: 1rem;
     padding: .1rem 0; border: none; white-space: normal; text-align: right; }

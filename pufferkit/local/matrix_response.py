@@ -15,8 +15,8 @@ can miss the best design, not the promise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import permutations
@@ -30,12 +30,9 @@ from pufferkit import checks, noise_local
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.local.kary_loss import event_level, matrix_loss, pair_losses
-from pufferkit.local.losses import Loss
 from pufferkit.local.response import (
-    FORMAT,
     BaseResponse,
     KaryResponse,
-    recorded_fields,
     state_weights,
 )
 from pufferkit.noise import WORD
@@ -80,21 +77,17 @@ class MatrixResponse(checks.Frozen, BaseResponse):
     loss = 2.85084 (adversary: every; length 5; all answers)
     """
 
+    kind = "matrix_response"
+    parameters = ("rows",)
+
     chain: MarkovChain
     rows: Floats
     epsilon: float = None  # type: ignore[assignment]
     adversary: str = "every"
     length: int | None = None
-    loss: Loss = field(init=False)
-    expected_noise: float = field(init=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.chain, MarkovChain):
-            raise ValueError(f"chain: must be a MarkovChain, got {type(self.chain).__name__}")
-        size = len(self.chain)
-        if size < 2:
-            raise ValueError("chain: has one state, so there is nothing to hide")
-        rows = checks.stochastic_matrix("rows", self.rows)
+        size, rows = self._check_chain(), checks.stochastic_matrix("rows", self.rows)
         if rows.shape != (size, size):
             raise ValueError(f"rows: must be {size} rows of {size} answers, as there are states")
         object.__setattr__(self, "rows", checks.frozen(rows))
@@ -132,20 +125,6 @@ class MatrixResponse(checks.Frozen, BaseResponse):
     def answer_stream(self, codes: Iterator[int]) -> Iterator[int]:
         """The answer to each entry of one series, before the next is asked for."""
         return noise_local.row_answer_stream(codes, self.words)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "kind": "matrix_response",
-            "rows": self.rows.tolist(),
-            "expected_noise": self.expected_noise,
-            **self._common(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> MatrixResponse:
-        """The mechanism that ``to_dict`` described; its loss is computed anew."""
-        return cls(**recorded_fields(data, "matrix_response", ("rows",)))
 
     def __str__(self) -> str:
         rows = "\n".join(

@@ -8,7 +8,7 @@ words say the same again for those who see or print no colour.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -187,6 +187,16 @@ def noted_bar(axes: Axes, y: float, width: float, note: str, *, good: bool) -> N
         linewidth=1.2,
     )
     note_beside(axes, y, width, note)
+
+
+def name_bars(axes: Axes, names: Sequence[str], measure: str, most: float | None = None) -> None:
+    """Names of horizontal bars down the side, the first on top, and what they measure."""
+    axes.set_yticks(range(len(names)), list(names), parse_math=False)
+    axes.invert_yaxis()
+    if most is not None:
+        axes.set_xlim(0, most)
+    axes.set_xlabel(measure)
+    grid(axes, "x")
 
 
 def note_beside(axes: Axes, y: float, width: float, note: str) -> None:

@@ -130,7 +130,7 @@ class Page:
     def choose(self, label: str, words: str) -> None:
         """One of a list that opens below a field."""
         self.element(f"//label[.//*[text()='{label}']]").click()
-        self.element(f"//div[@role='listbox']//*[contains(text(), '{words}')]").click()
+        self.element(f"//div[contains(@class, 'q-menu')]//*[contains(text(), '{words}')]").click()
 
     def focused(self) -> str:
         """What the control that has the keyboard calls itself."""

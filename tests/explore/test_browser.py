@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -28,10 +29,11 @@ def page(tmp_path):
             pytest.fail("PUFFERKIT_REQUIRE names chromium, but chromium or chromedriver is missing")
         pytest.skip("no Chromium on this machine; apt-get install chromium chromium-driver")
     with (
-        browser.served(tmp_path / "folder") as (address, process),
+        tempfile.TemporaryDirectory(prefix="explorer-") as short,  # it is seen in the pictures
+        browser.served(Path(short) / "book") as (address, process),
         browser.browser(tmp_path / "profile") as page,
     ):
-        page.address, page.folder, page.killed = address, tmp_path / "folder", process.kill
+        page.address, page.folder, page.killed = address, Path(short) / "book", process.kill
         page.open(address)
         yield page
 
@@ -75,6 +77,11 @@ def test_from_the_demo_data_to_a_verified_release(page, tmp_path):
     page.sees("Error against epsilon\n")
     page.sees("does not hide entries that others predict")
     keep(page, "explorer-question", tmp_path)
+    page.choose("About", "by time")
+    page.sees("one simulated release")
+    keep(page, "explorer-hours", tmp_path)
+    page.choose("About", "shares and counts")
+    page.sees("95% of shares within")
 
     page.press("4 Release")
     page.write("Account: whose series", "anna")
@@ -98,7 +105,14 @@ def test_from_the_demo_data_to_a_verified_release(page, tmp_path):
 
     page.driver.refresh()
     page.sees("Together epsilon 1 of 3")
+    dark_and_narrow(page, tmp_path)
 
+    [origin] = page.asked()
+    assert page.address.split("/")[2] == origin
+    assert [line for line in page.complaints() if "dispose" not in line] == []
+
+
+def dark_and_narrow(page, tmp_path):
     page.press("Dark")
     page.resize(400)
     for step in ("1 Data", "2 Beliefs", "3 Question", "4 Release", "5 Account"):
@@ -107,10 +121,6 @@ def test_from_the_demo_data_to_a_verified_release(page, tmp_path):
         assert wider_than_the_screen(page) <= 0, step
         if step == "3 Question":
             keep(page, "explorer-narrow", tmp_path)
-
-    [origin] = page.asked()
-    assert page.address.split("/")[2] == origin
-    assert [line for line in page.complaints() if "dispose" not in line] == []
 
 
 def double_click(page, words):

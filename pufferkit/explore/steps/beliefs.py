@@ -48,8 +48,8 @@ def _sources(workspace: Workspace, refresh: Any) -> None:
                 refresh()
 
         with ui.tabs().props('no-caps dense align="left"') as ways:
-            counted = ui.tab("From the public file")
-            offered = ui.tab("Classes on offer")
+            counted = ui.tab("Public file")
+            offered = ui.tab("On offer")
             typed = ui.tab("By hand")
         with ui.tab_panels(ways, value=counted if workspace.source(PUBLIC) else offered).style(
             "background: transparent; width: 100%"

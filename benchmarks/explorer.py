@@ -38,7 +38,7 @@ def answer(page: browser.Page, key: str) -> float:
 def main() -> None:
     home = Path(tempfile.mkdtemp())
     with (
-        browser.served(home / "folder") as address,
+        browser.served(home / "folder") as (address, _),
         browser.browser(home / "profile") as page,
     ):
         page.open(address)

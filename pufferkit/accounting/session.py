@@ -28,8 +28,7 @@ from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.profiles import entry_rows
-from pufferkit.accounting.query_keys import asked, check_query
-from pufferkit.accounting.spending import Spending, joined, spendings_of
+from pufferkit.accounting.spending import Spending, asked, check_query, joined, spendings_of
 from pufferkit.accounting.spent import Composed
 from pufferkit.accounting.transactions import over_budget
 from pufferkit.accounting.windows import check_start
@@ -501,19 +500,15 @@ class Session(Shown):
 
 def _best(table: Plan) -> Calibration:
     """The least noise of those with a per-entry bound, so that they compose."""
-    return _best_row(table)[1]
-
-
-def _best_row(table: Plan) -> tuple[str, Calibration]:
     return next(
-        (row.mechanism, row.calibration)
+        row.calibration
         for row in table.entries
         if row.pufferfish and row.calibration is not None and row.mechanism not in OF_SUMS | OPTIONS
     )
 
 
 def _best_for(beliefs: Beliefs, query: Query, epsilon: float) -> tuple[str, Calibration]:
-    """As `_best_row` of a plan, without the mechanisms that it leaves out."""
+    """As `_best` of a plan, and its name, without the mechanisms that it leaves out."""
     made: list[tuple[str, Calibration]] = []
     for name in MECHANISMS:
         if name not in OF_SUMS | OPTIONS:

@@ -1,10 +1,11 @@
-"""What one release did, as far as accounts go: its window, and how far each entry moves it."""
+"""What one release asked and did, as far as accounts go: its window, how far an entry moves it."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from pufferkit.accounting.entries import Entry
 from pufferkit.accounting.spent import distance_of, kind_of
 from pufferkit.accounting.windows import QUILTS
 from pufferkit.checks import Floats
+from pufferkit.data.queries import Query
 from pufferkit.data.series import Pattern, observed_places, runs_of
 from pufferkit.errors import NoTheorem
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration
@@ -193,3 +195,27 @@ def joined(pattern: Pattern) -> tuple[int, ...]:
     """The runs of segments, one after another, as those of one stretch of entries."""
     places = np.concatenate([observed_places(runs) for runs in pattern])
     return runs_of(places)
+
+
+def asked(query: Query) -> dict[str, Any]:
+    """A query as plain data, for the keys of an account; one's own are known by their names."""
+    weights = None
+    if query.weights is not None:
+        weights = sorted(
+            (repr(state), [str(w) for w in row]) for state, row in query.weights.items()
+        )
+    # Left out where there is none, so that keys of earlier releases stay as they are.
+    own = {} if query.question is None else {"question": query.question}
+    return {
+        **own,
+        "query": query.name,
+        "labels": list(query.labels),
+        "weights": weights,
+        "lipschitz": query.lipschitz,
+    }
+
+
+def check_query(query: Any, over: str) -> None:
+    """A name, a state or a number in place of a query gets the sentence that helps."""
+    if not isinstance(query, Query):
+        raise ValueError(f"query: expected a Query, got {query!r:.60}; make it over {over}")

@@ -39,7 +39,7 @@ from pufferkit.accounting.entries import Account, Charge, Terms
 from pufferkit.accounting.fingerprints import IDENTIFYING, SeriesData
 from pufferkit.accounting.frontier import Frontier, Use
 from pufferkit.accounting.ledger import Ledger
-from pufferkit.accounting.query_keys import asked, check_query
+from pufferkit.accounting.spending import asked, check_query
 from pufferkit.accounting.stream_windows import (
     HORIZON,
     Window,
@@ -257,13 +257,21 @@ class Stream(Shown):
         >>> len(Stream.part(hours, "2026-11-16"))
         24
         """
+        inside = Stream.part_or_none(data, window)
+        if inside is None:
+            raise ValueError(f"data: no entry lies in the window {window!r}")
+        return inside
+
+    @staticmethod
+    def part_or_none(data: Series, window: Window) -> Series | None:
+        """The same; ``None`` if no observed entry lies in the window."""
         axis, begin, end, _ = located(window)
         places = np.arange(1, len(data) + 1) if axis == "entries" else places_of(data, axis)
         if places is None:
             raise ValueError("data: when the entries are is not known; read them with their times")
         inside = np.flatnonzero((places >= begin) & (places < end))
-        if not inside.size:
-            raise ValueError(f"data: no entry lies in the window {window!r}")
+        if not inside.size or not data.observed[inside].any():
+            return None
         return data.window(int(inside[0]) + 1, int(inside[-1]) + 1)
 
     def change_epsilon(self, epsilon: float, *, why: str = "") -> Stream:

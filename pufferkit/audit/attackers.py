@@ -1,7 +1,7 @@
 """Attackers on sanitised series: each sees outputs and guesses what was there.
 
 An entry x of a chain is turned into a symbol z with probability B(x, z), on its own. What an
-attacker makes of the symbols depends on what he looks at:
+attacker makes of the symbols depends on what is looked at:
 
 - `SingleBit`: the symbol of the entry and the distribution of the entry, nothing else ([B] 4.1);
 - `ForwardBackward`: all symbols and the chain; the exact posterior, so the best guess there is of

@@ -36,7 +36,7 @@ def audit(
     """Attack a mechanism, and compare what the attack proves with what was promised.
 
     Data are drawn given each of two values of an entry and released or sanitised; the attacker
-    decides between the two by their likelihood ratio. The two rates at which he names the first
+    decides between the two by their likelihood ratio. The two rates at which it names the first
     value, bounded by Clopper and Pearson, prove a lower bound on epsilon. A mechanism fails if that
     is above its promise. It passes otherwise, which proves nothing: a better attack may exist, and
     a promise that is not tight cannot be reached by any.

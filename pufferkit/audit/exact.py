@@ -39,6 +39,7 @@ from pufferkit.audit.answer_models import (
 from pufferkit.audit.any_start import largest_ratios
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.audited import LocalMechanism, belief_of
+from pufferkit.audit.choices import worst_choice
 from pufferkit.audit.exact_local import check_steps, worst_response
 from pufferkit.audit.outer_outputs import outer_cases
 from pufferkit.audit.report import WorstCase
@@ -55,12 +56,6 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import Calibration, check_states
 
-CHOICE = (
-    "audits attack numbers with noise, and a quantile is a choice of a level; audit the histogram "
-    "with noise of the same scale"
-)
-"""Why a quantile by the exponential mechanism is not audited."""
-
 MOST_ENTRIES = 20
 """Longest data of which the loss of a release is computed at every entry."""
 
@@ -70,6 +65,7 @@ MOST_POINTS = 200_000
 _LEAST_ROW = 1e-290
 _MOST_GRID = 250_000
 _MOST_IN_LOGS = 30_000
+_MOST_AXES = 60
 _MOST_STATES = 4
 _MOST_PAIRS = 15
 _MOST_DISTRIBUTIONS = 1_000
@@ -126,8 +122,6 @@ def worst_case(
         return worst_response(mechanism, beliefs, length, known or {})
     if length is not None or known:
         raise ValueError("length, known: only for local mechanisms; a query has its own lengths")
-    if mechanism.query.kind == "quantile":
-        raise NotApplicable(CHOICE)
     entries = sum(mechanism.query.lengths)
     if entries > MOST_ENTRIES:
         raise NotApplicable(
@@ -136,24 +130,41 @@ def worst_case(
         )
     theta = as_beliefs(belief_of(mechanism, beliefs))
     check_states(theta, mechanism.query)
-    return worst_release(theta, _in_one_scale(mechanism), mechanism.scale)
+    if mechanism.query.kind == "quantile":
+        return worst_choice(theta, mechanism)
+    return worst_release(theta, in_one_scale(mechanism), mechanism.scale)
 
 
-def _in_one_scale(mechanism: Calibration) -> Query:
+def in_one_scale(mechanism: Calibration) -> Query:
     """The query with its coordinates stretched, so that one scale for all loses the same."""
     query, weights = mechanism.query, mechanism.query.weights
-    if mechanism.scales is None or weights is None:
+    if mechanism.scales is None:
         return query
-    stretch = [Fraction(mechanism.scale) / Fraction(scale) for scale in mechanism.scales]
-    stretched = {
-        state: tuple(w * more for w, more in zip(row, stretch, strict=True))
-        for state, row in weights.items()
-    }
+    stretch = stretches(mechanism)
     constant = query.lipschitz * float(max(stretch)) * 2
+    stretched = None
+    if weights is not None:
+        stretched = {
+            state: tuple(w * more for w, more in zip(row, stretch, strict=True))
+            for state, row in weights.items()
+        }
+    floats = np.array([float(more) for more in stretch])
     return Query(
-        query.name, query.evaluate, constant, query.lengths, labels=query.labels,
-        states=query.states, weights=stretched,
-    )  # fmt: skip
+        query.name,
+        query.evaluate if stretched is not None else lambda x: query.evaluate(x) * floats,
+        constant,
+        query.lengths,
+        labels=query.labels,
+        states=query.states,
+        weights=stretched,
+    )
+
+
+def stretches(mechanism: Calibration) -> list[Fraction]:
+    """How far each coordinate is to be stretched for one scale to lose the same."""
+    if mechanism.scales is None:
+        return [Fraction(1)] * mechanism.query.size
+    return [Fraction(mechanism.scale) / Fraction(scale) for scale in mechanism.scales]
 
 
 def worst_release(
@@ -297,8 +308,11 @@ def _columns(query: Query, distribution: Any, most: int = _MOST_GRID) -> list[tu
 
 
 def _output(axes: list[Floats], place: int) -> tuple[float, ...]:
-    where = np.unravel_index(place, tuple(len(axis) for axis in axes))
-    return tuple(float(axis[j]) for axis, j in zip(axes, where, strict=True))
+    output = []
+    for axis in reversed(axes):
+        place, at = divmod(place, len(axis))
+        output.append(float(axis[at]))
+    return tuple(reversed(output))
 
 
 def _over_starts(
@@ -351,6 +365,12 @@ def _over_starts(
 
 def log_densities(distribution: AnswerDistribution, axes: list[Floats], scale: float) -> Floats:
     """Log of the mixture on the grid of centres, up to one constant, flattened."""
+    # What never varies is the same under all secrets, and arrays have few dimensions.
+    varied = [j for j, axis in enumerate(axes) if len(axis) > 1] or [0]
+    if len(varied) < len(axes):
+        kept_axes = [axes[j] for j in varied]
+        distribution = AnswerDistribution(distribution.points[:, varied], distribution.weights)
+        return log_densities(distribution, kept_axes, scale)
     if len(axes) == 1:
         return log_density(distribution, axes[0][:, None], scale)
     shape = tuple(len(axis) for axis in axes)
@@ -359,7 +379,11 @@ def log_densities(distribution: AnswerDistribution, axes: list[Floats], scale: f
     least = float(np.log(distribution.weights[kept].min()))
     # Products of floats where none of them can vanish, else sums in logarithms, which are slow.
     deep = sum(float(np.ptp(axis)) for axis in axes) / scale - least > _LOG_ROOM
-    if points * max(shape) > 50 * MOST_POINTS or (deep and points > _MOST_IN_LOGS):
+    if (
+        len(shape) > _MOST_AXES
+        or points * max(shape) > 50 * MOST_POINTS
+        or (deep and points > _MOST_IN_LOGS)
+    ):
         raise NotApplicable(
             f"the answer has {len(shape)} coordinates with {', '.join(map(str, shape))} values, "
             "too many outputs to compare; use fewer states or a shorter series"

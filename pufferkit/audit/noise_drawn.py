@@ -55,10 +55,11 @@ class NoiseDrawn:
 
 def rehearsed(calibration: Calibration, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
     """Noise like that of releases, to be repeated: quick, not safe, and never for a release."""
+    scale = np.array(calibration.scales or calibration.scale)
     if calibration.unit is None:
-        return rng.laplace(scale=calibration.scale, size=shape)
+        return rng.laplace(scale=scale, size=shape)
     step = float(calibration.unit)
-    one, other = rng.geometric(-np.expm1(-step / calibration.scale), (2, *shape))
+    one, other = rng.geometric(-np.expm1(-step / scale), (2, *shape))
     noise: Floats = (one - other) * step
     return noise
 

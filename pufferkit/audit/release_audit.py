@@ -17,7 +17,7 @@ and what is counted there alone enters the verdict.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import inf
 from typing import Any
@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 
 from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, Answers, model_of
-from pufferkit.audit.exact import CHOICE, MOST_ENTRIES, worst_release
+from pufferkit.audit.choices import audit_choice
+from pufferkit.audit.exact import MOST_ENTRIES, in_one_scale, stretches, worst_release
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
-from pufferkit.audit.noise_drawn import measured, rehearsed
+from pufferkit.audit.noise_drawn import NoiseDrawn, measured, rehearsed
 from pufferkit.audit.report import Audit, WorstCase
 from pufferkit.audit.scores import ScoreEvent, choose, log_density
 from pufferkit.beliefs.base import Distribution
@@ -54,12 +55,9 @@ def audit_release(
     rng: np.random.Generator,
 ) -> Audit:
     """See `pufferkit.audit.audit`."""
-    if calibration.scales is not None:
-        raise NotApplicable(
-            "an audit is for one scale for all bins; exact_loss computes the loss of small releases"
-        )
     if calibration.query.kind == "quantile":
-        raise NotApplicable(CHOICE)
+        return audit_choice(calibration, as_beliefs(beliefs), trials, confidence, entry, rng)
+    stretch = np.array([float(more) for more in stretches(calibration)])
     distributions = as_beliefs(beliefs).distributions()
     notes = []
     if len(distributions) > MOST_BELIEFS:
@@ -94,13 +92,13 @@ def audit_release(
         answers = model.draw(at, secret.code, trials, rng)
         outputs = _released(calibration, answers)
         drawn.append(outputs - answers.points[answers.which])
-        return choice.hits(pair.score(outputs))
+        return choice.hits(pair.score(outputs * stretch))
 
     sides = (pair.one, pair.other)
     first, second = sides[::-1] if choice.flipped else sides
     hits = hit(first), hit(second)
     claimed = calibration.drawn_scale
-    checked = measured(np.vstack(drawn), claimed, error, calibration.unit)
+    checked = _measured(np.vstack(drawn), calibration, error)
     proven = proven_epsilon(*hits, trials, 1 - error)
     exact = _exact(beliefs, calibration, calibration.scale, None)
     weakest = detectable_epsilon(hits[0], trials, 1 - error, calibration.epsilon)
@@ -138,7 +136,7 @@ def _exact(
     beliefs: Any, calibration: Calibration, scale: float, near: WorstCase | None
 ) -> WorstCase | None:
     """The loss at this scale, where it can be computed; given where it was worst, only there."""
-    query = calibration.query
+    query = in_one_scale(calibration)
     entries: list[int] | None = None
     if near is not None and isinstance(near.entry, int):
         entries = [near.entry - 1]
@@ -152,6 +150,26 @@ def _exact(
         return worst_release(as_beliefs(beliefs), query, scale, entries)
     except NotApplicable:
         return None
+
+
+def _measured(noise: Floats, calibration: Calibration, error: float) -> NoiseDrawn:
+    """The noise of all coordinates; where they have scales of their own, each scale by itself."""
+    claimed, unit = calibration.drawn_scale, calibration.unit
+    if calibration.scales is None:
+        return measured(noise, claimed, error, unit)
+    scales = np.array(calibration.scales)
+    each = sorted(set(scales.tolist()))
+    parts = [measured(noise[:, scales == own], own, error / len(each), unit) for own in each]
+    worst = max(parts, key=lambda part: (bool(part.problem), -part.detectable))
+    more = claimed / worst.claimed
+    return replace(
+        worst,
+        claimed=claimed,
+        least=worst.least * more,
+        most=worst.most * more,
+        draws=noise.size,
+        problem="; ".join(part.problem for part in parts if part.problem),
+    )
 
 
 class _SecretModel:
@@ -168,15 +186,17 @@ class _SecretModel:
     ) -> None:
         self.code, self.label = secret
         answers = model.draw(at, self.code, 2 * pilot, rng)
+        stretch = np.array([float(more) for more in stretches(calibration)])
         distribution = model.distribution(at, self.code)
         self.exact = distribution is not None
-        self.distribution = distribution if distribution is not None else _empirical(answers, pilot)
-        own = answers.points[answers.which[:pilot]]
+        known = distribution if distribution is not None else _empirical(answers, pilot)
+        self.distribution = AnswerDistribution(known.points * stretch, known.weights)
+        own = answers.points[answers.which[:pilot]] * stretch
         self.mean = own.mean(axis=0)
         self.spread = np.cov(own, rowvar=False).reshape(len(self.mean), -1)
         points = answers.points[answers.which[pilot:]]
         # Only a rehearsal: this noise is quick, not safe, and nothing of it is released.
-        self.outputs = points + rehearsed(calibration, points.shape, rng)
+        self.outputs = (points + rehearsed(calibration, points.shape, rng)) * stretch
 
 
 def _empirical(answers: Answers, pilot: int) -> AnswerDistribution:

@@ -372,7 +372,7 @@ within one segment, and nothing else'
         return tuple(member for member in self.members() if member.any_start)
 
     def nearest(self, chain: MarkovChain) -> list[tuple[str, MarkovChain]]:
-        """Chains of the class near this one, by name: each with its start if that is open."""
+        """Chains of the class near this one, by name: each with its start where any is possible."""
         raise NotApplicable(
             f"closeness: {self.description} has no member to compare with; name the matrices"
         )

@@ -2,7 +2,7 @@
 
 Regimes Z_t move by a transition matrix, an entry X_t is drawn from the row of its regime in the
 emission matrix, and nobody sees the regimes. Someone unsure of the regime learns it from one entry,
-and from the regime he learns the hour around it: that is what single chains forget and what this
+and from the regime the hour around it: that is what single chains forget and what this
 class pays for. Within a regime entries are independent, or a chain of their own (*switching*: an
 emission with a matrix for each regime, X_t drawn from row X_{t-1} of the matrix of Z_t).
 """
@@ -42,7 +42,7 @@ MOST_HIDDEN = 400
 """Most hidden states that the curve is computed for."""
 
 Together = Literal["finite", "hull"]
-People = Literal["each", "hull", "pooled"]
+PeopleAs = Literal["each", "hull", "pooled"]
 
 _FEW_PEOPLE = 10
 _REFITS = 20
@@ -220,7 +220,7 @@ class RegimeClass(KernelClass):
         regimes: int,
         *,
         within: Within = "independent",
-        people: People = "each",
+        people: PeopleAs = "each",
         refitted: int | None = None,
         emissions: float | None = None,
         secret: Secret = "entry",

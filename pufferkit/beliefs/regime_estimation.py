@@ -35,7 +35,7 @@ from pufferkit.beliefs.step_kernels import StepKernels, posterior_of, shares
 from pufferkit.checks import Floats
 from pufferkit.data.series import UNOBSERVED
 
-People = Sequence[Sequence[ArrayLike]]
+PeopleLevels = Sequence[Sequence[ArrayLike]]
 """For each person the segments of levels; -1 is an entry that was not observed."""
 
 TOWARDS_POOLED = 20.0
@@ -46,20 +46,20 @@ _ROUNDS = 200
 
 def people_models(
     model: HiddenModel,
-    people: People,
+    people: PeopleLevels,
     *,
     shrinkage: float = TOWARDS_POOLED,
     iterations: int = 50,
     tolerance: float = 1e-6,
 ) -> tuple[HiddenModel, ...]:
-    """For each person the model with his own moves between regimes and everybody's emissions.
+    """For each person the model with their own moves between regimes and everybody's emissions.
 
-    The moves A_j of person j maximise his log-likelihood plus kappa sum A log A_j, A those of
+    The moves A_j of person j maximise the log-likelihood of j plus kappa sum A log A_j, A those of
     ``model``: each round takes
 
         A_j(w, z) = (C_j(w, z) + kappa A(w, z)) / (sum_z' C_j(w, z') + kappa),
 
-    C_j the expected moves in his data under the present A_j, until a round gains less than
+    C_j the expected moves in j's data under the present A_j, until a round gains less than
     ``tolerance`` nats an entry. The start is stationary in the first round and free later, as in
     `pufferkit.beliefs.baum_welch.fit`.
 

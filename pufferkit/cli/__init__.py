@@ -25,6 +25,7 @@ from pufferkit.cli import (
     reproduce,
     sanitize,
     stream,
+    synthetic,
     terminal,
     verify,
 )
@@ -42,6 +43,7 @@ for command in (
     release.release,
     release_each.release_each,
     dashboard.dashboard,
+    synthetic.synthetic,
     sanitize.sanitize,
     model.fit,
     beliefs.beliefs,

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.protocol import Beliefs
 
 FAILED = 1
-LOCAL = {"randomized_response": "independent", "correlated_response": "correlated"}
+LOCAL = {
+    "randomized_response": "independent",
+    "matrix_response": "optimised",
+    "correlated_response": "correlated",
+}
 """Mechanisms of `pufferkit.local`, and what `cheapest_noise` calls their design."""
 
 
@@ -33,8 +37,8 @@ def audit(
     mechanism: Annotated[
         Text,
         option(
-            "As in the plan, randomized_response or correlated_response. Default: least Pufferfish "
-            "noise.",
+            "As in the plan, or randomized_response, matrix_response, correlated_response. "
+            "Default: least Pufferfish noise.",
             "NAME",
         ),
     ] = None,
@@ -67,7 +71,8 @@ def audit(
             result = attacked(response, trials=trials, confidence=confidence, length=longest)
         else:
             states = beliefs.states
-            query = question.over(states, lengths)
+            calendar = given.calendar if isinstance(given, pk.Series) else None
+            query = question.named(states).over(states, lengths, calendar)
             noise = calibrated(name, beliefs, query, epsilon)
             result = attacked(noise, beliefs, trials=trials, confidence=confidence)
     if plot is not None:

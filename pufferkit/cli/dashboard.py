@@ -12,14 +12,13 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, questions, terminal
-from pufferkit.cli.derived import LEVEL, derived
+from pufferkit.cli.derived import Asked, derived, numbers_asked
 from pufferkit.cli.flags import File, Text, option, real
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, with_options
-from pufferkit.data.names import FOLLOWS
 
 if TYPE_CHECKING:
-    from pufferkit import Derived, Query, Release, Series
+    from pufferkit import Derived, Release, Series
 
 
 @dataclass(frozen=True)
@@ -52,16 +51,8 @@ class Part:
     """One question of several: what it is called, what it asks, and the error it may have."""
 
     name: str
-    question: pk.Question
-    query: Query
+    asked: Asked
     error: float
-
-    def follows(self, release: Release) -> Derived | None:
-        """What follows from its release; ``None`` if nothing does."""
-        from pufferkit.mechanisms.reading import reader_of  # noqa: PLC0415
-
-        read = reader_of(self.question)
-        return None if read is None else read(release, LEVEL)
 
 
 @with_options
@@ -111,10 +102,10 @@ def dashboard(
         file, state, time, segment, beliefs.states, None, beliefs, independent_after, form
     )
     parts = [_asked(text, details, beliefs.states, series) for text in ask]
-    details.check([part.question.name for part in parts])
+    details.check([part.asked.question.name for part in parts])
     if len({part.name for part in parts}) < len(parts):
         raise ValueError("--ask: two questions are the same; give each once")
-    asked = {part.name: (part.query, part.error) for part in parts}
+    asked = {part.name: (part.asked.query, part.error) for part in parts}
     plan = pk.dashboard(beliefs, asked, epsilon)
     if only_plan:
         rows = {"epsilon": plan.epsilon, "level": plan.level, "questions": plan.table_rows()}
@@ -143,7 +134,7 @@ def _told(parts: Sequence[Part], release: Release) -> dict[str, Derived]:
     from pufferkit.mechanisms.dashboard import split  # noqa: PLC0415
 
     each = split(release)
-    told = {part.name: part.follows(each[part.name]) for part in parts}
+    told = {part.name: part.asked.follows(each[part.name]) for part in parts}
     return {name: one for name, one in told.items() if one is not None}
 
 
@@ -178,8 +169,5 @@ def _asked(text: str, details: Details, states: Sequence[Hashable], series: Seri
     question = questions.Question(
         questions.QueryName(name), state_value=of or None, **details.of(name)
     )
-    named = question.named(states)
     # A quantile that is chosen has no noise to give its share of; it is read from a histogram.
-    of_levels = named.name in FOLLOWS and named.name != "variance"
-    query = pk.histogram(named.ordered(states), series) if of_levels else None
-    return Part(what, named, query or question.over(states, series), error)
+    return Part(what, numbers_asked(question, states, series), error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,12 +30,7 @@ class Asked:
 
     def follows(self, release: Release) -> Derived | None:
         """What follows from the release; ``None`` if nothing does."""
-        from pufferkit.mechanisms.reading import reader_of  # noqa: PLC0415
-
-        if self.plan is not None:
-            return self.plan.answer(release)
-        read = reader_of(self.question)
-        return None if read is None else read(release, LEVEL)
+        return follows(self.question, release) if self.plan is None else self.plan.answer(release)
 
     def shown(self, release: Release) -> str:
         """What is printed: what was asked, and what it was read from where that tells more."""
@@ -55,15 +50,35 @@ class Asked:
 
     def record(self, release: Release) -> str:
         """The release as JSON, with what follows from it as ``derived``."""
-        told = self.follows(release)
-        if told is None:
-            return release.to_json()
-        return json.dumps({**json.loads(release.to_json()), "derived": derived(told)}, indent=2)
+        return record(release, self.follows(release))
+
+
+def follows(question: pk.Question, release: Release) -> Derived | None:
+    """What follows from a release, by the question that was asked; ``None`` if nothing does."""
+    from pufferkit.mechanisms.reading import reader_of  # noqa: PLC0415
+
+    read = reader_of(question)
+    return None if read is None else read(release, LEVEL)
+
+
+def record(release: Release, told: Derived | None) -> str:
+    """A release as JSON, with what follows from it as ``derived``."""
+    if told is None:
+        return release.to_json()
+    return json.dumps({**json.loads(release.to_json()), "derived": derived(told)}, indent=2)
 
 
 def derived(told: Derived) -> dict[str, Any]:
     """What follows from a release, as plain data."""
     return {"what": told.what, "how": told.how, "level": told.level, "rows": told.table_rows()}
+
+
+def numbers_asked(
+    question: Question, states: Sequence[Hashable], lengths: Sequence[int] | Series
+) -> Asked:
+    """What is asked where only numbers with noise will do: levels are read from a histogram."""
+    named = question.named(states)
+    return Asked(named.over_numbers(states, lengths), named)
 
 
 def asked(

@@ -37,8 +37,21 @@ def explore(
             terminal.say(address)
         terminal.note("Ctrl-C ends it. Whoever has this address can spend the budget.")
         if browser:
-            import webbrowser  # noqa: PLC0415
-
-            webbrowser.open(address)
+            _show(address, folder)
 
     serve(folder, port=port, opened=opened)
+
+
+def _show(address: str, folder: Path) -> None:
+    """Open the page in a browser, by a file that only its owner can read.
+
+    Other users of the machine see the command lines of processes; the token must not be in one.
+    """
+    import os  # noqa: PLC0415
+    import webbrowser  # noqa: PLC0415
+
+    door = folder.resolve() / "open.html"
+    door.unlink(missing_ok=True)
+    with os.fdopen(os.open(door, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(f'<meta http-equiv="refresh" content="0; url={address}">\n')
+    webbrowser.open(door.as_uri())

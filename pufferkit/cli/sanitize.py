@@ -32,7 +32,11 @@ def sanitize(
         str, option("every: may know any other entries; ignorant: knows none.")
     ] = "every",
     design: Annotated[
-        str, option("independent: a coin for each entry; correlated: flips in runs, two states.")
+        str,
+        option(
+            "independent: a coin for each entry; optimised: fewest wrong answers of three states "
+            "or more; correlated: flips in runs, two states."
+        ),
     ] = "independent",
     length: Annotated[int | None, whole("Promise for at most N entries. Default: any.")] = None,
     record: Annotated[File, option("Write mechanism and estimates as JSON.", "FILE")] = None,

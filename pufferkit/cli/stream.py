@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,13 +10,13 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
+from pufferkit.cli.derived import follows, numbers_asked, record
 from pufferkit.cli.flags import File, option, real
-from pufferkit.cli.form import Form, duration
+from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Kept, with_options
 from pufferkit.cli.questions import Question
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
 from pufferkit.cli.usefulness import Anyway
-from pufferkit.data.names import FOLLOWS
 
 app = typer.Typer(
     cls=OneLineErrors,
@@ -28,6 +29,16 @@ Late = Literal["refuse", "leave out"]
 """What to do with rows before the window."""
 
 Account = Annotated[str, option("Whose data these are, in the ledger.", "NAME", "--account")]
+
+
+PlaceOf = Annotated[
+    str,
+    option(
+        "2026-11-16; or two times, the second not included; or first and last entry.",
+        "DAY|FROM,TO",
+        "--window",
+    ),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -45,13 +56,7 @@ def release(
     model: inputs.Model,
     epsilon: inputs.Epsilon,
     state: inputs.State,
-    window: Annotated[
-        str,
-        option(
-            "2026-11-16; or two times, the second not included; or first and last entry.",
-            "DAY|FROM,TO",
-        ),
-    ],
+    window: PlaceOf,
     account: Account,
     kept: Kept,
     question: Question,
@@ -71,6 +76,7 @@ def release(
     data_meant: Annotated[
         bool, option("A second account for the same data is meant.", None, "--data-meant")
     ] = False,
+    plot: inputs.Plot = None,
     anyway: Anyway = False,
     as_json: inputs.AsJson = False,
 ) -> None:
@@ -84,7 +90,7 @@ def release(
     for all entries from its beginning on, or count entries, --window 1,1440.
     """
     out = None if str(out) == "-" else out
-    outputs.check_outputs([out], [file, model])
+    outputs.check_outputs([out], [file, model], plot)
     beliefs = inputs.read_model(model)
     place = _window(window)
     every = duration(form.every) if time is None else None
@@ -95,11 +101,8 @@ def release(
         data = _in_window(data, place, time is not None, every)
     else:
         data = _rows_of(file, state, time, place, beliefs, late, form)
-    if question.query.value in FOLLOWS:
-        raise ValueError(
-            f"--query: {question.query.value} is read from one release; stream the histogram"
-        )
-    query = question.over(beliefs.states, data)
+    about = numbers_asked(question, beliefs.states, data)
+    query = about.query
     usefulness.question(epsilon)
     with kept.opened() as ledger:
         asked = query if one_question else None
@@ -110,11 +113,92 @@ def release(
         calibration.checked(data)
         usefulness.refuse_drowned(calibration, beliefs, anyway)
         answer = stream.release(query, data, place, share=share, label=label, every=every)
-    record = answer.to_json() + "\n"
-    written = {} if out is None else {out: record.encode()}
+    text = about.record(answer) + "\n"
+    written = {} if out is None else {out: text.encode()}
+    if plot is not None:
+        written[plot] = about.picture(answer, None, plot)
     outputs.write_all(written)
-    terminal.say(record.rstrip() if out is None or as_json else str(answer))
+    terminal.say(text.rstrip() if out is None or as_json else about.shown(answer))
     terminal.written(written)
+
+
+@app.command()
+@with_options
+def release_each(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The table: text or Parquet.")],
+    model: inputs.Model,
+    epsilon: inputs.Epsilon,
+    state: inputs.State,
+    subject: Annotated[str, option("Column that says whose row it is.", "COL")],
+    time: Annotated[str, option("Column with times; or two: DATE,TIME.", "COL")],
+    window: PlaceOf,
+    kept: Kept,
+    question: Question,
+    form: Form,
+    out: Annotated[
+        File, option("A folder: a JSON file for each subject is written there.", "FOLDER")
+    ] = None,
+    account: Annotated[str, option("Goes before each subject's name.", "NAME")] = "",
+    independent_after: inputs.IndependentAfter = None,
+    share: Annotated[float, real("Part of what the window may spend.")] = 1.0,
+    label: Annotated[str, option("Distinguishes equal releases.")] = "",
+    data_meant: Annotated[
+        bool, option("A second account for the same data is meant.", None, "--data-meant")
+    ] = False,
+    as_json: inputs.AsJson = False,
+) -> None:
+    """Answer a query about one window of the stream of each subject, with noise.
+
+    Every subject has a stream and an account of its own. Run it once a day, on a file that holds
+    the rows of that day, or also others, which are left out. A window is drawn once for each
+    subject: a job that was stopped goes on when it is started again. Without --out, JSON of all.
+    """
+    from pufferkit.fleet.streams import release_window  # noqa: PLC0415
+    from pufferkit.frames import check_parquet, read_table  # noqa: PLC0415
+
+    if out is not None and not out.is_dir():
+        raise ValueError(f"--out: {out} is not a folder; make it first")
+    check_parquet(file)
+    beliefs, place = inputs.chains(model), _window(window)
+    table: Any = read_table(
+        file,
+        subject=subject,
+        time=time_of(time),
+        state=state,
+        states=beliefs.states,
+        bins=form.bins(file, state, beliefs.states),
+        every=duration(form.every),
+        independent_after=duration(independent_after),
+        text=form.text,
+        **form.clock,
+    )
+    files = {} if out is None else {who: out / f"{who}.json" for who in table.subjects}
+    if any(path.parent != out for path in files.values()):
+        raise ValueError("--subject: a name cannot be that of a file; rename it")
+    outputs.check_outputs(files.values(), [file, model])
+    usefulness.question(epsilon)
+    named = question.named(beliefs.states)
+    with kept.opened() as ledger, terminal.bar("releasing") as progress:
+        releases = release_window(
+            table,
+            beliefs,
+            epsilon,
+            ledger,
+            place,
+            query=named,
+            share=share,
+            label=label,
+            prefix=account,
+            data_meant=data_meant,
+            progress=progress,
+        )
+    texts = {who: record(one, follows(named, one)) + "\n" for who, one in releases.items()}
+    outputs.write_all({path: texts[who].encode() for who, path in files.items() if who in texts})
+    if out is None or as_json:
+        terminal.as_json({str(who): json.loads(text) for who, text in texts.items()})
+        return
+    some = f"{len(texts):,} of {len(table.subjects):,} subjects have entries"
+    terminal.say(f"{some} in {window}; written to {out}")
 
 
 @app.command()

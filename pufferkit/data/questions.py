@@ -161,6 +161,14 @@ class Question:
             )
         return NAMES[self.name](self, known, lengths, calendar)
 
+    def over_numbers(
+        self, states: Iterable[Hashable], lengths: Lengths, calendar: Calendar | None = None
+    ) -> Query:
+        """The same where only numbers with noise will do: a quantile is read from a histogram."""
+        if self.name == "quantile":
+            return histogram(self.ordered(states), lengths)
+        return self.over(states, lengths, calendar)
+
     def ordered(self, states: Iterable[Hashable]) -> tuple[Hashable, ...]:
         """The states in the order of their values; as they are, if they have none."""
         known, valued = tuple(states), self.numbers

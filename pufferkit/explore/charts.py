@@ -8,66 +8,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
+from pufferkit.explore.axes import axis, bar, frame, legend_above, lying, upright
 from pufferkit.plots.canvas import BLUE, GREEN, ORANGE, PINK, SKY, YELLOW
 
 _LINES = (BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, "#8C6BB1", "#7F7F7F")
+_SYMBOLS = ("circle", "rect", "triangle", "diamond", "pin", "roundRect", "arrow", "emptyCircle")
 _STATES = ("#440154", "#31688E", "#35B779", "#FDE725", "#90D743", "#21918C", "#443983", "#B5DE2B")
+
+_BARS = "#7A7A7A"
+_MOST_NUMBERS = 36
 
 _ERROR_BAR = """(params, api) => {
   const low = api.coord([api.value(0), api.value(1)]);
   const high = api.coord([api.value(0), api.value(2)]);
   const wide = Math.min(12, api.size([1, 0])[0] * 0.15);
   const line = (x1, y1, x2, y2) => ({type: 'line', shape: {x1, y1, x2, y2},
-    style: {stroke: '#6B6B6B', lineWidth: 2}});
+    style: {stroke: '#7A7A7A', lineWidth: 2}});
   return {type: 'group', children: [line(low[0], low[1], high[0], high[1]),
     line(low[0] - wide, low[1], low[0] + wide, low[1]),
     line(high[0] - wide, high[1], high[0] + wide, high[1])]};
 }"""
 
 
-def _frame(what: str, **options: Any) -> dict[str, Any]:
-    return {
-        "animation": False,
-        "aria": {"enabled": True, "label": {"description": what}},
-        "textStyle": {"fontFamily": "inherit"},
-        "grid": {"left": 12, "right": 24, "top": 40, "bottom": 36, "containLabel": True},
-        "tooltip": {"trigger": "item", "confine": True},
-        **options,
-    }
-
-
-def _axis(name: str, kind: str = "value", **options: Any) -> dict[str, Any]:
-    return {
-        "type": kind,
-        "name": name,
-        "nameLocation": "middle",
-        "nameGap": 28,
-        "axisLabel": {"hideOverlap": True},
-        "splitLine": {"lineStyle": {"color": "rgba(128, 128, 128, 0.3)"}},
-        **options,
-    }
-
-
-def _upright(name: str, **options: Any) -> dict[str, Any]:
-    """A vertical axis with its name above, where there is room at any width."""
-    place = {"nameLocation": "end", "nameGap": 12, "nameTextStyle": {"align": "left"}}
-    return {**_axis(name, **options), **place}
-
-
-def _from(values: Sequence[float]) -> dict[str, float]:
-    """Where bars on a log scale begin: a power of ten below the shortest."""
-    least = 10.0 ** (math.floor(math.log10(min(values, default=1.0))) - 1)
-    return {"min": least, "startValue": least}
-
-
 def shares(states: Sequence[str], values: Sequence[float]) -> dict[str, Any]:
     """Share of public time in each state."""
-    return _frame(
+    return frame(
         "Share of public entries in each state",
-        xAxis=_axis("", "category", data=list(states)),
-        yAxis=_upright("share of public entries", min=0),
+        xAxis=axis("", "category", data=list(states)),
+        yAxis=upright("share of public entries", min=0),
         series=[{"type": "bar", "data": list(values), "itemStyle": {"color": BLUE}}],
     )
 
@@ -79,13 +50,11 @@ def days(
     lines = -(-len(codes) // day)
     cells = [[n % day, n // day, code] for n, code in enumerate(codes) if code >= 0]
     whole = "day" if has_clock else "line"
-    return _frame(
+    return frame(
         "One public person's entries, a colour for each state",
         grid={"left": 12, "right": 24, "top": 56, "bottom": 36, "containLabel": True},
-        xAxis=_axis(f"entry of the {whole}", "category", data=list(range(1, day + 1))),
-        yAxis=_upright(
-            whole, type="category", data=[str(n + 1) for n in range(lines)], inverse=True
-        )
+        xAxis=axis(f"entry of the {whole}", "category", data=list(range(1, day + 1))),
+        yAxis=upright(whole, type="category", data=[str(n + 1) for n in range(lines)], inverse=True)
         | {"nameLocation": "start"},
         visualMap={
             "type": "piecewise",
@@ -105,49 +74,32 @@ def days(
 def influence(
     rows: Sequence[Mapping[str, Any]], point: float | None, lower: float | None
 ) -> dict[str, Any]:
-    """Entries that each class budgets, against what people held out show."""
-    bars = [
-        {
-            "value": row["budget"],
-            "itemStyle": {
-                "color": BLUE if row["passes"] else "transparent",
-                "borderColor": BLUE if row["passes"] else ORANGE,
-                "borderWidth": 2,
-                "borderType": "solid" if row["passes"] else "dashed",
-            },
-        }
-        for row in rows
-    ]
-    series: dict[str, Any] = {
-        "type": "bar",
-        "data": bars,
-        "label": {"show": True, "position": "right", ":formatter": _THREE_DIGITS},
-    }
+    """Entries that each class budgets, against what people held out show at least."""
+    bars = [bar(row["budget"], row["passes"], f"{row['budget']:.3g}") for row in rows]
+    line = {}
     if point is not None:
-        series["markLine"] = {
+        shown = [(point, "solid", f"people show {point:.3g}")]
+        if lower:
+            shown.append((lower, "dashed", ""))
+        line["markLine"] = {
             "symbol": "none",
-            "lineStyle": {"color": ORANGE, "width": 2, "type": "solid"},
-            "label": {"formatter": f"shown: {point:.3g}", "position": "start"},
-            "data": [{"xAxis": point}],
+            "data": [
+                {
+                    "xAxis": place,
+                    "lineStyle": {"color": ORANGE, "width": 2, "type": kind},
+                    "label": {"formatter": words, "position": "start", "show": bool(words)},
+                }
+                for place, kind, words in shown
+            ],
         }
-    return _frame(
-        "Entries that one entry may give away: budgeted by each class, and shown by people",
-        grid={"left": 12, "right": 56, "top": 32, "bottom": 36, "containLabel": True},
-        xAxis=_axis(
-            "entries that one entry may give away (log scale)",
-            "log",
-            **_from([row["budget"] for row in rows]),
-        ),
-        yAxis={
-            "type": "category",
-            "inverse": True,
-            "data": [row["name"] for row in rows],
-        },
-        series=[series],
+    told = ", ".join(f"{row['name']} {row['budget']:.3g}" for row in rows)
+    return lying(
+        f"Entries that one entry may give away, by class: {told}",
+        [row["name"] for row in rows],
+        bars,
+        "entries that one entry may give away",
+        **line,
     )
-
-
-_THREE_DIGITS = "(p) => Number(p.value).toPrecision(3)"
 
 
 def bars_with_errors(
@@ -160,36 +112,102 @@ def bars_with_errors(
 ) -> dict[str, Any]:
     """Bars with intervals, and points beside them: places of a label and heights, by name."""
     series: list[dict[str, Any]] = [
-        {"type": "bar", "name": name, "data": list(values), "itemStyle": {"color": SKY}},
+        {
+            "type": "bar",
+            "name": name,
+            "data": list(values),
+            "barMaxWidth": 120,
+            "itemStyle": {"color": SKY},
+        },
         {
             "type": "custom",
             "name": "95% interval of the noise",
             ":renderItem": _ERROR_BAR,
             "encode": {"x": 0, "y": [1, 2]},
-            "itemStyle": {"color": "#6B6B6B"},
-            "data": [[n, low, high] for n, (low, high) in enumerate(ranges)],
+            "itemStyle": {"color": _BARS},
+            "data": [
+                [n, low, high]
+                for n, (low, high) in enumerate(ranges)
+                if math.isfinite(low) and math.isfinite(high)
+            ],
             "z": 3,
         },
     ]
-    for (called, places), colour in zip(points.items(), (ORANGE, BLUE), strict=False):
+    for (called, places), colour in zip(points.items(), (ORANGE, GREEN), strict=False):
         series.append(
             {
                 "type": "scatter",
                 "name": called,
                 "symbolSize": 7,
-                "itemStyle": {"color": colour},
+                "itemStyle": {"color": colour, "opacity": 0.85},
                 "data": [list(place) for place in places],
                 "z": 4,
             }
         )
-    return _frame(
-        f"{name}, with intervals",
-        grid={"left": 12, "right": 24, "top": 80, "bottom": 24, "containLabel": True},
+    told = ", ".join(f"{label} {value:.3g}" for label, value in zip(labels, values, strict=True))
+    return frame(
+        f"{name}, with intervals: {told}",
+        grid={"left": 12, "right": 24, "top": 84, "bottom": 24, "containLabel": True},
         legend={"top": 0, "type": "plain", "itemGap": 14},
-        xAxis=_axis("", "category", data=list(labels)),
-        yAxis=_upright(what, scale=False),
+        xAxis=axis("", "category", data=list(labels)),
+        yAxis=upright(what, scale=False),
         series=series,
     )
+
+
+_ROW, _HEAD, _FOOT = 26, 26, 52
+
+
+def tables(
+    grid: Mapping[str, Any], parts: Mapping[str, Sequence[float]], what: str
+) -> tuple[dict[str, Any], str]:
+    """Answers that are tables of colours, one below another; and the height that it takes."""
+    rows, columns = grid["rows"], grid["columns"]
+    few = len(rows) * len(columns) <= _MOST_NUMBERS
+    each = _HEAD + _ROW * len(rows) + _FOOT
+    drawn: dict[str, Any] = {"title": [], "grid": [], "xAxis": [], "yAxis": [], "series": []}
+    for n, (name, values) in enumerate(parts.items()):
+        top = n * each
+        drawn["title"].append({"text": name, "top": top, "left": 0, "textStyle": {"fontSize": 13}})
+        place = {"left": 24, "right": 12, "top": top + _HEAD, "height": _ROW * len(rows)}
+        drawn["grid"].append({**place, "containLabel": False, "left": 96})
+        drawn["xAxis"].append(axis(grid["across"], "category", data=list(columns), gridIndex=n))
+        drawn["yAxis"].append(
+            axis("", "category", data=list(rows), gridIndex=n, inverse=True)
+            | {"axisLabel": {"width": 84, "overflow": "truncate"}}
+        )
+        first, second = (len(columns), 1) if grid["by_rows"] else (1, len(rows))
+        cells = [
+            [x, y, values[y * first + x * second]]
+            for y in range(len(rows))
+            for x in range(len(columns))
+        ]
+        drawn["series"].append(
+            {
+                "type": "heatmap",
+                "name": name,
+                "xAxisIndex": n,
+                "yAxisIndex": n,
+                "data": cells,
+                "progressive": 0,
+                "label": {"show": few, ":formatter": "(p) => Math.round(p.value[2])"},
+            }
+        )
+    everything = [value for values in parts.values() for value in values]
+    least, most = min(0.0, *everything), max(everything)
+    colours = {
+        "type": "continuous",
+        "min": least,
+        "max": most,
+        "text": [f"{most:.3g}", f"{least:.3g}"],
+        "orient": "horizontal",
+        "left": "center",
+        "bottom": 0,
+        "itemWidth": 14,
+        "inRange": {"color": list(_STATES[:4])},
+    }
+    told = f"{what}, {grid['down']} by {grid['across']}, as a table of colours: {', '.join(parts)}"
+    return frame(told, **drawn, visualMap=colours), f"{each * len(parts) + 36}px"
 
 
 def errors(rows: Sequence[Mapping[str, Any]], chosen: float, what: str) -> dict[str, Any]:
@@ -199,73 +217,92 @@ def errors(rows: Sequence[Mapping[str, Any]], chosen: float, what: str) -> dict[
         {
             "type": "line",
             "name": name,
-            "symbolSize": 6,
+            "symbol": symbol,
+            "symbolSize": 8,
             "lineStyle": {"color": colour, "type": "dashed" if name == "entry_dp" else "solid"},
             "itemStyle": {"color": colour},
             "data": [
                 [row["epsilon"], row["half_width"]] for row in rows if row["mechanism"] == name
             ],
         }
-        for name, colour in zip(names, _LINES, strict=False)
+        for name, colour, symbol in zip(names, cycle(_LINES), cycle(_SYMBOLS), strict=False)
     ]
     if series:
         series[0]["markLine"] = {
             "symbol": "none",
             "lineStyle": {"color": "#7F7F7F", "type": "dashed"},
-            "label": {"formatter": f"epsilon {chosen:g}", "position": "insideEndTop", "rotate": 0},
+            "label": {"formatter": f"epsilon {chosen:g}", "position": "insideStartTop"},
             "data": [{"xAxis": chosen}],
         }
-    return _frame(
+    return frame(
         "Half-width at 95% of every mechanism, against epsilon",
-        grid={"left": 12, "right": 24, "top": 120, "bottom": 36, "containLabel": True},
-        legend={"top": 0, "itemGap": 10},
-        xAxis=_axis("epsilon (log scale)", "log", min=0.1, max=10),
-        yAxis=_upright(f"half-width at 95% of the {what} (log scale)", kind="log"),
+        grid={"left": 12, "right": 24, "top": 40, "bottom": 36, "containLabel": True},
+        media=legend_above(len(names)),
+        tooltip={"trigger": "axis", "confine": True},
+        xAxis=axis("epsilon (log scale)", "log", min=0.1, max=10),
+        yAxis=upright(f"95% of {what} within (log scale)", kind="log"),
         series=series,
     )
 
 
-def mechanisms(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Noise of each mechanism that applies."""
+def mechanisms(rows: Sequence[Mapping[str, Any]], what: str) -> dict[str, Any]:
+    """Error of each mechanism that applies, and how tight it is where that is known."""
     there = [row for row in rows if row["applicable"]]
     bars = [
-        {
-            "value": row["scale"],
-            "itemStyle": {
-                "color": BLUE if row["pufferfish"] else "transparent",
-                "borderColor": BLUE if row["pufferfish"] else ORANGE,
-                "borderWidth": 2,
-                "borderType": "solid" if row["pufferfish"] else "dashed",
-            },
-        }
+        bar(
+            row["half_width_95"],
+            row["pufferfish"],
+            f"{row['half_width_95']:.3g}"
+            + ("" if row["tightness"] is None else f", {int(100 * row['tightness'])}% tight"),
+        )
         for row in there
     ]
-    return _frame(
-        "Noise scale of each mechanism",
-        grid={"left": 12, "right": 64, "top": 12, "bottom": 36, "containLabel": True},
-        xAxis=_axis(
-            "scale of the noise (log scale; less is better)",
-            "log",
-            **_from([row["scale"] for row in there]),
-        ),
-        yAxis={"type": "category", "inverse": True, "data": [row["mechanism"] for row in there]},
-        series=[
-            {
-                "type": "bar",
-                "data": bars,
-                "label": {"show": True, "position": "right", ":formatter": _THREE_DIGITS},
-            }
-        ],
-    )
+    told = ", ".join(f"{row['mechanism']} {row['half_width_95']:.3g}" for row in there)
+    names = [row["mechanism"] for row in there]
+    return lying(f"Error of each mechanism: {told}", names, bars, f"95% of {what} within")
+
+
+def classes(rows: Sequence[Mapping[str, Any]], chosen: str, what: str) -> dict[str, Any]:
+    """Error under each class of beliefs, the chosen one strong."""
+    bars = [
+        bar(row["half_width"], True, f"{row['half_width']:.3g}", row["model"] == chosen)
+        for row in rows
+    ]
+    told = ", ".join(f"{row['name']} {row['half_width']:.3g}" for row in rows)
+    names = [row["name"] for row in rows]
+    return lying(f"Error under each class: {told}", names, bars, f"95% of {what} within")
+
+
+def p_values(rows: Sequence[Mapping[str, Any]], level: float) -> dict[str, Any]:
+    """How likely people like the held-out ones are under the class, test by test."""
+    there = [row for row in rows if row["p_value"] is not None]
+    least = 1e-6
+    bars = [
+        bar(
+            max(row["p_value"], least * 1.5),
+            row["passed"] is not False,
+            f"{row['p_value']:.2g}" if row["p_value"] >= least else f"below {least:g}",
+        )
+        for row in there
+    ]
+    line = {
+        "symbol": "none",
+        "lineStyle": {"color": ORANGE, "width": 2, "type": "solid"},
+        "label": {"formatter": f"refuted below {level:g}", "position": "start"},
+        "data": [{"xAxis": level}],
+    }
+    told = ", ".join(f"{row['name']} {row['p_value']:.2g}" for row in there)
+    names = [row["name"] for row in there]
+    options = lying(f"p-values: {told}", names, bars, "p-value of people held out", markLine=line)
+    options["xAxis"].update(min=least, max=1, startValue=least)
+    return options
 
 
 def profile(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What was spent on the entries, over time."""
-
-    def steps(name: str) -> list[list[float]]:
-        return [
-            place for row in rows for place in ([row["first"], row[name]], [row["last"], row[name]])
-        ]
+    """What was spent on the entries, over time where it is known, else by their places."""
+    dated = bool(rows) and "from" in rows[0]
+    first, last = ("from", "till") if dated else ("first", "last")
+    unit = 1000 if dated else 1  # microseconds; the browser counts in milliseconds
 
     def line(called: str, name: str, colour: str, kind: str) -> dict[str, Any]:
         return {
@@ -274,16 +311,28 @@ def profile(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "showSymbol": False,
             "lineStyle": {"color": colour, "width": 2, "type": kind},
             "itemStyle": {"color": colour},
-            "data": steps(name),
+            "data": [[row[end] // unit, row[name]] for row in rows for end in (first, last)],
         }
 
-    return _frame(
-        "Loss of each entry over time, and what was spent on it",
-        grid={"left": 12, "right": 24, "top": 64, "bottom": 36, "containLabel": True},
+    across = axis("time" if dated else "entry", "time" if dated else "value")
+    if dated:
+        across["axisLabel"]["formatter"] = {
+            "year": "{yyyy}",
+            "month": "{MMM} {yyyy}",
+            "day": "{d} {MMM}",
+            "hour": "{HH}:{mm}",
+            "minute": "{HH}:{mm}",
+        }
+    elif rows:
+        across.update(min=1, max=rows[-1]["last"])
+    return frame(
+        "Pufferfish loss of each entry over time, and the event-level epsilon spent on it",
+        useUTC=True,
+        grid={"left": 12, "right": 24, "top": 84, "bottom": 36, "containLabel": True},
         legend={"top": 0},
         tooltip={"trigger": "axis", "confine": True},
-        xAxis=_axis("entry", min=1, max=rows[-1]["last"] if rows else 1),
-        yAxis=_upright("epsilon", min=0),
+        xAxis=across,
+        yAxis=upright("epsilon", min=0),
         series=[
             line("Pufferfish loss of the entry", "epsilon", BLUE, "solid"),
             line("event-level epsilon spent on it", "event_epsilon", ORANGE, "dashed"),

@@ -6,19 +6,52 @@ Like `tasks` they run in a `Worker` and give plain data.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import pufferkit as pk
-from pufferkit.explore.recipes import Deal, Question, Source
-from pufferkit.explore.tasks import Tell, asked, table_of
+from pufferkit.data.series import UNOBSERVED
+from pufferkit.explore.questions import CLOCKED, Asked, Question
+from pufferkit.explore.recipes import Deal, Source
+from pufferkit.explore.tasks import Tell, asked, beliefs_of, series_of, table_of
 
 if TYPE_CHECKING:
-    from pufferkit import Calibration, ChainClass, Query, Release, Series
+    from pufferkit import Calibration, ChainClass, Query, Release, Series, Session
 
 _DRAWS = 8
 _SEED = 20240712
 _EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+BEST = "best"
+MECHANISMS = {
+    BEST: "the least noise that other releases may follow",
+    "influence_curve": "the influence curve",
+    "influence_curve_per_bin": "the influence curve, with a scale for each bin",
+    "exact_sum": "the least noise for one number and no other",
+    "wasserstein": "the Wasserstein Mechanism, for one number and no other; slow",
+    "markov_quilt": "the Markov Quilt Mechanism",
+    "markov_quilt_approx": "the same, bounded by how fast the chain mixes",
+    "markov_quilt_approx_tight": "the same, with a tighter bound",
+    "gk16": "by the norm of an influence matrix",
+    "group_dp": "hides whole segments",
+}
+"""Mechanisms that may be chosen, in words. Entry DP hides no correlated entry, so it may not."""
+
+FOR_SUMS = ("exact_sum", "wasserstein")
+"""Mechanisms that may take minutes."""
+
+
+def noise_of(mechanism: str, theta: ChainClass, query: Query, epsilon: float) -> Calibration:
+    """The noise of the mechanism, or the least that is quick to compute."""
+    from pufferkit.mechanisms.plan import calibrate  # noqa: PLC0415
+    from pufferkit.mechanisms.targets import least_noise  # noqa: PLC0415
+
+    if mechanism == BEST:
+        return least_noise(theta, query, epsilon)
+    return calibrate(mechanism, theta, query, epsilon)
 
 
 def live(
@@ -27,50 +60,65 @@ def live(
     private: Source | None,
     length: int,
     epsilon: float,
+    mechanism: str,
     public: Source | None,
 ) -> dict[str, Any]:
     """The noise at one epsilon, and releases of data that are public or made up."""
     from pufferkit.mechanisms.odds import in_odds  # noqa: PLC0415
     from pufferkit.mechanisms.usefulness import questioned  # noqa: PLC0415
 
-    theta, query = asked(model, question, private, length)
-    found = pk.influence_curve(theta, query, epsilon)
+    theta = beliefs_of(model)
+    series = None if private is None else series_of(private, theta.states)
+    stand_in = _stand_in(theta, public, series, length)
+    if series is None and question.kind in CLOCKED:
+        raise ValueError("question: hours and days need a private file with times; see step 1")
+    about: Any = [length] if series is None else series
+    asked = question.asked(theta, about, epsilon)
+    found = noise_of(mechanism, theta, asked.query, epsilon)
     useful = pk.Usefulness.of(found)
     return {
         "epsilon": epsilon,
         "scale": found.scale,
+        "mechanism": found.mechanism,
         "half_width": useful.half_width,
         "what": useful.what,
-        "text": str(useful).partition("\n")[0],
+        "text": ("" if asked.read is None else "Of what it follows from: ")
+        + str(useful).partition("\n")[0],
         "warning": useful.warning if useful.drowned else "",
         "odds": [*in_odds(epsilon), *filter(None, [questioned(epsilon)])],
-        "simulated": _simulated(theta, question, query, found, public),
+        "simulated": None if stand_in is None else _simulated(found, asked, *stand_in),
     }
 
 
-def _simulated(
-    theta: ChainClass, question: Question, query: Query, found: Calibration, public: Source | None
-) -> dict[str, Any] | None:
-    """A few releases of a stand-in as long as the data, with their exact answer."""
-    stand_in = _stand_in(theta, public, sum(query.lengths))
-    if stand_in is None:
-        return None
-    series, whose = stand_in
-    if len(query.lengths) > 1 or query.missing or series.missing:
-        query = question.over(theta.states, series)
-        found = pk.influence_curve(theta, query, found.epsilon)
-    drawn = [found.release(series).as_drawn().value for _ in range(_DRAWS)]
+def _simulated(found: Calibration, asked: Asked, series: Series, whose: str) -> dict[str, Any]:
+    """A few releases of a stand-in of the same shape as the data, with their exact answer."""
+    releases = [found.release(series) for _ in range(_DRAWS)]
+    answers = [shown(release, asked) for release in releases]
+    exact = None
+    if asked.read is None:
+        exact = [float(value) for value in asked.query.exact(series)]
+    if asked.read is None and answers[0]["grid"] is None:
+        # The error bars are of the noise alone, before a histogram is put right.
+        answers = [shown(release.as_drawn()) for release in releases]
     return {
-        "labels": [str(label) for label in query.labels],
-        "exact": [float(value) for value in query.exact(series)],
-        "drawn": [[float(value) for value in answer] for answer in drawn],
+        "labels": answers[0]["labels"],
+        "exact": exact,
+        "drawn": [answer["value"] for answer in answers],
+        "interval": answers[0]["interval"],
         "half_width": found.half_width(),
+        "grid": answers[0]["grid"],
+        "what": answers[0]["query"] if answers[0]["derived"] else "",
         "whose": whose,
     }
 
 
-def _stand_in(theta: ChainClass, public: Source | None, length: int) -> tuple[Series, str] | None:
-    """Made-up entries over the states of the class; never the private ones."""
+def _stand_in(
+    theta: ChainClass, public: Source | None, private: Series | None, length: int
+) -> tuple[Series, str] | None:
+    """Made-up entries in the places of the private ones, whose states are never taken.
+
+    Lengths, gaps and times are taken: they are public by the promise itself.
+    """
     if public is not None and set(table_of(public).states) == set(theta.states):
         chain: Any = pk.MarkovChain.fit(table_of(public).all_series, smoothing=0.5)
         whose = "made-up entries that move like the public people"
@@ -80,8 +128,12 @@ def _stand_in(theta: ChainClass, public: Source | None, length: int) -> tuple[Se
         except (ValueError, IndexError):
             return None
         whose = "entries made up by the first chain of the class"
-    labels = [chain.states[code] for code in chain.sample(length, seed=_SEED)]
-    return pk.Series.of(labels, theta.states), whose
+    size = length if private is None else len(private)
+    places = np.array([theta.states.index(state) for state in chain.states])
+    codes = places[chain.sample(size, seed=_SEED)]
+    if private is None:
+        return pk.Series(codes, theta.states, (size,)), whose
+    return replace(private, codes=np.where(private.codes < 0, UNOBSERVED, codes)), whose
 
 
 def plan(
@@ -108,27 +160,40 @@ def errors(
     question: Question,
     private: Source | None,
     length: int,
+    mechanisms: Sequence[str],
     tell: Tell,
 ) -> list[dict[str, Any]]:
-    """Half-widths of all quick mechanisms at several epsilons."""
-    from pufferkit.mechanisms.plan import QUICK  # noqa: PLC0415
+    """Half-widths of mechanisms at several epsilons."""
     from pufferkit.mechanisms.targets import error_rows  # noqa: PLC0415
 
     theta, query = asked(model, question, private, length)
-    rows = []
-    for mechanism in QUICK:
-        tell(f"error against epsilon: {mechanism}")
-        rows += error_rows(theta, query, _EPSILONS, [mechanism])
+    rows: list[dict[str, Any]] = []
+    for mechanism in mechanisms:
+        for epsilon in _EPSILONS:
+            tell(f"{mechanism}, epsilon {epsilon:g}")
+            rows += error_rows(theta, query, [epsilon], [mechanism])
     return rows
+
+
+def session_of(deal: Deal) -> Session:
+    """The account with its data, which are read once."""
+    theta = beliefs_of(deal.model)
+    data = series_of(deal.source, theta.states)
+    return pk.Session(data, theta, deal.budget, deal.ledger, name=deal.account)
+
+
+def _asked(deal: Deal, session: Session) -> Asked:
+    return deal.question.asked(beliefs_of(deal.model), session.data, deal.epsilon)
 
 
 def cost(deal: Deal) -> dict[str, Any]:
     """What a release would take from the account. Nothing is written."""
-    session, query = deal.session()
+    session = session_of(deal)
     with session.ledger:
+        query = _asked(deal, session).query
         price = session.cost(query, deal.epsilon, mechanism=deal.mechanism, label=deal.label)
         left = session.remaining
-    useful = pk.Usefulness.of(_soon(deal, query))
+    useful = pk.Usefulness.of(noise_of(deal.mechanism, beliefs_of(deal.model), query, deal.epsilon))
     return {
         "cost": price,
         "remaining": left,
@@ -138,82 +203,126 @@ def cost(deal: Deal) -> dict[str, Any]:
     }
 
 
-def _soon(deal: Deal, query: Query) -> Calibration:
-    """The noise of the mechanism, or of the least that is quick to compute."""
-    from pufferkit.mechanisms.plan import calibrate  # noqa: PLC0415
-    from pufferkit.mechanisms.targets import least_noise  # noqa: PLC0415
-
-    if deal.mechanism == "best":
-        return least_noise(deal.beliefs(), query, deal.epsilon)
-    return calibrate(deal.mechanism, deal.beliefs(), query, deal.epsilon)
-
-
 def release(deal: Deal) -> dict[str, Any]:
     """Charge the ledger, draw the noise, give the record; drowned answers only ``anyway``."""
-    session, query = deal.session()
-    useful = pk.Usefulness.of(_soon(deal, query))
-    if useful.drowned and not deal.anyway:
-        session.ledger.close()
-        raise ValueError(
-            f"{useful.warning}; nothing was released. Change the question, the beliefs or epsilon, "
-            "or say that it is meant"
-        )
+    session = session_of(deal)
     with session.ledger:
-        answer = session.release(query, deal.epsilon, mechanism=deal.mechanism, label=deal.label)
+        asked = _asked(deal, session)
+        noise = noise_of(deal.mechanism, beliefs_of(deal.model), asked.query, deal.epsilon)
+        useful = pk.Usefulness.of(noise)
+        if useful.drowned and not deal.anyway:
+            raise ValueError(
+                f"{useful.warning}; nothing was released. Change the question, the beliefs or "
+                "epsilon, or say that it is meant"
+            )
+        answer = session.release(
+            asked.query, deal.epsilon, mechanism=deal.mechanism, label=deal.label
+        )
         left = session.remaining
-    return {**shown(answer), "remaining": left}
+    return {**shown(answer, asked), "remaining": left}
 
 
-def shown(answer: Release) -> dict[str, Any]:
-    """A release as plain data for the page."""
-    return {
-        "text": str(answer),
+def shown(answer: Release, asked: Asked | None = None) -> dict[str, Any]:
+    """A release as plain data for the page; or what is read from it."""
+    told: dict[str, Any] = {
         "json": answer.to_json(),
-        "labels": [str(label) for label in answer.labels],
-        "value": [float(value) for value in answer.value],
-        "interval": [[float(low), float(high)] for low, high in answer.interval()],
         "query": answer.query,
         "epsilon": answer.epsilon,
         "mechanism": answer.mechanism,
+        "derived": False,
+        "grid": _grid(answer),
     }
+    if asked is not None and asked.read is not None:
+        read = asked.read(answer)
+        bounds = zip(read.low, read.high, strict=True)
+        return {
+            **told,
+            "text": str(read),
+            "labels": list(read.labels),
+            "value": [float(value) for value in read.value],
+            "interval": [[float(low), float(high)] for low, high in bounds],
+            "query": read.what,
+            "derived": True,
+            "grid": None,
+        }
+    return {
+        **told,
+        "text": str(answer),
+        "labels": [str(label) for label in answer.labels],
+        "value": [float(value) for value in answer.value],
+        "interval": [[float(low), float(high)] for low, high in answer.interval()],
+    }
+
+
+def _grid(answer: Release) -> dict[str, Any] | None:
+    """Names of rows and columns of an answer that is a table, and by which it runs first."""
+    if answer.kind == "by time":
+        slots = list((answer.question or {})["slots"])
+        states = [label.removeprefix(f"{slots[0]}, ") for label in answer.labels]
+        rows = states[: len(answer.labels) // len(slots)]
+        return {"rows": rows, "columns": slots, "by_rows": False, "across": "time", "down": "state"}
+    if answer.kind == "transition counts":
+        size = round(len(answer.labels) ** 0.5)
+        own = [answer.labels[n * size + n] for n in range(size)]
+        states = [label[: (len(label) - len(" to ")) // 2] for label in own]
+        names = {"across": "to", "down": "from"}
+        return {"rows": states, "columns": states, "by_rows": True, **names}
+    return None
 
 
 def exact(deal: Deal) -> list[float]:
     """The exact answer, which has no privacy. Only for an account that is open already."""
-    session, query = deal.session()
+    session = session_of(deal)
     with session.ledger:
         if not session.history:
             raise ValueError(
                 "exact: private data are drawn only after a release from an account with a budget"
             )
+        query = _asked(deal, session).query
         return [float(value) for value in query.exact(session.data)]
 
 
 def remaining(deal: Deal) -> dict[str, Any]:
     """What is left on the account, and of which budget."""
-    session, _ = deal.session()
+    session = session_of(deal)
     with session.ledger:
         return {"remaining": session.remaining, "account": deal.account}
 
 
 def account(deal: Deal) -> dict[str, Any]:
     """What was released from an account, and what it adds up to."""
-    session, _ = deal.session()
+    session = session_of(deal)
     with session.ledger:
         history = session.history
         spent, left = session.spent, session.remaining
         examined = session.ledger.examine() if history else None
+        values = [entry for entry in session.ledger.entries(deal.account) if entry.kind == "value"]
         try:
             profile, why = session.profile, ""
         except ValueError as reason:
             profile, why = [], str(reason)
+    clock = session.data.calendar
+    at = None if clock is None else clock.times(session.data.lengths)
     return {
         "history": [{**row, "window": list(row["window"])} for row in history],
+        "records": [
+            {
+                "query": entry.body["query"],
+                "epsilon": entry.body["epsilon"],
+                "json": json.dumps(dict(entry.body)),
+            }
+            for entry in values
+        ],
         "spent": spent.epsilon,
         "rule": spent.rule,
         "text": str(spent),
         "remaining": left,
-        "profile": profile,
+        "profile": [
+            row
+            if at is None
+            else {**row, "from": int(at[row["first"] - 1]), "till": int(at[row["last"] - 1])}
+            for row in profile
+        ],
         "no_profile": why,
         "problems": [] if examined is None else list(examined.problems),
         "entries": 0 if examined is None else examined.entries,
@@ -223,5 +332,11 @@ def account(deal: Deal) -> dict[str, Any]:
 
 def verify(text: str) -> dict[str, Any]:
     """Whether the noise of a release is enough, recomputed from its record."""
-    verdict = pk.verify(pk.Release.from_dict(json.loads(text)))
+    try:
+        record = json.loads(text)
+    except ValueError:
+        raise ValueError("record: is not JSON; paste all of it, from { to }") from None
+    if not isinstance(record, dict):
+        raise ValueError("record: is not a release; its JSON begins with {")
+    verdict = pk.verify(pk.Release.from_dict(record))
     return {"ok": verdict.ok, "text": str(verdict), **asdict(verdict)}

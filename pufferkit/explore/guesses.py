@@ -5,17 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import date, datetime
+from datetime import time as clock
+from itertools import pairwise
 from typing import Any
 
 _ROWS = 200
+_FEW = 20
 _MOST_NAMES = 40
-_CLOCK = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?")
-_TIMES = re.compile(r"time|date|stamp|when|clock|hour|day", re.IGNORECASE)
-_WHOSE = re.compile(r"person|subject|user|people|who|household|home|meter|participant|^id$|_id$",
-                    re.IGNORECASE)  # fmt: skip
-_STATES = re.compile(r"state|activity|level|label|class|status|power|value|reading|steps|kind",
-                     re.IGNORECASE)  # fmt: skip
+_DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
+_CLOCK = re.compile(rf"{_DATE}([T ]\d{{1,2}}:\d{{2}}.*)?|\d{{1,2}}:\d{{2}}(:\d{{2}})?")
+_DAY_ALONE = re.compile(_DATE)
+_HOUR_ALONE = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
+_TIMES = re.compile(r"time|date|stamp|when|clock|hour|day|week|month|year", re.IGNORECASE)
+_WHOSE = re.compile(
+    r"person|subject|user|people|^who$|household|^home|meter(_?id)?$|participant|patient|seqn"
+    r"|^id$|_id$",
+    re.IGNORECASE,
+)
+_STATES = re.compile(
+    r"state|activity|level|label|class|status|power|value|reading|steps|kind|inten|rate|count",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -37,18 +48,41 @@ def guess(cells: dict[str, list[Any]]) -> Columns:
     """
     names = list(cells)
     clocks = [name for name in names if _all(cells[name], _is_moment)]
-    time = next(iter(sorted(clocks, key=lambda n: _TIMES.search(n) is None)), "")
     numbers = tuple(n for n in names if n not in clocks and _all(cells[n], _is_number))
-    left = [name for name in names if name != time and name not in clocks]
+    time = _time(cells, clocks) or next((n for n in numbers if _rises(cells[n])), "")
+    left = [name for name in names if name not in clocks and name != time]
     subject = next((name for name in left if _WHOSE.search(name)), "")
     left = [name for name in left if name != subject]
 
-    def rank(name: str) -> tuple[bool, bool, int]:
+    def rank(name: str) -> tuple[bool, bool, bool, int]:
         kinds = len(set(map(str, cells[name])))
-        return _STATES.search(name) is None, kinds > _MOST_NAMES, names.index(name)
+        about_time = _TIMES.search(name) is not None
+        return (
+            _STATES.search(name) is None,
+            about_time,
+            name not in numbers and kinds > _MOST_NAMES,
+            names.index(name),
+        )
 
     state = next(iter(sorted(left, key=rank)), "")
     return Columns(tuple(names), state, time, subject, numbers)
+
+
+def _time(cells: dict[str, list[Any]], clocks: Sequence[str]) -> str:
+    """The column of times; or two with a comma between, of days and of hours."""
+    days = [name for name in clocks if _all(cells[name], _is_day)]
+    hours = [name for name in clocks if _all(cells[name], _is_hour)]
+    whole = [name for name in clocks if name not in (*days, *hours)]
+    if not whole and days and hours:
+        return f"{days[0]},{hours[0]}"
+    ranked = sorted(whole or clocks, key=lambda name: _TIMES.search(name) is None)
+    return next(iter(ranked), "")
+
+
+def _rises(cells: Sequence[Any]) -> bool:
+    """Whether every number is larger than the one before, as seconds on a clock are."""
+    numbers = [float(str(cell).replace(",", ".")) for cell in cells if str(cell or "").strip()]
+    return len(numbers) > _FEW and all(a < b for a, b in pairwise(numbers))
 
 
 def columns_of(path: str) -> Columns:
@@ -64,7 +98,7 @@ def _all(cells: Sequence[Any], holds: Any) -> bool:
 
 
 def _is_moment(cell: Any) -> bool:
-    if isinstance(cell, (date, datetime, time)):
+    if isinstance(cell, (date, datetime, clock)):
         return True
     return isinstance(cell, str) and _CLOCK.fullmatch(cell.strip()) is not None
 
@@ -75,3 +109,15 @@ def _is_number(cell: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_day(cell: Any) -> bool:
+    if isinstance(cell, date):
+        return not isinstance(cell, datetime)
+    return isinstance(cell, str) and _DAY_ALONE.fullmatch(cell.strip()) is not None
+
+
+def _is_hour(cell: Any) -> bool:
+    if isinstance(cell, clock):
+        return True
+    return isinstance(cell, str) and _HOUR_ALONE.fullmatch(cell.strip()) is not None

@@ -21,6 +21,7 @@ _SHADES = {"Auto": None, "Light": False, "Dark": True}
 def draw(workspace: Workspace) -> None:
     """The whole page, as the workspace stands."""
     ui.add_css(parts.STYLE)
+    ui.add_body_html(parts.FOCUS)
     ui.colors(primary="#0072B2", secondary="#56B4E9", accent="#D55E00", negative="#a33b00")
     shade = ui.dark_mode(workspace.dark)
 
@@ -49,6 +50,7 @@ def draw(workspace: Workspace) -> None:
 
         def go(name: str) -> None:
             tabs.set_value(name)
+            ui.run_javascript(parts.TO_HEADING)
 
         def went(event: Any) -> None:
             if event.value != workspace.step:

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STYLE = """
-:root { --pk-text: #222; --pk-soft: #5b5b5b; --pk-line: #d6d6d6; --pk-bad: #a33b00; }
-.body--dark { --pk-text: #eee; --pk-soft: #b4b4b4; --pk-line: #4a4a4a; --pk-bad: #ffb084; }
+:root { --pk-text: #222; --pk-soft: #5b5b5b; --pk-line: #d6d6d6; --pk-bad: #a33b00;
+  --pk-paper: #fff; }
+.body--dark { --pk-text: #eee; --pk-soft: #b4b4b4; --pk-line: #4a4a4a; --pk-bad: #ffb084;
+  --pk-paper: #121212; }
 body { color: var(--pk-text); font-size: 16px; }
 .pk-page { max-width: 58rem; width: 100%; margin: 0 auto; padding: 0 .75rem 4rem; gap: 1rem; }
 .pk-card { width: 100%; border: 1px solid var(--pk-line); border-radius: 8px; padding: 1rem;
@@ -26,21 +28,32 @@ body { color: var(--pk-text); font-size: 16px; }
 .q-uploader { box-shadow: none; border: 1px dashed var(--pk-line); background: transparent; }
 .q-uploader__header { background: transparent; color: var(--pk-soft); }
 .q-uploader__title { font-size: .9rem; font-weight: 400; line-height: 1.4; white-space: normal; }
-.q-uploader__subtitle, .q-uploader__list { display: none; }
+.q-uploader__subtitle, .q-uploader__list, .q-uploader .q-btn { display: none; }
+.q-uploader__title { color: var(--pk-soft); text-align: center; }
 .pk-card h2 { font-size: 1.15rem; font-weight: 600; margin: 0; line-height: 1.4; }
 .pk-card h3 { font-size: 1rem; font-weight: 600; margin: .5rem 0 0; line-height: 1.4; }
 .pk-head { padding-top: .75rem; margin-bottom: -.75rem; }
 .pk-soft { color: var(--pk-soft); }
 .pk-bad { color: var(--pk-bad); font-weight: 600; overflow-wrap: anywhere; }
-.pk-bad:empty { display: none; }
+.pk-bad:empty, .pk-row:empty, .pk-stack:empty { display: none; }
 .pk-row { display: flex; flex-wrap: wrap; gap: .75rem; align-items: center; width: 100%; }
 .pk-row > .q-field { flex: 1 1 11rem; }
+.pk-stack { display: flex; flex-direction: column; gap: .75rem; width: 100%; min-width: 0; }
+.pk-more summary { cursor: pointer; color: var(--pk-soft); display: block; padding: .25rem 0; }
+.pk-more summary::before { content: "▸ "; }
+.pk-more[open] summary::before { content: "▾ "; }
+.pk-more summary > div { display: inline; }
+.pk-more h3 { font-size: .95rem; }
+.pk-words { white-space: pre-wrap; overflow-wrap: anywhere; }
 .pk-chart { width: 100%; height: 19rem; }
 .pk-chart svg text { fill: var(--pk-text) !important; stroke: none; }
-.body--dark .q-btn.text-primary, .body--dark .q-tab--active { color: #8ccbf2 !important; }
+.pk-chart.pk-cells svg text { stroke: var(--pk-paper); stroke-width: 3px; paint-order: stroke; }
+@layer overrides {
+  .body--dark .text-primary, .body--dark .q-tab--active { color: #8ccbf2 !important; }
+}
 .pk-scroll { width: 100%; overflow-x: auto; }
 .pk-table { border-collapse: collapse; width: 100%; font-size: .9rem; }
-.pk-table th, .pk-table td { text-align: left; padding: .35rem .6rem .35rem 0; vertical-align: top;
+.pk-table th, .pk-table td { text-align: left; padding: .35rem 1rem .35rem 0; vertical-align: top;
   border-bottom: 1px solid var(--pk-line); }
 .pk-table th { color: var(--pk-soft); font-weight: 600; white-space: nowrap; }
 .pk-table td.num, .pk-table th.num { text-align: right; font-variant-numeric: tabular-nums;
@@ -51,8 +64,48 @@ body { color: var(--pk-text); font-size: 16px; }
 .pk-matrix input { text-align: right; }
 .q-tab { min-height: 44px; }
 :focus-visible { outline: 3px solid #56B4E9; outline-offset: 2px; }
-@media (max-width: 480px) { .pk-page { padding: 0 .4rem 3rem; } .pk-card { padding: .75rem; } }
+.pk-card h2:focus { outline: none; }
+@media (max-width: 480px) {
+  .pk-page { padding: 0 .4rem 3rem; } .pk-card { padding: .75rem; }
+  .pk-table thead { display: none; }
+  .pk-matrix > .q-field { flex: 1 1 40%; }
+  .pk-matrix > :first-child { flex: 1 0 100% !important; }
+  .pk-table tr { display: block; padding: .4rem 0; border-bottom: 1px solid var(--pk-line); }
+  .pk-table td, .pk-table td.num { display: flex; justify-content: space-between; gap: 1rem;
+    padding: .1rem 0; border: none; white-space: normal; text-align: right; }
+  .pk-table td:first-child { font-weight: 600; text-align: left; }
+  .pk-table td:not(:first-child)::before { content: attr(data-head); color: var(--pk-soft);
+    text-align: left; flex: none; }
+}
 """
+
+FOCUS = """<script>(() => {
+  // Parts of the page are drawn anew while somebody goes through it by keyboard; whoever was at a
+  // control is put back to the control of the same name.
+  const all = 'button, input, textarea, summary, a[href], [tabindex]:not([tabindex="-1"])';
+  const inside = () => [...(document.querySelector('main')?.querySelectorAll(all) || [])];
+  const name = (e) => e.tagName + (e.getAttribute('aria-label') || e.textContent.trim());
+  const alike = (called) => inside().filter((e) => name(e) === called);
+  let last = null;
+  document.addEventListener('focusin', (event) => {
+    const called = name(event.target);
+    last = inside().includes(event.target)
+      ? {called, n: alike(called).indexOf(event.target)} : null;
+  });
+  document.addEventListener('pointerdown', () => { last = null; }, true);
+  new MutationObserver(() => {
+    if (document.activeElement !== document.body || last === null) return;
+    const same = alike(last.called).filter((e) => !e.disabled);
+    if (same.length) same[Math.min(last.n, same.length - 1)].focus({preventScroll: true});
+  }).observe(document.body, {childList: true, subtree: true, attributeFilter: ['disabled']});
+})();</script>"""
+"""Keeps the focus where it was."""
+
+TO_HEADING = """setTimeout(() => {
+  const heading = document.querySelector('.pk-card h2');
+  if (heading) { heading.tabIndex = -1; heading.focus(); window.scrollTo(0, 0); }
+}, 50)"""
+"""Puts whoever goes on by a button to the top of the new step."""
 
 
 @contextmanager
@@ -105,7 +158,10 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence
     """A plain table; cells are text, so nothing in them is markup."""
 
     def cell(tag: str, n: int, content: Any) -> None:
-        with ui.element(tag).classes("num" if n in numeric else ""):
+        drawn = ui.element(tag).classes("num" if n in numeric else "")
+        if tag == "td":
+            drawn.props["data-head"] = heads[n]  # shown before the cell where columns do not fit
+        with drawn:
             ui.label(str(content))
 
     with (
@@ -127,7 +183,9 @@ def picture(options: dict[str, Any], height: str = "") -> ui.echart:
     drawn = ui.echart(options, renderer="svg").classes("pk-chart")
     if height:
         drawn.style(f"height: {height}")
-    drawn.props(f'role="img" aria-label="{options["aria"]["label"]["description"]}"')
+    drawn.props["role"], drawn.props["aria-label"] = "img", options["aria"]["label"]["description"]
+    if "visualMap" in options:
+        drawn.classes("pk-cells")
     return drawn
 
 
@@ -141,6 +199,26 @@ def code(title: str, text: str) -> None:
         )
     with ui.element("pre").classes("pk-code").props('tabindex="0"'):
         ui.label(text).style("white-space: pre")
+
+
+@contextmanager
+def more(title: str) -> Iterator[Any]:
+    """Words for whoever wants them, folded up."""
+    with ui.element("details").classes("pk-more") as box:
+        with ui.element("summary"):
+            ui.label(title)
+        with ui.element("div").classes("pk-stack"):
+            yield box
+
+
+def select(
+    label: str, options: Any, value: Any, action: Any = None, *, mark: str, multiple: bool = False
+) -> ui.select:
+    """One or several of a few."""
+    made = ui.select(options, label=label, value=value, on_change=action, multiple=multiple)
+    return made.props("outlined dense options-dense" + (" use-chips" if multiple else "")).mark(
+        mark
+    )
 
 
 def button(text: str, action: Any, *, main: bool = False, mark: str = "") -> ui.button:

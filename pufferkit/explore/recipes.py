@@ -14,18 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pufferkit as pk
 
 if TYPE_CHECKING:
-    from pufferkit import Bins, ChainClass, Query, Series, Session, Table
-
-KINDS = {
-    "frequencies": "share of time in each state",
-    "histogram": "number of entries in each state",
-    "count": "number of entries in one state",
-    "mean": "mean of a value given to each state",
-    "total": "total of a value given to each state",
-}
-"""Questions by the names of the command line, in words."""
-
-_MADE_BY = {"frequencies": "relative_frequencies"}
+    from pufferkit import Bins, ChainClass, Series, Table
+    from pufferkit.explore.questions import Question
 
 
 def words(command: Sequence[str]) -> str:
@@ -38,6 +28,11 @@ def words(command: Sequence[str]) -> str:
         else:
             lines[-1] += f" {quoted}"
     return " \\\n    ".join(lines)
+
+
+def call(name: str, given: Sequence[str]) -> str:
+    """A call in Python, an argument on a line each."""
+    return "\n    ".join([f"{name}(", *(f"{argument}," for argument in given)]) + "\n)"
 
 
 @dataclass(frozen=True)
@@ -99,7 +94,7 @@ class Source:
             unit = f", unit={self.unit!r}" if self.unit else ""
             lines.append(f"bins=pk.Bins([{cuts}]{unit})")
         lines += [f"{name}={value!r}" for name, value in how.items()]
-        return f"pk.read_series({', '.join([*lines, 'states=beliefs.states'])})"
+        return call("pk.read_series", [*lines, "states=beliefs.states"])
 
     def command(self) -> list[str]:
         """The same as options of a command."""
@@ -112,55 +107,6 @@ class Source:
             "--independent-after": self.independent_after,
         }
         return [word for option, value in said.items() if value for word in (option, value)]
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked; ``state`` for a count, ``values`` for totals and means, by names of states."""
-
-    kind: str = "frequencies"
-    state: str = ""
-    values: tuple[tuple[str, float], ...] = ()
-
-    def over(self, states: Sequence[Hashable], lengths: Any) -> Query:
-        """The query, about a series or lengths."""
-        make: Any = getattr(pk, self._maker)
-        query: Query = make(*self._about(states), lengths)
-        return query
-
-    @property
-    def _maker(self) -> str:
-        if self.kind not in KINDS:
-            raise ValueError(f"question: {self.kind!r} is unknown; known are {', '.join(KINDS)}")
-        return _MADE_BY.get(self.kind, self.kind)
-
-    def _about(self, states: Sequence[Hashable]) -> list[Any]:
-        if self.kind == "count":
-            return [_label(self.state, states)]
-        if self.kind in ("mean", "total"):
-            given = {_label(name, states): value for name, value in self.values}
-            missing = [str(state) for state in states if state not in given]
-            if missing:
-                raise ValueError(
-                    f"values: none for {', '.join(missing)}; give 0 if it adds nothing"
-                )
-            return [given]
-        return [tuple(states)]
-
-    def python(self, states: Sequence[Hashable]) -> str:
-        """The call that makes it."""
-        about = self._about(states)[0]
-        shown = "beliefs.states" if self.kind in ("frequencies", "histogram") else repr(about)
-        return f"pk.{self._maker}({shown}, data)"
-
-    def command(self) -> list[str]:
-        """The same as options of a command."""
-        options = ["--query", self.kind]
-        if self.kind == "count":
-            options += ["--state-value", self.state]
-        if self.kind in ("mean", "total"):
-            options += ["--values", ",".join(f"{name}={value!r}" for name, value in self.values)]
-        return options
 
 
 @dataclass(frozen=True)
@@ -182,31 +128,27 @@ class Deal:
         """The class in the file of the model."""
         return read_model(self.model)
 
-    def session(self) -> tuple[Session, Query]:
-        """The account with its data, and the question about them."""
-        beliefs = self.beliefs()
-        data = self.source.series(beliefs.states)
-        session = pk.Session(data, beliefs, self.budget, self.ledger, name=self.account)
-        return session, self.question.over(beliefs.states, data)
-
     def python(self) -> str:
         """The whole release as a program."""
         label = f", label={self.label!r}" if self.label else ""
+        made, read = self.question.python(self.beliefs().states, self.epsilon)
         return "\n".join(
             [
                 "from pathlib import Path",
                 "",
                 "import pufferkit as pk",
                 "",
-                f"model = Path({self.model!r}).read_text(encoding='utf-8')",
-                "beliefs = pk.ChainClass.from_json(model)",
+                f"model = Path({self.model!r})",
+                "beliefs = pk.ChainClass.from_json(model.read_text(encoding='utf-8'))",
                 f"data = {self.source.python()}",
-                f"query = {self.question.python(self.beliefs().states)}",
-                f"session = pk.Session(data, beliefs, {self.budget!r}, {self.ledger!r}, "
+                *made,
+                f"book = {self.ledger!r}",
+                f"session = pk.Session(data, beliefs, {self.budget!r}, book, "
                 f"name={self.account!r})",
                 f"release = session.release(query, {self.epsilon!r}, "
                 f"mechanism={self.mechanism!r}{label})",
                 "print(release.to_json())",
+                *read,
             ]
         )
 
@@ -229,17 +171,18 @@ class Deal:
         return words(options)
 
 
+def codes_of(deal: Deal) -> dict[str, str]:
+    """The program and the command; what the command line cannot say is said in its place."""
+    try:
+        command = deal.command()
+    except ValueError as reason:
+        command = f"# {reason}"
+    return {"python": deal.python(), "command": command}
+
+
 def read_model(path: str) -> ChainClass:
     """The chains in a JSON file."""
     return pk.ChainClass.from_json(Path(path).read_text(encoding="utf-8"))
-
-
-def _label(name: str, states: Sequence[Hashable]) -> Hashable:
-    for state in states:
-        if str(state) == name:
-            return state
-    known = ", ".join(str(state) for state in states)
-    raise ValueError(f"state: {name!r} is not one of the states; they are {known}")
 
 
 def _number(what: str, text: str) -> float:

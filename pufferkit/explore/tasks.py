@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pufferkit as pk
-from pufferkit.explore.recipes import Question, Source, read_model
+from pufferkit.explore.questions import Question
+from pufferkit.explore.recipes import Source, read_model
 from pufferkit.fitting.choosing import promise_of
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def _read_series(source: Source, states: tuple[Any, ...] | None, _: tuple[int, i
     return source.series(states)
 
 
-def _series(source: Source, states: tuple[Any, ...] | None = None) -> Series:
+def series_of(source: Source, states: tuple[Any, ...] | None = None) -> Series:
+    """The series in a private file, read once."""
     return _read_series(source, states, _stamp(source.path))
 
 
@@ -105,12 +107,13 @@ def look_at_public(source: Source) -> dict[str, Any]:
 
 def look_at_private(source: Source, states: tuple[str, ...] | None) -> dict[str, Any]:
     """How long a private series is and what was not observed: public by the promise itself."""
-    series = _series(source, states)
+    series = series_of(source, states)
     return {
         "entries": len(series),
         "lengths": list(series.lengths),
         "missing": series.missing,
         "notes": list(series.read_as),
+        "has_clock": series.calendar is not None,
     }
 
 
@@ -213,7 +216,7 @@ def choose(
     day, firsts = _clock(table)
     choice = pk.choose_beliefs(
         _people(table),
-        question.over(table.states, [length]),
+        question.like(table.states, length),
         epsilon=epsilon,
         day=day,
         firsts=firsts,
@@ -266,8 +269,11 @@ def check(model: str, source: Source, held_out: int) -> dict[str, Any]:
         "verdict": report.verdict,
         "people": len(tested),
         "passed": report.passed,
+        "level": report.level,
+        "covers": influence is not None and influence.passed is not False,
         "budget": getattr(influence, "budget", None),
         "point": getattr(influence, "statistic", None),
+        "influence": "" if influence is None else influence.text,
     }
 
 
@@ -276,8 +282,9 @@ def asked(
 ) -> tuple[ChainClass, Query]:
     """The class in a file, and the question about the data or a length."""
     theta = beliefs_of(model)
-    about: Any = [length] if private is None else _series(private, theta.states)
-    return theta, question.over(theta.states, about)
+    if private is None:
+        return theta, question.like(theta.states, length)
+    return theta, question.over(theta.states, series_of(private, theta.states))
 
 
 def noise(

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from pufferkit.explore import decisions, tasks
+from pufferkit.explore.asking import Asking
 from pufferkit.explore.demo import make_demo
 from pufferkit.explore.guesses import Columns, columns_of
-from pufferkit.explore.recipes import KINDS, Deal, Question, Source
+from pufferkit.explore.questions import CLOCKED, GROUPS, Question
+from pufferkit.explore.recipes import Deal, Source, codes_of
 from pufferkit.explore.worker import Cancelled, Refused, Worker
 
 STEPS = ("Data", "Beliefs", "Question", "Release", "Account")
@@ -35,23 +37,11 @@ class File:
     seen: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
-class Work:
-    """A long piece of work, as the page shows it."""
-
-    name: str = ""
-    told: str = ""
-
-    @property
-    def under_way(self) -> bool:
-        """Whether there is any."""
-        return bool(self.name)
-
-
-class Workspace:
+class Workspace(Asking):
     """State of the page; every answer is asked of a worker once and then kept."""
 
     def __init__(self, folder: Path, worker: type[Worker] = Worker) -> None:
+        super().__init__(worker)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder = folder.resolve()
         self.step = STEPS[0]
@@ -68,27 +58,7 @@ class Workspace:
         self.account, self.budget, self.label, self.anyway = "data", 3.0, "", False
         self.has_budget = False
         self.released: list[dict[str, Any]] = []
-        self.work = Work()
         self.releasing = False
-        self.version = 0
-        self._answers: dict[Any, Any] = {}
-        self._quick, self._slow = worker(), worker()
-
-    def __enter__(self) -> Workspace:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def start(self) -> None:
-        """Start both processes before the first question."""
-        self._quick.start()
-        self._slow.start()
-
-    def close(self) -> None:
-        """End both processes."""
-        self._quick.close()
-        self._slow.close()
 
     # Data
 
@@ -181,7 +151,8 @@ class Workspace:
     def choose(self, path: str) -> None:
         """Take a class from the shelf."""
         self.chosen = path
-        if self.question.state and self.question.state not in self.states:
+        named = {*self.question.of, *(name for name, _ in self.question.values)}
+        if not named <= set(self.states):
             self.question = Question()
 
     async def build(self, task: Any, *given: Any) -> None:
@@ -227,20 +198,41 @@ class Workspace:
             raise ValueError("beliefs: choose a class in the second step")
         return self.chosen, self.question, self.source(PRIVATE), self.length
 
+    @property
+    def has_clock(self) -> bool:
+        """Whether the entries of the private file have times, so that hours can be asked about."""
+        source = self.source(PRIVATE)
+        return source is not None and bool(self.files[PRIVATE].seen["has_clock"])
+
+    @property
+    def groups(self) -> dict[str, dict[str, str]]:
+        """Questions that can be asked of these data, in words, by what they are about."""
+        known = {
+            group: {n: words for n, words in kinds.items() if n not in CLOCKED or self.has_clock}
+            for group, kinds in GROUPS.items()
+        }
+        return {group: kinds for group, kinds in known.items() if kinds}
+
     async def live(self) -> dict[str, Any]:
         """The noise at this epsilon, with simulated releases."""
-        given = (*self._asked, self.epsilon, self.source(PUBLIC))
+        given = (*self._asked, self.epsilon, self.mechanism, self.source(PUBLIC))
+        if self.mechanism in decisions.FOR_SUMS and (decisions.live, given) not in self._answers:
+            name = f"The noise of {self.mechanism}"
+            told = await self._long(name, decisions.live, given, telling=False)
+            self._answers[decisions.live, given] = told
         answer: dict[str, Any] = await self._kept(decisions.live, given, lane="live")
         return answer
 
     async def prefetch(self) -> None:
         """Work out the other stops of the slider while nothing else is asked of the slow worker."""
-        asked, public = self._asked, self.source(PUBLIC)
+        if not self.chosen or self.mechanism in decisions.FOR_SUMS:
+            return
+        asked, mechanism, public = self._asked, self.mechanism, self.source(PUBLIC)
         for epsilon in sorted(EPSILONS, key=lambda e: abs(e - self.epsilon)):
-            key = (decisions.live, (*asked, epsilon, public))
+            key = (decisions.live, (*asked, epsilon, mechanism, public))
             while self.work.under_way or self._slow.busy:
                 await asyncio.sleep(_PAUSE)
-            if not self.chosen or asked != self._asked or self.step != "Question":
+            if (asked, mechanism) != (self._asked, self.mechanism) or self.step != "Question":
                 return
             if key not in self._answers:
                 try:
@@ -254,17 +246,26 @@ class Workspace:
 
     async def plan(self) -> None:
         """Every mechanism side by side, and error against epsilon."""
-        given = (*self._asked, self.epsilon)
-        self._answers[(decisions.plan, given)] = await self._long("Planning", decisions.plan, given)
-        if self.error_rows() is None:
-            key = (decisions.errors, self._asked)
-            self._answers[key] = await self._long(
-                "Error against epsilon", decisions.errors, self._asked
-            )
+        asked = self._asked
+        given = (*asked, self.epsilon)
+        planned = await self._long("Planning", decisions.plan, given)
+        self._answers[decisions.plan, given] = planned
+        there = [row["mechanism"] for row in planned["rows"] if row["applicable"]]
+        quick = tuple(name for name in there if name not in decisions.FOR_SUMS)
+        for names in (quick, tuple(name for name in there if name not in quick)):
+            key = (decisions.errors, (*asked, names))
+            if names and key not in self._answers:
+                self._answers[key] = await self._long("Error against epsilon", *key)
 
-    def error_rows(self) -> list[dict[str, Any]] | None:
-        """Error against epsilon, if it was computed."""
-        return self._answers.get((decisions.errors, self._asked))
+    def error_rows(self) -> list[dict[str, Any]]:
+        """Error against epsilon of all mechanisms, as far as it was computed."""
+        asked = self._asked
+        return [
+            row
+            for (task, given), rows in self._answers.items()
+            if task is decisions.errors and given[:-1] == asked
+            for row in rows
+        ]
 
     # Release and account
 
@@ -291,12 +292,6 @@ class Workspace:
             self.anyway,
         )
 
-    @property
-    def question_in_words(self) -> str:
-        """What is asked, as a sentence begins."""
-        words = KINDS[self.question.kind].capitalize()
-        return words.replace("one state", f"“{self.question.state}”")
-
     async def set_budget(self, account: str, budget: Any) -> None:
         """Name the account and its budget; the ledger is asked whether that can be."""
         if not account.strip():
@@ -314,7 +309,7 @@ class Workspace:
 
     async def cost(self) -> dict[str, Any]:
         """What the release would take."""
-        answer: dict[str, Any] = await self._ask(decisions.cost, self.deal(), lane="cost")
+        answer: dict[str, Any] = await self._ask(decisions.cost, self.deal())
         return answer
 
     async def remaining(self) -> float | None:
@@ -331,15 +326,21 @@ class Workspace:
             raise Cancelled("this release is under way")
         if not self.has_budget:
             raise ValueError("budget: set one first; it is for everything released about the data")
-        self.releasing = True
         deal = self.deal()
+        self.releasing = True
+        # A page that is loaded again or closed meanwhile cancels its question, and the ledger is
+        # charged all the same: what it gave is kept for the next page.
+        return await asyncio.shield(asyncio.ensure_future(self._release(deal)))
+
+    async def _release(self, deal: Deal) -> dict[str, Any]:
         try:
             answer: dict[str, Any] = await self._ask(decisions.release, deal)
         finally:
             self.releasing = False
-        answer.update(python=deal.python(), command=deal.command(), deal=deal)
+        answer.update(codes_of(deal), deal=deal)
         if all(one["json"] != answer["json"] for one in self.released):
             self.released.append(answer)
+        self.version += 1
         return answer
 
     async def exact(self, deal: Deal) -> list[float]:
@@ -358,40 +359,3 @@ class Workspace:
         """Whether a release's noise is enough."""
         verdict: dict[str, Any] = await self._ask(decisions.verify, text)
         return verdict
-
-    # Asking
-
-    async def _ask(self, task: Any, *given: Any, lane: str = "") -> Any:
-        return await self._quick.run(task, *given, lane=lane)
-
-    async def _kept(self, task: Any, given: tuple[Any, ...], lane: str) -> Any:
-        key = (task, given)
-        if key not in self._answers:
-            self._answers[key] = await self._ask(task, *given, lane=lane)
-        return self._answers[key]
-
-    async def _long(
-        self,
-        name: str,
-        task: Any,
-        given: tuple[Any, ...],
-        *,
-        telling: bool = True,
-    ) -> Any:
-        """A task for the slow worker; pages look at ``work`` and ``version``."""
-
-        def told(text: str) -> None:
-            self.work.told = text
-
-        if self.work.under_way:
-            raise ValueError(f"{self.work.name.lower()} is under way; wait for it or stop it")
-        self.work = Work(name)
-        try:
-            return await self._slow.run(task, *given, tell=told if telling else None)
-        finally:
-            self.work = Work()
-            self.version += 1
-
-    def cancel(self) -> None:
-        """Stop the long work."""
-        self._slow.cancel()

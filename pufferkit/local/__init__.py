@@ -23,6 +23,7 @@ from pufferkit.local.correlated import XorChain, correlated_noise_rows
 from pufferkit.local.correlated_response import CorrelatedResponse
 from pufferkit.local.estimates import Estimates, estimate
 from pufferkit.local.losses import Loss
+from pufferkit.local.matrix_response import MatrixResponse
 from pufferkit.local.recorded import mechanism_from_json
 from pufferkit.local.response import KaryResponse, RandomizedResponse
 from pufferkit.local.sanitizing import sanitize
@@ -32,6 +33,7 @@ __all__ = [
     "Estimates",
     "KaryResponse",
     "Loss",
+    "MatrixResponse",
     "RandomizedResponse",
     "XorChain",
     "cheapest_noise",

@@ -30,15 +30,18 @@ from pufferkit.errors import NotApplicable
 from pufferkit.local.bayesian_loss import binary_loss, known_adversary, loss
 from pufferkit.local.correlated_response import CorrelatedResponse, cheapest_correlated
 from pufferkit.local.diameter_bounds import largest_entry_epsilon
+from pufferkit.local.kary_loss import matrix_loss
+from pufferkit.local.matrix_response import cheapest_matrix
 from pufferkit.local.one_sided import Binary
 from pufferkit.local.recorded import Response
-from pufferkit.local.response import KaryResponse, RandomizedResponse, kary_loss, state_weights
+from pufferkit.local.response import KaryResponse, RandomizedResponse, state_weights
 from pufferkit.rounding import last_passing
 
-_DESIGNS = ("independent", "correlated")
+_DESIGNS = ("independent", "optimised", "correlated")
 _GRID = 13
 _SEARCH = 1e-7
 _FINE = 3e-15
+_CLOSE = 1e-6
 _NARROW = 1e-6
 _GOLDEN = 0.6180339887498949
 _HALF = 0.5
@@ -60,7 +63,7 @@ def cheapest_noise(
     ----------
     chain
         The belief. Two states: least noise over all rho_0, rho_1 in [0, 1/2]. More states: the
-        k-ary response with the least certified rho.
+        k-ary response with the least certified rho, unless ``design`` says otherwise.
     epsilon
         Bayesian DP wanted.
     adversary
@@ -68,12 +71,14 @@ def cheapest_noise(
     length
         Longest series to promise for; ``None``: any length.
     design
-        ``"independent"``: a coin for each entry. ``"correlated"``: flips that come in runs, for two
-        states; the answers need fewer of them against ``"every"`` adversary.
+        ``"independent"``: a coin for each entry. ``"optimised"``: for more than two states, a
+        distribution of answers for each state, searched for the least share of wrong answers.
+        ``"correlated"``: flips that come in runs, for two states; fewer of them are needed against
+        ``"every"`` adversary.
 
     Returns
     -------
-    RandomizedResponse, KaryResponse or CorrelatedResponse
+    RandomizedResponse, KaryResponse, MatrixResponse or CorrelatedResponse
         Its ``loss`` was computed from the floats it holds, and is at most ``epsilon``.
 
     Examples
@@ -101,6 +106,8 @@ def cheapest_noise(
         return CorrelatedResponse(chain, runs.rho_0, runs.rho_1, epsilon, name, size)
     if len(chain) > 2:
         noise = _cheapest_kary(chain, sought, name, size)
+        if design == "optimised":
+            return cheapest_matrix(noise, epsilon)
         return KaryResponse(chain, noise.rho, epsilon, name, size)
     weights = state_weights(chain, size)
     binary = Binary.of(chain)
@@ -246,24 +253,27 @@ def _cheapest_kary(
     chain: MarkovChain, epsilon: float, name: str, length: int | None
 ) -> KaryResponse:
     size = len(chain)
-    if length is None:
-        b = largest_entry_epsilon(chain, epsilon)
-        if b == 0:
-            kary_loss(chain, epsilon, length, name)  # says why, if the chain does not forget
-            raise NotApplicable(
-                f"epsilon: no noise is certified to lose at most {epsilon:g} on this chain"
-            )
-    else:
 
-        def private(b: float) -> bool:
-            return bool(kary_loss(chain, b, length, name) <= epsilon)
+    def at(b: float) -> float:
+        return min(1 / size, 1 / (expm1(b) + size))
 
-        b = epsilon if private(epsilon) else _bisected(private, 0.0, epsilon, 1e-9)
+    def margin(rho: float, adversary: str = name) -> float:
+        matrix = np.full((size, size), rho)
+        np.fill_diagonal(matrix, 1 - (size - 1) * rho)
+        return epsilon - matrix_loss(chain, matrix, length, adversary, reach=False)
+
+    rho, sure = at(epsilon), at(largest_entry_epsilon(chain, epsilon))
+    for adversary in ("ignorant", name):  # the ignorant one is quick to hide from
+        if margin(rho, adversary) < 0:
+            rho = last_passing(lambda r, a=adversary: margin(r, a), sure, rho, _CLOSE)  # type: ignore[misc]
+    if rho == 1 / size:
+        raise NotApplicable(
+            f"epsilon: no noise is certified to lose at most {epsilon:g} on this chain"
+        )
 
     def fits(rho: float) -> bool:
         return bool(KaryResponse(chain, rho, None, name, length).loss <= epsilon)  # type: ignore[arg-type]
 
-    rho = min(1 / size, 1 / (expm1(b) + size))
     (rho,) = _private_side((rho,), lambda r: fits(*r), 1 / size)
     return KaryResponse(chain, rho, epsilon, name, length)
 
@@ -280,20 +290,3 @@ def _private_side(
         nudge *= 4
         raised = tuple(min(most, r * (1 + nudge)) for r in rho)
     return raised
-
-
-def _bisected(
-    passes: Callable[[float], bool], good: float, bad: float, precision: float = 1e-15
-) -> float:
-    """The point nearest to ``bad`` that passed; ``good`` does."""
-    while abs(good - bad) > precision * max(abs(good), abs(bad)):
-        middle = (good + bad) / 2
-        if middle in (good, bad):
-            break
-        if passes(middle):
-            good = middle
-        else:
-            bad = middle
-        if max(abs(good), abs(bad)) < 1e-300:
-            break
-    return good

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit import checks, noise_chain
+from pufferkit import checks, noise_local
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.local.correlated import XorChain, check_bits, least_shares, noise_move
-from pufferkit.local.losses import Loss
-from pufferkit.local.response import FORMAT, BaseResponse, recorded_fields
+from pufferkit.local.response import BaseResponse
 from pufferkit.noise import WORD
 
 _TOTALS = 25
@@ -57,14 +56,15 @@ class CorrelatedResponse(BaseResponse):
     4.9984 with 0.0830 of the answers wrong
     """
 
+    kind = "correlated_response"
+    parameters = ("rho_0", "rho_1")
+
     chain: MarkovChain
     rho_0: float
     rho_1: float
     epsilon: float = None  # type: ignore[assignment]
     adversary: str = "every"
     length: int | None = None
-    loss: Loss = field(init=False)
-    expected_noise: float = field(init=False)
 
     def __post_init__(self) -> None:
         check_bits(self.chain)
@@ -108,34 +108,19 @@ class CorrelatedResponse(BaseResponse):
 
     @property
     def thresholds(self) -> tuple[int, int]:
-        """Words of `pufferkit.noise_chain` that start and that end a run of flips."""
+        """Words of `pufferkit.noise_local` that start and that end a run of flips."""
         return int(Fraction(self.rho_0) * WORD), int(Fraction(self.rho_1) * WORD)
 
     def answered(self, codes: NDArray[Any], lengths: Sequence[int]) -> NDArray[Any]:
         """Answers to series of these lengths, each with noise of its own."""
-        flips = noise_chain.chain_flips(lengths, self.thresholds)
+        flips = noise_local.chain_flips(lengths, self.thresholds)
         answers: NDArray[Any] = codes ^ flips.astype(codes.dtype)
         return answers
 
     def answer_stream(self, codes: Iterator[int]) -> Iterator[int]:
         """The answer to each entry of one series, before the next is asked for."""
-        flips = noise_chain.flip_stream(self.thresholds)
+        flips = noise_local.flip_stream(self.thresholds)
         return (code ^ next(flips) for code in codes)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "kind": "correlated_response",
-            "rho_0": self.rho_0,
-            "rho_1": self.rho_1,
-            "expected_noise": self.expected_noise,
-            **self._common(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> CorrelatedResponse:
-        """The mechanism that ``to_dict`` described; its loss is computed anew."""
-        return cls(**recorded_fields(data, "correlated_response", ("rho_0", "rho_1")))
 
     def __str__(self) -> str:
         return (

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from pufferkit import checks
 from pufferkit.local.correlated_response import CorrelatedResponse
+from pufferkit.local.matrix_response import MatrixResponse
 from pufferkit.local.response import KaryResponse, RandomizedResponse
 
-Response = RandomizedResponse | KaryResponse | CorrelatedResponse
+Response = RandomizedResponse | KaryResponse | MatrixResponse | CorrelatedResponse
 
-_KINDS: dict[str, type[Response]] = {
-    "randomized_response": RandomizedResponse,
-    "kary_response": KaryResponse,
-    "correlated_response": CorrelatedResponse,
-}
+_KINDS: dict[str, type[Response]] = {own.kind: own for own in get_args(Response)}
 
 
 def mechanism_from_json(text: str) -> Response:

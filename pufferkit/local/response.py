@@ -11,19 +11,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf, log
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from pufferkit import checks, noise
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.errors import NotApplicable
-from pufferkit.local.bayesian_loss import known_adversary, loss
-from pufferkit.local.diameter_bounds import MOST_BLOCK, entry_bound
+from pufferkit.local.bayesian_loss import loss
+from pufferkit.local.kary_loss import matrix_loss
 from pufferkit.local.losses import Loss
 from pufferkit.local.sanitizing import Sanitizer
 from pufferkit.records import JsonRecord
@@ -37,7 +36,14 @@ class BaseResponse(JsonRecord, Sanitizer):
 
     _called = "mechanism"
 
+    kind: ClassVar[str]
+    """As in files."""
+    parameters: ClassVar[tuple[str, ...]]
+    """The fields of the kind itself, beside the promise."""
+
     adversary: str
+    expected_noise: float
+    """Share of entries that are answered wrongly."""
 
     @property
     @abstractmethod
@@ -66,6 +72,14 @@ class BaseResponse(JsonRecord, Sanitizer):
         size = "of any length" if self.length is None else f"of at most {self.length} entries"
         return f"Bayesian DP, epsilon {self.epsilon:g}, against an adversary {who}; series {size}"
 
+    def _check_chain(self) -> int:
+        """How many states there are; at least two."""
+        if not isinstance(self.chain, MarkovChain):
+            raise ValueError(f"chain: must be a MarkovChain, got {type(self.chain).__name__}")
+        if len(self.chain) < 2:
+            raise ValueError("chain: has one state, so there is nothing to hide")
+        return len(self.chain)
+
     def _check_length(self) -> None:
         if self.length is not None:
             object.__setattr__(self, "length", checks.whole("length", self.length, 1))
@@ -75,12 +89,16 @@ class BaseResponse(JsonRecord, Sanitizer):
         promised = actual if self.epsilon is None else self.epsilon
         if self.epsilon not in (None, 0, inf):
             promised = checks.privacy(promised)
-        facts = {"epsilon": float(promised), "loss": actual, "expected_noise": noise}
-        for name, value in facts.items():
-            object.__setattr__(self, name, value)
+        checks.assign(self, epsilon=float(promised), loss=actual, expected_noise=noise)
 
-    def _common(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        own = {name: getattr(self, name) for name in self.parameters}
         return {
+            "format": FORMAT,
+            "kind": self.kind,
+            **{name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in own.items()},
+            "expected_noise": self.expected_noise,
             "epsilon": self.epsilon,
             "adversary": self.adversary,
             "length": self.length,
@@ -89,6 +107,13 @@ class BaseResponse(JsonRecord, Sanitizer):
             "loss_method": self.loss.method,
             "guarantee": self.guarantee,
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The mechanism that ``to_dict`` described; its loss is computed anew."""
+        make: Any = cls
+        mechanism: Self = make(**recorded_fields(data, cls.kind, cls.parameters))
+        return mechanism
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,14 +142,15 @@ class RandomizedResponse(BaseResponse):
         Share of entries that are answered wrongly, in the long run.
     """
 
+    kind = "randomized_response"
+    parameters = ("rho_0", "rho_1")
+
     chain: MarkovChain
     rho_0: float
     rho_1: float
     epsilon: float = None  # type: ignore[assignment]
     adversary: str = "every"
     length: int | None = None
-    loss: Loss = field(init=False)
-    expected_noise: float = field(init=False)
 
     def __post_init__(self) -> None:
         for name in ("rho_0", "rho_1"):
@@ -161,22 +187,6 @@ class RandomizedResponse(BaseResponse):
         """Words of `pufferkit.noise` that flip each state."""
         return tuple(noise.flip_threshold(rho, 2) for rho in self)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "kind": "randomized_response",
-            "rho_0": self.rho_0,
-            "rho_1": self.rho_1,
-            "expected_noise": self.expected_noise,
-            **self._common(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> RandomizedResponse:
-        """The mechanism that ``to_dict`` described; its loss is computed anew."""
-        fields = recorded_fields(data, "randomized_response", ("rho_0", "rho_1"))
-        return cls(**fields)
-
     def __str__(self) -> str:
         return (
             f"randomised response: rho_0 = {self.rho_0:.6g}, rho_1 = {self.rho_1:.6g}, expected "
@@ -188,9 +198,9 @@ class RandomizedResponse(BaseResponse):
 class KaryResponse(BaseResponse):
     """A state of k is kept, or answered as each of the other states with probability rho.
 
-    Certified for any number of states and any chain that forgets: against every adversary by the
-    projective diameter (`pufferkit.local.diameter_bounds`); against the ignorant one, for a given
-    length, by the influence curve, where that is better.
+    Certified for any number of states and any chain that forgets: pair by pair of states and answer
+    by answer (`pufferkit.local.kary_sides`), or by the event-level epsilon where the states are
+    many or the chain forgets slowly (`pufferkit.local.diameter_bounds`).
 
     Parameters
     ----------
@@ -204,31 +214,27 @@ class KaryResponse(BaseResponse):
     Attributes
     ----------
     loss
-        A bound on the loss, exact for no chain in general.
+        A bound on the loss; ``loss.exact`` says whether it is reached.
     expected_noise
         Share of entries that are answered wrongly: (k - 1) rho.
     """
+
+    kind = "kary_response"
+    parameters = ("rho",)
 
     chain: MarkovChain
     rho: float
     epsilon: float = None  # type: ignore[assignment]
     adversary: str = "every"
     length: int | None = None
-    loss: Loss = field(init=False)
-    expected_noise: float = field(init=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.chain, MarkovChain):
-            raise ValueError(f"chain: must be a MarkovChain, got {type(self.chain).__name__}")
-        size = len(self.chain)
-        if size < 2:
-            raise ValueError("chain: has one state, so there is nothing to hide")
-        rho = checks.real("rho", self.rho)
+        size, rho = self._check_chain(), checks.real("rho", self.rho)
         if not 0 <= rho <= 1 / size:
             raise ValueError(f"rho: must lie between 0 and 1/{size}, got {rho:g}")
         object.__setattr__(self, "rho", rho)
         self._check_length()
-        actual = kary_loss(self.chain, self.entry_epsilon, self.length, self.adversary)
+        actual = matrix_loss(self.chain, self.drawn_matrix, self.length, self.adversary)
         self._promise(actual, (size - 1) * rho)
 
     @cached_property
@@ -238,6 +244,14 @@ class KaryResponse(BaseResponse):
         matrix = np.full((size, size), self.rho)
         np.fill_diagonal(matrix, 1 - (size - 1) * self.rho)
         return checks.frozen(matrix)
+
+    @property
+    def drawn_matrix(self) -> Floats:
+        """P(answer z | state x) with the probabilities that are drawn."""
+        size, moved = len(self.chain), self.thresholds[0]
+        matrix = np.full((size, size), moved / noise.WORD)
+        np.fill_diagonal(matrix, (noise.WORD - (size - 1) * moved) / noise.WORD)
+        return matrix
 
     @property
     def entry_epsilon(self) -> float:
@@ -253,48 +267,11 @@ class KaryResponse(BaseResponse):
         """Words of `pufferkit.noise` that move each state to each other one."""
         return (noise.flip_threshold(self.rho, len(self.chain)),) * len(self.chain)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "kind": "kary_response",
-            "rho": self.rho,
-            "expected_noise": self.expected_noise,
-            **self._common(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> KaryResponse:
-        """The mechanism that ``to_dict`` described; its loss is computed anew."""
-        return cls(**recorded_fields(data, "kary_response", ("rho",)))
-
     def __str__(self) -> str:
         return (
             f"{len(self.chain)}-ary randomised response: rho = {self.rho:.6g}, expected noise "
             f"{self.expected_noise:.6g}\n  {self.guarantee}\n  {self.loss}"
         )
-
-
-def kary_loss(chain: MarkovChain, b: float, length: int | None, adversary: str) -> Loss:
-    """A certified bound on the loss of answers with event-level epsilon ``b``.
-
-    Every way to answer of that event-level epsilon is covered, and every number of states.
-    """
-    name = known_adversary(adversary)
-    options: list[tuple[float, str]] = [(entry_bound(chain, b), "tanh bound")]
-    if length is not None:
-        options.append((round_up(length * b), "entries added up"))
-    if name == "ignorant" and length is not None and 0 < b < inf:
-        from pufferkit.influence.curve.profile import InfluenceCurve  # noqa: PLC0415
-
-        options.append((InfluenceCurve(chain, length).epsilon(b), "influence curve"))
-    value, method = min(options)
-    if value == inf and b < inf:
-        raise NotApplicable(
-            f"transition: {MOST_BLOCK} steps do not make this chain forget (it is periodic, "
-            "reducible or very sparse), so no loss is certified for series of any length; give a "
-            "length, for which entries can be added up"
-        )
-    return Loss((value, value), name, length, method, value == 0)
 
 
 def state_weights(chain: MarkovChain, length: int | None) -> Floats:

@@ -203,7 +203,9 @@ class Calibration(Shown):
         data = self.checked(series)
         chosen = self.query.kind == "quantile"
         if chosen:
-            values: tuple[float, ...] = (self._chosen_level(self.query.exact(data)),)
+            levels = (self.query.question or {})["levels"]
+            place = self.chosen_place(self.query.exact(data))
+            values: tuple[float, ...] = (float(levels[place]),)
         else:
             values = tuple(self.noisy([self.query.exact(data)], [0]))
         drawn = Release(
@@ -238,12 +240,11 @@ class Calibration(Shown):
         )
         return drawn.as_histogram() if self.query.kind in HISTOGRAMS else drawn
 
-    def _chosen_level(self, counts: list[Fraction]) -> float:
-        """The value of a level near the quantile, by the noisy choice."""
-        question = self.query.question or {}
-        share = Fraction(question["share"])
-        scores = rank_scores(counts, share)
-        return float(question["levels"][noise.noisy_choice(scores, self.scale, share.denominator)])
+    def chosen_place(self, counts: Sequence[Fraction]) -> int:
+        """Of a quantile: the place of a level near it, by a fresh noisy choice."""
+        share = Fraction((self.query.question or {})["share"])
+        scores = rank_scores(list(counts), share)
+        return noise.noisy_choice(scores, self.scale, share.denominator)
 
     def _verification_data(self) -> dict[str, Any] | None:
         record = dict(self.verification_data or {})

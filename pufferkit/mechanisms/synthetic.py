@@ -24,6 +24,7 @@ from pufferkit import checks
 from pufferkit.checks import Floats
 from pufferkit.data.calendar import HOUR, Calendar
 from pufferkit.data.series import Series
+from pufferkit.mechanisms.dashboard import split
 from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
 
@@ -41,7 +42,8 @@ class Synthetic(Shown):
     series
         The entries.
     epsilon
-        Of the releases it was made from, added up; a session knows what they cost together.
+        Of the joint release it was made from; of two releases, their epsilons added up. What those
+        cost together, which may be a little more, is in the account.
     rows
         For each statistic what was released and what the series has.
     """
@@ -84,7 +86,7 @@ def synthetic(
     Parameters
     ----------
     moves
-        A release of `transition_counts`.
+        A release of `transition_counts`; or a joint release that holds one, and perhaps hours too.
     length
         How many entries to make.
     hours
@@ -104,6 +106,9 @@ def synthetic(
     >>> len(made.series), made.epsilon
     (100, 1.0)
     """
+    together = moves.epsilon if moves.kind == "several" else None
+    if moves.kind == "several":
+        moves, hours = _parts(moves, hours)
     if moves.kind != "transition counts":
         raise ValueError(f"moves: must be a release of transition counts, not of {moves.query}")
     length = checks.whole("length", length, 2)
@@ -125,12 +130,25 @@ def synthetic(
         targets = _rows(np.array(hours.as_histogram().value).reshape(24, size))
         slots = calendar.hours([length])
         epsilon += hours.epsilon
+    epsilon = epsilon if together is None else together
     steps = 1 if calendar is None else max(1, HOUR // calendar.every)
     kernels = _kernels(rates, targets, int(min(steps, 60)))
     rng = np.random.default_rng(seed)
     codes = _walk(kernels, targets, slots, rng)
     series = Series(codes, states, (length,), calendar=calendar)
     return Synthetic(series, epsilon, tuple(_report(series, slots, rates, targets, moves, hours)))
+
+
+def _parts(joint: Release, hours: Release | None) -> tuple[Release, Release | None]:
+    """The moves of a joint release, and its hours if it has them."""
+    parts = list(split(joint).values())
+    moves = [part for part in parts if part.kind == "transition counts"]
+    by_hour = [part for part in parts if (part.question or {}).get("by") == "hour"]
+    if not moves:
+        raise ValueError("moves: the joint release holds no transition counts")
+    if hours is not None:
+        raise ValueError("hours: a joint release has its own; leave it out")
+    return moves[0], by_hour[0] if by_hour else None
 
 
 def _rows(counts: Floats) -> Floats:

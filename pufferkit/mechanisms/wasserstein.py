@@ -79,7 +79,7 @@ def wasserstein(
     ------
     NotApplicable
         For vectors, for queries that are not sums, for series with entries that were not observed,
-        and for classes whose starts are open.
+        and for classes with any start.
 
     Examples
     --------

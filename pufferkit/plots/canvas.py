@@ -8,10 +8,14 @@ words say the same again for those who see or print no colour.
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,12 +80,72 @@ def check_picture(path: str | Path) -> None:
     _figure()
 
 
-def picture(figure: Figure, path: str | Path) -> bytes:
-    """The content of a file that shows the figure, in the format of the suffix of ``path``."""
+def picture(figure: Figure, path: str | Path, *, dark: bool = False) -> bytes:
+    """The content of a file that shows the figure, in the format of the suffix of ``path``.
+
+    Parameters
+    ----------
+    figure
+        From any function of this room; it is left as it is.
+    path
+        Its suffix says which format.
+    dark
+        For a dark page: light lines and words on a dark ground.
+    """
     check_picture(path)
     stream = io.BytesIO()
-    figure.savefig(stream, format=Path(path).suffix.lower()[1:], dpi=150)
+    with darkened(figure) if dark else nullcontext():
+        figure.savefig(stream, format=Path(path).suffix.lower()[1:], dpi=150)
     return stream.getvalue()
+
+
+_NIGHT = {
+    "#FFFFFF": "#121212",
+    "#000000": "#EEEEEE",
+    BLACK: "#EEEEEE",
+    GREY: "#B4B4B4",
+    PALE: "#3A3A3A",
+    BLUE: "#4DA3D9",
+}
+_PARTS = ("facecolor", "edgecolor", "color", "markerfacecolor", "markeredgecolor")
+
+
+@contextmanager
+def darkened(figure: Figure) -> Iterator[None]:
+    """The figure for a dark page, as long as the context lasts.
+
+    Colours of curves and bars stay: those of Okabe and Ito are told apart on either ground. Black,
+    greys, white and the one dark blue change; words in the cells of a heat map do not, because the
+    cells keep their colours.
+    """
+    from matplotlib.colors import to_hex, to_rgba_array  # noqa: PLC0415
+    from matplotlib.text import Text  # noqa: PLC0415
+
+    figure.draw_without_rendering()  # ticks are made when they are first needed
+    cells = [image for axes in figure.axes for image in axes.get_images()]
+    left_alone = {text for image in cells for text in image.axes.texts}
+    things = [thing for thing in figure.findobj() if thing not in left_alone]
+    boxes = [thing.get_bbox_patch() for thing in things if isinstance(thing, Text)]
+    kept: list[tuple[Any, Any]] = []
+    for thing in (*things, *filter(None, boxes)):
+        for name in _PARTS:
+            get, put = getattr(thing, f"get_{name}", None), getattr(thing, f"set_{name}", None)
+            if get is None or put is None:
+                continue
+            value = get()
+            try:
+                [colour] = np.unique(to_rgba_array(value), axis=0)
+            except (ValueError, TypeError):
+                continue  # several colours, or none
+            night = _NIGHT.get(to_hex(colour).upper())
+            if night is not None and colour[-1] > 0:
+                kept.append((put, value))
+                put(night)
+    try:
+        yield
+    finally:
+        for put, value in reversed(kept):
+            put(value)
 
 
 @cache
@@ -123,6 +187,16 @@ def noted_bar(axes: Axes, y: float, width: float, note: str, *, good: bool) -> N
         linewidth=1.2,
     )
     note_beside(axes, y, width, note)
+
+
+def name_bars(axes: Axes, names: Sequence[str], measure: str, most: float | None = None) -> None:
+    """Names of horizontal bars down the side, the first on top, and what they measure."""
+    axes.set_yticks(range(len(names)), list(names), parse_math=False)
+    axes.invert_yaxis()
+    if most is not None:
+        axes.set_xlim(0, most)
+    axes.set_xlabel(measure)
+    grid(axes, "x")
 
 
 def note_beside(axes: Axes, y: float, width: float, note: str) -> None:

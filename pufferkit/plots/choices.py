@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pufferkit.plots.canvas import BLACK, SKY, blank, footnote, grid, noted_bar
+from pufferkit.plots.canvas import BLACK, SKY, blank, footnote, name_bars, noted_bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,10 +37,8 @@ def influence_figure(rows: Sequence[Mapping[str, Any]], point: float, lower: flo
     if lower > 0:
         axes.axvspan(lower, point, color=SKY, alpha=0.25, linewidth=0)
     axes.axvline(point, color=BLACK, linewidth=1.2)
-    axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
-    axes.invert_yaxis()
-    axes.set_xlabel("entries budgeted by the noise of each class")
-    grid(axes, "x")
+    names = [row["name"] for row in rows]
+    name_bars(axes, names, "entries budgeted by the noise of each class")
     footnote(
         figure, f"Line: measured on people held out, {point:.3g}; shade: down to the lower limit."
     )

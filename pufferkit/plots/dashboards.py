@@ -14,10 +14,11 @@ from pufferkit.plots.canvas import (
     footnote,
     grid,
     legend,
+    name_bars,
     noted_bar,
     stacked,
 )
-from pufferkit.plots.questions import heat_rows
+from pufferkit.plots.question_figures import heat_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,11 +80,8 @@ def questions_figure(plan: Dashboard) -> Figure:
         note = f"{row['epsilon_alone']:.3g}, within {row['half_width']:.4g}"
         noted_bar(axes, place, row["epsilon_alone"], note, good=True)
     axes.axvline(plan.epsilon, color=BLACK, linestyle="--", linewidth=1.1, label="together")
-    axes.set_yticks(range(len(names)), names, parse_math=False)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.3 * max(plan.epsilon, *plan.alone))
-    axes.set_xlabel("epsilon of each question alone")
-    grid(axes, "x")
+    most = 1.3 * max(plan.epsilon, *plan.alone)
+    name_bars(axes, names, "epsilon of each question alone", most)
     legend(figure, 1)
     return figure
 
@@ -102,12 +100,10 @@ def ways_figure(plan: QuantilePlan) -> Figure:
     for place, row in enumerate(rows):
         note = f"{row['expected_error']:.3%}" + (", taken" if row["taken"] else "")
         noted_bar(axes, place, row["expected_error"], note, good=row["taken"])
-    axes.set_yticks(range(len(rows)), [row["way"] for row in rows])
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.25 * max(row["expected_error"] for row in rows) or 1.0)
-    axes.set_xlabel("expected error, as a share of the entries")
+    most = 1.25 * max(row["expected_error"] for row in rows) or 1.0
+    ways = [row["way"] for row in rows]
+    name_bars(axes, ways, "expected error, as a share of the entries", most)
     footnote(figure, plan.about)
-    grid(axes, "x")
     return figure
 
 

@@ -19,10 +19,11 @@ from pufferkit.plots.canvas import (
     footnote,
     grid,
     legend,
+    name_bars,
     note_beside,
     noted_bar,
 )
-from pufferkit.plots.questions import moves_figure, time_figure
+from pufferkit.plots.question_figures import moves_figure, time_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,11 +62,8 @@ def plan_figure(rows: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
         if row.get("tightness") is not None:
             note += f"  tight to {percent(row['tightness'])}"
         noted_bar(axes, y, row["scale"], note, good=hides)
-    axes.set_yticks(list(positions), names, parse_math=False)
-    axes.invert_yaxis()
+    name_bars(axes, names, "scale of the Laplace noise on each coordinate (less is better)")
     axes.tick_params(axis="y", length=0)
-    grid(axes, "x")
-    axes.set_xlabel("scale of the Laplace noise on each coordinate (less is better)")
     if others:
         footnote(figure, f"Not applicable here: {', '.join(others)}.")
     return figure
@@ -248,11 +246,8 @@ def audit_figure(audit: Audit) -> Figure:
         axes.barh(y, loss, height=0.6, color=colour, edgecolor=BLACK, linewidth=0.8)
         note_beside(axes, y, loss, f"{loss:.4g}")
     axes.axvline(audit.promise, color=BLACK, linewidth=1.2, linestyle="--")
-    axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
-    axes.set_xlim(0, 1.15 * max(loss for _, loss, _ in rows))
-    axes.invert_yaxis()
-    grid(axes, "x")
-    axes.set_xlabel("epsilon: log of the ratio by which a release may change the odds of a secret")
+    measure = "epsilon: log of the ratio by which a release may change the odds of a secret"
+    name_bars(axes, [name for name, _, _ in rows], measure, 1.15 * max(loss for _, loss, _ in rows))
     return figure
 
 
@@ -262,7 +257,7 @@ def attack_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     Parameters
     ----------
     rows
-        Of `pufferkit.audit.attack_curve`: ``theta``, ``noise`` ("dp" or "ours"), ``epsilon``,
+        Of `pufferkit.experiments.attack_curve`: ``theta``, ``noise`` ("dp" or "ours"), ``epsilon``,
         ``single_bit``, ``correlation_aware`` and ``bound``.
     """
     if not rows:

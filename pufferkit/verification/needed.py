@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 
 from pufferkit.beliefs.chain_class import ChainClass, chain_kinds
-from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.data.series import SegmentPattern
-from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.chain_bounds import (
     Blocks,
@@ -36,6 +34,8 @@ from pufferkit.verification.kernel_steps import loss_of_kernels
 from pufferkit.verification.network_bounds import loss_on_trees, score_of_quilts
 from pufferkit.verification.pair_steps import loss_of_pairs
 from pufferkit.verification.pair_tables import (
+    TOLERANCE,
+    BadBeliefs,
     Floats,
     KnownChain,
     NotChecked,
@@ -44,30 +44,15 @@ from pufferkit.verification.pair_tables import (
     members_to_check,
     mixing_bounds,
 )
-from pufferkit.verification.questions import (
+from pufferkit.verification.query_checks import (
     claimed_rows,
     contributions_of_states,
     furthest_of,
     moved_by_one_entry,
     parts_of,
-    weights_of,
 )
 from pufferkit.verification.region_tables import RegionBound
-from pufferkit.verification.sum_distances import (
-    distance_of_chains,
-    distance_of_joints,
-    distance_of_networks,
-)
-from pufferkit.verification.sum_windows import loss_of_sum
-
-TOLERANCE = 1e-7
-"""A scale this much too small, relatively, still passes: room for rounding on either side."""
-
-_NO_WEIGHTS = "the file does not hold what each state adds to the answer"
-
-
-class BadBeliefs(Exception):
-    """The recorded beliefs cannot be read, or the mechanism has no theorem for them."""
+from pufferkit.verification.sum_scales import exact_sum_scale, wasserstein_scale
 
 
 def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Work) -> float:
@@ -87,9 +72,9 @@ def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Wor
     if record.mechanism == "wasserstein":
         if record.observed is not None:
             raise BadBeliefs("wasserstein has no theorem for entries that were not observed")
-        return _wasserstein(record, theta, checks, work)
+        return wasserstein_scale(record, theta, checks, work)
     if record.mechanism == "exact_sum":
-        return _exact_sum(record, theta, checks, work)
+        return exact_sum_scale(record, theta, checks, work)
     return _needed(theta, record, lipschitz, checks, work)
 
 
@@ -311,84 +296,6 @@ def cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
         for x in rows
     ]
     return np.array(moved)
-
-
-def _wasserstein(record: Release, theta: Beliefs, checks: list[str], work: Work) -> float:
-    """W over epsilon."""
-    weights = weights_of(record)
-    if weights is not None and len(weights) != len(theta.states):
-        weights = None
-    distance = _distance(theta, weights, record, work)
-    checks.append(
-        f"wasserstein: distributions of the answer given two values of an entry are at most "
-        f"{float(distance):.9g} apart, over {theta.description}"
-    )
-    return float(distance) / record.epsilon
-
-
-def _exact_sum(record: Release, theta: Beliefs, checks: list[str], work: Work) -> float:
-    """The loss at the recorded scale, of every chain and length."""
-    weights = weights_of(record)
-    if record.observed is not None:
-        raise BadBeliefs("exact_sum has no theorem for entries that were not observed")
-    try:
-        members = theta.members()
-    except NotApplicable as reason:
-        raise BadBeliefs(f"exact_sum needs chains that are known: {reason}") from None
-    if any(member.any_start for member in members):
-        raise BadBeliefs("exact_sum needs chains that are known, with their starts")
-    if weights is None or len(weights) != len(theta.states):
-        raise NotChecked("the file does not hold what each state adds to the answer")
-    reach = max((n for n in record.evidence.blocks or () if n is not None), default=None)
-    enough, worst = record.epsilon * (1 + TOLERANCE), 0.0
-    for chain in (member.chain for member in members):
-        for length in sorted(set(record.lengths)):
-            worst = max(
-                worst,
-                loss_of_sum(
-                    chain, weights, length, record.scale * (1 + TOLERANCE), enough, reach, work
-                ),
-            )
-    checks.append(
-        f"exact_sum: the largest loss of an entry is {worst:.9g}, by the distribution of the sum "
-        f"given its value, over {theta.description}"
-    )
-    return record.scale if worst <= enough else record.scale * (1 + 2 * TOLERANCE)
-
-
-ExactWeights = Sequence[Fraction] | None
-"""What each state adds to the answer; ``None`` where the file does not hold that."""
-
-
-@singledispatch
-def _distance(theta: Beliefs, weights: ExactWeights, record: Release, work: Work) -> Fraction:
-    """W, from what each state adds to the answer where the file holds that."""
-    raise NotChecked(f"there is no recomputation of W for a {theta.description}")
-
-
-@_distance.register
-def _(theta: JointClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
-    verification_data = record.verification_data or {}
-    if weights is not None:
-        # The answers of a sum follow from the weights, whatever the file says they are.
-        added = dict(zip(theta.states, weights, strict=True))
-        answers = [[sum(added[v] for v in row) for row in j.table] for j in theta.joints]
-        verification_data = {**verification_data, "answers": answers}
-    return distance_of_joints(theta, verification_data, work)
-
-
-@_distance.register
-def _(theta: NetworkClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
-    if weights is None:
-        raise NotChecked(_NO_WEIGHTS)
-    return distance_of_networks(theta, dict(zip(theta.states, weights, strict=True)), work)
-
-
-@_distance.register
-def _(theta: ChainClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
-    if weights is None:
-        raise NotChecked(_NO_WEIGHTS)
-    return distance_of_chains(theta, weights, record.lengths, work)
 
 
 @_needed.register

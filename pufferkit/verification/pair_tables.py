@@ -28,9 +28,16 @@ _TINY = 1e-280
 _SETTLED = 1e-11
 _MEMORY = 3 * 10**7
 
+TOLERANCE = 1e-7
+"""A scale this much too small, relatively, still passes: room for rounding on either side."""
+
 
 class NotChecked(Exception):
     """There is no recomputation for this, or it would exceed the work allowed."""
+
+
+class BadBeliefs(Exception):
+    """The recorded beliefs cannot be read, or the mechanism has no theorem for them."""
 
 
 class Work:

@@ -4,7 +4,7 @@ It starts from what the file records (beliefs, query, lengths, epsilon, scale) a
 theorem of the file's own mechanism, with none of the mechanism's code: see this room.
 What the evidence records (a quilt, blocks) is tried first but never relied on, and notes are not
 read. How far one entry moves the answer follows from what the query is
-(`pufferkit.verification.questions`).
+(`pufferkit.verification.query_checks`).
 
 A verdict lists what it assumes. The grid of the sampler, which the reported scale pays
 for, is smaller than the tolerance and left out.
@@ -27,16 +27,14 @@ from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
 from pufferkit.verification.fleets import compare_table, read_fleet
 from pufferkit.verification.needed import (
-    TOLERANCE,
-    BadBeliefs,
     cost_of_pairs,
     hint_of,
     longest_promised,
     needed_scale,
     on_chains,
 )
-from pufferkit.verification.pair_tables import NotChecked, Work
-from pufferkit.verification.questions import (
+from pufferkit.verification.pair_tables import TOLERANCE, BadBeliefs, NotChecked, Work
+from pufferkit.verification.query_checks import (
     assumptions,
     contributions_of_states,
     moved_by_one_entry,

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pufferkit as pk
-from tests.strategies.command_line import folder, good, refusal  # noqa: F401
+from tests.strategies.command_line import folder, good, refusal, run  # noqa: F401
 
 
 def day(name="2026-11-16", *more, epsilon="1"):
@@ -73,3 +73,46 @@ def test_rows_on_no_even_clock_are_not_taken_for_the_window(folder):  # noqa: F8
     assert "on no even clock" in refusal(*day("2026-11-17", "--time", "when"))
     kept = good(*day("2026-11-17", "--time", "when", "--late", "leave out"))
     assert json.loads(kept)["lengths"] == [24]
+
+
+def people(days, who=("ann", "bob")):
+    chain, rows = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]], states=["rest", "run"]), []
+    for n, name in enumerate(who):
+        codes = chain.sample(24 * days, seed=n)
+        rows += [f"{name},2026-11-{16 + t // 24}T{t % 24:02d}:00,{chain.states[code]}"
+                 for t, code in enumerate(codes)]  # fmt: skip
+    Path("people.csv").write_text("\n".join(["who,when,state", *rows, ""]))
+
+
+def each(window, *more):
+    return ("stream", "release-each", "people.csv", "--model", "model.json", "--state", "state",
+            "--subject", "who", "--time", "when", "--epsilon", "1", "--ledger", "l.db",
+            "--window", window, "--out", "out", *more)  # fmt: skip
+
+
+def test_a_window_of_the_stream_of_each_subject(folder):  # noqa: F811
+    """Rows of earlier days may be in the file; every day is drawn and charged once for each."""
+    Path("out").mkdir()
+    people(1)
+    assert "2 of 2 subjects have entries" in run(*each("2026-11-16"), anyway=False).stdout
+    first = {path.name: json.loads(path.read_text()) for path in Path("out").iterdir()}
+    assert sorted(first) == ["ann.json", "bob.json"]
+    people(2)  # the file grows
+    again = run(*each("2026-11-16"), anyway=False)
+    assert again.exit_code == 0, again.stderr
+    assert {p.name: json.loads(p.read_text()) for p in Path("out").iterdir()} == first
+    shown = json.loads(run(*each("2026-11-16", "--json"), anyway=False).stdout)
+    assert {f"{who}.json": record for who, record in shown.items()} == first
+    days_with = ("--query", "share-of-days", "--state-value", "run", "--at-least", "1h")
+    assert run(*each("2026-11-17", *days_with), anyway=False).exit_code == 0
+    assert pk.verify("out/bob.json").ok
+    with pk.Ledger("l.db") as ledger:
+        for who in ("ann", "bob"):
+            assert ledger.account(who).total == 10**6
+            assert sum(entry.kind == "charge" for entry in ledger.entries(who)) == 2
+    assert "no subject has entries" in run(*each("2026-12-01"), anyway=False).stderr
+    numbers = ("--query", "quantile", "--at", "0.5", "--values", "rest=0,run=1")
+    people(3)
+    assert run(*each("2026-11-18", *numbers), anyway=False).exit_code == 0
+    assert json.loads(Path("out/ann.json").read_text())["derived"]["what"] == "quantile 0.5"
+    assert "is not a folder" in run(*each("2026-11-19", "--out", "gone"), anyway=False).stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
-WAIT = 120
+WAIT = 180
 
 FLAGS = (
     "--headless",
@@ -30,12 +31,13 @@ FLAGS = (
 
 
 @contextmanager
-def served(folder: Path):
-    """The command as a person runs it; gives the address that it prints."""
+def served(folder: Path, log: Path = Path(os.devnull)):
+    """The command as a person runs it; gives the address that it prints, and the process."""
     command = [sys.executable, "-m", "pufferkit", "explore", str(folder), "--no-browser"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with log.open("w") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
     try:
-        yield process.stdout.readline().strip()
+        yield process.stdout.readline().strip(), process
     finally:
         process.terminate()
         process.wait(30)
@@ -124,6 +126,43 @@ class Page:
         )
         field.send_keys(Keys.CONTROL, "a")
         field.send_keys(text, Keys.TAB)
+
+    def choose(self, label: str, words: str) -> None:
+        """One of a list that opens below a field."""
+        self.element(f"//label[.//*[text()='{label}']]").click()
+        self.element(f"//div[contains(@class, 'q-menu')]//*[contains(text(), '{words}')]").click()
+
+    def focused(self) -> str:
+        """What the control that has the keyboard calls itself."""
+        return self.driver.execute_script(
+            "const e = document.activeElement;"
+            "const named = e.closest('[role=slider]') || e;"
+            "return (named.getAttribute('aria-label') || e.innerText || '').trim()"
+        )
+
+    def at(self, words: str, wait: float = 60) -> None:
+        """Wait until the control or heading with these words has the keyboard."""
+        end = time.monotonic() + wait
+        while self.focused() != words:
+            assert time.monotonic() < end, f"at {self.focused()!r}, not at {words!r}"
+            time.sleep(0.05)
+
+    def keys(self, *keys: str) -> None:
+        from selenium.webdriver import ActionChains
+
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def tab_to(self, words: str, most: int = 60) -> None:
+        """Press Tab until the control with these words has the keyboard."""
+        from selenium.webdriver.common.keys import Keys
+
+        passed = []
+        for _ in range(most):
+            if self.focused() == words:
+                return
+            self.keys(Keys.TAB)
+            passed.append(self.focused())
+        raise AssertionError(f"Tab does not come to {words!r}, only to {passed}")
 
     def picture(self, path: Path) -> None:
         """The whole page as it is."""

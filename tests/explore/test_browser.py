@@ -3,15 +3,18 @@
 The pictures of the documentation are made here: PUFFERKIT_PICTURES=docs/images keeps them.
 """
 
+import http.client
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
+import pufferkit as pk
 from tests.explore import browser
 
 pytestmark = pytest.mark.slow
@@ -26,10 +29,11 @@ def page(tmp_path):
             pytest.fail("PUFFERKIT_REQUIRE names chromium, but chromium or chromedriver is missing")
         pytest.skip("no Chromium on this machine; apt-get install chromium chromium-driver")
     with (
-        browser.served(tmp_path / "folder") as address,
+        tempfile.TemporaryDirectory(prefix="explorer-") as short,  # it is seen in the pictures
+        browser.served(Path(short) / "book") as (address, process),
         browser.browser(tmp_path / "profile") as page,
     ):
-        page.address, page.folder = address, tmp_path / "folder"
+        page.address, page.folder, page.killed = address, Path(short) / "book", process.kill
         page.open(address)
         yield page
 
@@ -61,7 +65,9 @@ def test_from_the_demo_data_to_a_verified_release(page, tmp_path):
     page.press("Region")
     page.sees("promised to whoever knows the chain in force")
     page.press("Single chain")
-    page.sees(r"single chain\s+0\.0")
+    page.sees(r"single chain\n")
+    page.press("Check it")
+    page.sees("Verdict: ")
     keep(page, "explorer-beliefs", tmp_path)
 
     page.press("Next: question")
@@ -71,6 +77,11 @@ def test_from_the_demo_data_to_a_verified_release(page, tmp_path):
     page.sees("Error against epsilon\n")
     page.sees("does not hide entries that others predict")
     keep(page, "explorer-question", tmp_path)
+    page.choose("About", "by time")
+    page.sees("one simulated release")
+    keep(page, "explorer-hours", tmp_path)
+    page.choose("About", "shares and counts")
+    page.sees("95% of shares within")
 
     page.press("4 Release")
     page.write("Account: whose series", "anna")
@@ -94,7 +105,14 @@ def test_from_the_demo_data_to_a_verified_release(page, tmp_path):
 
     page.driver.refresh()
     page.sees("Together epsilon 1 of 3")
+    dark_and_narrow(page, tmp_path)
 
+    [origin] = page.asked()
+    assert page.address.split("/")[2] == origin
+    assert [line for line in page.complaints() if "dispose" not in line] == []
+
+
+def dark_and_narrow(page, tmp_path):
     page.press("Dark")
     page.resize(400)
     for step in ("1 Data", "2 Beliefs", "3 Question", "4 Release", "5 Account"):
@@ -103,10 +121,6 @@ def test_from_the_demo_data_to_a_verified_release(page, tmp_path):
         assert wider_than_the_screen(page) <= 0, step
         if step == "3 Question":
             keep(page, "explorer-narrow", tmp_path)
-
-    [origin] = page.asked()
-    assert page.address.split("/")[2] == origin
-    assert [line for line in page.complaints() if "dispose" not in line] == []
 
 
 def double_click(page, words):
@@ -173,3 +187,174 @@ def test_a_file_by_its_path_by_keyboard_and_errors_in_the_library_s_words(page, 
     page.press("Read the file")
     page.sees("Levels of the public file")
     assert "Read: " not in page.text()
+
+
+def test_the_whole_path_by_keyboard_alone(page):
+    from selenium.webdriver.common.keys import Keys
+
+    def press(words):
+        page.tab_to(words)
+        page.keys(Keys.ENTER)
+
+    press("Use the demo data")
+    page.sees("Read: 2,016 entries")
+    every_control_can_be_reached(page)
+    press("Next: beliefs")
+    page.at("Where beliefs come from")
+    press("Region")
+    page.sees("promised to whoever knows the chain in force")
+    page.at("Region")  # the page was drawn anew, and one is where one was
+    every_control_can_be_reached(page)
+    press("Next: question")
+    page.at("Question")
+    page.sees(r"Epsilon 1, noise scale 0\.013")
+    press("About")
+    page.keys(Keys.ARROW_DOWN, Keys.ENTER)
+    page.sees("one simulated release")
+    page.tab_to("Usual values of epsilon")
+    page.keys(Keys.ARROW_RIGHT)
+    page.sees(r"Epsilon 1\.5, noise scale")
+    press("Mechanism")
+    page.keys(Keys.ARROW_DOWN, Keys.ENTER)
+    page.sees("influence_curve: the influence curve")
+    every_control_can_be_reached(page)
+    press("Next: release")
+    page.at("Budget")
+    page.tab_to("Account: whose series")
+    page.keys("anna")  # what Tab comes to is selected
+    press("Set the budget")
+    page.sees("that remain: fits")
+    press("Release")
+    page.sees("Released: histogram for each hour, epsilon 1.5")
+    every_control_can_be_reached(page)
+    press("Next: account")
+    page.at("Account “anna”")
+    page.sees("Together epsilon 1.5 of 3")
+    press("Verify histogram for each hour, epsilon 1.5")
+    page.sees("ok: reported scale")
+    every_control_can_be_reached(page)
+
+
+def every_control_can_be_reached(page):
+    """Every control that is drawn takes the keyboard itself, or one of its group does."""
+    left_out = page.driver.execute_script("""
+      const controls = [...document.querySelectorAll(
+        'main button, main input, main textarea, main summary, main a, main [role=tab],'
+        + 'main [role=radio], main [role=slider], main [role=switch], main [role=checkbox]')];
+      const seen = (e) => e.checkVisibility() && !e.disabled && e.type !== 'file';
+      const group = (e) => e.closest('[role=tablist], [role=radiogroup], .q-slider, .q-field');
+      const takes = (e) => e.tabIndex >= 0;
+      return controls.filter(seen).filter((e) => !takes(e)
+        && ![...(group(e)?.querySelectorAll('*') || [])].some(takes)).map((e) => e.outerHTML);
+    """)
+    assert left_out == []
+
+
+def test_a_file_dropped_on_the_page_is_read_and_stays_in_the_folder(page):
+    rows = "state\n" + "rest\nwalk\nwalk\n" * 40
+    page.driver.execute_script(
+        """
+        const dropped = new DataTransfer();
+        dropped.items.add(new File([arguments[0]], arguments[1], {type: 'text/csv'}));
+        const place = document.querySelectorAll('.q-uploader')[1];
+        const give = (kind, where) => where.dispatchEvent(
+          new DragEvent(kind, {bubbles: true, cancelable: true, dataTransfer: dropped}));
+        give('dragover', place);
+        setTimeout(() => give('drop', place.querySelector('.q-uploader__dnd') || place), 200);
+        """,
+        rows,
+        "..\\..\\my week.csv",
+    )
+    page.sees("private-.*my-week.csv")
+    page.press("Read the file")
+    page.sees("Read: 120 entries")
+    [kept] = page.folder.glob("private-*")
+    assert kept.read_text() == rows
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert [path for path in page.folder.parent.iterdir() if "week" in path.name] == []
+
+
+def test_two_tabs_and_a_server_that_is_killed_give_one_value_for_one_charge(page, tmp_path):
+    page.press("Use the demo data")
+    page.sees("Read: 2,016 entries")
+    page.press("Next: beliefs")
+    page.press("Single chain")
+    page.sees("What “single chain” means")
+    page.press("4 Release")
+    page.press("Set the budget")
+    page.sees(r"It takes [\d.]+ of the 3 that remain: fits")
+    first = page.driver.current_window_handle
+    page.driver.switch_to.new_window("tab")
+    page.open(page.address)
+    page.sees(r"It takes [\d.]+ of the 3 that remain: fits")
+    second = page.driver.current_window_handle
+    for tab in (first, second):
+        page.driver.switch_to.window(tab)
+        page.press("Release")
+    for tab in (first, second):
+        page.driver.switch_to.window(tab)
+        page.driver.refresh()
+        page.sees("It takes 0 of the 2[.0-9]* that remain: fits")
+        assert page.text().count("Released: relative frequencies, epsilon 1") == 1
+    page.driver.switch_to.window(second)
+    page.press("3 Question")
+    page.sees("noise scale")
+    page.write("Epsilon", "0.5")
+    page.sees(r"Epsilon 0\.5, noise scale")
+    page.press("4 Release")
+    page.press("Release")
+    page.killed()
+    with pk.Ledger(str(page.folder / "ledger.db")) as ledger:
+        kinds = [entry.kind for entry in ledger.entries()]
+        assert ledger.verify() == []
+    assert kinds.count("charge") == kinds.count("value") >= 1
+
+
+SOCKET = "_nicegui_ws/socket.io/?EIO=4&transport=websocket"
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+
+
+def test_the_door_of_a_real_server(tmp_path):
+    pytest.importorskip("nicegui")
+    with browser.served(tmp_path, log=tmp_path / "log") as (address, _):
+        _, _, here, token, _ = address.split("/")
+        port = int(here.split(":")[1])
+
+        def status(path, **headers):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connection.putrequest("GET", path, skip_host=True)
+            for name, value in {"Host": here, **headers}.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            answer = connection.getresponse()
+            told = answer.status, answer.getheader("referrer-policy"), answer.read(500_000)
+            connection.close()
+            return told
+
+        code, referrer, page = status(f"/{token}/")
+        assert (code, referrer) == (200, "no-referrer")
+        assert b"http://" not in page.replace(b"http://www.w3.org", b"")
+        assert b"https://" not in page
+        for path, headers in {
+            "/": {},
+            f"/{token}": {"Host": f"evil.example:{port}"},
+            f"/{token}/": {"Host": "evil.example"},
+            f"/{token}/ ": {"Origin": "http://evil.example"},
+            f"/{token[:-1]}/": {},
+            f"/%2e/{token}/": {},
+            f"//{token}/": {},
+            "/openapi.json": {},
+            f"/{SOCKET}": UPGRADE,
+            f"/{token}/{SOCKET}": {**UPGRADE, "Origin": "http://evil.example"},
+            f"/{token}/{SOCKET} ": {**UPGRADE, "Host": f"evil.example:{port}"},
+        }.items():
+            assert status(path.strip(), **headers)[0] in (400, 403), (path, headers)
+        assert status(f"/{token}/{SOCKET}", **UPGRADE, Origin=f"http://{here}")[0] == 101
+        for path in ("../../../etc/passwd", "..%2f..%2f..%2fetc%2fpasswd", "_nicegui/../etc"):
+            assert b"root:" not in status(f"/{token}/{path}")[2]
+    assert token not in (tmp_path / "log").read_text()

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
 import pufferkit as pk
 from pufferkit.explore import decisions, tasks
+from pufferkit.explore.questions import Question
 from pufferkit.explore.worker import Cancelled, Refused
 from pufferkit.explore.workspace import PRIVATE, PUBLIC, Workspace
 from tests.explore.inline import Inline
@@ -169,6 +171,31 @@ def test_a_second_press_while_a_release_is_under_way_changes_nothing(workspace, 
     asyncio.run(ask())
 
 
+def test_a_release_is_kept_for_the_next_page_if_its_own_went_away(workspace, files):
+    asyncio.run(prepared(workspace, files))
+
+    async def ask():
+        await workspace.set_budget("anna", 3.0)
+        gone, asked = asyncio.Event(), workspace._ask
+
+        async def slowly(*given, **more):
+            await gone.wait()
+            return await asked(*given, **more)
+
+        workspace._ask = slowly
+        page = asyncio.create_task(workspace.release())
+        await asyncio.sleep(0.01)
+        page.cancel()
+        gone.set()
+        with pytest.raises(asyncio.CancelledError):
+            await page
+        while workspace.releasing:
+            await asyncio.sleep(0.01)
+        assert len(workspace.released) == 1
+
+    asyncio.run(ask())
+
+
 def test_private_data_are_never_drawn_before_a_budget_exists(workspace, files):
     asyncio.run(prepared(workspace, files))
 
@@ -194,6 +221,70 @@ def test_simulated_releases_are_of_made_up_entries(workspace, files, monkeypatch
     truth = pk.relative_frequencies(CHAIN.states, private).exact(private)
     assert told["exact"] != [float(value) for value in truth]
     assert told["half_width"] == asyncio.run(workspace.live())["half_width"]
+
+
+def test_the_noise_is_that_of_the_mechanism_that_was_chosen(workspace, files):
+    asyncio.run(prepared(workspace, files))
+    query = pk.relative_frequencies(CHAIN.states, 300)
+    theta = pk.ChainClass.from_json(Path(workspace.chosen).read_text())
+    for name, made in (("best", pk.influence_curve), ("markov_quilt", pk.markov_quilt)):
+        workspace.mechanism = name
+        assert asyncio.run(workspace.live())["scale"] == made(theta, query, 1.0).scale
+    workspace.mechanism = "exact_sum"
+    with pytest.raises(Refused, match="exact_sum is for numbers"):
+        asyncio.run(workspace.live())
+    workspace.question = Question("count", ("walk",))
+    assert asyncio.run(workspace.live())["mechanism"] == "exact_sum"
+    assert not workspace.work.under_way
+
+
+def test_questions_about_hours_are_offered_to_files_with_times_alone(workspace, files, tmp_path):
+    asyncio.run(prepared(workspace, files))
+    assert set(workspace.groups) == {"shares and counts", "moves", "numbers"}
+    week = "".join(
+        f"2024-03-{4 + n // 24:02d} {n % 24:02d}:00,{CHAIN.states[c]}\n"
+        for n, c in enumerate(CHAIN.sample(168, seed=5))
+    )
+    (tmp_path / "week.csv").write_text(f"time,state\n{week}")
+    asyncio.run(workspace.name(PRIVATE, str(tmp_path / "week.csv")))
+    asyncio.run(workspace.read(PRIVATE))
+    assert "by-hour" in workspace.groups["by time"]
+    workspace.question = Question("by-hour")
+    told = asyncio.run(workspace.live())["simulated"]
+    assert (len(told["grid"]["rows"]), len(told["grid"]["columns"])) == (2, 24)
+    assert sum(told["exact"]) == 168
+    workspace.question = Question.first("quantile", CHAIN.states)
+    assert asyncio.run(workspace.live())["simulated"]["exact"] is None
+
+
+def test_records_of_the_ledger_and_of_others_are_verified(workspace, files):
+    asyncio.run(prepared(workspace, files))
+
+    async def ask():
+        await workspace.set_budget("anna", 3.0)
+        answer = await workspace.release()
+        workspace.released.clear()  # as after the server was started again
+        [record] = (await workspace.books())["records"]
+        assert json.loads(record["json"]) == json.loads(answer["json"])
+        assert (await workspace.verify(record["json"]))["ok"]
+        for text, words in (("{", "is not JSON"), ("[1]", "is not a release"), ("{}", "release")):
+            with pytest.raises(Refused, match=words):
+                await workspace.verify(text)
+
+    asyncio.run(ask())
+
+
+def test_two_pages_that_ask_at_once_both_get_the_answer(workspace, files):
+    asyncio.run(prepared(workspace, files))
+
+    async def ask():
+        both = await asyncio.gather(workspace.noise(), workspace.noise())
+        assert both[0] is both[1]
+        await workspace.set_budget("anna", 3.0)
+        costs = await asyncio.gather(*(workspace.cost() for _ in range(3)))
+        assert len({cost["cost"] for cost in costs}) == 1
+
+    asyncio.run(ask())
 
 
 def test_a_budget_that_differs_from_the_ledger_is_refused_in_its_words(workspace, files):
@@ -242,7 +333,9 @@ def test_a_plan_is_kept_and_error_rows_with_it(workspace, files):
     assert workspace.planned() is None
     asyncio.run(workspace.plan())
     assert workspace.planned()["best"] == "influence_curve"
-    assert {row["mechanism"] for row in workspace.error_rows()} >= {"influence_curve", "group_dp"}
+    there = {row["mechanism"] for row in workspace.planned()["rows"] if row["applicable"]}
+    assert {row["mechanism"] for row in workspace.error_rows()} == there
+    assert {row["epsilon"] for row in workspace.error_rows()} == {0.1, 0.2, 0.5, 1, 2, 5, 10}
     assert not workspace.work.under_way
 
 

@@ -92,6 +92,8 @@ def loss(initial, transition, answer, lengths, scales, missing=()):
             chances.append(chance)
             answers.append(np.atleast_1d(np.array(answer(shown), dtype=float)))
     paths, chances, answers = np.array(paths), np.array(chances), np.array(answers)
+    varied = answers.min(axis=0) < answers.max(axis=0)  # the others are the same under all secrets
+    answers, scales = answers[:, varied], np.asarray(scales)[varied]
     supports = [np.unique(column) for column in answers.T]
     outputs = np.array(list(product(*supports)))
     weights = np.exp(-(np.abs(outputs[:, None, :] - answers[None]) / scales).sum(axis=2)) * chances

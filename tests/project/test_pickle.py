@@ -13,6 +13,7 @@ from pufferkit.data.table import Windows
 from pufferkit.local import (
     CorrelatedResponse,
     KaryResponse,
+    MatrixResponse,
     RandomizedResponse,
     cheapest_noise,
     estimate,
@@ -85,6 +86,7 @@ MAKERS = {
     "report": lambda: pk.check_model(pk.Series.of(WORDS * 30, WORDS), CHAIN),
     "randomized response": lambda: RandomizedResponse(CHAIN, 0.3, 0.3),
     "kary response": lambda: KaryResponse(CHAIN, 0.3),
+    "matrix response": lambda: MatrixResponse(CHAIN, [[0.7, 0.3], [0.4, 0.6]]),
     "correlated response": lambda: CorrelatedResponse(CHAIN, 0.1, 0.4),
     "xor chain": lambda: XorChain(CHAIN, 0.3, 0.3),
     "estimates": estimates,

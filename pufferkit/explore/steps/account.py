@@ -19,24 +19,24 @@ def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
     """The account of the private series."""
     if not workspace.has_budget or workspace.source(PRIVATE) is None or not workspace.chosen:
         with parts.card("Account", "There is no account yet; set a budget in the fourth step."):
-            parts.button("To the release", partial(go, "Release"))
-        return
-    with parts.card(f"Account “{workspace.account}”"):
-        wrong = parts.problem()
-        place = ui.element("div").classes("column").style("width: 100%; gap: .75rem")
-        waiting = parts.soft("Adding up …")
+            parts.button("To the release", partial(go, "Release"), main=True, mark="to-release")
+    else:
+        with parts.card(f"Account “{workspace.account}”"):
+            wrong = parts.problem()
+            place = ui.element("div").classes("pk-stack")
+            waiting = parts.soft("Adding up …")
 
-        async def look() -> None:
-            async with parts.attempt(wrong):
-                told = await workspace.books()
-                if not place.is_deleted:
-                    with place:
-                        _books(workspace, told)
-            if not waiting.is_deleted:
-                waiting.delete()
+            async def look() -> None:
+                async with parts.attempt(wrong):
+                    told = await workspace.books()
+                    if not place.is_deleted:
+                        with place:
+                            _books(workspace, told)
+                if not waiting.is_deleted:
+                    waiting.delete()
 
-        ui.timer(0, look, once=True)
-    _verify(workspace)
+            ui.timer(0, look, once=True)
+    _given(workspace)
 
 
 def _books(workspace: Workspace, told: dict[str, Any]) -> None:
@@ -47,11 +47,11 @@ def _books(workspace: Workspace, told: dict[str, Any]) -> None:
     if not told["history"]:
         parts.soft("Nothing was released yet.")
         return
+    parts.heading("What was released")
     parts.table(
-        ["entry", "what", "mechanism", "epsilon", "total", "when"],
+        ["what", "mechanism", "epsilon", "total", "when"],
         [
             [
-                row["entry"],
                 f"{row['query']}, entries {row['window'][0]} to {row['window'][1]}",
                 row["mechanism"],
                 f"{row['epsilon']:g}",
@@ -60,7 +60,7 @@ def _books(workspace: Workspace, told: dict[str, Any]) -> None:
             ]
             for row in told["history"]
         ],
-        numeric=(0, 3, 4),
+        numeric=(2, 3),
     )
     parts.heading("What the releases together say about each entry")
     if told["profile"]:
@@ -79,27 +79,45 @@ def _books(workspace: Workspace, told: dict[str, Any]) -> None:
         ui.label(f"{told['entries']} entries, nothing wrong; head {told['head']}").style(
             "overflow-wrap: anywhere"
         ).mark("ledger-ok")
+    parts.heading("Verify")
+    parts.soft("Recomputes from the record alone that the noise is enough for the promise.")
+    place = ui.element("div").classes("pk-stack").props('role="status"')
+    wrong = parts.problem()
+    with ui.element("div").classes("pk-row"):
+        for record in told["records"]:
+            words = f"Verify {record['query']}, epsilon {record['epsilon']:g}"
+            verify = partial(_verified, workspace, record["json"], place, wrong)
+            parts.button(words, verify, mark="verify")
 
 
-def _verify(workspace: Workspace) -> None:
-    if not workspace.released:
-        return
+async def _verified(workspace: Workspace, record: str, place: Any, wrong: ui.label) -> None:
+    """Verify a record, and say what came of it."""
+    place.clear()
+    async with parts.attempt(wrong):
+        told = await workspace.verify(record)
+        if place.is_deleted:
+            return
+        with place:
+            head, *rest = told["text"].splitlines()
+            ui.label(head).style("font-weight: 600").classes("" if told["ok"] else "pk-bad").mark(
+                "verified"
+            )
+            if rest:
+                with parts.more("What was recomputed, and what is assumed"):
+                    ui.label("\n".join(rest)).classes("pk-words")
+
+
+def _given(workspace: Workspace) -> None:
+    """A record that one did not make."""
     with parts.card(
-        "Verify", "Recomputes from the record alone that the noise is enough for the promise."
+        "A release one did not make",
+        "Paste the JSON of a release, of this account or of somebody else's.",
     ):
+        text = ui.textarea("Record").props("outlined dense rows=3").mark("record")
         wrong = parts.problem()
-        place = ui.element("div").classes("column").style("width: 100%; gap: .5rem")
+        place = ui.element("div").classes("pk-stack").props('role="status"')
 
-        async def verify(answer: dict[str, Any]) -> None:
-            async with parts.attempt(wrong):
-                told = await workspace.verify(answer["json"])
-                place.clear()
-                with place:
-                    ui.label(told["text"]).style(
-                        "white-space: pre-wrap; overflow-wrap: anywhere"
-                    ).classes("" if told["ok"] else "pk-bad").mark("verified")
+        async def verify() -> None:
+            await _verified(workspace, text.value or "", place, wrong)
 
-        with ui.element("div").classes("pk-row"):
-            for answer in workspace.released:
-                words = f"Verify {answer['query']}, epsilon {answer['epsilon']:g}"
-                parts.button(words, partial(verify, answer), mark="verify")
+        parts.button("Verify it", verify, mark="verify-given")

@@ -48,8 +48,8 @@ def _sources(workspace: Workspace, refresh: Any) -> None:
                 refresh()
 
         with ui.tabs().props('no-caps dense align="left"') as ways:
-            counted = ui.tab("From the public file")
-            offered = ui.tab("Classes on offer")
+            counted = ui.tab("Public file")
+            offered = ui.tab("On offer")
             typed = ui.tab("By hand")
         with ui.tab_panels(ways, value=counted if workspace.source(PUBLIC) else offered).style(
             "background: transparent; width: 100%"
@@ -177,18 +177,23 @@ def _typed(workspace: Workspace, build: Any) -> None:
 
 def _shelf(workspace: Workspace, refresh: Any) -> None:
     if not workspace.beliefs:
+        with parts.card("Your classes"):
+            parts.soft("None yet. Count one from the public file, or say one, above.")
         return
-    words = f"Noise of each class for the question at hand, at epsilon {workspace.epsilon:g}."
-    with parts.card("Your classes", words):
+    with parts.card("Your classes"):
+        parts.soft(f"{workspace.question.words}, at epsilon {workspace.epsilon:g}, under each:")
         wrong = parts.problem()
-        place = ui.element("div").style("width: 100%")
+        place = ui.element("div").classes("pk-stack")
         known = {path: model["name"] for path, model in workspace.beliefs.items()}
 
         def choose(event: Any) -> None:
             workspace.choose(event.value)
             refresh()
 
-        ui.radio(known, value=workspace.chosen, on_change=choose).props("dense").mark("shelf")
+        parts.heading("Take")
+        ui.radio(known, value=workspace.chosen, on_change=choose).props(
+            'dense inline aria-label="Class of beliefs"'
+        ).mark("shelf")
         model = workspace.beliefs[workspace.chosen]
         parts.heading(f"What “{model['name']}” means")
         ui.label(model["description"])
@@ -199,22 +204,28 @@ def _shelf(workspace: Workspace, refresh: Any) -> None:
         async def price() -> None:
             async with parts.attempt(wrong):
                 rows = await workspace.noise()
-                with place:
-                    parts.table(
-                        ["class", "noise scale", "95% within", ""],
-                        [
-                            [
-                                known[row["model"]],
-                                "-" if row["scale"] is None else f"{row['scale']:.4g}",
-                                "-" if row["half_width"] is None else f"{row['half_width']:.3g}",
-                                row["why"],
-                            ]
-                            for row in rows
-                        ],
-                        numeric=(1, 2),
-                    )
+                if not place.is_deleted:
+                    with place:
+                        _noise(rows, known, workspace.chosen)
 
         ui.timer(0, price, once=True)
+
+
+def _noise(rows: list[dict[str, Any]], known: dict[str, str], chosen: str) -> None:
+    """How the noise changes with each class."""
+    there = [{**row, "name": known[row["model"]]} for row in rows if row["scale"] is not None]
+    if there:
+        high = f"{5 + 2 * len(there):g}rem"
+        parts.picture(charts.classes(there, chosen, "answers"), high).mark("classes")
+    with parts.more("The numbers"):
+        parts.table(
+            ["class", "noise scale", "95% within"],
+            [[row["name"], f"{row['scale']:.4g}", f"{row['half_width']:.3g}"] for row in there],
+            numeric=(1, 2),
+        )
+    for row in rows:
+        if row["scale"] is None:
+            ui.label(f"{known[row['model']]}: {row['why']}").classes("pk-bad")
 
 
 def _tested(workspace: Workspace) -> None:
@@ -224,6 +235,9 @@ def _tested(workspace: Workspace) -> None:
         "The last three public people are compared with the class. A class counted from all of "
         "them has seen them; the test of all classes above holds people out for good.",
     ):
+        if workspace.source(PUBLIC) is None:
+            parts.soft("It takes a public file: open one in the first step.")
+            return
         wrong = parts.problem()
 
         async def check() -> None:
@@ -232,27 +246,38 @@ def _tested(workspace: Workspace) -> None:
 
         start = parts.button("Check it", check, mark="check")
         report = workspace.checks.get(workspace.chosen)
-        if report is None:
-            return
-        ui.label(f"Verdict: {report['verdict']}").classes(
-            "" if report["passed"] else "pk-bad"
-        ).mark("verdict")
-        if report["budget"] is not None:
-            row = {"name": "this class", "budget": report["budget"], "passes": report["passed"]}
-            parts.picture(charts.influence([row], report["point"], None), "11rem")
-        marks = {True: "yes", False: "NO", None: "?"}
-        parts.table(
-            ["", "test", "what it says"],
-            [[marks[row["passed"]], row["name"], row["text"]] for row in report["rows"]],
-        )
+        if report is not None:
+            _checked(report)
+
+
+_MARKS = {True: "yes", False: "NO", None: "not decided"}
+
+
+def _checked(report: dict[str, Any]) -> None:
+    ui.label(f"Verdict: {report['verdict']}").style("font-weight: 600").classes(
+        "" if report["passed"] else "pk-bad"
+    ).mark("verdict")
+    if report["budget"] is not None:
+        row = {"name": "this class", "budget": report["budget"], "passes": report["covers"]}
+        drawn = charts.influence([row], report["point"], None)
+        parts.picture(drawn, "9rem").mark("check-influence")
+        parts.soft(report["influence"])
+    tested = [row for row in report["rows"] if row["p_value"] is not None]
+    if tested:
+        high = f"{6 + 2.6 * len(tested):g}rem"
+        parts.picture(charts.p_values(tested, report["level"]), high).mark("check-tests")
+    with parts.more("Every test in words"):
+        for row in report["rows"]:
+            parts.heading(f"{_MARKS[row['passed']]}: {row['name']}")
+            ui.label(row["text"])
 
 
 def _choice(choice: dict[str, Any]) -> None:
     with parts.card(
         "Tested on people held out",
         f"Built on {choice['public']}, tested on {choice['held_out']}. Bars: entries that the "
-        "noise of each class allows one entry to give away; line: what people show. Dashed bars "
-        "are refuted.",
+        "noise of each class allows one entry to give away. Solid line: what people show; dashed "
+        "line: at least. Dashed bars are refuted.",
     ):
         best = choice["recommended"]
         ui.label(
@@ -260,8 +285,9 @@ def _choice(choice: dict[str, Any]) -> None:
         ).style("font-weight: 600").mark("recommended")
         budgets = [row for row in choice["rows"] if row["budget"] is not None]
         if budgets:
-            height = f"{6 + 2.2 * len(budgets):g}rem"
-            parts.picture(charts.influence(budgets, choice["point"], choice["lower"]), height)
+            high = f"{6 + 2.2 * len(budgets):g}rem"
+            shown = charts.influence(budgets, choice["point"], choice["lower"])
+            parts.picture(shown, high).mark("choice")
         parts.table(
             ["class", "covers?", "noise", "promise"],
             [[row["name"], row["covers"], row["noise"], row["promise"]] for row in choice["rows"]],

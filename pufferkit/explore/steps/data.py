@@ -57,17 +57,21 @@ def _file(workspace: Workspace, role: str, refresh: Any) -> None:
                 await workspace.drop(role, event.file.name, await event.file.read())
                 refresh()
 
-        with ui.element("div").classes("pk-row"):
+        with ui.element("div").classes("pk-row") as row:
             path = ui.input("Path on this machine", placeholder="~/data/week.csv")
             path.props("outlined dense").on("keydown.enter", named).mark(f"{role}-path")
             take = parts.button("Open", named, mark=f"{role}-open")
-        ui.upload(
+        drop = ui.upload(
             label="or drop a file here; it is copied to the folder named above, for you alone",
             on_upload=dropped,
             auto_upload=True,
-        ).props("flat bordered accept='.csv,.txt,.tsv,.gz,.parquet'").style("width: 100%").mark(
-            f"{role}-drop"
-        )
+        ).props("flat bordered accept='.csv,.txt,.tsv,.gz,.parquet'")
+        drop.style("width: 100%").mark(f"{role}-drop")
+        with row:
+            # In the browser: choosers open only from what a person presses.
+            ui.button("Choose a file").props("no-caps outline").on(
+                "click", js_handler=f"() => getElement({drop.id}).pickFiles()"
+            )
         if role in workspace.files:
             _columns(workspace, role, workspace.files[role], refresh)
 
@@ -79,7 +83,8 @@ def _columns(workspace: Workspace, role: str, file: File, refresh: Any) -> None:
     ui.label(source.path).style("overflow-wrap: anywhere; font-weight: 600")
     with ui.element("div").classes("pk-row"):
         state = _select("States or numbers", names, source.state, f"{role}-state")
-        time = _select("Times", [_NONE, *names], source.time or _NONE, f"{role}-time")
+        both = [source.time] if "," in source.time and source.time not in names else []
+        time = _select("Times", [_NONE, *both, *names], source.time or _NONE, f"{role}-time")
         subject = None
         if role == PUBLIC:
             subject = _select("Person", [_NONE, *names], source.subject or _NONE, f"{role}-subject")
@@ -87,9 +92,16 @@ def _columns(workspace: Workspace, role: str, file: File, refresh: Any) -> None:
     if source.state in file.columns.numbers or source.cuts:
         cuts, unit = _levels(workspace, role, file, wrong)
 
+    with parts.more("Clocks that are not even"), ui.element("div").classes("pk-row"):
+        every = ui.input("Put entries on a grid, like 5m", value=source.every)
+        every.props("outlined dense").mark(f"{role}-every")
+        apart = ui.input("Rows further apart are independent", value=source.independent_after)
+        apart.props('outlined dense placeholder="never, or like 3h"').mark(f"{role}-apart")
+
     async def read() -> None:
         async with parts.attempt(wrong, again):
             said = {"state": state.value or "", "time": _said(time.value)}
+            said.update(every=every.value.strip(), independent_after=apart.value.strip())
             if subject is not None:
                 said["subject"] = _said(subject.value)
             if cuts is not None and unit is not None:
@@ -124,8 +136,7 @@ def _levels(workspace: Workspace, role: str, file: File, wrong: ui.label) -> tup
 
 
 def _select(label: str, options: list[str], value: str, mark: str) -> ui.select:
-    chosen = value if value in options else None
-    return ui.select(options, label=label, value=chosen).props("outlined dense").mark(mark)
+    return parts.select(label, options, value if value in options else None, mark=mark)
 
 
 def _said(value: str | None) -> str:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from nicegui import ui
 
 from pufferkit.explore import charts, parts
-from pufferkit.explore.recipes import KINDS, Question
-from pufferkit.explore.workspace import EPSILONS, PRIVATE
+from pufferkit.explore.decisions import MECHANISMS
+from pufferkit.explore.steps import asked
+from pufferkit.explore.workspace import EPSILONS
+from pufferkit.mechanisms.plan import percent
 
 if TYPE_CHECKING:
     from pufferkit.explore.workspace import Workspace
@@ -20,13 +22,13 @@ def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
     """The question, epsilon with live error bars, and every mechanism side by side."""
     if not workspace.chosen:
         with parts.card("Question and epsilon", "Choose beliefs in the second step first."):
-            parts.button("To the beliefs", partial(go, "Beliefs"))
+            parts.button("To the beliefs", partial(go, "Beliefs"), main=True, mark="to-beliefs")
         return
     with parts.card("Question"):
-        wrong = parts.problem()
-        asked = ui.element("div").style("width: 100%")
+        above = ui.element("div").classes("pk-stack")
     with parts.card("Epsilon and error"):
-        epsilon = ui.element("div").style("width: 100%")
+        epsilon = ui.element("div").classes("pk-stack")
+        wrong = parts.problem()
         answer = _Answer(workspace)
     with parts.card("Every mechanism, and error against epsilon"):
         plans = _plans(workspace)
@@ -35,69 +37,28 @@ def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
         plans.refresh()
         async with parts.attempt(wrong):
             await answer.show()
+        if wrong.text:
+            answer.clear()
 
-    with asked:
-        _asked(workspace, changed)
+    with above:
+        asked.draw(workspace, changed)
     with epsilon:
         _epsilon(workspace, changed)
+        _mechanism(workspace, changed)
     parts.button("Next: release", partial(go, "Release"), main=True, mark="next")
     ui.timer(0, changed, once=True)
     ui.timer(0.5, workspace.prefetch, once=True)
 
 
-def _asked(workspace: Workspace, changed: Any) -> None:
-    """Kind of question, and the state or values that it needs."""
-    states = workspace.states
+def _mechanism(workspace: Workspace, changed: Any) -> None:
+    """Which mechanism adds the noise."""
 
-    @ui.refreshable
-    def about() -> None:
-        question = workspace.question
-        if question.kind == "count":
-            ui.select(
-                states, value=question.state, label="State to count", on_change=counted
-            ).props("outlined dense").mark("count-state")
-        if question.kind in ("mean", "total"):
-            parts.soft("The value of each state:")
-            with ui.element("div").classes("pk-row"):
-                for name, value in question.values:
-                    ui.number(name, value=value, on_change=partial(valued, name)).props(
-                        "outlined dense"
-                    )
-
-    async def kind_of(event: Any) -> None:
-        first = states[0] if event.value == "count" else ""
-        numbered = event.value in ("mean", "total")
-        values = tuple((name, float(n)) for n, name in enumerate(states)) if numbered else ()
-        workspace.question = Question(event.value, first, values)
-        about.refresh()
+    async def chosen(event: Any) -> None:
+        workspace.mechanism = event.value
         await changed()
 
-    async def counted(event: Any) -> None:
-        workspace.question = Question("count", event.value)
-        await changed()
-
-    async def valued(name: str, event: Any) -> None:
-        if event.value is None:
-            return
-        values = dict(workspace.question.values)
-        values[name] = float(event.value)
-        workspace.question = Question(workspace.question.kind, "", tuple(values.items()))
-        await changed()
-
-    async def lengthened(event: Any) -> None:
-        if event.value and event.value >= 1:
-            workspace.length = int(event.value)
-            await changed()
-
-    with ui.element("div").classes("pk-row"):
-        ui.select(
-            KINDS, value=workspace.question.kind, label="What is asked", on_change=kind_of
-        ).props("outlined dense").mark("kind")
-        if workspace.source(PRIVATE) is None:
-            ui.number(
-                "Entries in the series", value=workspace.length, min=1, step=1, on_change=lengthened
-            ).props("outlined dense debounce=500").mark("length")
-    about()
+    words = {name: f"{name}: {told}" for name, told in MECHANISMS.items()}
+    parts.select("Mechanism", words, workspace.mechanism, chosen, mark="mechanism")
 
 
 def _epsilon(workspace: Workspace, changed: Any) -> None:
@@ -124,7 +85,7 @@ def _epsilon(workspace: Workspace, changed: Any) -> None:
     with ui.element("div").classes("pk-row").style("flex-wrap: nowrap"):
         slider = ui.slider(
             min=0, max=len(EPSILONS) - 1, step=1, value=nearest, on_change=slid
-        ).props('aria-label="Epsilon" snap markers')
+        ).props('aria-label="Usual values of epsilon" snap markers')
         slider.style("flex: 1 1 10rem").mark("epsilon")
         field = ui.number("Epsilon", value=workspace.epsilon, min=0.001, on_change=typed)
         field.props("outlined dense debounce=300").style("flex: 0 0 6.5rem").mark("epsilon-field")
@@ -135,13 +96,21 @@ class _Answer:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._words = ui.label().mark("useful")
+        self._words = ui.label().style("font-weight: 600").mark("useful")
         self._drowned = ui.label().classes("pk-bad").props('role="alert"').mark("drowned")
-        self._odds = ui.element("div")
+        self._odds = ui.label().mark("odds")
         self._left = parts.soft("").mark("remaining")
         self._place = ui.element("div").style("width: 100%")
+        self._whose = parts.soft("").mark("whose")
         self._chart: ui.echart | None = None
-        self._whose: Any = None
+        self._high = ""
+
+    def clear(self) -> None:
+        """Show nothing: what is asked now was refused."""
+        for words in (self._words, self._drowned, self._odds, self._left, self._whose):
+            words.set_text("")
+        self._place.clear()
+        self._chart = None
 
     async def show(self) -> None:
         """The answer for the question and epsilon as they are now."""
@@ -150,49 +119,54 @@ class _Answer:
             return
         self._words.set_text(told["text"])
         self._drowned.set_text(told["warning"])
-        self._odds.clear()
-        with self._odds:
-            for line in told["odds"]:
-                ui.label(line)
+        self._odds.set_text(". ".join(told["odds"]))
         self._draw(told)
         left = await self._workspace.remaining()
-        if left is not None and not self._left.is_deleted:
-            self._left.set_text(f"{left:g} of the budget of {self._workspace.budget:g} remain.")
+        if not self._left.is_deleted:
+            self._left.set_text(
+                "No budget was set yet; that is the first thing in step 4."
+                if left is None
+                else f"{left:g} of the budget of {self._workspace.budget:g} remain."
+            )
 
     def _draw(self, told: dict[str, Any]) -> None:
         simulated = told["simulated"]
+        scale = f"Epsilon {told['epsilon']:g}, noise scale {told['scale']:.4g}."
         if simulated is None:
             self._place.clear()
             self._chart = None
-            with self._place:
-                parts.soft("This class names no chain that data could be made up from.")
+            self._whose.set_text(f"{scale} The class names no chain to make data up from.")
             return
-        half = simulated["half_width"]
-        options = charts.bars_with_errors(
-            simulated["labels"],
-            simulated["exact"],
-            [[value - half, value + half] for value in simulated["exact"]],
-            {
-                "simulated releases": [
-                    [n, value] for answer in simulated["drawn"] for n, value in enumerate(answer)
-                ]
-            },
-            told["what"],
-            "answer without noise",
-        )
-        if self._chart is None:
+        options, high = simulation(simulated, simulated["what"] or told["what"])
+        if self._chart is None or high != self._high:
             self._place.clear()
             with self._place:
-                self._chart = parts.picture(options).mark("simulated")
-                self._whose = parts.soft("")
+                self._chart = parts.picture(options, high).mark("simulated")
+            self._high = high
         else:
             self._chart.options.clear()
             self._chart.options.update(options)
             self._chart.update()
         self._whose.set_text(
-            f"Simulated on {simulated['whose']}, never on the private file. Epsilon "
-            f"{told['epsilon']:g}, noise scale {told['scale']:.4g}."
+            f"{scale} Simulated on {simulated['whose']}, never on the private file."
         )
+
+
+def simulation(simulated: dict[str, Any], what: str) -> tuple[dict[str, Any], str]:
+    """A picture of simulated releases, and its height."""
+    exact, drawn, grid = simulated["exact"], simulated["drawn"], simulated["grid"]
+    if grid is not None:
+        both = {"without noise": exact, "one simulated release": drawn[0]}
+        return charts.tables(grid, both, what)
+    half = simulated["half_width"]
+    bars = exact or drawn[0]
+    ranges = simulated["interval"] if exact is None else [[v - half, v + half] for v in exact]
+    name = "one simulated release" if exact is None else "answer without noise"
+    points = [[n, value] for answer in drawn for n, value in enumerate(answer)]
+    options = charts.bars_with_errors(
+        simulated["labels"], bars, ranges, {"simulated releases": points}, what, name
+    )
+    return options, ""
 
 
 def _plans(workspace: Workspace) -> Any:
@@ -215,10 +189,12 @@ def _plans(workspace: Workspace) -> Any:
             _plan(planned)
         rows = workspace.error_rows()
         if rows:
-            what = "answer"
             parts.heading("Error against epsilon")
-            parts.picture(charts.errors(rows, workspace.epsilon, what), "24rem")
-            parts.soft("entry_dp, dashed, does not hide entries that others predict.")
+            parts.picture(charts.errors(rows, workspace.epsilon, "answers"), "24rem").mark("errors")
+            parts.soft(
+                "entry_dp, dashed, does not hide entries that others predict. A line ends where "
+                "95% of the answers would be exact."
+            )
 
     shown()
     return shown
@@ -226,31 +202,27 @@ def _plans(workspace: Workspace) -> Any:
 
 def _plan(planned: dict[str, Any]) -> None:
     there = [row for row in planned["rows"] if row["applicable"]]
-    parts.picture(charts.mechanisms(planned["rows"]), f"{5 + 2 * len(there):g}rem")
+    high = f"{5.5 + 2 * len(there):g}rem"
+    parts.picture(charts.mechanisms(planned["rows"], "answers"), high).mark("mechanisms")
+    parts.soft(
+        "Dashed: does not hide entries that others predict. Tight: the loss that an attack proves "
+        "at this scale, as a part of epsilon, where it is known; at 100% no less noise would do."
+    )
     parts.table(
         ["mechanism", "scale", "95% within", "tight", "hides entries"],
         [
             [
                 row["mechanism"],
-                f"{row['scale']:.4g}" if row["applicable"] else "-",
-                f"{row['half_width_95']:.3g}" if row["applicable"] else "-",
-                _percent(row["tightness"]),
-                ("yes" if row["pufferfish"] else "NO") if row["applicable"] else "does not apply",
+                f"{row['scale']:.4g}",
+                f"{row['half_width_95']:.3g}",
+                percent(row["tightness"]),
+                "yes" if row["pufferfish"] else "NO",
             ]
-            for row in planned["rows"]
+            for row in there
         ],
         numeric=(1, 2, 3),
     )
-    parts.soft(
-        "Tight: the loss that an attack proves at this scale, as a part of epsilon; at 100% no "
-        "less noise would do."
-    )
-    parts.heading("What decides")
-    for row in planned["rows"]:
-        ui.label(f"{row['mechanism']}: {row['why']}").style("overflow-wrap: anywhere")
-
-
-def _percent(share: float | None) -> str:
-    from pufferkit.mechanisms.plan import percent  # noqa: PLC0415
-
-    return percent(share)
+    with parts.more("What decides, and which mechanisms do not apply"):
+        for row in planned["rows"]:
+            parts.heading(row["mechanism"] if row["applicable"] else f"{row['mechanism']} (not)")
+            ui.label(row["why"]).style("overflow-wrap: anywhere")

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 from nicegui import ui
 
 from pufferkit.explore import charts, parts
+from pufferkit.explore.decisions import MECHANISMS
 from pufferkit.explore.workspace import PRIVATE
 
 if TYPE_CHECKING:
     from pufferkit.explore.workspace import Workspace
+
+_MOST_ROWS = 12
 
 
 def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
@@ -69,13 +72,14 @@ def _release(workspace: Workspace, refresh: Any) -> None:
         wrong = parts.problem()
         name = workspace.beliefs[workspace.chosen]["name"]
         ui.label(
-            f"{workspace.question_in_words} under “{name}”, epsilon {workspace.epsilon:g}, by the "
-            "mechanism with the least noise that other releases may follow."
-        )
+            f"{workspace.question.words} under “{name}”, epsilon {workspace.epsilon:g}, by "
+            f"{MECHANISMS[workspace.mechanism]}."
+        ).mark("asked")
         cost = ui.label("Working out what it takes …").mark("cost").props('role="status"')
         drowned = ui.label().classes("pk-bad").mark("release-drowned").props('role="alert"')
-        anyway = ui.checkbox("Release it all the same", value=False).mark("anyway")
+        anyway = ui.checkbox("Release it all the same", on_change=lambda _: ready()).mark("anyway")
         anyway.set_visibility(False)
+        price_known = {"fits": False, "drowned": False}
 
         async def price() -> None:
             async with parts.attempt(wrong):
@@ -89,10 +93,14 @@ def _release(workspace: Workspace, refresh: Any) -> None:
                 )
                 drowned.set_text(told["warning"])
                 anyway.set_visibility(bool(told["warning"]))
-                if told["fits"]:
-                    press.enable()
+                price_known.update(fits=told["fits"], drowned=bool(told["warning"]))
+                ready()
             if wrong.text and not cost.is_deleted:
                 cost.set_text("")
+
+        def ready() -> None:
+            meant = anyway.value or not price_known["drowned"]
+            press.set_enabled(bool(price_known["fits"] and meant))
 
         async def pressed() -> None:
             workspace.anyway = bool(anyway.value)
@@ -100,7 +108,8 @@ def _release(workspace: Workspace, refresh: Any) -> None:
             async with parts.attempt(wrong):
                 await workspace.release()
                 refresh()
-            await price()
+            if not wrong.text:
+                await price()
 
         press = parts.button("Release", pressed, main=True, mark="release")
         press.disable()
@@ -114,6 +123,13 @@ def _released(workspace: Workspace, answer: dict[str, Any]) -> None:
 
         def shown(exact: list[float] | None) -> None:
             place.clear()
+            if answer["grid"] is not None:
+                both = {"released, with noise": answer["value"]}
+                if exact is not None:
+                    both["exact answer: private"] = exact
+                with place:
+                    parts.picture(*charts.tables(answer["grid"], both, answer["query"]))
+                return
             truth = {} if exact is None else {"exact answer: private": list(enumerate(exact))}
             with place:
                 parts.picture(
@@ -132,12 +148,11 @@ def _released(workspace: Workspace, answer: dict[str, Any]) -> None:
                 shown(await workspace.exact(answer["deal"]) if event.value else None)
 
         shown(None)
-        ui.label(answer["text"]).style("white-space: pre-wrap; overflow-wrap: anywhere").mark(
-            "release-text"
-        )
-        ui.switch(
-            "Draw the exact answer too, for my eyes only. It has no privacy.", on_change=opted
-        )
+        _in_words(answer)
+        if not answer["derived"]:
+            ui.switch(
+                "Draw the exact answer too, for my eyes only. It has no privacy.", on_change=opted
+            ).mark("exact")
         plain = re.sub(r"[^a-z0-9]+", "-", answer["query"].lower())
         file = f"{plain}-epsilon-{answer['epsilon']:g}.json"
         parts.button(
@@ -146,3 +161,21 @@ def _released(workspace: Workspace, answer: dict[str, Any]) -> None:
         parts.soft("Both of these do the same, and give the same answer at no further cost:")
         parts.code("Python", answer["python"])
         parts.code("Command line", answer["command"])
+
+
+def _in_words(answer: dict[str, Any]) -> None:
+    """The numbers as a table, and what the record says of them."""
+    rows = [
+        [label, f"{value:.5g}", f"{low:.5g}", f"{high:.5g}"]
+        for label, value, (low, high) in zip(
+            answer["labels"], answer["value"], answer["interval"], strict=True
+        )
+    ]
+    heads = ["", "released", "95% from", "to"]
+    if len(rows) <= _MOST_ROWS:
+        parts.table(heads, rows, numeric=(1, 2, 3))
+    else:
+        with parts.more(f"All {len(rows)} numbers"):
+            parts.table(heads, rows, numeric=(1, 2, 3))
+    with parts.more("The record in words"):
+        ui.label(answer["text"]).classes("pk-words").mark("release-text")

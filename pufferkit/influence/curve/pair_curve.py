@@ -19,7 +19,12 @@ import numpy as np
 from pufferkit.beliefs.chain_class import Member
 from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
-from pufferkit.influence.curve.pair_sides import EXPLICIT_WORK, PairSide, known_sides
+from pufferkit.influence.curve.pair_sides import (
+    EXPLICIT_WORK,
+    PairSide,
+    known_sides,
+    takes_long,
+)
 from pufferkit.influence.curve.pairs import (
     LARGEST,
     SLACK,
@@ -41,6 +46,7 @@ _MOST_TRIALS = 40
 _USUAL_TRIALS = 5
 _MOST_KNOWN = 8
 _WITHIN = 0.98
+_TOO_DENSE = "pairs of values not told apart: with so many moves of so many states that takes long"
 
 
 @dataclass(frozen=True)
@@ -216,7 +222,11 @@ class PairCurve:
 
     def __init__(self, member: Member, length: int) -> None:
         self.length = length
-        self._sides = known_sides(member, length)
+        self.notes: tuple[str, ...] = ()
+        if takes_long(member):
+            self._sides, self.notes = None, (_TOO_DENSE,)
+        else:
+            self._sides = known_sides(member, length)
         self._known: dict[tuple[int, bytes], list[Stretch]] = {}
 
     @property

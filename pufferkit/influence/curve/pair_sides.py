@@ -28,6 +28,12 @@ from pufferkit.influence.quilts.powers import TINY
 LARGE = 24
 """From so many states on, plans are kept from one calibration to the next."""
 
+MOST_CELLS = 4e6
+"""Most cells of all programmes of a side: those of 44 states with dense rows."""
+
+_MANY = 100
+"""From so many entries with kernels of their own on, waiting for a compiler pays."""
+
 EXPLICIT_WORK = 50_000
 """Entries are followed one by one while entries x states^2 stays below this."""
 
@@ -66,6 +72,17 @@ def pair_sides(member: Member, length: int) -> Sides | None:
     else:
         return None
     return None if left is None else (left, right, supports)
+
+
+def takes_long(member: Member) -> bool:
+    """Whether the programmes of all pairs have so many cells that they are not solved.
+
+    A round of the search looks at every cell of every programme, and there are about twenty rounds.
+    The scalar curve, which takes the worst pair for all, is close to the pairwise one there: with
+    many states and dense rows every pair is much like the worst one.
+    """
+    moves = (member.chain.transition > 0).sum(axis=1).astype(float)
+    return not member.any_start and float(moves.sum()) ** 2 > MOST_CELLS
 
 
 def known_sides(member: Member, length: int) -> Sides | None:
@@ -113,6 +130,7 @@ def _given_start(
             source.distribution(n - 1),
             source.support(n),
             error + source.prior(n)[1],
+            often=own > _MANY,
         )
         for n in range(2, own + 1)
     ]
@@ -123,7 +141,9 @@ def _given_start(
     return PairSide(known, known[-1] if known else None), supports
 
 
-def _backward(transition: Floats, before: Floats, here: Bools, error: float) -> PairSteps | None:
+def _backward(
+    transition: Floats, before: Floats, here: Bools, error: float, *, often: bool = False
+) -> PairSteps | None:
     """P(X_{i-1} = u | X_i = x) for X_{i-1} distributed as ``before``; ``None`` after an underflow.
 
     Values that X_i cannot take get the row of one that it can: nothing is told about them.
@@ -133,4 +153,4 @@ def _backward(transition: Floats, before: Floats, here: Bools, error: float) -> 
         return None
     joint[~here] = joint[int(np.flatnonzero(here)[0])]
     kernel = joint / joint.sum(axis=1, keepdims=True)
-    return PairSteps([kernel], error + CONVERGED)
+    return PairSteps([kernel], error + CONVERGED, often=often)

@@ -10,7 +10,7 @@ Two bounds hold for every chain of a class, and the better one is taken:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from math import inf
@@ -27,6 +27,7 @@ from pufferkit.influence.curve.kernel_curve import KernelCurve
 from pufferkit.influence.curve.pair_curve import PairCurve, PairLoss
 from pufferkit.influence.curve.pair_sides import LARGE
 from pufferkit.influence.curve.pairs import off_diagonal
+from pufferkit.influence.curve.screening import FEW, Screen
 from pufferkit.influence.curve.starts import SHORT, class_sides, sides_of
 from pufferkit.influence.curve.sweep import (
     EntryLoss,
@@ -110,6 +111,13 @@ class _MemberCurve:
             return scalar
         return _as_entry_loss(pairwise)
 
+    def hides(self, spent: PairRun, epsilon: float) -> bool:
+        """Whether no entry loses more than epsilon; the quickest bound that shows it is enough."""
+        if self.quick([spent.scalar]) <= epsilon or self.scalar([spent.scalar]).value <= epsilon:
+            return True
+        pairwise = None if self.pairs is None else self.pairs.loss(_runs([spent]))
+        return pairwise is not None and pairwise.value <= epsilon
+
     def scalar(self, runs: Sequence[Run]) -> EntryLoss:
         left, right = self._sweeps(runs)
         loss = largest_loss(left, right, _options(left.length))
@@ -166,11 +174,12 @@ class _MemberCurve:
     ) -> tuple[float, EntryLoss]:
         """The largest b up to ``most`` found with a loss of at most epsilon, and that loss.
 
-        Of many states the pairwise curve is asked first. If the scalar curve loses more than
-        epsilon at the b found, no larger b passes it, as its loss grows with b: one look at it is
-        enough to show that the pairwise bound is the better one.
+        Of many states, or kernels of many entries, the pairwise curve is asked first. If the scalar
+        curve loses more than epsilon at the b found, no larger b passes it, as its loss grows with
+        b: one look at it is enough to show that the pairwise bound is the better one.
         """
-        if self.pairs is not None and len(metric.distance) >= LARGE:
+        dear = len(metric.distance) >= LARGE or len(self.left.stretches) > SHORT
+        if self.pairs is not None and dear:
             start = self._quick_start(epsilon, most, length)
             better = self.pairs.solve(metric.distance, epsilon, start, most, progress)
             if better is not None:
@@ -238,6 +247,9 @@ class _KernelMember:
             return EntryLoss(whole, 1, None, None)
         return EntryLoss(pairwise.value, pairwise.entry, None, None, pairwise.losses)
 
+    def hides(self, spent: PairRun, epsilon: float) -> bool:
+        return self.loss([spent]).value <= epsilon
+
     def entry_losses(self, spent: Sequence[PairRun]) -> Floats:
         losses = np.full(self.curve.length, self.loss(spent).value)
         return losses
@@ -267,6 +279,33 @@ class _KernelMember:
         if better is None or better[0] <= b:
             return b, self.loss([PairRun(length, b * metric.distance)])
         return better[0], _as_entry_loss(better[1])
+
+
+class _Corners(Sequence[_MemberCurve]):
+    """The curves of the chains of a class, each made when it is first asked for."""
+
+    def __init__(self, corners: Sequence[Member], length: int) -> None:
+        self.corners, self.length = corners, length
+        self._made: dict[int, _MemberCurve] = {}
+
+    def __len__(self) -> int:
+        return len(self.corners)
+
+    def __getitem__(self, place: Any) -> Any:
+        place = range(len(self.corners))[place]
+        if place not in self._made:
+            member = self.corners[place]
+            pairs = PairCurve(member, self.length)
+            sides = sides_of(member, self.length)
+            self._made[place] = _MemberCurve(
+                member.name, *sides, pairs if pairs.serves else None, pairs.notes
+            )
+        return self._made[place]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of those curves that were asked for should know, once."""
+        return tuple(dict.fromkeys(note for made in self._made.values() for note in made.notes))
 
 
 def _runs(spent: Sequence[PairRun]) -> list[tuple[int, Floats]]:
@@ -321,17 +360,30 @@ class InfluenceCurve:
         whole = class_sides(self.beliefs, self.length)
         if whole is not None:
             return [_MemberCurve(whole.name, whole.left, whole.right, notes=whole.notes)]
-        return [self._member(member) for member in self.beliefs.corners() or ()]
+        return _Corners(self.beliefs.corners() or (), self.length)
+
+    @cached_property
+    def _screen(self) -> Screen | None:
+        """A rough look at all chains of a large class; ``None`` where there is none."""
+        members = self._members
+        if isinstance(members, _Corners) and len(members) >= FEW:
+            return Screen(members.corners)
+        return None
+
+    def _critical(self, b: float, epsilon: float, sure: Collection[int] = ()) -> list[int]:
+        """Chains that may lose more than epsilon at b, those that may lose most first."""
+        if self._screen is None:
+            return [n for n in range(len(self._members)) if n not in sure]
+        losses = self._screen.losses(b)
+        order = np.argsort(-losses, kind="stable").tolist()
+        return [n for n in order if losses[n] > epsilon and n not in sure]
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the curve should know."""
+        if isinstance(self._members, _Corners):
+            return self._members.notes
         return tuple(note for member in self._members for note in member.notes)
-
-    def _member(self, member: Member) -> _MemberCurve:
-        pairs = PairCurve(member, self.length)
-        sides = sides_of(member, self.length)
-        return _MemberCurve(member.name, *sides, pairs if pairs.serves else None)
 
     def epsilon(self, b: Profile) -> float:
         """Pufferfish epsilon when the entries have event-level epsilon ``b``.
@@ -365,7 +417,7 @@ class InfluenceCurve:
         """For every chain that the scalar curve does not hide at ``epsilon``: what shows it."""
         spent = PairRun(self.length, _nonnegative(b) * self.metric.distance)
         record = {}
-        for member in self._members:
+        for member in (self._members[n] for n in sorted(self._critical(b, epsilon))):
             shown = member.record(spent, epsilon)
             if shown is not None:
                 record[member.name] = shown
@@ -422,17 +474,26 @@ class InfluenceCurve:
     ) -> tuple[float, str, EntryLoss]:
         """The largest b found, the chain that decides it, and its binding entry.
 
-        The hardest chain is solved; the others are only checked at its b. ``progress`` is called
-        with the scales that were tried, and about how many there will be.
+        The hardest chain is solved; the others are only checked at its b, and most of a large class
+        by a rough bound. ``progress`` is called with the scales that were tried, and about how many
+        there will be.
         """
         b, name, binding = inf, "", EntryLoss(0.0, 1, None, None)
-        for member in self._members:
-            if b < inf:
-                at_most = member.loss([PairRun(self.length, b * self.metric.distance)])
-                if at_most.value <= epsilon:
+        done: set[int] = set()
+        while todo := self._critical(min(b, epsilon), epsilon if b < inf else -inf, done):
+            for n in todo:
+                member = self._members[n]
+                done.add(n)
+                if b < inf and member.hides(
+                    PairRun(self.length, b * self.metric.distance), epsilon
+                ):
                     continue
-            b, binding = member.solve(self.metric, epsilon, min(b, epsilon), self.length, progress)
-            name = member.name
+                b, binding = member.solve(
+                    self.metric, epsilon, min(b, epsilon), self.length, progress
+                )
+                name = member.name
+                if self._screen is not None:
+                    break  # fewer chains matter at this b
         return b, name, binding
 
 

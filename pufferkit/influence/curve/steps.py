@@ -9,7 +9,7 @@ at most a. The best S is a prefix of the states sorted by K(x, y) / K(x', y), so
 pair lists every candidate (K(x, S), K(x', S)). Over all pairs at once, only candidates that no
 other beats in both numbers matter.
 
-When the start of the chain is open, kernels against the direction of time are known only up to a
+For any start of the chain, kernels against the direction of time are known only up to a
 reweighting of their columns. The projective diameter D of a pair of rows does not change under
 reweighting, and over all reweightings the step is largest at
 
@@ -35,7 +35,7 @@ MOST_CANDIDATES = 1 << 22
 _LARGE = 30.0
 _SATURATES = 8.0
 _CHUNK = 1 << 21
-_BINS = 1024
+_BINS = 1 << 16
 
 
 class Step(ABC):
@@ -200,6 +200,8 @@ def undominated(above: Floats, below: Floats) -> tuple[Floats, Floats]:
     above, below = above.ravel(), below.ravel()
     keep = above > below
     above, below = above[keep], below[keep]
+    if len(above) < _BINS:
+        return pareto(above, below)
     # Most candidates fall at a coarse look: some candidate in a higher bin has less below.
     bins = (above * _BINS).astype(np.intp)
     least = np.full(_BINS + 2, inf)

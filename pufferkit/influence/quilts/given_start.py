@@ -1,7 +1,9 @@
 """Max-influence on a chain with a fixed initial distribution, where every node has its own.
 
 Nodes are solved one by one, the one with the largest bound first; its quilt is then offered to all
-others, and most are never solved.
+others, and most are never solved. Once the start is forgotten all nodes are alike, and a bisection
+over them is enough (`GivenStartInfluence.hardest`), so that neither time nor memory grows with the
+length.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.quilts.chains import CONVERGED, Binding, ChainInfluence, Reading
 from pufferkit.influence.quilts.powers import TINY
-from pufferkit.influence.quilts.search import NOTHING, Quilt
+from pufferkit.influence.quilts.search import NOTHING, Quilt, hardest_node
 
 MOST_ENTRIES = 2 * 10**8
 """Largest table of distributions, in entries, before a segment counts as too long to table."""
@@ -138,8 +140,44 @@ class GivenStartInfluence(ChainInfluence):
 
         Every node keeps an upper bound on its least score. A node whose bound is at most the
         largest exact score found so far cannot matter.
+
+        Let the quilt of the middle node keep n nodes, and let neither the distribution nor the
+        possible states of a node change from node p on. A later node, more than p + n from the
+        start, has that quilt too, or a shorter one at its right end. So none of its better quilts
+        keeps more than n nodes, all of them end beyond p, and their influence is the same at all
+        such nodes.
         """
-        gigabytes = _BYTES_A_NODE * length / 1e9
+        tail = self._tail(length, epsilon, enough, hint)
+        if tail is None:
+            return self._among(length, length, epsilon, enough, hint)
+        before, binding = tail
+        floor = max(enough, binding.quilt.score)
+        first = self._among(before, length, epsilon, floor, binding.quilt)
+        return first if first.quilt.score > binding.quilt.score else binding
+
+    def _tail(
+        self, length: int, epsilon: float, enough: float, hint: Quilt | None
+    ) -> tuple[int, Binding] | None:
+        """How many nodes come before those that are alike, and the hardest of these.
+
+        ``None`` if there are few such nodes.
+        """
+        if self.cycle > 1 or length <= 2 * self.burn_in:
+            return None
+        solve, middle = self.solve(length, epsilon), (length + 1) // 2
+        quilt = solve(middle, 0.0, hint)
+        settled = int(np.flatnonzero(self.which != self.which[-1]).max(initial=-1)) + 2
+        before = self.burn_in + settled + int(quilt.score * epsilon) + 1
+        if not (quilt.ends_left and quilt.ends_right) or 2 * before >= length:
+            return None
+        binding = hardest_node(solve, before + 1, length, enough, quilt, same_everywhere=True)
+        return before, Binding(*binding)
+
+    def _among(
+        self, nodes: int, length: int, epsilon: float, enough: float, hint: Quilt | None
+    ) -> Binding:
+        """The hardest of the first so many nodes of a segment."""
+        gigabytes = _BYTES_A_NODE * nodes / 1e9
         if gigabytes > MOST_GIGABYTES:
             raise NotApplicable(
                 f"quilts of {length:,} nodes that differ by their start need about "
@@ -147,35 +185,34 @@ class GivenStartInfluence(ChainInfluence):
                 "use a stationary start or any start"
             )
         # Entries that are sure at the start have nothing to hide and end every quilt.
-        sure = next((n for n in range(1, length + 1) if self.support(n).sum() > 1), length + 1) - 1
-        bounds = np.full(length, max(1, length - sure) / epsilon)
+        sure = next((n for n in range(1, nodes + 1) if self.support(n).sum() > 1), nodes + 1) - 1
+        bounds = np.full(nodes, max(1, length - sure) / epsilon)
         bounds[:sure] = 1 / epsilon
         # Bounds carry the rounding slack, so differences below it do not count.
         tie = 1 + 1e-12 + 8 * self._error / epsilon
         solve = self.solve(length, epsilon)
-        node, worst, candidate = 0, NOTHING, (length + 1) // 2
+        node, worst, candidate = 0, NOTHING, (nodes + 1) // 2
         while True:
             quilt = solve(candidate, max(enough, worst.score), hint)
             hint = quilt
             if quilt.score > worst.score:
                 node, worst = candidate, quilt
             bounds[candidate - 1] = min(bounds[candidate - 1], quilt.score)
-            self._offer(quilt, bounds, epsilon)
+            self._offer(quilt, bounds, length, epsilon)
             candidate = int(bounds.argmax()) + 1
             if bounds[candidate - 1] <= max(enough, worst.score) * tie:
                 # The largest bound covers every node, so it is what is reported.
                 score = max(worst.score, float(bounds[candidate - 1]))
                 return Binding(node, replace(worst, score=score))
 
-    def _offer(self, quilt: Quilt, bounds: Floats, epsilon: float) -> None:
+    def _offer(self, quilt: Quilt, bounds: Floats, length: int, epsilon: float) -> None:
         """Lower ``bounds`` by what the endpoints of this quilt give at every other node."""
-        length = len(bounds)
-        nodes = np.arange(1, length + 1)
+        nodes = np.arange(1, len(bounds) + 1)
         a = quilt.keep_left if quilt.ends_left else None
         b = quilt.keep_right if quilt.ends_right else None
         for left, right in {(a, b), (a, None), (None, b)} - {(None, None)}:
             first = 1 if left is None else left + 1
-            last = length if right is None else length - right
+            last = min(len(bounds), length if right is None else length - right)
             if first > last:
                 continue
             inside = nodes[first - 1 : last]
@@ -215,7 +252,8 @@ class GivenStartInfluence(ChainInfluence):
         # Beyond the table everything repeats with the period.
         beyond = len(nodes) - len(near)
         if beyond:
-            values = np.concatenate([values, np.resize(values[-self.cycle :], beyond)])
+            repeats = np.tile(values[-self.cycle :], -(-beyond // self.cycle))
+            values = np.concatenate([values, repeats[:beyond]])
         return values
 
     def _with_priors(

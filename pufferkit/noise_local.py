@@ -1,8 +1,11 @@
-"""Flips that are themselves a chain: the noise of correlated responses ([B] 3.3).
+"""Local answers that need more than one threshold: rows of any distribution, and flips in runs.
 
-The chain of flips is stationary, moves from 0 to 1 with probability a / 2^64 and back with b / 2^64
-for whole numbers a, b, and starts flipped with probability a / (a + b): all of them exact, drawn
-with the randomness of the operating system as in `pufferkit.noise`.
+*Rows.* A state is answered by one of several symbols with probabilities that are whole multiples of
+2^-64, drawn with the randomness of the operating system as in `pufferkit.noise`.
+
+*Flips that are themselves a chain* ([B] 3.3). The chain of flips is stationary, moves from 0 to 1
+with probability a / 2^64 and back with b / 2^64 for whole numbers a, b, and starts flipped with
+probability a / (a + b): all of them exact.
 
 A stream keeps one bit, the last flip. A process that is forked meanwhile would share it, and what
 two series with a common past of their noise give away together no theorem says: a stream goes on
@@ -14,7 +17,10 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +30,7 @@ from pufferkit.errors import NoTheorem
 Flips = NDArray[np.bool_]
 
 _CHUNK = 1 << 18
+_WORD = 2**64
 _forks = [0]
 
 
@@ -33,6 +40,31 @@ def _count_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count_fork)
+
+
+def row_answers(codes: NDArray[Any], words: Sequence[Sequence[int]]) -> NDArray[Any]:
+    """A symbol for each entry: ``words[x][z]`` of the 2^64 words answer state x by z."""
+    answers = np.empty_like(codes)
+    cuts = [np.array(own, dtype=np.uint64) for own in _cuts(words)]
+    for begin in range(0, len(codes), _CHUNK):
+        piece = codes[begin : begin + _CHUNK]
+        drawn = np.frombuffer(os.urandom(8 * len(piece)), dtype=np.uint64)
+        for state, own in enumerate(cuts):
+            here = piece == state
+            answers[begin : begin + _CHUNK][here] = np.searchsorted(own, drawn[here], side="right")
+    return answers
+
+
+def row_answer_stream(codes: Iterator[int], words: Sequence[Sequence[int]]) -> Iterator[int]:
+    """A symbol for one entry after the other, each word drawn with its entry."""
+    cuts = _cuts(words)
+    for code in codes:
+        yield bisect_right(cuts[code], int.from_bytes(os.urandom(8), sys.byteorder))
+
+
+def _cuts(words: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Where the words of one symbol end and those of the next begin; no word is 2^64."""
+    return [[cut for cut in accumulate(own) if cut < _WORD] for own in words]
 
 
 def chain_flips(lengths: Sequence[int], thresholds: tuple[int, int]) -> Flips:

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 _MOST_PANELS = 6
 _MOST_NUMBERS = 12
+_UNITS = {
+    "transition rates": " (share of the moves from a state)",
+    "mean length of a stay": " (entries)",
+    "cumulative distribution": " (share of the entries)",
+    "load duration": " (entries)",
+}
+_ACROSS = {"cumulative distribution": "level", "load duration": "level", "transition rates": "move"}
+_SLOTS = {"hour": "hour of the day", "day": "day", "week": "week, by its Monday"}
 _MOST_ROWS = 40
 
 
@@ -84,6 +92,8 @@ def _slots(
             axes.set_title(state, fontsize=10, parse_math=False)
             axes.set_xticks(range(0, 24, 6), [f"{hour}:00" for hour in range(0, 24, 6)])
             axes.set_yticks(range(7), [day[:3] for day in WEEKDAYS])
+            axes.set_xlabel("hour of the day")
+        every[0].set_ylabel("day of the week")
     else:
         figure, axes = blank(min(14.0, 3.4 + 0.3 * len(slots)), 1.8 + 0.4 * len(states), title)
         drawn = _heat(axes, shares.T)
@@ -91,6 +101,8 @@ def _slots(
         names = [slot.removeprefix("week of ") for slot in slots]
         axes.set_xticks(range(0, len(slots), step), names[::step], rotation=45, ha="right")
         axes.set_yticks(range(len(states)), states, parse_math=False)
+        axes.set_xlabel(_SLOTS.get(question["by"], "slot"))
+        axes.set_ylabel("state")
     bar = figure.colorbar(drawn, ax=figure.axes, shrink=0.8)
     bar.set_label("share of the slot", fontsize=9)
     if question["by"] == "weekday and hour" and len(states) > _MOST_PANELS:
@@ -117,7 +129,9 @@ def derived_figure(derived: Derived) -> Figure:
     if derived.what in ("cumulative distribution", "load duration"):
         axes.step(places, derived.value, where="mid", color=BLUE)
     axes.set_xticks(places, list(derived.labels), rotation=40, ha="right", parse_math=False)
-    axes.set_ylabel(f"{derived.what}, {derived.level:.0%} intervals")
+    axes.set_xlabel(_ACROSS.get(derived.what, ""))
+    unit = _UNITS.get(derived.what, "")
+    axes.set_ylabel(f"{derived.what}{unit}, {derived.level:.0%} intervals", parse_math=False)
     grid(axes, "y")
     return figure
 
@@ -218,7 +232,10 @@ def moves_figure(release: Release) -> Figure:
             if np.isfinite(rate):
                 colour = "white" if rate > 0.6 else BLACK
                 axes.text(y, x, f"{rate:.2f}", ha="center", va="center", color=colour)
-    figure.colorbar(drawn, ax=axes, shrink=0.8)
+    axes.set_xlabel("state of the next entry")
+    axes.set_ylabel("state of an entry")
+    bar = figure.colorbar(drawn, ax=axes, shrink=0.8)
+    bar.set_label("share of the moves from a state", fontsize=9)
     return figure
 
 

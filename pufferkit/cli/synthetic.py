@@ -1,0 +1,86 @@
+"""``pufferkit synthetic``: a made-up series from what was released, and how near it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import pufferkit as pk
+from pufferkit.cli import inputs, outputs, terminal
+from pufferkit.cli.flags import File, Text, option, whole
+
+
+def synthetic(
+    release: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RELEASE", help="JSON of --query transitions, or of a dashboard with them."
+        ),
+    ],
+    length: Annotated[int, whole("Entries to make.", "N", "--length")],
+    hours: Annotated[File, option("JSON of --query by-hour, of the same series.", "FILE")] = None,
+    begins: Annotated[
+        Text, option("When the first entry is; needed with hours.", "TIME", "--begins")
+    ] = None,
+    every: Annotated[Text, option("Time from entry to entry; as in the data.", "10m")] = None,
+    seed: Annotated[int | None, whole("The same seed makes the same series.")] = None,
+    out: Annotated[File, option("Write the series here: .csv or .parquet.", "FILE")] = None,
+    plot: inputs.Plot = None,
+    as_json: inputs.AsJson = False,
+) -> None:
+    """Make up a series from released transition counts, and hours of the day; costs nothing.
+
+    Whatever is done with the series tells no more than the releases did: it is drawn from them
+    alone. The report says how near its statistics are to the released ones. Without --out the
+    series goes to standard output and the report to standard error.
+    """
+    if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
+        raise ValueError(f"--out: {out} must end in .csv or .parquet")
+    if (begins is None) != (every is None):
+        raise ValueError("--begins and --every: go together; give both or none")
+    outputs.check_outputs([out], [release, hours], plot)
+    calendar = None if begins is None else pk.Calendar(begins, every)
+    moves, others = _released(release), None if hours is None else _released(hours)
+    with terminal.working("making entries up"):
+        made = pk.synthetic(moves, length, hours=others, calendar=calendar, seed=seed)
+    from pufferkit.frames import write_columns  # noqa: PLC0415
+
+    content = write_columns(out or Path("stdout.csv"), _columns(made.series))
+    written = {} if out is None else {out: content}
+    if plot is not None:
+        from pufferkit import plots  # noqa: PLC0415
+
+        written[plot] = plots.picture(plots.figure_of(made), plot)
+    outputs.write_all(written)
+    report = {"epsilon": made.epsilon, "furthest": made.furthest, "rows": made.table_rows()}
+    if as_json:
+        terminal.say(json.dumps(report, indent=2))
+    elif out is None:
+        terminal.give(content.decode())
+        terminal.summary(made)
+    else:
+        terminal.say(str(made))
+    terminal.written(written)
+
+
+def _released(path: Path) -> pk.Release:
+    try:
+        return pk.Release.from_json(inputs.text_of(path))
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: is not a JSON file") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _columns(series: pk.Series) -> dict[str, list[Any]]:
+    """The entries with their times, or their numbers from 1."""
+    from datetime import datetime, timedelta  # noqa: PLC0415
+
+    if series.calendar is None:
+        return {"entry": list(range(1, len(series) + 1)), "state": series.labels}
+    epoch = datetime(1970, 1, 1)
+    ticks = series.calendar.times(series.lengths).tolist()
+    return {"time": [epoch + timedelta(microseconds=t) for t in ticks], "state": series.labels}

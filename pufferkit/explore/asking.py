@@ -1,0 +1,95 @@
+"""Asking: a worker for quick questions, another for long work, and answers that are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pufferkit.explore.worker import Worker
+
+
+@dataclass
+class Work:
+    """A long piece of work, as the page shows it."""
+
+    name: str = ""
+    told: str = ""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether there is any."""
+        return bool(self.name)
+
+
+class Asking:
+    """Every answer is asked of a worker once and then kept."""
+
+    def __init__(self, worker: type[Worker] = Worker) -> None:
+        self.work = Work()
+        self.version = 0
+        self._answers: dict[Any, Any] = {}
+        self._awaited: dict[Any, asyncio.Future[Any]] = {}
+        self._quick, self._slow = worker(), worker()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start both processes before the first question."""
+        self._quick.start()
+        self._slow.start()
+
+    def close(self) -> None:
+        """End both processes."""
+        self._quick.close()
+        self._slow.close()
+
+    async def _ask(self, task: Any, *given: Any, lane: str = "") -> Any:
+        return await self._quick.run(task, *given, lane=lane)
+
+    async def _kept(self, task: Any, given: tuple[Any, ...], lane: str) -> Any:
+        """An answer that is kept; two pages that ask at once wait for the same one."""
+        key = (task, given)
+        if key in self._answers:
+            return self._answers[key]
+        if key not in self._awaited:
+            self._awaited[key] = asyncio.ensure_future(self._fetch(key, lane))
+        return await asyncio.shield(self._awaited[key])
+
+    async def _fetch(self, key: tuple[Any, tuple[Any, ...]], lane: str) -> Any:
+        task, given = key
+        try:
+            self._answers[key] = await self._ask(task, *given, lane=lane)
+            return self._answers[key]
+        finally:
+            del self._awaited[key]
+
+    async def _long(
+        self,
+        name: str,
+        task: Any,
+        given: tuple[Any, ...],
+        *,
+        telling: bool = True,
+    ) -> Any:
+        """A task for the slow worker; pages look at ``work`` and ``version``."""
+
+        def told(text: str) -> None:
+            self.work.told = text
+
+        if self.work.under_way:
+            raise ValueError(f"{self.work.name.lower()} is under way; wait for it or stop it")
+        self.work = Work(name)
+        try:
+            return await self._slow.run(task, *given, tell=told if telling else None)
+        finally:
+            self.work = Work()
+            self.version += 1
+
+    def cancel(self) -> None:
+        """Stop the long work."""
+        self._slow.cancel()

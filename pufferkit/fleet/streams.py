@@ -1,0 +1,80 @@
+"""The streams of many subjects: one window of each, at one epsilon for ever for everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from pufferkit.accounting.ledger import Ledger
+from pufferkit.accounting.stream import Stream
+from pufferkit.accounting.stream_windows import Window
+from pufferkit.data.questions import Question
+from pufferkit.data.series import Series
+from pufferkit.data.table import Table
+from pufferkit.fleet.run import account_names
+from pufferkit.influence.progress import Progress
+from pufferkit.mechanisms.release import Release
+
+
+def release_window(
+    table: Table,
+    beliefs: Any,
+    epsilon: float,
+    ledger: Ledger,
+    window: Window,
+    *,
+    query: str | Question = "histogram",
+    share: float = 1.0,
+    label: str = "",
+    prefix: str = "",
+    data_meant: bool = False,
+    progress: Progress | None = None,
+) -> dict[Hashable, Release]:
+    """One window of the stream of each subject that has entries in it.
+
+    Subjects are independent of one another, so each has a stream and an account of its own, and
+    `Stream` promises epsilon for everything that is ever released about any of its entries. A
+    window is drawn once for each subject: a job that was killed, or that runs again, is given what
+    the ledger has and draws the rest. Who has entries in a window is taken for public.
+
+    Parameters
+    ----------
+    table
+        From `read_table`, with times on an even clock; rows of other windows are left out.
+    beliefs, epsilon, ledger, window, share, label, data_meant
+        As for `Stream` and `Stream.release`.
+    query
+        The name of a question, or a `Question`.
+    prefix
+        Put before a subject's name to name its account.
+    progress
+        Called with the number of subjects done and of all.
+    """
+    question = query if isinstance(query, Question) else Question(query)
+    names = account_names(table, prefix)
+    streams = {
+        name: Stream(beliefs, epsilon, ledger, name=name, data_meant=data_meant) for name in names
+    }
+    releases: dict[Hashable, Release] = {}
+    for number, (subject, name) in enumerate(zip(table.subjects, names, strict=True), 1):
+        part = _part(table.series(subject), window)
+        if part is not None:
+            stream = streams[name]
+            states = stream.beliefs.states
+            asked = question.over_numbers(states, Series.of(part, states))
+            releases[subject] = stream.release(asked, part, window, share=share, label=label)
+        if progress is not None:
+            progress(number, len(names))
+    if not releases:
+        raise ValueError(f"table: no subject has entries in the window {window!r}")
+    return releases
+
+
+def _part(series: Series, window: Window) -> Series | None:
+    """The entries of a window that were observed at all; ``None`` if there are none."""
+    if series.calendar is None:
+        raise ValueError(
+            "table: the times are on no even clock, so it is not known which rows are in the "
+            "window; every= puts them on a grid"
+        )
+    return Stream.part_or_none(series, window)

@@ -1,0 +1,235 @@
+"""What one side of an entry can say about it, pair by pair of k states, answer by answer.
+
+Let K be the kernel of a side: P to the right; to the left the reversal R(x, y) = pi(y) P(y, x) /
+pi(x). What is known there, a value at distance d or the start, is a weight w_m on the states:
+w_{m+1} = K w_m, with the column of K for a known value (w = 1 if nothing is known, the initial
+distribution over pi at the start). Given X = x the next entry has the distribution
+
+    K_m(x, y) = K(x, y) w_m(y) / w_{m+1}(x),
+
+so the probability q of all answers on that side obeys q(x) = sum_y K_m(x, y) M(y, z) q'(y), where
+M(y, z) is the probability that y is answered by z. If log q' varies by at most V'(y, y'), then
+
+    log q(x) / q(x')  <=  max over z of  log s_z(x) / s_z(x') + step(K_{m,z}(x), K_{m,z}(x'); V')
+
+with s_z the row sums of K_m diag(M(., z)) and K_{m,z} the same with rows that sum to one: the
+transport step of `pufferkit.influence.curve.transport_programme`, which is the supremum over all q'
+that vary so. The answer is the same on both sides of the ratio, which a bound from the event-level
+epsilon alone does not use. For two states it is exact; for more it forgets only that not all pairs
+of a V' need be reached by the same answers.
+
+*All distances.* If the weights vary by at most w from distance D on (they vary less and less) and
+V_D <= C and F(C) + 2 w <= C, where F is the step with K itself, then V_d <= C for all d >= D, by
+induction: the weights change both sums by at most e^w each.
+
+*Reached.* Answers that say much are followed as well: all of them while they are few, then the best
+for each pair of states. What all of them reach is the loss itself, what the best reach is a lower
+bound; where it meets the upper bound, that is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.checks import Floats
+from pufferkit.influence.curve.pairs import PairSteps, closure, off_diagonal
+from pufferkit.rounding import EPS
+
+Bools = NDArray[np.bool_]
+
+FORGOTTEN = 1e-8
+"""Weights that vary by less than this count as gone; what is left of them is paid for."""
+
+MOST_DISTANCE = 400
+"""Distances that are followed one by one at most."""
+
+MOST_ANSWERS = 20_000
+"""Series of answers of which all are followed at most."""
+
+_BEST = 3
+_FEW = 64
+_SETTLED = 1e-9
+_SLACK = 1e-10
+_ROUNDS = 60
+
+
+class Told(NamedTuple):
+    """What a side says about each ordered pair of states; -inf where one of them cannot occur."""
+
+    bound: Floats
+    reached: Floats
+    weight: Floats
+
+    @property
+    def spread(self) -> float:
+        """How far the logarithms of the weights vary."""
+        with np.errstate(divide="ignore"):
+            return float(np.ptp(np.log(self.weight)))
+
+
+class KarySide:
+    """One side: its kernel, and how states are answered.
+
+    Parameters
+    ----------
+    kernel
+        K; rows are distributions.
+    matrix
+        P(answer z | state y), row y; no zeros.
+    reach
+        Whether answers are followed too; without, nothing is reached.
+    """
+
+    def __init__(self, kernel: Floats, matrix: Floats, *, reach: bool) -> None:
+        self.kernel, self.matrix, self.reach = kernel, matrix, reach
+        self.size = len(kernel)
+        self._plain = _AnswerSteps(kernel, matrix)
+
+    def trace(self, weight: Floats, all_answers: bool) -> Iterator[Told]:
+        """What is said at 0, 1, 2, ... entries from where ``weight`` stands."""
+        bound = np.where(np.logical_and.outer(weight > 0, weight > 0), 0.0, -np.inf)
+        reached, vectors = bound, np.ones((1, self.size))
+        error, count, constant = 0.0, 0, bool((weight == 1).all())
+        while True:
+            yield Told(bound, reached, weight)
+            count += 1
+            before = weight > 0
+            if constant:
+                kernel, steps, after = self.kernel, self._plain, before
+            else:
+                product = self.kernel[:, before] * weight[before]
+                weight = product.sum(axis=1)
+                after = weight > 0
+                kernel = product[after] / weight[after, None]
+                weight = weight / weight.max()
+                steps = _AnswerSteps(kernel, self.matrix[before])
+                error += 4 * self.size * EPS
+            inner = steps(bound[np.ix_(before, before)], error)
+            bound = np.full((self.size, self.size), -np.inf)
+            if self.reach:
+                vectors = _answered(vectors[:, before], kernel, self.matrix[before], after)
+                reached = _ratios(vectors, after)
+                if all_answers:  # the loss itself, rounded up
+                    pad = count * steps.padding(error)
+                    inner = np.minimum(inner, reached[np.ix_(after, after)] + pad)
+                else:
+                    vectors = _best_of(vectors)
+            bound[np.ix_(after, after)] = inner
+
+    def unknown_or_known(
+        self, start: Floats, every: bool, all_answers: bool
+    ) -> list[Iterator[Told]]:
+        """Nothing known but where the side ends; then each value known next to the entry."""
+        traces = [self.trace(start, all_answers)]
+        if every:
+            traces += [self.trace(column, all_answers) for column in self.kernel.T if column.any()]
+        return traces
+
+    def within(self, start: Floats, length: int, every: bool, all_answers: bool) -> list[Told]:
+        """What the side says at most if it has 0, 1, ... length - 1 entries."""
+        ends, *known = (
+            list(islice(trace, length))
+            for trace in self.unknown_or_known(start, every, all_answers)
+        )
+        told, nearer = [], None
+        for m, end in enumerate(ends):
+            for trace in known if m > 0 else []:
+                nearer = trace[m - 1] if nearer is None else _larger(nearer, trace[m - 1])
+            told.append(end if nearer is None else _larger(end, nearer))
+        return told
+
+    def at_any_distance(self, start: Floats, every: bool) -> Told | None:
+        """What the side says at most, however long it is; ``None`` if that is not known."""
+        traces = self.unknown_or_known(start, every, all_answers=False)
+        best, before = next(traces[0]), None
+        best = best._replace(bound=np.maximum(best.bound, 0.0))
+        for told in islice(zip(*traces, strict=True), MOST_DISTANCE):
+            for one in told:
+                best = _larger(best, one)
+            spread = max(one.spread for one in told)
+            if spread <= FORGOTTEN:
+                last = np.max([one.bound for one in told], axis=0)
+                if before is not None and float(np.abs(last - before).max()) <= _SETTLED:
+                    limit = self._certificate(last, 2 * spread)
+                    return None if limit is None else _larger(best, best._replace(bound=limit))
+                before = last
+        return None
+
+    def _certificate(self, point: Floats, added: float) -> Floats | None:
+        """C >= ``point`` with F(C) + ``added`` <= C off the diagonal, if one is near."""
+        slack = off_diagonal(self.size) * _SLACK
+        point = point + slack
+        for _ in range(_ROUNDS):
+            moved = self._plain(point, added)
+            if (moved <= point).all():
+                return point
+            slack *= 1.5
+            point = np.maximum(point, moved) + slack
+        return None
+
+
+class _AnswerSteps:
+    """F: the variation of a side with one entry more, for a kernel and its answers."""
+
+    def __init__(self, kernel: Floats, matrix: Floats) -> None:
+        self.rows, self.states = kernel.shape
+        self._maps = []
+        for answer in matrix.T:
+            weighted = kernel * answer
+            sums = weighted.sum(axis=1)
+            logs = np.log(sums)
+            steps = PairSteps([weighted / sums[:, None]], often=True)
+            self._maps.append((logs[:, None] - logs, steps))
+
+    def padding(self, error: float) -> Floats:
+        """More than rounding can have taken off; ``error`` is that of the kernel."""
+        size = 16 * (self.states + 4) * EPS + error
+        padding: Floats = size * off_diagonal(self.rows)
+        return padding
+
+    def __call__(self, variation: Floats, error: float) -> Floats:
+        """The largest log-ratios of rows, rounded up."""
+        limit = closure(variation)
+        largest = np.max([ratios + steps(limit) for ratios, steps in self._maps], axis=0)
+        moved: Floats = np.maximum(largest, 0.0) * (1 + 4 * EPS) + self.padding(error)
+        return moved
+
+
+def _larger(one: Told, other: Told) -> Told:
+    return Told(
+        np.maximum(one.bound, other.bound), np.maximum(one.reached, other.reached), one.weight
+    )
+
+
+def _answered(vectors: Floats, kernel: Floats, matrix: Floats, after: Bools) -> Floats:
+    """Probabilities of all series of answers with one answer more, scaled; rows are series."""
+    more = np.concatenate([(vectors * answer) @ kernel.T for answer in matrix.T])
+    full = np.zeros((len(more), len(after)))
+    full[:, after] = more / more.max(axis=1, keepdims=True)
+    return full
+
+
+def _ratios(vectors: Floats, possible: Bools) -> Floats:
+    """Largest log-ratio for each ordered pair of possible states."""
+    reached = np.full((len(possible),) * 2, -np.inf)
+    logs = np.log(vectors[:, possible])
+    reached[np.ix_(possible, possible)] = [
+        (logs[:, [x]] - logs).max(axis=0) for x in range(logs.shape[1])
+    ]
+    return reached
+
+
+def _best_of(vectors: Floats) -> Floats:
+    """The series that say most, a few for each ordered pair of states."""
+    if len(vectors) <= _FEW:
+        return vectors
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(vectors)
+        ratios = np.nan_to_num(logs[:, :, None] - logs[:, None, :], nan=0.0, posinf=0.0, neginf=0.0)
+    order = np.argpartition(-ratios, _BEST, axis=0)[:_BEST]
+    return vectors[np.unique(order)]

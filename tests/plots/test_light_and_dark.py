@@ -1,0 +1,94 @@
+"""Every picture can be read on a light and on a dark page, and its axes say what they count."""
+
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.text import Text
+
+import pufferkit as pk
+from pufferkit import plots
+from pufferkit.plots.canvas import COLOURS, darkened
+from tests.plots.test_plots import CHAIN, PLAN, RELEASE
+
+WEEK = pk.Series(
+    CHAIN.sample(336, seed=1),
+    CHAIN.states,
+    (336,),
+    calendar=pk.Calendar("2024-01-01 00:00", every="1h"),
+)
+
+
+def released(query):
+    return pk.influence_curve(CHAIN, query, 1).release(WEEK)
+
+
+FIGURES = {
+    "plan": lambda: plots.plan_figure(PLAN.rows, "a plan"),
+    "release": lambda: plots.release_figure(RELEASE),
+    "exact": lambda: plots.release_figure(RELEASE, [100.0, 100.0]),
+    "by hour": lambda: released(pk.by_time("hour", CHAIN.states, WEEK)).plot(),
+    "by weekday": lambda: released(pk.by_time("weekday and hour", CHAIN.states, WEEK)).plot(),
+    "moves": lambda: released(pk.transition_counts(CHAIN.states, WEEK)).plot(),
+    "cumulative": lambda: pk.cumulative(RELEASE).plot(),
+    "chain": CHAIN.plot,
+    "pairs": lambda: pk.explain(PLAN.best).plot(),
+    "network": lambda: pk.BayesianNetwork(
+        {"a": (), "b": ("a",)}, {"a": {(): [0.5, 0.5]}, "b": {(0,): [0.9, 0.1], (1,): [0.2, 0.8]}}
+    ).plot(),
+    "influence": lambda: plots.influence_figure(
+        [{"name": "one", "budget": 3.0, "covers": True}], 2.0, 1.0
+    ),
+}
+
+
+def brightness(colour):
+    """Relative luminance as the guidelines for accessible pages define it."""
+    parts = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+
+
+def contrast(one, other):
+    bright, dim = sorted((brightness(one), brightness(other)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+def outside_cells(figure):
+    """Words that stand on the ground of the figure."""
+    inside = {text for axes in figure.axes if axes.get_images() for text in axes.texts}
+    every = [text for text in figure.findobj(Text) if text.get_text() and text not in inside]
+    return [text for text in every if text.get_bbox_patch() is None]
+
+
+SOON = ("plan", "exact", "moves", "network")
+EVERY = [name if name in SOON else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_words_stand_out_on_either_ground_and_axes_are_named(name):
+    figure = FIGURES[name]()
+    figure.draw_without_rendering()
+    for text in outside_cells(figure):
+        assert contrast(text.get_color(), figure.get_facecolor()) > 4.5, text
+    with darkened(figure):
+        assert brightness(figure.get_facecolor()) < 0.02
+        for text in outside_cells(figure):
+            assert contrast(text.get_color(), figure.get_facecolor()) > 4.5, text
+    drawn = [axes for axes in figure.axes if axes.axison and axes.get_label() != "<colorbar>"]
+    assert all(axes.get_xlabel() or name in ("release", "exact") for axes in drawn)
+
+
+def test_a_picture_is_as_it_was_after_the_dark_one():
+    figure = FIGURES["exact"]()
+
+    def colours():
+        shown = [thing for thing in figure.findobj() if hasattr(thing, "get_color")]
+        return [str(thing.get_color()) for thing in shown] + [figure.get_facecolor()]
+
+    light, before = plots.picture(figure, "x.png"), colours()
+    assert plots.picture(figure, "x.png", dark=True) != light
+    assert colours() == before
+
+
+def test_colours_of_curves_stand_out_on_either_ground():
+    for colour in COLOURS[:-1]:
+        assert contrast(colour, "white") > 1.9
+        assert contrast(colour, "#121212") > 3

@@ -1,0 +1,253 @@
+"""Every kind of question has all that a question must have; a new one cannot be forgotten.
+
+For each name: the answer and the bound for one entry by listing all data, the loss by the
+definition, an audit that passes and one that finds too little noise, a proof in the docstring, the
+command line, many subjects, and pictures of one release and of many.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from importlib import import_module
+from itertools import pairwise, product
+from typing import get_args
+
+import numpy as np
+import polars as pl
+import pytest
+
+import pufferkit as pk
+from pufferkit import plots
+from pufferkit.cli.questions import QueryName
+from pufferkit.data.names import FOLLOWS
+from pufferkit.data.queries import Kind
+from pufferkit.data.questions import NAMES
+from pufferkit.mechanisms.reading import reader_of
+from tests.oracles import asked as oracle
+from tests.oracles import choice
+
+STATES = (0, 1, 2)
+MATRIX = np.array([[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])
+CHAIN = pk.MarkovChain.steady(MATRIX)
+WHEN = pk.Calendar("2024-03-05 22:00", every="1h")  # a Tuesday night; midnight after two entries
+LENGTH = 4
+DAYS = [0, 0, 1, 1]
+VALUES = {0: 7, 1: 2.5, 2: 1}
+
+
+def counted(data, order=STATES):
+    return [sum(x == state for x in data) for state in order]
+
+
+def clipped(x, low=0, high=4):
+    return min(max(VALUES[x], low), high)
+
+
+def moments(data):
+    u = [(clipped(x) - 2) / 2 for x in data]
+    return [sum(u) / len(u), sum(v * v for v in u) / len(u)]
+
+
+def in_slots(size, places):
+    """Counts by slot among all slots that there are."""
+
+    def answer(data):
+        table = [0] * (3 * size)
+        for x, place in zip(data, places, strict=False):
+            table[3 * place + x] += 1
+        return table
+
+    return answer
+
+
+LEVELS = [2, 1, 0]  # states in the order of their values
+CASES = {
+    "histogram": (pk.Question("histogram"), counted),
+    "frequencies": (pk.Question("frequencies"), lambda d: [n / len(d) for n in counted(d)]),
+    "top-states": (pk.Question("top-states", top=1), counted),
+    "count": (pk.Question("count", of=1), lambda d: [counted(d)[1]]),
+    "total": (
+        pk.Question("total", values=VALUES, clip=(0, 4)),
+        lambda d: [sum(map(clipped, d))],
+    ),
+    "mean": (
+        pk.Question("mean", values=VALUES, clip=(0, 4)),
+        lambda d: [sum(map(clipped, d)) / len(d)],
+    ),
+    "variance": (pk.Question("variance", values=VALUES, clip=(0, 4)), moments),
+    "linear": (
+        pk.Question("linear", values={1: [1, 3.5], 2: [1, 9]}),
+        lambda d: [sum(x > 0 for x in d), sum((0, 3.5, 9)[x] for x in d)],
+    ),
+    "cumulative": (pk.Question("cumulative", values=VALUES), lambda d: counted(d, LEVELS)),
+    "quantile": (
+        pk.Question("quantile", values=VALUES, share=0.5),
+        lambda d: counted(d, LEVELS),
+    ),
+    "peak": (pk.Question("peak", values=VALUES), lambda d: counted(d, LEVELS)),
+    "load-duration": (pk.Question("load-duration", values=VALUES), lambda d: counted(d, LEVELS)),
+    "transitions": (
+        pk.Question("transitions"),
+        lambda d: oracle.transitions(d, [len(d)], 3),
+    ),
+    "by-hour": (pk.Question("by-hour"), in_slots(24, [22, 23, 0, 1])),
+    "by-weekday-hour": (pk.Question("by-weekday-hour"), in_slots(168, [46, 47, 48, 49])),
+    "by-day": (pk.Question("by-day"), in_slots(2, DAYS)),
+    "by-week": (pk.Question("by-week"), in_slots(1, [0] * LENGTH)),
+    "episodes": (
+        pk.Question("episodes", of=1),
+        lambda d: [oracle.episodes(d, [len(d)], {1})],
+    ),
+    "stays": (
+        pk.Question("stays", of=2),
+        lambda d: [counted(d)[2], oracle.episodes(d, [len(d)], {2})],
+    ),
+    "time-in": (
+        pk.Question("time-in", of=1, start="23:00", end="01:00"),
+        lambda d: [sum(x == 1 for x in d[1:3])],
+    ),
+    "days-with": (
+        pk.Question("days-with", of=[1, 2], at_least="2h"),
+        lambda d: [oracle.days_with(d, DAYS[: len(d)], {1, 2}, 2)],
+    ),
+    "share-of-days": (
+        pk.Question("share-of-days", of=[1, 2], at_least="2h"),
+        lambda d: [oracle.days_with(d, DAYS[: len(d)], {1, 2}, 2) / 2],
+    ),
+}
+PROVEN = {
+    "frequencies": pk.relative_frequencies,
+    "count": pk.count,
+    "total": pk.clipped_total,
+    "mean": pk.mean,
+    "variance": pk.moments,
+    "linear": pk.linear,
+    "quantile": pk.quantile_of,
+    "transitions": pk.transition_counts,
+    "episodes": pk.episodes,
+    "stays": pk.stays,
+    "time-in": pk.time_in,
+    "days-with": pk.days_with,
+    "share-of-days": pk.days_with,
+    **{name: pk.by_time for name in NAMES if name.startswith("by-")},
+}
+BESIDE = {"several": "dashboards, tests/mechanisms/test_dashboard.py", "own": "linear, per_entry"}
+
+
+def query(name, length=LENGTH):
+    question = CASES[name][0]
+    return question.over(
+        STATES, length, WHEN if "day" in name or "time" in name or "by-" in name else None
+    )
+
+
+def test_every_question_is_in_this_matrix_and_on_the_command_line():
+    assert set(CASES) == set(NAMES)
+    assert {own.value for own in QueryName} == set(NAMES)
+    kinds = {query(name).kind for name in CASES}
+    assert kinds | set(BESIDE) == set(get_args(Kind))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_answer_and_the_bound_by_listing_all_data(name):
+    own, answer = query(name), CASES[name][1]
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        data = rng.integers(3, size=LENGTH).tolist()
+        exact = own.exact(pk.Series.of([data], STATES))
+        assert [float(v) for v in exact] == pytest.approx(list(answer(data)))
+    moved = oracle.furthest(answer, LENGTH, 3)
+    assert moved.max() == pytest.approx(own.lipschitz)
+    rows = own.moved
+    if rows is not None:
+        zero = (0,) * len(next(iter(rows.values())))
+        for x in STATES:
+            for y in STATES:
+                pairs = zip(rows.get(x, zero), rows.get(y, zero), strict=True)
+                assert moved[x, y] <= float(sum(abs(a - b) for a, b in pairs)) + 1e-12
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_loss_by_the_definition(name):
+    length = 3 if name == "transitions" else LENGTH
+    calibration = pk.influence_curve(CHAIN, query(name, length), 1.0)
+    answer = CASES[name][1]
+    if name == "quantile":
+        assert 0.1 < loss_of_choice(calibration.scale, length) <= 1
+        return
+    scales = np.full(calibration.query.size, calibration.scale)
+    assert 0.05 < oracle.loss(CHAIN.initial, MATRIX, answer, [length], scales) <= 1 + 1e-9
+
+
+def loss_of_choice(scale, length):
+    """The largest log-ratio of the probabilities of a level, over entries and their values."""
+    paths = list(product(STATES, repeat=length))
+    chances, levels = [], []
+    for path in paths:
+        chance = CHAIN.initial[path[0]]
+        for one, other in pairwise(path):
+            chance *= MATRIX[one][other]
+        chances.append(chance)
+        misses = choice.misses(counted(path, LEVELS), 0.5)
+        levels.append(choice.chosen([-miss for miss in misses], scale))
+    paths, chances, levels = np.array(paths), np.array(chances), np.array(levels)
+    worst = 0.0
+    for t in range(length):
+        each = [paths[:, t] == x for x in STATES]
+        logs = np.log([(chances[own] @ levels[own]) / chances[own].sum() for own in each])
+        worst = max(worst, float((logs.max(axis=0) - logs.min(axis=0)).max()))
+    return worst
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_an_audit_passes_and_finds_too_little_noise(name):
+    length = 3 if name == "transitions" else LENGTH
+    enough = pk.influence_curve(CHAIN, query(name, length), 1)
+    assert pk.audit.audit(enough, trials=100, seed=1).passed
+    assert not pk.audit.audit(replace(enough, scale=enough.scale / 8), trials=100, seed=1).passed
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_bound_of_one_entry_is_proven_in_words(name):
+    words = (PROVEN.get(name, pk.histogram).__doc__ or "").lower()
+    assert "lipschitz" in words or "moves it by" in words or "moves the answer" in words
+    if name.startswith("by-"):
+        assert "*Theorem.*" in (import_module("pufferkit.data.by_time").__doc__ or "")
+
+
+@pytest.fixture(scope="module")
+def table():
+    start = datetime(2024, 3, 5, 22)
+    rows = [
+        (who, start + timedelta(hours=t), code)
+        for number, who in enumerate(("ann", "bob"))
+        for t, code in enumerate(CHAIN.sample(60, seed=number))
+    ]
+    frame = pl.DataFrame(rows, schema=["who", "time", "state"], orient="row")
+    return frame, pk.read_table(frame, subject="who", time="time", state="state", states=STATES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_many_subjects_and_pictures(name, table):
+    frame, read = table
+    question = CASES[name][0]
+    if name in ("by-day", "by-week"):  # of many subjects these are windows
+        read = pk.read_table(
+            frame, subject="who", time="time", state="state", states=STATES, window="1d"
+        )
+        question = "histogram"
+    if name in ("histogram", "frequencies"):
+        question = name
+    each = pk.release_each(read, CHAIN, 1, query=question)
+    everybody = pk.release_all(read, CHAIN, 1, query=question)
+    for releases in (each, everybody):
+        assert pk.verify(releases).ok, str(pk.verify(releases))
+        assert plots.figure_of(releases).axes
+    if not isinstance(question, str):
+        series = read.series("ann")
+        one = pk.influence_curve(CHAIN, question.over(STATES, series), 1).release(series)
+        assert plots.figure_of(one).axes
+        if name in FOLLOWS and name != "quantile":
+            reader = reader_of(question)
+            assert plots.figure_of(reader(one, 0.95)).axes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -135,8 +136,8 @@ def release_each(
     question: Question,
     form: Form,
     out: Annotated[
-        Path, option("A folder: a JSON file for each subject is written there.", "FOLDER")
-    ],
+        File, option("A folder: a JSON file for each subject is written there.", "FOLDER")
+    ] = None,
     account: Annotated[str, option("Goes before each subject's name.", "NAME")] = "",
     independent_after: inputs.IndependentAfter = None,
     share: Annotated[float, real("Part of what the window may spend.")] = 1.0,
@@ -144,17 +145,18 @@ def release_each(
     data_meant: Annotated[
         bool, option("A second account for the same data is meant.", None, "--data-meant")
     ] = False,
+    as_json: inputs.AsJson = False,
 ) -> None:
     """Answer a query about one window of the stream of each subject, with noise.
 
     Every subject has a stream and an account of its own. Run it once a day, on a file that holds
     the rows of that day, or also others, which are left out. A window is drawn once for each
-    subject: a job that was stopped goes on when it is started again.
+    subject: a job that was stopped goes on when it is started again. Without --out, JSON of all.
     """
     from pufferkit.fleet.streams import release_window  # noqa: PLC0415
     from pufferkit.frames import check_parquet, read_table  # noqa: PLC0415
 
-    if not out.is_dir():
+    if out is not None and not out.is_dir():
         raise ValueError(f"--out: {out} is not a folder; make it first")
     check_parquet(file)
     beliefs, place = inputs.chains(model), _window(window)
@@ -170,8 +172,8 @@ def release_each(
         text=form.text,
         **form.clock,
     )
-    files = {who: out / f"{who}.json" for who in table.subjects}
-    if any(path.parent != out or not path.stem for path in files.values()):
+    files = {} if out is None else {who: out / f"{who}.json" for who in table.subjects}
+    if any(path.parent != out for path in files.values()):
         raise ValueError("--subject: a name cannot be that of a file; rename it")
     outputs.check_outputs(files.values(), [file, model])
     usefulness.question(epsilon)
@@ -190,12 +192,13 @@ def release_each(
             data_meant=data_meant,
             progress=progress,
         )
-    written = {
-        files[who]: (record(one, follows(named, one)) + "\n").encode()
-        for who, one in releases.items()
-    }
-    outputs.write_all(written)
-    terminal.say(f"{len(written):,} of {len(files):,} subjects have entries in {window}; in {out}")
+    texts = {who: record(one, follows(named, one)) + "\n" for who, one in releases.items()}
+    outputs.write_all({path: texts[who].encode() for who, path in files.items() if who in texts})
+    if out is None or as_json:
+        terminal.as_json({str(who): json.loads(text) for who, text in texts.items()})
+        return
+    some = f"{len(texts):,} of {len(table.subjects):,} subjects have entries"
+    terminal.say(f"{some} in {window}; written to {out}")
 
 
 @app.command()

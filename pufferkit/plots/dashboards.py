@@ -18,7 +18,7 @@ from pufferkit.plots.canvas import (
     noted_bar,
     stacked,
 )
-from pufferkit.plots.questions import heat_rows
+from pufferkit.plots.question_figures import heat_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,7 +23,7 @@ from pufferkit.plots.canvas import (
     note_beside,
     noted_bar,
 )
-from pufferkit.plots.questions import moves_figure, time_figure
+from pufferkit.plots.question_figures import moves_figure, time_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -257,7 +257,7 @@ def attack_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     Parameters
     ----------
     rows
-        Of `pufferkit.audit.attack_curve`: ``theta``, ``noise`` ("dp" or "ours"), ``epsilon``,
+        Of `pufferkit.experiments.attack_curve`: ``theta``, ``noise`` ("dp" or "ours"), ``epsilon``,
         ``single_bit``, ``correlation_aware`` and ``bound``.
     """
     if not rows:

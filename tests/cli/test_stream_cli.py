@@ -101,6 +101,8 @@ def test_a_window_of_the_stream_of_each_subject(folder):  # noqa: F811
     again = run(*each("2026-11-16"), anyway=False)
     assert again.exit_code == 0, again.stderr
     assert {p.name: json.loads(p.read_text()) for p in Path("out").iterdir()} == first
+    shown = json.loads(run(*each("2026-11-16", "--json"), anyway=False).stdout)
+    assert {f"{who}.json": record for who, record in shown.items()} == first
     days_with = ("--query", "share-of-days", "--state-value", "run", "--at-least", "1h")
     assert run(*each("2026-11-17", *days_with), anyway=False).exit_code == 0
     assert pk.verify("out/bob.json").ok

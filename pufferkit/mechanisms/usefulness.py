@@ -56,7 +56,7 @@ def average_answer(query: Query) -> float | None:
     if query.total is not None:
         return query.total / query.size
     if query.kind == "by time" and query.question is not None:
-        return sum(query.question["observed"]) / query.size
+        return float(sum(query.question["observed"])) / query.size
     return (bounds[1] - bounds[0]) / 2
 
 

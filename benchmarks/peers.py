@@ -65,7 +65,7 @@ def release():
     return answer.sort_values("state")["count"].to_numpy()
 """,
 }
-DRAWS = {"tumult": 5}
+DRAWS = {"tumult": 3}
 
 
 def peer(name: str, python: str, epsilon: float, data: Path) -> tuple[float, float]:
@@ -73,6 +73,7 @@ def peer(name: str, python: str, epsilon: float, data: Path) -> tuple[float, flo
     done = subprocess.run(
         [python, "-c", BEGIN + PEERS[name] + END, data, str(epsilon), str(DRAWS.get(name, 200))],
         env={**os.environ, "PYSPARK_PYTHON": python},
+        cwd=data.parent,
         stdout=subprocess.PIPE,
         text=True,
         check=True,

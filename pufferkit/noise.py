@@ -27,7 +27,8 @@ every choice by at most 2 d / scale.
 
 Randomised response compares 64 random bits of the operating system with a whole number, so its
 probabilities are exact multiples of 2^-64. A float of at least 2^-11 is such a multiple already; a
-smaller one is rounded up, which hides more.
+smaller one is rounded up, which hides more. Of two states the first byte decides mostly, and the
+others are drawn only where it does not.
 
 No random number is kept for later, so nothing can be drawn twice: a process that forks, or whose
 memory is copied in another way, takes no words with it. What OpenDP keeps is not ours to clear, and
@@ -306,18 +307,35 @@ def responses(codes: NDArray[Any], thresholds: Sequence[int]) -> NDArray[Any]:
     answers = np.empty_like(codes)
     for start in range(0, len(codes), _CHUNK):
         piece = codes[start : start + _CHUNK]
-        words = np.frombuffer(os.urandom(8 * len(piece)), dtype=np.uint64)
         if states == 2:
             zeros = piece == 0
-            flips = words < np.where(zeros, limits[0], limits[1])
-            answers[start : start + _CHUNK] = zeros == flips
+            answers[start : start + _CHUNK] = zeros == _flips(zeros, limits)
             continue
+        words = np.frombuffer(os.urandom(8 * len(piece)), dtype=np.uint64)
         limit = limits[piece]
         jump = words // np.maximum(limit, 1)
         moved = (jump < states - 1) & (limit > 0)
         shift = np.where(moved, jump + 1, 0).astype(np.intp)
         answers[start : start + _CHUNK] = (piece + shift) % states
     return answers
+
+
+def _flips(zeros: NDArray[np.bool_], limits: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """For each entry whether a fresh word of 64 bits is below the limit of its state.
+
+    The first byte of a word decides unless it is the first byte of the limit; the other seven are
+    drawn only then, once in 256 times. Given the first byte they are uniform whenever they are
+    drawn, so the probability is exactly the limit over 2^64.
+    """
+    first = np.frombuffer(os.urandom(len(zeros)), dtype=np.uint8)
+    tops = (limits >> np.uint64(56)).astype(np.uint8)
+    top = tops[0] if tops[0] == tops[1] else np.where(zeros, tops[0], tops[1])
+    flips: NDArray[np.bool_] = first < top
+    unsure = np.flatnonzero(first == top)
+    rest = np.frombuffer(os.urandom(8 * len(unsure)), dtype=np.uint64) >> np.uint64(8)
+    remainders = limits & np.uint64(2**56 - 1)
+    flips[unsure] = rest < np.where(zeros[unsure], remainders[0], remainders[1])
+    return flips
 
 
 def response_stream(codes: Iterator[int], thresholds: Sequence[int]) -> Iterator[int]:

@@ -114,7 +114,7 @@ def run(
         Small settings that take a second or two, in place of those of the paper.
     data
         For experiments on measured data: a file, or a folder that holds the files under their
-        usual names; see `pufferkit.experiments.measured`.
+        usual names; see `pufferkit.experiments.measured`. Others do not look at it.
     seed
         For everything that is drawn.
     progress
@@ -122,9 +122,8 @@ def run(
     """
     experiment = find(name)
     seed = checks.whole("seed", seed, 0)
-    if experiment.data == "none" and data is not None:
-        raise ValueError(f"data: the experiment {name} reads no data; leave the argument out")
-    settings = Settings(bool(quick), seed, None if data is None else Path(data), progress)
+    read = None if data is None or experiment.data == "none" else Path(data)
+    settings = Settings(bool(quick), seed, read, progress)
     module, _, function = experiment.home.partition(":")
     work = getattr(import_module(f"pufferkit.experiments.{module}"), function)
     result: Result = work(settings)

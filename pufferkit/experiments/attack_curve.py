@@ -57,8 +57,8 @@ def attack_curve(
     Returns
     -------
     Rows with ``theta``, ``noise`` ("dp" or "ours"), ``rho``, ``single_bit`` and
-    ``correlation_aware`` (success), ``charged`` (the epsilon that the success of the second means),
-    ``bound`` and ``standard_error``.
+    ``correlation_aware`` (success), ``charged`` and ``charged_single`` (the epsilon
+    that the success of the second and of the first means), ``bound`` and ``standard_error``.
     """
     epsilon = checks.privacy(epsilon)
     length = checks.whole("length", length, 1)
@@ -82,6 +82,7 @@ def attack_curve(
                     "single_bit": 1 - rho,
                     "correlation_aware": aware,
                     "charged": charged_epsilon(aware),
+                    "charged_single": charged_epsilon(1 - rho),
                     "bound": success_bound(epsilon),
                     "standard_error": error,
                 }

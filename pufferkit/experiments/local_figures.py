@@ -20,8 +20,8 @@ ADVERSARIES = ("ignorant", "every")
 
 NOTE_1 = """\
 q = 0.2, r = 0.35 as in the paper. `first` and `second` are the least rho_1 that each constraint
-allows at a given rho_0, up to 1/2; what lies above both is private. A row with `cheapest` is
-the pair with the least expected noise.
+allows at a given rho_0, up to 1/2; `private` is the larger of them, and what lies above it is
+shaded. A row with `cheapest` is the pair with the least expected noise.
 
 Agrees: two straight lines. The paper leaves their formulas out; solved, Theorem 1 gives
 (0.342902, 0.255443) at epsilon 2 and (0.415235, 0.5) at 0.5.
@@ -35,6 +35,8 @@ Symmetric chain of 30 bits, middle bit attacked, promise epsilon = 0.5, as in th
 
 Agrees: the attacker who sees one bit stays at the bound 0.622; the one who knows the chain goes
 far beyond it as theta falls. The published curves are in a picture only.
+
+Panel (b) is what each success charges, the epsilon at which it would be the most allowed.
 
 Differs: success is the mean chance that the likelier value is true, less noisy than counting
 hits.
@@ -70,6 +72,7 @@ def figure_1(settings: Settings) -> Result:
                     "rho_0": row["rho_0"],
                     "first": _within(row["first"]),
                     "second": _within(row["second"]),
+                    "private": row["least"] if row["feasible"] else None,
                     "expected_noise": row["expected_noise"] if row["feasible"] else None,
                     "cheapest": None,
                     "loss_every": None,
@@ -82,6 +85,7 @@ def figure_1(settings: Settings) -> Result:
                 "rho_0": rho_0,
                 "first": None,
                 "second": None,
+                "private": None,
                 "expected_noise": float(chain.stationary @ np.array([rho_0, rho_1])),
                 "cheapest": rho_1,
                 "loss_every": float(loss(chain, rho_0, rho_1)),
@@ -94,8 +98,9 @@ def figure_1(settings: Settings) -> Result:
         "adversary",
         "epsilon",
         x_label="rho_0",
-        y_label="rho_1 (private above both lines)",
+        y_label="rho_1",
         labels={"ignorant": "knows no entry", "every": "knows any others"},
+        shade={"private": 0.5},
     )
     title = "[B] Figure 1: constraints on the noise, q = 0.2, r = 0.35"
     return Result("local-figure-1", title, rows, NOTE_1, chart)
@@ -121,6 +126,21 @@ def figure_2(settings: Settings) -> Result:
             "ours": "our noise",
         },
         levels={"most that epsilon 0.5 allows": success_bound(0.5)},
+        beside=Chart(
+            "lines",
+            "theta",
+            ("charged", "charged_single"),
+            "noise",
+            x_label="theta",
+            y_label="epsilon charged",
+            labels={
+                "charged": "knows the chain",
+                "charged_single": "sees one bit",
+                "dp": "DP noise",
+                "ours": "our noise",
+            },
+            levels={"most that epsilon 0.5 allows": 0.5},
+        ),
     )
     return Result("local-figure-2", "[B] Figure 2: DP broken by correlation", rows, NOTE_2, chart)
 

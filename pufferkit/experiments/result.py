@@ -72,6 +72,10 @@ class Chart:
         Vertical dashed lines: words to place.
     levels
         Horizontal dashed lines: words to height.
+    shade
+        Columns above which the picture is shaded, each with the height up to which.
+    beside
+        A second chart of the same rows, drawn to the right.
     """
 
     kind: Literal["lines", "bars"]
@@ -87,6 +91,8 @@ class Chart:
     y_label: str = ""
     marks: Mapping[str, float] = field(default_factory=dict)
     levels: Mapping[str, float] = field(default_factory=dict)
+    shade: Mapping[str, float] = field(default_factory=dict)
+    beside: Chart | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pufferkit.frames.files import (
     read_series,
     states_from_text,
 )
-from pufferkit.frames.groups import groups_of
+from pufferkit.frames.group_column import groups_of
 from pufferkit.frames.moments import Clock
 from pufferkit.frames.raw import TextFormat, first_cell, first_rows
 from pufferkit.frames.tables import frame_of, read_table, write_columns

@@ -1,16 +1,17 @@
 """What one would use without this library: entry DP, group DP, and the mechanism of GK16.
 
-GK16 (Ghosh and Kleinberg, 2016) bounds how much each entry sways its neighbours' conditional
-distributions. Let gamma be half the largest log-ratio of P(X_i = x | both neighbours) when one
-neighbour changes. With Gamma the T x T matrix that has gamma beside the diagonal, the mechanism
-applies if the spectral norm 2 gamma cos(pi / (T + 1)) is below 1. A b-entry-private release is then
-epsilon-private for epsilon = 2 b max_i sum_j Phi_ij with Phi = (I - Gamma)^-1.
+GK16 (Ghosh and Kleinberg, 2016) bounds how much each entry is swayed by its neighbours. Let
+Gamma_ij be half the largest log-ratio of P(X_i = x | both neighbours) when neighbour j changes. On
+a chain Gamma has four values: the first entry given the second, which any start makes large, the
+last given the one before, and entries between given the left and the right neighbour. The mechanism
+applies if the spectral norm of Gamma is below 1. A b-entry-private release is then epsilon-private
+for epsilon = 2 b max_i sum_j Phi_ij with Phi = (I - Gamma)^-1.
 """
 
 from __future__ import annotations
 
-from math import cos, inf, pi
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,14 +94,17 @@ def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     epsilon = checks.privacy(epsilon)
     theta = chains_only(beliefs, "gk16")
     check_states(theta, query)
-    gammas = [(_gamma(member, query.longest), member.name) for member in theta.members()]
-    gamma, name = max(gammas, key=lambda pair: pair[0])
-    norm = 2 * gamma * cos(pi / (query.longest + 1)) if query.longest > 1 else 0.0
-    if not norm < 1:
-        raise NotApplicable(
-            f"GK16 needs an influence matrix of spectral norm below 1; for {name} it is {norm:.4g}"
-        )
-    spread = 2 * _largest_row_sum(gamma, query.longest)
+    spreads = []
+    for member in theta.members():
+        sway = _sway(member, query.longest)
+        norm = sway.norm(query.longest)
+        if not norm < 1:
+            raise NotApplicable(
+                f"GK16 needs an influence matrix of spectral norm below 1; for {member.name} it is "
+                f"{norm:.4g}"
+            )
+        spreads.append((2 * sway.largest_row_sum(query.longest), norm, max(sway), member.name))
+    spread, norm, gamma, name = max(spreads, key=lambda parts: parts[0])
     return Calibration(
         "gk16",
         epsilon,
@@ -117,27 +121,92 @@ def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
     )
 
 
-def _gamma(member: Member, length: int) -> float:
-    """Half the largest log-ratio of P(x_i | neighbours) when one neighbour changes."""
+_LONG = 10_000
+"""From here on norm and row sums are taken to the limit, which they never exceed."""
+
+
+class _Sway(NamedTuple):
+    """The entries of Gamma: how much a neighbour can sway the conditional distribution."""
+
+    first: float
+    left: float
+    right: float
+    last: float
+
+    def _beside(self, length: int) -> tuple[Floats, Floats]:
+        """The diagonals below and above that of Gamma."""
+        below, above = np.full(length - 1, self.left), np.full(length - 1, self.right)
+        below[-1], above[0] = self.last, self.first
+        return below, above
+
+    def norm(self, length: int) -> float:
+        """The spectral norm: of two bidiagonal matrices, as odd entries are swayed by even ones."""
+        if length == 1 or max(self) in (0.0, inf):
+            return 0.0 if length == 1 else max(self)
+        from scipy.linalg import eigh_tridiagonal  # noqa: PLC0415  (slow to load)
+
+        below, above = self._beside(min(length, _LONG))
+        rows = len(below) + 1
+        largest = self.left + self.right if length > _LONG else 0.0
+        for start in (0, 1):  # rows start, start + 2, ...; row i has below[i - 1] and above[i]
+            own = np.arange(start, rows, 2)
+            to_left = np.where(own > 0, below[own - 1], 0.0)
+            to_right = np.where(own < rows - 1, above[np.minimum(own, rows - 2)], 0.0)
+            squares = to_left**2 + to_right**2
+            shared = to_right[:-1] * to_left[1:]
+            top = (len(own) - 1, len(own) - 1)
+            (square,) = eigh_tridiagonal(squares, shared, True, "i", top)
+            largest = max(largest, float(np.sqrt(square)))
+        return largest * (1 + 1e-12)
+
+    def largest_row_sum(self, length: int) -> float:
+        """Largest row sum of (I - Gamma)^-1: the largest x of (I - Gamma) x = 1."""
+        if length == 1 or max(self) == 0:
+            return 1.0
+        if length > _LONG:
+            return self._limit()
+        from scipy.linalg import solve_banded  # noqa: PLC0415  (slow to load)
+
+        below, above = self._beside(length)
+        bands = np.ones((3, length))
+        bands[0, 1:], bands[2, :-1] = -above, -below
+        sums = solve_banded((1, 1), bands, np.ones(length))
+        return float(sums.max()) * (1 + 1e-10)
+
+    def _limit(self) -> float:
+        """A y with (I - Gamma) y >= 1 at any length, so that x <= y.
+
+        y_i = c + a p^(i-1) + b q^(T-i), c = 1 / (1 - left - right), p and q the small roots of
+        right p^2 - p + left = 0 and left q^2 - q + right = 0: between the ends it is a solution,
+        and a and b meet the equations there.
+        """
+        spread = 1 - self.left - self.right
+        root = np.sqrt(1 - 4 * self.left * self.right)
+        largest = c = 1 / spread
+        for edge, slow in ((self.first, self.left), (self.last, self.right)):
+            small = 2 * slow / (1 + root)
+            largest = max(largest, c + (1 + edge * c - c) / (1 - edge * small))
+        return float(largest) * (1 + 1e-9)
+
+
+def _sway(member: Member, length: int) -> _Sway:
+    """Half the largest log-ratios of P(x_i | neighbours) when one neighbour changes."""
     matrix = member.chain.transition
     if length == 1:
-        return 0.0
+        return _Sway(0.0, 0.0, 0.0, 0.0)
     if not member.any_start and member.chain.has_underflow:
-        return inf
-    # The last node given its left neighbour: the rows of P.
-    largest = row_log_ratios(Kernel(matrix, matrix > 0)).max()
+        return _Sway(inf, inf, inf, inf)
+    last = row_log_ratios(Kernel(matrix, matrix > 0)).max()
     if member.any_start:
         # The first node given its right neighbour, over all starts: the projective diameter of P.
-        columns = row_log_ratios(Kernel(matrix.T, matrix.T > 0))
-        largest = max(largest, _finite_sum(columns))
+        first = _finite_sum(row_log_ratios(Kernel(matrix.T, matrix.T > 0)))
     else:
-        joint = (member.chain.initial[:, None] * matrix).T
-        joint = joint[joint.sum(axis=1) > 0]
-        given = joint / joint.sum(axis=1, keepdims=True)
-        largest = max(largest, row_log_ratios(Kernel(given, given > 0)).max())
+        first = _largest_ratio((member.chain.initial[:, None] * matrix).T)
+    left = right = 0.0
     if length > 2:
-        largest = max(largest, _between(matrix))
-    return float(largest) / 2 * (1 + 1e-12)
+        left = max(_largest_ratio(matrix * column) for column in matrix.T)
+        right = max(_largest_ratio(row * matrix.T) for row in matrix)
+    return _Sway(*(float(ratio) / 2 * (1 + 1e-12) for ratio in (first, left, right, last)))
 
 
 def _finite_sum(columns: Floats) -> float:
@@ -145,35 +214,10 @@ def _finite_sum(columns: Floats) -> float:
     return float(total.max()) if np.isfinite(total).all() else inf
 
 
-def _between(matrix: Floats) -> float:
-    """Largest log-ratio of P(x | left, right) when one of the two neighbours changes."""
-    largest, size = 0.0, len(matrix)
-    for other in range(size):
-        # Distributions of the middle given left = other and each right, then given each left and
-        # right = other.
-        for joint in (matrix[other] * matrix.T, matrix * matrix[:, other]):
-            possible = joint[joint.sum(axis=1) > 0]
-            if len(possible) > 1:
-                given = possible / possible.sum(axis=1, keepdims=True)
-                largest = max(largest, row_log_ratios(Kernel(given, given > 0)).max())
-    return float(largest)
-
-
-def _largest_row_sum(gamma: float, length: int) -> float:
-    """Largest row sum of (I - Gamma)^-1, the middle of the solution of (I - Gamma) x = 1."""
-    if gamma == 0:
-        return 1.0
-    if gamma < 0.5 and length > 10_000:
-        return 1 / (1 - 2 * gamma)  # the limit, which the row sums never exceed
-    # x_1 .. x_T is symmetric and increases to the middle: eliminate from the end inwards.
-    slope, offset, sums = 0.0, 0.0, []
-    for _ in range(length):
-        pivot = 1 - gamma * slope
-        slope, offset = gamma / pivot, (1 + gamma * offset) / pivot
-        sums.append((slope, offset))
-    x = 0.0
-    largest = 0.0
-    for step, start in reversed(sums):
-        x = start + step * x
-        largest = max(largest, x)
-    return largest * (1 + 1e-12)
+def _largest_ratio(joint: Floats) -> float:
+    """Largest log-ratio of the distributions of a middle entry, one row for each neighbour."""
+    possible = joint[joint.sum(axis=1) > 0]
+    if len(possible) < 2:
+        return 0.0
+    given = possible / possible.sum(axis=1, keepdims=True)
+    return float(row_log_ratios(Kernel(given, given > 0)).max())

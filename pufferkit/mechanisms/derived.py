@@ -98,14 +98,12 @@ def transition_rates(release: Release, level: float = 0.95) -> Derived:
     value = _share(raw, raw.sum(axis=1, keepdims=True) - raw)
     least = _share(low, high.sum(axis=1, keepdims=True) - high, 0.0)
     most = _share(high, low.sum(axis=1, keepdims=True) - low, 1.0)
-    return Derived(
+    return _derived(
+        release,
+        level,
         "transition rates",
         release.labels,
-        _flat(value),
-        _flat(least),
-        _flat(np.maximum(most, value)),
-        level,
-        release.epsilon,
+        (value, least, np.maximum(most, value)),
         "rows of noisy counts divided by their sums, below 0 taken for 0",
     )
 
@@ -131,14 +129,12 @@ def mean_stay(release: Release, level: float = 0.95) -> Derived:
     least = max(1.0, float(low[0] / high[1])) if high[1] > 0 else 1.0
     most = max(least, float(high[0] / low[1])) if low[1] > 0 else inf
     value = min(max(entries / max(episodes, 1.0), least), most)
-    return Derived(
+    return _derived(
+        release,
+        level,
         "mean length of a stay",
         ("entries",),
-        (value,),
-        (least,),
-        (most,),
-        level,
-        release.epsilon,
+        (value, least, most),
         "noisy time over noisy episodes; the ends are ratios at the corners of their intervals",
     )
 
@@ -171,14 +167,12 @@ def variance(release: Release, low: float, high: float, level: float = 0.95) -> 
     least = max(0.0, float(s_low) - max(m_low**2, m_high**2))
     mean, second = release.raw
     value = min(max(second - mean**2, least), most)
-    return Derived(
+    return _derived(
+        release,
+        level,
         "variance",
         ("variance",),
-        (value * half**2,),
-        (least * half**2,),
-        (most * half**2,),
-        level,
-        release.epsilon,
+        (value * half**2, least * half**2, most * half**2),
         "mean square less squared mean, over the box of both",
     )
 
@@ -199,14 +193,12 @@ def cumulative(release: Release, level: float = 0.95) -> Derived:
     1.0
     """
     values, low, high, total = _steps_of(release, level)
-    return Derived(
+    return _derived(
+        release,
+        level,
         "cumulative distribution",
         release.labels,
-        _flat(values / total),
-        _flat(low / total),
-        _flat(high / total),
-        level,
-        release.epsilon,
+        (values / total, low / total, high / total),
         "sums of the noisy histogram from either end, made monotone",
     )
 
@@ -247,14 +239,12 @@ def quantile(
     at = share * total
     place = [int(np.searchsorted(curve, at * (1 - 1e-12))) for curve in (middle, high, low)]
     chosen = [numbers[min(n, len(numbers) - 1)] for n in place]
-    return Derived(
+    return _derived(
+        release,
+        level,
         f"quantile {share:g}",
         (f"{share:g}",),
-        (chosen[0],),
-        (chosen[1],),
-        (chosen[2],),
-        level,
-        release.epsilon,
+        chosen,
         "the noisy histogram inverted",
     )
 
@@ -279,14 +269,12 @@ def load_duration(
     values_below, low, high, total = _steps_of(release, level)
     below = [np.concatenate([[0.0], curve[:-1]]) for curve in (values_below, high, low)]
     middle, least, most = (total - curve for curve in below)
-    return Derived(
+    return _derived(
+        release,
+        level,
         "load duration",
         tuple(f"at least {number:g}" for number in numbers),
-        _flat(middle),
-        _flat(least),
-        _flat(most),
-        level,
-        release.epsilon,
+        (middle, least, most),
         "what the noisy cumulative distribution leaves above each level",
     )
 
@@ -313,14 +301,12 @@ def peak(
     sure, possible = np.flatnonzero(low > 0), np.flatnonzero(high > 0)
     least = numbers[sure[-1]] if len(sure) else numbers[0]
     most = numbers[possible[-1]] if len(possible) else least
-    return Derived(
+    return _derived(
+        release,
+        level,
         "peak",
         ("peak",),
-        (least,),
-        (least,),
-        (max(most, least),),
-        level,
-        release.epsilon,
+        (least, least, max(most, least)),
         "the highest bin whose interval lies above 0",
     )
 
@@ -349,14 +335,12 @@ def top_states(release: Release, count: int, level: float = 0.95) -> Derived:
     order = np.argsort(-np.array(release.raw), kind="stable")
     inside, outside = order[:count], order[count:]
     sure = low[inside].min() >= high[outside].max()
-    return Derived(
+    return _derived(
+        release,
+        level,
         f"top {count} states",
         tuple(release.labels[n] for n in inside),
-        _flat(np.maximum(np.array(release.raw)[inside], 0.0)),
-        _flat(low[inside]),
-        _flat(high[inside]),
-        level,
-        release.epsilon,
+        (np.maximum(np.array(release.raw)[inside], 0.0), low[inside], high[inside]),
         "surely the most frequent"
         if sure
         else "by noisy counts; intervals overlap, so others may be among them",
@@ -418,5 +402,9 @@ def _share(part: Floats, others: Floats, empty: float = 0.0) -> Floats:
     return share
 
 
-def _flat(numbers: Any) -> tuple[float, ...]:
-    return tuple(float(number) for number in np.ravel(numbers))
+def _derived(
+    release: Release, level: float, what: str, labels: tuple[str, ...], ends: Any, how: str
+) -> Derived:
+    """Numbers from their values, lower and upper ends."""
+    value, low, high = (tuple(float(number) for number in np.ravel(end)) for end in ends)
+    return Derived(what, labels, value, low, high, level, release.epsilon, how)

@@ -124,12 +124,8 @@ def plan_quantile(
     ----------
     beliefs
         As for `influence_curve`.
-    share
-        Between 0 and 1, with six decimals at most; 0.5 is the median.
-    values
-        The value of each state, all different.
-    lengths
-        The `Series`, the length, or the lengths of segments.
+    share, values, lengths
+        As for `pufferkit.quantile_of`.
     epsilon
         Pufferfish privacy for each entry.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -24,21 +25,21 @@ _ANY = object()
 
 def experiment_figure(result: Result) -> Figure:
     """The picture of an experiment, one panel beside another."""
-    chart = result.chart
-    shown = _values(result.rows, chart.panel)
+    charts = [result.chart] if result.chart.beside is None else [result.chart, result.chart.beside]
+    shown = [(chart, panel) for chart in charts for panel in _values(result.rows, chart.panel)]
     size = 6.4 if len(shown) == 1 else 4.2 * len(shown)
-    figure, every = panels(len(shown), size, 4.6, result.title)
-    lines = _lines(result.rows, chart)
-    draw = _draw_lines if chart.kind == "lines" else _draw_bars
-    for axes, panel in zip(every, shown, strict=True):
+    figure, every = panels(len(shown), size, 4.6, result.title, shared=len(charts) == 1)
+    for axes, (chart, panel) in zip(every, shown, strict=True):
         own = [r for r in result.rows if chart.panel is None or r.get(chart.panel) == panel]
-        draw(axes, own, chart, lines)
+        draw = _draw_lines if chart.kind == "lines" else _draw_bars
+        draw(axes, own, chart, _lines(result.rows, chart))
         if panel is not None:
             axes.set_title(f"{chart.panel} {panel}", fontsize=10, parse_math=False)
         if "y" in chart.log:
             axes.set_yscale("log")
         axes.set_xlabel(chart.x_label, fontsize=9, parse_math=False)
-    every[0].set_ylabel(chart.y_label, parse_math=False)
+        if len(charts) > 1 or axes is every[0]:
+            axes.set_ylabel(chart.y_label, parse_math=False)
     legend(figure, min(4, max(2, round(size / 2.6))))
     return figure
 
@@ -58,6 +59,23 @@ def _draw_lines(
                 markersize=5,
                 linestyle=("-", "--", ":", "-.")[n % 4],
             )
+    for n, (value, (column, top)) in enumerate(
+        product(_values(rows, chart.by), chart.shade.items())
+    ):
+        points = sorted(_points(rows, chart, column, value))
+        words = chart.labels.get(column, column)
+        if value is not None:
+            words = f"{chart.labels.get(str(value), str(value))}, {words}"
+        axes.fill_between(
+            [x for x, _ in points],
+            [y for _, y in points],
+            top,
+            color=COLOURS[n % len(COLOURS)],
+            alpha=0.18,
+            linewidth=0,
+            hatch=_HATCHES[n % len(_HATCHES)],
+            label=words,
+        )
     for words, place in chart.marks.items():
         axes.axvline(place, color=BLACK, linestyle="--", linewidth=1.1, label=words)
     for words, height in chart.levels.items():

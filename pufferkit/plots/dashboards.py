@@ -18,7 +18,7 @@ from pufferkit.plots.canvas import (
     noted_bar,
     stacked,
 )
-from pufferkit.plots.questions import heat_rows
+from pufferkit.plots.question_figures import heat_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,10 +34,7 @@ _MOST_LABELS = 12
 def dashboard_figure(release: Release) -> Figure:
     """A joint release: a panel for each question, with the 95% intervals of its own noise.
 
-    Parameters
-    ----------
-    release
-        Of a `pufferkit.dashboard`.
+    ``release`` comes from a `pufferkit.dashboard`.
     """
     parts = split(release)
     title = f"{len(parts)} questions together: {release.mechanism}, epsilon {release.epsilon:g}"
@@ -67,10 +64,7 @@ def _numbers(axes: Axes, part: Release) -> None:
 def questions_figure(plan: Dashboard) -> Figure:
     """What each question of a dashboard would cost alone, and all of them together.
 
-    Parameters
-    ----------
-    plan
-        From `pufferkit.dashboard`.
+    ``plan`` comes from `pufferkit.dashboard`.
     """
     rows = plan.table_rows()
     title = f"{len(rows)} questions together: epsilon {plan.epsilon:.4g}"
@@ -89,10 +83,7 @@ def questions_figure(plan: Dashboard) -> Figure:
 def ways_figure(plan: QuantilePlan) -> Figure:
     """The two ways to a quantile, and by how large a share of the entries either misses.
 
-    Parameters
-    ----------
-    plan
-        From `pufferkit.plan_quantile`.
+    ``plan`` comes from `pufferkit.plan_quantile`.
     """
     rows = plan.table_rows()
     title = f"quantile {plan.share:g} by {plan.way}, epsilon {plan.calibration.epsilon:g}"
@@ -110,10 +101,7 @@ def ways_figure(plan: QuantilePlan) -> Figure:
 def synthetic_figure(made: Synthetic) -> Figure:
     """How near a made-up series is: every released share against that of the series.
 
-    Parameters
-    ----------
-    made
-        From `pufferkit.synthetic`.
+    ``made`` comes from `pufferkit.synthetic`.
     """
     rows = made.table_rows()
     kinds = list(dict.fromkeys(row["statistic"] for row in rows))

@@ -23,7 +23,7 @@ from pufferkit.plots.canvas import (
     note_beside,
     noted_bar,
 )
-from pufferkit.plots.questions import moves_figure, time_figure
+from pufferkit.plots.question_figures import moves_figure, time_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -231,10 +231,7 @@ def simulation_figure(
 def audit_figure(audit: Audit) -> Figure:
     """What was promised, and what the audit computed, proved and would have found, as bars.
 
-    Parameters
-    ----------
-    audit
-        Of `pufferkit.audit.audit`.
+    ``audit`` comes from `pufferkit.audit.audit`.
     """
     colours = {"promised": SKY, "proven by attack": ORANGE, "would be found": "white"}
     rows = [
@@ -257,7 +254,7 @@ def attack_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     Parameters
     ----------
     rows
-        Of `pufferkit.audit.attack_curve`: ``theta``, ``noise`` ("dp" or "ours"), ``epsilon``,
+        Of `pufferkit.experiments.attack_curve`: ``theta``, ``noise`` ("dp" or "ours"), ``epsilon``,
         ``single_bit``, ``correlation_aware`` and ``bound``.
     """
     if not rows:
@@ -305,10 +302,7 @@ def attack_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
 def pair_figure(table: PairTable) -> Figure:
     """How well each pair of values is hidden, as a heat map with the numbers in it.
 
-    Parameters
-    ----------
-    table
-        From `pufferkit.explain`. Dark pairs lose most, up to epsilon.
+    ``table`` comes from `pufferkit.explain`. Dark pairs lose most, up to epsilon.
     """
     names = [str(state) for state in table.states]
     count = len(names)

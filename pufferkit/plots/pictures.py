@@ -33,7 +33,7 @@ from pufferkit.plots.dashboards import (
     ways_figure,
 )
 from pufferkit.plots.figures import audit_figure, pair_figure, plan_figure, release_figure
-from pufferkit.plots.questions import (
+from pufferkit.plots.question_figures import (
     derived_figure,
     follows_figure,
     measured,

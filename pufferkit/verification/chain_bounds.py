@@ -25,11 +25,10 @@ Only the longest segment is looked at, and in a long one only the first nodes:
 
 from __future__ import annotations
 
-import cmath
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import cos, inf, pi, sqrt
+from math import inf, sqrt
 
 import numpy as np
 
@@ -279,39 +278,46 @@ def _fixed_point(
 def spread_by_neighbours(member: Member, length: int) -> float:
     """Ghosh and Kleinberg (2016): twice the largest row sum of (I - Gamma)^-1, or infinite.
 
-    Gamma is T x T with gamma beside the diagonal: half the largest log-ratio of the distribution of
-    an entry given its neighbours when one of them changes.
+    Gamma_ij is half the largest log-ratio of the distribution of entry i given its neighbours when
+    neighbour j changes.
     """
     if length == 1:
         return 2.0
     matrix = member.chain.transition
-    families = [matrix]  # the last entry, given its left neighbour
-    if length > 2:  # entries between, given the other neighbour
-        families += [row * matrix.T for row in matrix]
-        families += [matrix * column for column in matrix.T]
-    largest = 0.0
     if member.any_start:  # the first entry: the projective diameter
         columns = log_ratios(matrix.T, matrix.T > 0)
         with np.errstate(invalid="ignore"):
-            largest = float(np.nan_to_num(columns + columns.T, nan=inf, posinf=inf).max())
+            first = float(np.nan_to_num(columns + columns.T, nan=inf, posinf=inf).max())
     else:
-        families.append((member.chain.initial[:, None] * matrix).T)
+        first = _sway([(member.chain.initial[:, None] * matrix).T])
+    last = _sway([matrix])
+    left = _sway([matrix * column for column in matrix.T])
+    right = _sway([row * matrix.T for row in matrix])
+    if max(first, last) == inf or (length > 2 and max(left, right) == inf):
+        return inf
+    rows = min(length, MEDIUM)
+    gamma = np.diag(np.full(rows - 1, right), 1) + np.diag(np.full(rows - 1, left), -1)
+    gamma[0, 1], gamma[-1, -2] = first, last
+    gamma /= 2
+    if np.linalg.norm(gamma, 2) >= 1 or (rows < length and left + right >= 2):
+        return inf
+    if rows == length:
+        return 2 * float(np.linalg.solve(np.eye(rows) - gamma, np.ones(rows)).max())
+    # Far from both ends x = 1 / (1 - g - h), and what an end adds to it decays like p^i with
+    # h p^2 - p + g = 0: solve for the end alone.
+    g, h = left / 2, right / 2
+    middle, sums = 1 / (1 - g - h), [1 / (1 - g - h)]
+    for end, near, far in ((first / 2, g, h), (last / 2, h, g)):
+        decay = near if far == 0 else (1 - sqrt(1 - 4 * near * far)) / (2 * far)
+        sums.append(middle + (1 - middle * (1 - end)) / (1 - end * decay))
+    return 2 * max(sums)
+
+
+def _sway(families: list[Floats]) -> float:
+    """Largest log-ratio of two distributions of one family, from their joint weights."""
+    largest = 0.0
     for joint in families:
         rows = joint[joint.sum(axis=1) > 0]
         distributions = rows / rows.sum(axis=1, keepdims=True)
         largest = max(largest, float(log_ratios(distributions, distributions > 0).max(initial=0.0)))
-    gamma = largest / 2
-    if gamma == inf or 2 * gamma * cos(pi / (length + 1)) >= 1:
-        return inf
-    if length <= MEDIUM:
-        beside = np.eye(length, k=1) + np.eye(length, k=-1)
-        sums = np.linalg.solve(np.eye(length) - gamma * beside, np.ones(length))
-        return 2 * float(sums.max())
-    # Counted from the middle, x_j = (1 - cosh(j mu) / cosh(c mu)) / (1 - 2 gamma) solves
-    # -gamma x_{j-1} + x_j - gamma x_{j+1} = 1 with cosh(mu) = 1 / (2 gamma), c = (T + 1) / 2.
-    middle, end = (0.0 if length % 2 else 0.5), (length + 1) / 2
-    if gamma == 0.5:
-        return 2 * (end**2 - middle**2)
-    mu = cmath.acosh(1 / (2 * gamma)) if gamma > 0 else inf
-    share = cmath.cosh(middle * mu) / cmath.cosh(end * mu) if (end * mu).real < 700 else 0.0
-    return 2 * (1 - share.real) / (1 - 2 * gamma)
+    return largest

@@ -20,7 +20,7 @@ from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.mechanisms.release import Release, check_format, unit_of
 from pufferkit.noise import Family
 from pufferkit.rounding import at_least
-from pufferkit.verification.questions import furthest_of, is_multiple, near, nearest_histogram
+from pufferkit.verification.query_checks import furthest_of, is_multiple, near, nearest_histogram
 
 _KINDS: tuple[str, ...]
 _KINDS = ("histogram", "relative frequencies", "by time", "transition counts")

@@ -44,7 +44,7 @@ from pufferkit.verification.pair_tables import (
     members_to_check,
     mixing_bounds,
 )
-from pufferkit.verification.questions import (
+from pufferkit.verification.query_checks import (
     claimed_rows,
     contributions_of_states,
     furthest_of,

@@ -13,7 +13,7 @@ from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.pair_tables import TOLERANCE, BadBeliefs, NotChecked, Work
-from pufferkit.verification.questions import weights_of
+from pufferkit.verification.query_checks import weights_of
 from pufferkit.verification.sum_distances import (
     distance_of_chains,
     distance_of_joints,

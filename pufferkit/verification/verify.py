@@ -4,7 +4,7 @@ It starts from what the file records (beliefs, query, lengths, epsilon, scale) a
 theorem of the file's own mechanism, with none of the mechanism's code: see this room.
 What the evidence records (a quilt, blocks) is tried first but never relied on, and notes are not
 read. How far one entry moves the answer follows from what the query is
-(`pufferkit.verification.questions`).
+(`pufferkit.verification.query_checks`).
 
 A verdict lists what it assumes. The grid of the sampler, which the reported scale pays
 for, is smaller than the tolerance and left out.
@@ -34,7 +34,7 @@ from pufferkit.verification.needed import (
     on_chains,
 )
 from pufferkit.verification.pair_tables import TOLERANCE, BadBeliefs, NotChecked, Work
-from pufferkit.verification.questions import (
+from pufferkit.verification.query_checks import (
     assumptions,
     contributions_of_states,
     moved_by_one_entry,

@@ -57,7 +57,6 @@ def test_one_file_as_data(measured):  # noqa: F811
         (["quilt-table-1", "--data", "nowhere"], "no file or folder nowhere"),
         (["quilt-table-1", "--data", "data.csv"], "no column seqn"),
         (["quilt-table-2", "--quick", "--data", "data.csv"], "must be a folder"),
-        (["composition-year", "--data", "data.csv"], "reads no data"),
         (["composition-year", "--seed", "-1"], "seed"),
         (["composition-year", "--quick", "--out", "data.csv"], "not a directory"),
         (["composition-year", "--quick", "--out", "data.csv/deeper"], "not a directory"),

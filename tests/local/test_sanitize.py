@@ -99,13 +99,6 @@ def test_single_and_many_answers_use_words_alike(monkeypatch):
         monkeypatch.setattr(noise.os, "urandom", Words(words))
         assert many == list(noise.response_stream(iter([code] * len(words)), [limit] * 4))
         assert many == [(code + s) % 4 for s in (1, 1, 2, 3, 3, 0, 0)]
-    limits = [noise.flip_threshold(rho, 2) for rho in (0.2, 0.3)]
-    words = [0, limits[0] - 1, limits[0], limits[1] - 1, limits[1], noise.WORD - 1]
-    for code in (0, 1):
-        monkeypatch.setattr(noise.os, "urandom", Words(words))
-        many = noise.responses(np.full(len(words), code), limits).tolist()
-        monkeypatch.setattr(noise.os, "urandom", Words(words))
-        assert many == list(noise.response_stream(iter([code] * len(words)), limits))
 
 
 def test_what_comes_in_goes_out_in_the_same_form():

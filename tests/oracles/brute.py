@@ -421,10 +421,10 @@ def exact_stationary(transition: Matrix) -> list[Fraction]:
     return [row[-1] for row in rows]
 
 
-def gk16_gamma(initial: Distribution, transition: Matrix, length: int) -> float:
-    """Half the largest log-ratio of P(X_i = x | neighbours) when one neighbour changes."""
+def gk16_matrix(initial: Distribution, transition: Matrix, length: int) -> np.ndarray:
+    """Entry i, j: half the largest log-ratio of P(X_i | neighbours) when neighbour j changes."""
     joint = joint_distribution(initial, transition, length)
-    size, worst = len(initial), 0.0
+    size, gamma = len(initial), np.zeros((length, length))
     for node in range(1, length + 1):
         neighbours = [n for n in (node - 1, node + 1) if 1 <= n <= length]
         axes = tuple(n - 1 for n in range(1, length + 1) if n not in (node, *neighbours))
@@ -435,9 +435,12 @@ def gk16_gamma(initial: Distribution, transition: Matrix, length: int) -> float:
             if table[around].sum() > 0
         }
         for one, two in product(distributions, repeat=2):
-            if sum(u != v for u, v in zip(one, two, strict=True)) == 1:
-                worst = max(worst, _max_divergence(distributions[one], distributions[two]))
-    return worst / 2
+            changed = [n for n, u, v in zip(neighbours, one, two, strict=True) if u != v]
+            if len(changed) == 1:
+                moved = _max_divergence(distributions[one], distributions[two]) / 2
+                place = node - 1, changed[0] - 1
+                gamma[place] = max(gamma[place], moved)
+    return gamma
 
 
 def _max_divergence(above: np.ndarray, below: np.ndarray) -> float:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import pufferkit as pk
-from tests.strategies.command_line import run
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -39,8 +38,10 @@ LONG = {
 )
 def test_page(page):
     """As the site does when it is built: every block runs, and Python shows what it did."""
-    text = page.read_text(encoding="utf-8")
-    shown = "".join(hooks().building.running.ran(text, page.stem))
+    text, building = page.read_text(encoding="utf-8"), hooks().building
+    if page.parent == DOCS and building.kept(page.stem, text):
+        return  # `make docs` ran it, with this very package
+    shown = "".join(building.running.ran(text, page.stem))
     assert "```python" not in shown or ".output" in shown or "<img" in shown
 
 
@@ -96,20 +97,6 @@ def test_the_page_of_the_architecture_shows_every_room():
     (row,) = [line for line in shown.splitlines() if line.startswith("verification ")]
     assert "mechanisms" in row
     assert "influence" not in row
-
-
-@pytest.mark.slow
-def test_the_plan_explained_is_the_plan_printed(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    page = (DOCS / "reading-a-plan.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^pufferkit (plan .*)$", page, re.M)
-    (shown,) = re.findall(r"^```text\n(.*?)^```$", page, re.M | re.S)
-    printed = run(*command.split()).stdout.splitlines()
-    for line in shown.splitlines():
-        cells = line.split("  ...")[0].rstrip(" .")
-        if "not applicable" in cells:
-            cells = cells.split()[0]
-        assert any(other.startswith(cells.split(" ... ")[0]) for other in printed), line
 
 
 @pytest.mark.parametrize("page", [*sorted(ROOT.glob("*.md")), *PAGES], ids=lambda path: path.stem)

@@ -53,7 +53,8 @@ FORMULAS = """(() => {
     return marked.length && marked.every(one => one.querySelector("mjx-container")) && marked.length
 })()"""
 CUT = """return [...document.querySelectorAll("mjx-container")].filter(formula => {
-    const inside = formula.getBoundingClientRect()
+    const inside = formula.querySelector("svg").getBoundingClientRect()
+    if (inside.width < 5 || inside.height < 5) return true // squeezed to nothing
     for (let box = formula; box !== document.body; box = box.parentElement) {
         if (getComputedStyle(box).overflowX === "auto") return false // can be scrolled
     }

@@ -31,6 +31,9 @@ LARGE = 24
 MOST_CELLS = 4e6
 """Most cells of all programmes of a side: those of 44 states with dense rows."""
 
+_MANY = 100
+"""From so many entries with kernels of their own on, waiting for a compiler pays."""
+
 EXPLICIT_WORK = 50_000
 """Entries are followed one by one while entries x states^2 stays below this."""
 
@@ -127,6 +130,7 @@ def _given_start(
             source.distribution(n - 1),
             source.support(n),
             error + source.prior(n)[1],
+            often=own > _MANY,
         )
         for n in range(2, own + 1)
     ]
@@ -137,7 +141,9 @@ def _given_start(
     return PairSide(known, known[-1] if known else None), supports
 
 
-def _backward(transition: Floats, before: Floats, here: Bools, error: float) -> PairSteps | None:
+def _backward(
+    transition: Floats, before: Floats, here: Bools, error: float, *, often: bool = False
+) -> PairSteps | None:
     """P(X_{i-1} = u | X_i = x) for X_{i-1} distributed as ``before``; ``None`` after an underflow.
 
     Values that X_i cannot take get the row of one that it can: nothing is told about them.
@@ -147,4 +153,4 @@ def _backward(transition: Floats, before: Floats, here: Bools, error: float) -> 
         return None
     joint[~here] = joint[int(np.flatnonzero(here)[0])]
     kernel = joint / joint.sum(axis=1, keepdims=True)
-    return PairSteps([kernel], error + CONVERGED)
+    return PairSteps([kernel], error + CONVERGED, often=often)

@@ -174,11 +174,12 @@ class _MemberCurve:
     ) -> tuple[float, EntryLoss]:
         """The largest b up to ``most`` found with a loss of at most epsilon, and that loss.
 
-        Of many states the pairwise curve is asked first. If the scalar curve loses more than
-        epsilon at the b found, no larger b passes it, as its loss grows with b: one look at it is
-        enough to show that the pairwise bound is the better one.
+        Of many states, or kernels of many entries, the pairwise curve is asked first. If the scalar
+        curve loses more than epsilon at the b found, no larger b passes it, as its loss grows with
+        b: one look at it is enough to show that the pairwise bound is the better one.
         """
-        if self.pairs is not None and len(metric.distance) >= LARGE:
+        dear = len(metric.distance) >= LARGE or len(self.left.stretches) > SHORT
+        if self.pairs is not None and dear:
             start = self._quick_start(epsilon, most, length)
             better = self.pairs.solve(metric.distance, epsilon, start, most, progress)
             if better is not None:

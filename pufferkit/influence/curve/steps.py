@@ -200,6 +200,8 @@ def undominated(above: Floats, below: Floats) -> tuple[Floats, Floats]:
     above, below = above.ravel(), below.ravel()
     keep = above > below
     above, below = above[keep], below[keep]
+    if len(above) < _BINS:
+        return pareto(above, below)
     # Most candidates fall at a coarse look: some candidate in a higher bin has less below.
     bins = (above * _BINS).astype(np.intp)
     least = np.full(_BINS + 2, inf)

@@ -25,6 +25,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 
 import numpy as np
@@ -66,10 +67,13 @@ class Side:
     stretches: Sequence[tuple[int, StepOf]]
     blocks: Sequence[int]
 
+    @cached_property
+    def _firsts(self) -> list[int]:
+        return [first for first, _ in self.stretches]
+
     def steps_at(self, node: int) -> StepOf:
         """The kernels of one node."""
-        place = bisect_right([first for first, _ in self.stretches], node) - 1
-        return self.stretches[place][1]
+        return self.stretches[bisect_right(self._firsts, node) - 1][1]
 
 
 @dataclass(frozen=True)

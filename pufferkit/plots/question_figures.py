@@ -37,10 +37,7 @@ def time_figure(release: Release) -> Figure:
     By weekday and hour there is a panel for each state, a row for each day. Otherwise there is a
     row for each state and a column for each slot.
 
-    Parameters
-    ----------
-    release
-        Of kind ``"by time"``.
+    ``release`` is of kind ``"by time"``.
     """
     question = release.question or {}
     return _slots(
@@ -56,10 +53,7 @@ def time_figure(release: Release) -> Figure:
 def slots_figure(releases: Releases) -> Figure:
     """The same for all subjects together, or the first row of many.
 
-    Parameters
-    ----------
-    releases
-        Of a question by time.
+    ``releases`` are of a question by time.
     """
     question, observed = releases.question or {}, releases.observed
     if releases.kind != "by time" or observed is None:
@@ -164,10 +158,7 @@ def owners(releases: Releases) -> list[str]:
 def follows_figure(releases: Releases) -> Figure:
     """What follows from the release of each subject: a curve for each, or a point.
 
-    Parameters
-    ----------
-    releases
-        Of a question such as a quantile, a variance or a load-duration curve.
+    ``releases`` are of a question such as a quantile, a variance or a load-duration curve.
     """
     names = owners(releases)
     if releases.windows is not None:
@@ -211,10 +202,7 @@ def follows_figure(releases: Releases) -> Figure:
 def moves_figure(release: Release) -> Figure:
     """Transition counts as rates: a row for each state, the shares of where it goes next.
 
-    Parameters
-    ----------
-    release
-        Of kind ``"transition counts"``.
+    ``release`` is of kind ``"transition counts"``.
     """
     rates, states = rates_of(release)
     size = len(states)

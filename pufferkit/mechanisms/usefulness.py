@@ -26,6 +26,7 @@ _NAMES = {
     "relative frequencies": "shares",
     "histogram": "counts",
     "transition counts": "counts",
+    "by time": "counts",
     "count": "counts",
     "total": "totals",
     "mean": "means",
@@ -36,6 +37,8 @@ def answer_range(query: Query) -> tuple[float, float] | None:
     """Between which numbers every coordinate of the answer lies; ``None`` if that is not known."""
     if query.kind == "transition counts":
         return 0.0, float(query.total or 0.0)
+    if query.kind == "by time" and query.question is not None:
+        return 0.0, float(max(query.question["observed"]))
     if query.weights is None:
         return None
     size = sum(query.lengths if query.observed is None else query.observed)
@@ -52,6 +55,8 @@ def average_answer(query: Query) -> float | None:
         return None
     if query.total is not None:
         return query.total / query.size
+    if query.kind == "by time" and query.question is not None:
+        return float(sum(query.question["observed"])) / query.size
     return (bounds[1] - bounds[0]) / 2
 
 

@@ -328,6 +328,15 @@ def test_every_class_on_offer_is_kept_with_its_words(workspace, files):
     assert {json.loads((folder / p).read_text())["kind"] for p in workspace.beliefs}
 
 
+@pytest.mark.parametrize("count", range(2, 9))
+def test_a_matrix_by_hand_begins_with_rows_that_add_up(count):
+    from pufferkit.explore.steps.beliefs import first_row
+
+    stay, move = first_row(count)
+    rows = [[stay if i == j else move for i in range(count)] for j in range(count)]
+    assert pk.MarkovChain.steady(rows).stationary == pytest.approx([1 / count] * count)
+
+
 def test_a_plan_is_kept_and_error_rows_with_it(workspace, files):
     asyncio.run(prepared(workspace, files))
     assert workspace.planned() is None

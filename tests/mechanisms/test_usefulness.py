@@ -24,6 +24,7 @@ THREE = pk.MarkovChain.steady(
         (pk.total({0: -2, 1: 4}, 10), (-20, 40), 30),
         (pk.mean({0: 1, 1: 3}, 10), (1, 3), 1),
         (pk.transition_counts([0, 1], 11), (0, 10), 2.5),
+        (pk.by_time("day", [0, 1], 240, pk.Calendar("2024-01-01", every="1h")), (0, 24), 12),
         (pk.Query("own", len, 1, 10), None, None),
     ],
 )

@@ -149,13 +149,13 @@ def _typed(workspace: Workspace, build: Any) -> None:
         if not 2 <= len(states) <= _MOST_TYPED:
             parts.soft(f"Name 2 to {_MOST_TYPED} states, with commas between them.")
             return
-        stay = 0.8
+        stay, move = first_row(len(states))
         for before in states:
             with ui.element("div").classes("pk-row pk-matrix"):
                 ui.label(f"after {before}").style("flex: 0 0 7rem")
                 row = []
                 for after in states:
-                    likely = stay if after == before else round((1 - stay) / (len(states) - 1), 6)
+                    likely = stay if after == before else move
                     row.append(_number(after, likely, f"cell-{before}-{after}"))
                 cells.append(row)
 
@@ -175,6 +175,12 @@ def _typed(workspace: Workspace, build: Any) -> None:
     )
 
 
+def first_row(states: int) -> tuple[float, float]:
+    """Probabilities to stay and to move to each other state, with two digits, that add up to 1."""
+    move = 20 // (states - 1) / 100
+    return round(1 - move * (states - 1), 2), move
+
+
 def _shelf(workspace: Workspace, refresh: Any) -> None:
     if not workspace.beliefs:
         with parts.card("Your classes"):
@@ -184,6 +190,8 @@ def _shelf(workspace: Workspace, refresh: Any) -> None:
         parts.soft(f"{workspace.question.words}, at epsilon {workspace.epsilon:g}, under each:")
         wrong = parts.problem()
         place = ui.element("div").classes("pk-stack")
+        with place:
+            parts.soft("Working out the noise …")
         known = {path: model["name"] for path, model in workspace.beliefs.items()}
 
         def choose(event: Any) -> None:
@@ -205,6 +213,7 @@ def _shelf(workspace: Workspace, refresh: Any) -> None:
             async with parts.attempt(wrong):
                 rows = await workspace.noise()
                 if not place.is_deleted:
+                    place.clear()
                     with place:
                         _noise(rows, known, workspace.chosen)
 

@@ -15,7 +15,7 @@ help:
 	@echo "make lint      ruff, mypy and the order of rooms"
 	@echo "make notebooks runs the notebooks of the documentation and keeps their outputs"
 	@echo "make docs      the documentation, into site/; open site/index.html"
-	@echo "make bench     speed, as ratios within one run"
+	@echo "make bench     one table of times, peers and growth; fails if a job became 1.5 times slower"
 	@echo "make mutants   do the tests notice changed code? a sample; MODULES='noise ledger', ALL=1: hours"
 	@echo "make dist      build wheel and sdist into dist/ and check them"
 	@echo "make hooks     run lint before every commit, by pre-commit"
@@ -51,7 +51,7 @@ docs: $(VENV)/.docs
 	@echo "open site/index.html"
 
 bench: $(VENV)/.dev
-	@for script in $(sort $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+	@$(BIN)/python benchmarks/table.py
 
 dist: $(VENV)/.tools
 	rm -rf dist

@@ -56,6 +56,11 @@ def _place(name: str, text: str) -> Path:
     return KEPT / f"{name}-{digest.hexdigest()[:20]}.json"
 
 
+def kept(name: str, text: str) -> bool:
+    """Whether this very text was run with this very package."""
+    return _place(name, text).exists()
+
+
 def run_all() -> None:
     """Run every page whose outputs are not kept, as many at once as there are cores."""
     KEPT.mkdir(parents=True, exist_ok=True)
@@ -102,9 +107,9 @@ def with_outputs(text: str, name: str) -> str:
     source = pages().get(name)
     if source is None:
         return text
-    if not _place(name, source).exists():  # changed while the others ran
+    if not kept(name, source):  # changed while the others ran
         _keep((name, source))
-    kept = json.loads(_place(name, source).read_text(encoding="utf-8"))
-    blocks = iter(kept["blocks"])
+    outputs = json.loads(_place(name, source).read_text(encoding="utf-8"))
+    blocks = iter(outputs["blocks"])
     text = running.FENCE.sub(lambda _: next(blocks), text)
-    return PICTURE.sub(lambda match: kept["pictures"][match[1]], text)
+    return PICTURE.sub(lambda match: outputs["pictures"][match[1]], text)

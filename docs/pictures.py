@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import pufferkit as pk
+from pufferkit.plots import influence_figure
 from pufferkit.plots.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, SKY, blank, grid, panels
 
 if TYPE_CHECKING:
@@ -203,3 +204,15 @@ def scales() -> Figure:
     axes.legend(frameon=False, fontsize=9, ncols=3, loc="lower left")
     grid(axes)
     return figure
+
+
+def measured() -> Figure:
+    """Entries that two classes budget, against those that measured people show.
+
+    The numbers are those that ``examples/measured.sh`` printed.
+    """
+    budgets = [
+        {"name": "one chain", "budget": 8.31, "covers": False},
+        {"name": "three regimes", "budget": 80.8, "covers": False},
+    ]
+    return influence_figure(budgets, point=135, lower=112)

@@ -1,0 +1,289 @@
+"""All jobs in one table: seconds of CPU at the largest size, a peer, their ratio, and the growth.
+
+    python benchmarks/table.py                 the table, compared with the last one kept
+    python benchmarks/table.py quilt noise     some jobs, by parts of their names
+    python benchmarks/table.py --keep 0.2.0    and keep it as results/0.2.0.json
+
+Times are CPU seconds of one thread, the best of a few runs. The growth is the exponent of time over
+size, from the smallest and the largest of three sizes. Two tables are compared in units of a small
+job of numpy and Python that is timed in the same run, so that another machine does not count as a
+change. A job that takes 1.5 times as long as in the table kept last, and more than 50 ms longer,
+fails the command.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import process_time
+
+for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "POLARS_MAX_THREADS"):
+    os.environ.setdefault(threads, "1")
+
+import numpy as np  # noqa: E402  (threads are set first)
+
+import pufferkit as pk  # noqa: E402
+
+RESULTS = Path(__file__).parent / "results"
+SLOWER, LEAST = 1.5, 0.05
+SLEEP = [[0.9, 0.1], [0.4, 0.6]]
+
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Work of three sizes, made before it is timed, and perhaps a peer that does the like."""
+
+    name: str
+    sizes: tuple[int, int, int]
+    made: Callable[[int], Work]
+    peer: tuple[str, Callable[[int], Work]] | None = None
+
+
+def dense(states: int, seed: int = 0) -> pk.MarkovChain:
+    rng = np.random.default_rng(seed)
+    return pk.MarkovChain.steady(rng.dirichlet(np.ones(states), states))
+
+
+def quilt(beliefs: object, length: int) -> Work:
+    return lambda: pk.markov_quilt(beliefs, pk.count(1, length), 1)
+
+
+def curve(beliefs: object, length: int) -> Work:
+    return lambda: pk.influence_curve(beliefs, pk.count(1, length), 1)
+
+
+def of_many(number: int) -> pk.ChainClass:
+    return pk.ChainClass.of(*(dense(4, seed) for seed in range(number)))
+
+
+def tree(nodes: int) -> pk.BayesianNetwork:
+    rng = np.random.default_rng(1)
+    parents = {n: (int(rng.integers(max(0, n - 3), n)),) if n else () for n in range(nodes)}
+    table = {(0,): [0.8, 0.2], (1,): [0.3, 0.7]}
+    return pk.BayesianNetwork(parents, {n: table if n else {(): [0.6, 0.4]} for n in range(nodes)})
+
+
+def draws(number: int) -> Work:
+    from pufferkit.noise import discrete_laplace_rows
+
+    return lambda: discrete_laplace_rows(
+        np.zeros((number, 1), dtype=np.int64), np.full((number, 1), 10.0)
+    )
+
+
+def unsafe_draws(number: int) -> Work:
+    return lambda: np.random.default_rng().laplace(0, 10, number)
+
+
+def answers(number: int) -> Work:
+    from pufferkit.noise import flip_threshold, responses
+
+    codes = np.random.default_rng(0).integers(0, 2, number).astype(np.uint8)
+    return lambda: responses(codes, [flip_threshold(0.3, 2)] * 2)
+
+
+def unsafe_answers(number: int) -> Work:
+    codes = np.random.default_rng(0).integers(0, 2, number).astype(np.uint8)
+    return lambda: codes ^ (np.random.default_rng().random(number) < 0.3)
+
+
+def spends(number: int) -> Work:
+    def work() -> None:
+        with tempfile.TemporaryDirectory() as folder, pk.Ledger(f"{folder}/l.db") as ledger:
+            ledger.open_account("a", 1e6)
+            for _ in range(number):
+                ledger.spend("a", 0.001)
+
+    return work
+
+
+def bare_spends(number: int) -> Work:
+    def work() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            connection = sqlite3.connect(f"{folder}/b.db", isolation_level=None)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, text TEXT)")
+            for _ in range(number):
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("INSERT INTO t (text) VALUES ('x')")
+                connection.execute("COMMIT")
+
+    return work
+
+
+def rows_of(number: int) -> Work:
+    from tables import COLUMNS, made
+
+    frame = made(number, 100)
+    return lambda: pk.read_table(frame, **COLUMNS)
+
+
+def bare_rows(number: int) -> Work:
+    from tables import bare, made
+
+    frame = made(number, 100)
+    return lambda: bare(frame)
+
+
+def attack(steps: int) -> Work:
+    from pufferkit.audit import ForwardBackward
+
+    outputs = np.random.default_rng(0).integers(0, 2, steps)
+    attacker = ForwardBackward(pk.MarkovChain.steady(SLEEP), np.array([[0.8, 0.2], [0.3, 0.7]]))
+    return lambda: attacker.posterior(outputs)
+
+
+def hmmlearn_attack(steps: int) -> Work:
+    from hmmlearn import hmm
+
+    theirs = hmm.CategoricalHMM(n_components=2, init_params="", implementation="scaling")
+    theirs.n_features, theirs.startprob_ = 2, np.array([0.8, 0.2])
+    theirs.transmat_, theirs.emissionprob_ = np.array(SLEEP), np.array([[0.8, 0.2], [0.3, 0.7]])
+    outputs = np.random.default_rng(0).integers(0, 2, steps)[:, None]
+    return lambda: theirs.predict_proba(outputs)
+
+
+JOBS = [
+    Job("quilt, 51 states, length", (10**5, 10**6, 10**7), lambda n: quilt(dense(51), n)),
+    Job(
+        "quilt, fixed start, length",
+        (10**5, 10**6, 10**7),
+        lambda n: quilt(pk.MarkovChain([1.0, 0.0], SLEEP), n),
+    ),
+    Job(
+        "curve, any start, length",
+        (10**9, 10**12, 10**15),
+        lambda n: curve(pk.ChainClass.any_start(SLEEP), n),
+    ),
+    Job("curve, dense rows, states", (50, 70, 100), lambda n: curve(dense(n), 10**6)),
+    Job("curve, pair by pair, states", (10, 20, 30), lambda n: curve(dense(n), 10**6)),
+    Job("curve, class, chains", (100, 300, 1000), lambda n: curve(of_many(n), 9000)),
+    Job(
+        "curve, absorbing, length",
+        (100, 200, 400),
+        lambda n: curve(
+            pk.MarkovChain([0.5, 0.3, 0.2], [[0.9, 0.05, 0.05], [0.1, 0.8, 0.1], [0, 0, 1]]), n
+        ),
+    ),
+    Job(
+        "wasserstein, binary, length",
+        (500, 1000, 2000),
+        lambda n: lambda: pk.wasserstein(pk.MarkovChain.steady(SLEEP), pk.count(1, n), 1),
+    ),
+    Job(
+        "plan, binary, length",
+        (100, 1000, 10**4),
+        lambda n: lambda: pk.plan(pk.MarkovChain.steady(SLEEP), pk.count(1, n), 1),
+    ),
+    Job(
+        "quilt, tree, nodes",
+        (40, 80, 160),
+        lambda n: lambda: pk.markov_quilt(tree(n), pk.count(1, n), 1),
+    ),
+    Job("noise, draws", (10**4, 3 * 10**4, 10**5), draws, ("numpy, unsafe", unsafe_draws)),
+    Job(
+        "randomised response, bits",
+        (10**6, 3 * 10**6, 10**7),
+        answers,
+        ("numpy, unsafe", unsafe_answers),
+    ),
+    Job("ledger, spends", (50, 100, 200), spends, ("bare SQLite", bare_spends)),
+    Job("table, rows", (10**5, 3 * 10**5, 10**6), rows_of, ("bare polars", bare_rows)),
+    Job("attack, steps", (10**5, 3 * 10**5, 10**6), attack, ("hmmlearn", hmmlearn_attack)),
+]
+
+
+def seconds(work: Work, runs: int = 3) -> float:
+    """The least CPU time of a few runs; of one, if that takes long."""
+    times: list[float] = []
+    while len(times) < runs and sum(times) < 3:
+        start = process_time()
+        work()
+        times.append(process_time() - start)
+    return min(times)
+
+
+def reference() -> float:
+    """A small job of numpy and Python, as the unit in which tables are compared."""
+    values = np.random.default_rng(0).random((200, 200))
+
+    def work() -> float:
+        total = 0.0
+        for n in range(300_000):
+            total += n % 7
+        for _ in range(20):
+            total += float((values @ values).max())
+        return total
+
+    return seconds(work, 5)
+
+
+def measured(job: Job) -> dict[str, object]:
+    """The row of one job."""
+    job.made(job.sizes[0])()  # compile, load, warm
+    times = [seconds(job.made(size)) for size in job.sizes]
+    growth = math.log(times[2] / times[0]) / math.log(job.sizes[2] / job.sizes[0])
+    row: dict[str, object] = {"size": job.sizes[2], "seconds": times[2], "growth": growth}
+    if job.peer is not None:
+        name, made = job.peer
+        made(job.sizes[0])()
+        theirs = seconds(made(job.sizes[2]))
+        row |= {"peer": name, "peer seconds": theirs, "ratio": times[2] / theirs}
+    return row
+
+
+def last_kept() -> tuple[str, dict[str, float]] | None:
+    """The table kept last: job to seconds in units of the reference."""
+    kept = sorted(RESULTS.glob("*.json"), key=lambda path: json.loads(path.read_text())["number"])
+    if not kept:
+        return None
+    table = json.loads(kept[-1].read_text())
+    return kept[-1].stem, {
+        name: row["seconds"] / table["reference"] for name, row in table["jobs"].items()
+    }
+
+
+def main(arguments: list[str]) -> int:
+    keep = arguments.pop(arguments.index("--keep") + 1) if "--keep" in arguments else None
+    parts = [part for part in arguments if part != "--keep"]
+    unit, last, slower = reference(), last_kept(), []
+    print(f"{'job':30} {'size':>12} {'seconds':>9} {'growth':>7} {'ratio':>7}  peer, and the last")
+    rows: dict[str, dict[str, object]] = {}
+    for job in JOBS:
+        if parts and not any(part in job.name for part in parts):
+            continue
+        row = rows[job.name] = measured(job)
+        ratio = f"{row['ratio']:7.1f}" if "ratio" in row else f"{'-':>7}"
+        words = [str(row.get("peer", ""))]
+        if last is not None and job.name in last[1]:
+            before = last[1][job.name] * unit
+            now = float(str(row["seconds"]))
+            words.append(f"{now / before:.2f} times {last[0]}")
+            if now > SLOWER * before and now > before + LEAST:
+                slower.append(job.name)
+        print(
+            f"{job.name:30} {row['size']:12,} {row['seconds']:9.3f} {row['growth']:7.2f} {ratio}  "
+            + ", ".join(word for word in words if word),
+            flush=True,
+        )
+    if keep is not None:
+        number = len(list(RESULTS.glob("*.json")))
+        table = {"number": number, "reference": unit, "jobs": rows}
+        (RESULTS / f"{keep}.json").write_text(json.dumps(table, indent=1) + "\n")
+    if slower:
+        print(f"slower than {SLOWER} times the last table: {', '.join(slower)}")
+    return 1 if slower else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -25,6 +25,10 @@ def groups_of(rows: Any, *, subject: str, group: str) -> dict[Hashable, Hashable
     """
     import narwhals as nw  # noqa: PLC0415
 
+    if subject == group:
+        raise ValueError(
+            f"group: {group!r} is the column of subjects; for a row each, release_each"
+        )
     frame: Any = nw.from_native(rows)
     for role, column in {"subject": subject, "group": group}.items():
         if column not in frame.collect_schema().names():

@@ -31,6 +31,8 @@ _COMMON: tuple[str, ...]
 _COMMON = ("mechanism", "epsilon", "guarantee", "kind", "labels", "beliefs", "presentation")
 _COMMON += ("calibrations",)
 _MOST_NAMED = 5
+_OTHERS = {"subject", "group", "window_start", "entries", "scale", "note"}
+"""Columns of a table beside the answers."""
 
 
 @dataclass(frozen=True)
@@ -266,8 +268,9 @@ def compare_table(path: Path, fleet: Fleet) -> Iterator[str]:
         yield f"{path.name}: has {len(rows)} rows, its record {fleet.size}"
         return
     labels = fleet.common["labels"]
+    prefix = "state " if _OTHERS & set(labels) & set(rows[0]) else ""  # as the table was written
+    names = [prefix + label for label in labels]
     for number, cells in enumerate(rows):
-        names = [label if label in cells else f"state {label}" for label in labels]
         try:
             printed = [float(cells[name]) for name in ("entries", "scale", *names)]
         except (KeyError, TypeError, ValueError):

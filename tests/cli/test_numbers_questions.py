@@ -136,3 +136,18 @@ def test_moves_and_stays_come_with_what_follows_from_them(folder):
     assert rates["what"] == "transition rates"
     stay = json.loads(good(*RELEASE, "--query", "stays", "--state-value", "run"))["derived"]
     assert stay["what"] == "mean length of a stay"
+
+
+def test_a_table_of_stays_is_compared_with_its_record(folder):
+    """One of its numbers is called entries, like the column of what was observed."""
+    rows = [f"ann,{line}" for line in Path("data.csv").read_text().splitlines()[1:]]
+    Path("people.csv").write_text("\n".join(["who,when,state", *rows, ""]))
+    columns = ("--state", "state", "--subject", "who", "--time", "when")
+    asked = ("release-each", "people.csv", "--model", "model.json", "--epsilon", "2", *columns)
+    good(*asked, "--query", "stays", "--state-value", "run", "--out", "each.csv")
+    assert pk.verify("each.csv").ok
+    text = Path("each.csv").read_text().splitlines()
+    Path("each.csv").write_text("\n".join([text[0], text[1] + "9", ""]))
+    assert not pk.verify("each.csv").ok
+    groups = ("--group-by", "who", "--keys", "ann")
+    assert "is the column of subjects" in refusal(*asked, *groups)

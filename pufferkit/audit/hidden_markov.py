@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from pufferkit.compiling import compiled_loop
 
 FINE, TOO_SMALL = -1, -2
 
@@ -18,7 +19,7 @@ SMALLEST = 1e-200
 """Scaled probabilities below this are left to the kernel in logarithms."""
 
 
-@njit(cache=True)
+@compiled_loop
 def forward(initial: Any, transition: Any, emission: Any, symbols: Any, out: Any) -> int:
     """P(X_t = x | outputs up to t), scaled at every step; written to ``out``."""
     length, size = out.shape
@@ -44,7 +45,7 @@ def forward(initial: Any, transition: Any, emission: Any, symbols: Any, out: Any
     return FINE
 
 
-@njit(cache=True)
+@compiled_loop
 def backward(transition: Any, emission: Any, symbols: Any, out: Any) -> int:
     """Turn what `forward` wrote into P(X_t = x | all outputs)."""
     length, size = out.shape
@@ -75,7 +76,7 @@ def backward(transition: Any, emission: Any, symbols: Any, out: Any) -> int:
     return FINE
 
 
-@njit(cache=True)
+@compiled_loop
 def log_forward(initial: Any, transition: Any, emission: Any, symbols: Any, out: Any) -> int:
     """Logarithms of what `forward` gives, where floats cannot hold the probabilities."""
     length, size = out.shape
@@ -97,7 +98,7 @@ def log_forward(initial: Any, transition: Any, emission: Any, symbols: Any, out:
     return FINE
 
 
-@njit(cache=True)
+@compiled_loop
 def log_backward(transition: Any, emission: Any, symbols: Any, out: Any) -> int:
     """Turn what `log_forward` wrote into P(X_t = x | all outputs)."""
     length, size = out.shape
@@ -122,7 +123,7 @@ def log_backward(transition: Any, emission: Any, symbols: Any, out: Any) -> int:
     return FINE
 
 
-@njit(cache=True)
+@compiled_loop
 def viterbi(
     initial: Any, transition: Any, emission: Any, symbols: Any, back: Any, path: Any
 ) -> int:
@@ -159,7 +160,7 @@ def viterbi(
     return FINE
 
 
-@njit(cache=True)
+@compiled_loop
 def _log_sum(values: Any) -> float:
     top = -np.inf
     for value in values:
@@ -172,7 +173,7 @@ def _log_sum(values: Any) -> float:
     return float(top + np.log(total))
 
 
-@njit(cache=True)
+@compiled_loop
 def walk_counts(
     start: Any, moves: Any, which: Any, draws: Any, state: Any, counts: Any, first: bool
 ) -> None:

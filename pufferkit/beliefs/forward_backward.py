@@ -19,10 +19,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from pufferkit.compiling import compiled_loop
 
 
-@njit(cache=True)
+@compiled_loop
 def forward_backward(
     initial: Any,
     transition: Any,

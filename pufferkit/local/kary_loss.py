@@ -26,7 +26,7 @@ from pufferkit.local.losses import Loss
 from pufferkit.rounding import EPS, round_up
 
 MOST_STATES = 8
-"""States for which each known value is followed on its own; against the ignorant twice as many."""
+"""States whose pairs are followed; each known value has a sequence of its own."""
 
 LONGEST = 100
 """Series up to this length are followed to the end; longer ones are promised as any length is."""
@@ -43,8 +43,9 @@ def pair_losses(
     Answers that say nothing about some state, or all about it, are not for this bound.
     """
     used = matrix[:, matrix.any(axis=0)]
-    most = MOST_STATES if every else 2 * MOST_STATES
-    if len(chain) > most or not (used > 0).all() or not (chain.stationary > 0).all():
+    if len(chain) > MOST_STATES or not (used > 0).all() or len(chain.closed_classes) > 1:
+        return None
+    if not (chain.stationary > 0).all():
         return None
     logs = np.log(used)
     own = np.array([(row - logs).max(axis=1) for row in logs])

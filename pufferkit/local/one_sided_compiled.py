@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from math import inf
 
-from numba import njit
-
 from pufferkit.checks import Floats
+from pufferkit.compiling import compiled_loop
 from pufferkit.local.moved_odds import Logs, moved_odds
 
-_moved = njit(cache=True)(moved_odds)
+_moved = compiled_loop(moved_odds)
 
 
-@njit(cache=True)
+@compiled_loop
 def follow(
     logs: Logs,
     rising: bool,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from math import log
 
 import numpy as np
-from numba import njit
 
 from pufferkit.checks import Floats
+from pufferkit.compiling import compiled_loop
 
 _SURE = 1e300
 _SETTLED = 1e-12
@@ -18,7 +18,7 @@ _MANY = 3
 """Steps in which nothing may move before the rest is taken for the same."""
 
 
-@njit(cache=True)
+@compiled_loop
 def searched_losses(
     transition: Floats, start: float, rho: Floats, every: bool, length: int, most: int
 ) -> Floats:
@@ -58,7 +58,7 @@ def searched_losses(
     return losses
 
 
-@njit(cache=True)
+@compiled_loop
 def _tell(
     ends: Floats,
     reference: Floats,
@@ -93,7 +93,7 @@ def _tell(
     return moved
 
 
-@njit(cache=True)
+@compiled_loop
 def _step(
     trace: int, moves: Floats, p: Floats, ends: Floats, reference: Floats, fresh: Floats
 ) -> None:
@@ -119,7 +119,7 @@ def _step(
     reference[trace] = (p[0, 0] * g + b) / (c * g + p[1, 1])
 
 
-@njit(cache=True)
+@compiled_loop
 def _largest(told: Floats, last: int, length: int, end: int) -> float:
     """Largest product of a left and a right side that meet in one entry and its output."""
     worst = 0.0

@@ -151,6 +151,20 @@ def test_answers_come_from_their_rows():
     assert (abs(told.counts - np.bincount(truth)) <= told.counts_error).all()
 
 
+def test_chains_that_do_not_forget_have_the_bound_of_added_entries():
+    stuck = pk.MarkovChain([1 / 3] * 3, np.eye(3))
+    made = KaryResponse(stuck, 0.25, length=5)
+    assert made.loss == pytest.approx(5 * log(2))
+    assert made.loss >= brute_loss(stuck, made.matrix, 3, "every")[0]
+    with pytest.raises(pk.NotApplicable, match="forget"):
+        KaryResponse(stuck, 0.25)
+    fading = pk.MarkovChain([0.5, 0.5, 0], [[0.5, 0.5, 0], [0, 1, 0], [0, 0.5, 0.5]])
+    assert (
+        matrix_loss(fading, made.matrix, 3, "every")
+        >= (brute_loss(fading, made.matrix, 3, "every")[0])
+    )
+
+
 def test_refusals():
     with pytest.raises(ValueError, match="rows"):
         MatrixResponse(LEVELS, [[0.5, 0.5], [0.5, 0.5]])

@@ -93,7 +93,8 @@ def test_a_row_is_not_given_twice():
     [
         ({"format": 3}, "format 3"),
         ({"format": None}, "pufferkit wrote"),
-        ({"kind": "count"}, "kind"),
+        ({"kind": "count"}, "needs a question"),
+        ({"kind": "mode"}, "kind"),
         ({"labels": [1, 2]}, "labels"),
         ({"calibrations": []}, "no calibration for segments of"),
         ({"calibrations": 5}, "calibrations"),

@@ -55,13 +55,13 @@ jit = globals().get("jit", _as_it_stands)
 @cache
 def compiled() -> ModuleType:
     """The functions of this module, compiled; the first time ever it takes seconds."""
-    from numba import njit  # noqa: PLC0415
+    from pufferkit.compiling import compiled_loop  # noqa: PLC0415
 
     spec = importlib.util.find_spec(__name__)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    module.jit = njit(cache=True)  # type: ignore[attr-defined]
+    module.jit = compiled_loop  # type: ignore[attr-defined]
     spec.loader.exec_module(module)
     return module
 

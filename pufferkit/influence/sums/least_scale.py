@@ -33,12 +33,12 @@ from functools import cached_property
 from math import inf
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.chain_class import Member
 from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
+from pufferkit.compiling import compiled_loop
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.quilts.chains import (
     AnyStartInfluence,
@@ -120,7 +120,7 @@ class Window:
         return worst, place
 
 
-@njit(cache=True)
+@compiled_loop
 def _likelihoods(part, rate, here):  # type: ignore[no-untyped-def]
     """The likelihood at w: what lies below, times rate for each unit, and the same above.
 
@@ -136,7 +136,7 @@ def _likelihoods(part, rate, here):  # type: ignore[no-untyped-def]
         here[w] += carried
 
 
-@njit(cache=True)
+@compiled_loop
 def _largest_ratio(parts, chances, rate, trusted):  # type: ignore[no-untyped-def]
     """The largest ratio, over ends and outputs, of likelihoods under two values of one entry."""
     values, ends, size = parts.shape
@@ -160,7 +160,7 @@ def _largest_ratio(parts, chances, rate, trusted):  # type: ignore[no-untyped-de
     return worst
 
 
-@njit(cache=True)
+@compiled_loop
 def _ratio_tables(parts, allowed, lefts, rate, trusted):  # type: ignore[no-untyped-def]
     """For each left end and pair of values the largest ratio of likelihoods, before chances."""
     values, ends, size = parts.shape
@@ -330,7 +330,7 @@ def _shifted(sums: Floats, values: NDArray[np.int64], largest: int) -> Floats:
     return moved
 
 
-@njit(cache=True)
+@compiled_loop
 def _joined(left, right, values):  # type: ignore[no-untyped-def]
     """Convolution of both sides for every value of the entry and every pair of ends."""
     size, lefts, width = left.shape

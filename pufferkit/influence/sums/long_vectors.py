@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from pufferkit.checks import Floats
+from pufferkit.compiling import compiled_loop
 
 BLOCK = 32
 """Numbers that share an exponent."""
@@ -92,7 +92,7 @@ def convolved(first: Blocks, second: Blocks, pairs: NDArray[np.int64], length: i
     return replace(out, lost=lost)
 
 
-@njit(cache=True)
+@compiled_loop
 def _normalise(mantissa, exponent, block):  # type: ignore[no-untyped-def]
     """Bring the largest number of one block into [1, 2)."""
     start = block * BLOCK
@@ -109,7 +109,7 @@ def _normalise(mantissa, exponent, block):  # type: ignore[no-untyped-def]
         exponent[block] += shift
 
 
-@njit(cache=True)
+@compiled_loop
 def _mix(mantissas, exponents, weights, out_mantissas, out_exponents):  # type: ignore[no-untyped-def]
     """Fill in the weighted sums; whether some number got lost."""
     lost = False
@@ -136,7 +136,7 @@ def _mix(mantissas, exponents, weights, out_mantissas, out_exponents):  # type: 
     return lost
 
 
-@njit(cache=True)
+@compiled_loop
 def _convolve(  # type: ignore[no-untyped-def]  # noqa: PLR0912
     first, first_exp, second, second_exp, pairs, out, out_exp
 ):
@@ -195,7 +195,7 @@ def _convolve(  # type: ignore[no-untyped-def]  # noqa: PLR0912
     return lost
 
 
-@njit(cache=True)
+@compiled_loop
 def _reached(first, first_exp, second, pairs, j):  # type: ignore[no-untyped-def]
     """Whether some pair has positive numbers whose places add up to j."""
     for n in range(len(pairs)):
@@ -209,7 +209,7 @@ def _reached(first, first_exp, second, pairs, j):  # type: ignore[no-untyped-def
     return False
 
 
-@njit(cache=True)
+@compiled_loop
 def running_sums(distribution, exponents, backwards):  # type: ignore[no-untyped-def]
     """Sums with an exponent each: up to and including j, or strictly above j."""
     size = len(distribution)
@@ -239,7 +239,7 @@ def running_sums(distribution, exponents, backwards):  # type: ignore[no-untyped
     return sums, sum_exps
 
 
-@njit(cache=True)
+@compiled_loop
 def _compare(a, a_exp, b, b_exp, error):  # type: ignore[no-untyped-def]
     """1 if a <= b for sure, -1 if a > b for sure, 0 if rounding leaves it open."""
     if a == 0.0:
@@ -256,7 +256,7 @@ def _compare(a, a_exp, b, b_exp, error):  # type: ignore[no-untyped-def]
     return 0
 
 
-@njit(cache=True)
+@compiled_loop
 def least_shift(  # type: ignore[no-untyped-def]
     lower_a,
     lower_a_exp,

@@ -15,7 +15,7 @@ from pufferkit.explore.axes import axis, bar, frame, legend_above, lying, uprigh
 from pufferkit.plots.canvas import BLUE, GREEN, ORANGE, PINK, SKY, YELLOW
 
 _LINES = (BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, "#8C6BB1", "#7F7F7F")
-_SYMBOLS = ("circle", "rect", "triangle", "diamond", "pin", "roundRect", "arrow", "emptyCircle")
+_SYMBOLS = ("circle", "rect", "triangle", "diamond", "roundRect", "emptyCircle", "emptyRect")
 _STATES = ("#440154", "#31688E", "#35B779", "#FDE725", "#90D743", "#21918C", "#443983", "#B5DE2B")
 
 _BARS = "#7A7A7A"

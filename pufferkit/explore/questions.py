@@ -1,4 +1,4 @@
-"""What can be asked on the page: every question of the command line, by its name there.
+"""What can be asked on the page: most questions of the command line, by their names there.
 
 A question makes the query of the library, knows how an answer is read from its release, and says
 itself in Python and as options of a command.

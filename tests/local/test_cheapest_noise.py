@@ -153,7 +153,7 @@ THREE = [[0.8, 0.2, 0.0], [0.1, 0.8, 0.1], [0.0, 0.3, 0.7]]
 
 
 @pytest.mark.parametrize("adversary", ["every", "ignorant"])
-@pytest.mark.parametrize("length", [None, 1, 60])
+@pytest.mark.parametrize("length", [pytest.param(None, marks=pytest.mark.slow), 1, 20])
 def test_more_states(adversary, length):
     chain = pk.MarkovChain.steady(THREE, states=["a", "b", "c"])
     noise = cheapest_noise(chain, 1.5, adversary, length)

@@ -257,22 +257,10 @@ class Stream(Shown):
         >>> len(Stream.part(hours, "2026-11-16"))
         24
         """
-        inside = Stream.part_or_none(data, window)
+        inside = part_of(data, window)
         if inside is None:
             raise ValueError(f"data: no entry lies in the window {window!r}")
         return inside
-
-    @staticmethod
-    def part_or_none(data: Series, window: Window) -> Series | None:
-        """The same; ``None`` if no observed entry lies in the window."""
-        axis, begin, end, _ = located(window)
-        places = np.arange(1, len(data) + 1) if axis == "entries" else places_of(data, axis)
-        if places is None:
-            raise ValueError("data: when the entries are is not known; read them with their times")
-        inside = np.flatnonzero((places >= begin) & (places < end))
-        if not inside.size or not data.observed[inside].any():
-            return None
-        return data.window(int(inside[0]) + 1, int(inside[-1]) + 1)
 
     def change_epsilon(self, epsilon: float, *, why: str = "") -> Stream:
         """The stream with another epsilon, from the first entry on that was not used yet.
@@ -384,6 +372,18 @@ class Stream(Shown):
                 f"question: {question.name} has one bound for all states; leave question out"
             )
         return metric_of(self.beliefs, question)
+
+
+def part_of(data: Series, window: Window) -> Series | None:
+    """The entries of a series that lie in a window; ``None`` if none of them was observed."""
+    axis, begin, end, _ = located(window)
+    places = np.arange(1, len(data) + 1) if axis == "entries" else places_of(data, axis)
+    if places is None:
+        raise ValueError("data: when the entries are is not known; read them with their times")
+    inside = np.flatnonzero((places >= begin) & (places < end))
+    if not inside.size or not data.observed[inside].any():
+        return None
+    return data.window(int(inside[0]) + 1, int(inside[-1]) + 1)
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,11 @@ class Question:
     [Fraction(2, 1)]
     >>> walks.like(series.states, 100).lipschitz
     1.0
+    >>> load = Question("quantile", values={"rest": 3, "walk": 1}, share=0.5)
+    >>> load.ordered(series.states), load.over_numbers(series.states, series).name
+    (('walk', 'rest'), 'histogram')
+    >>> Question("count", of="walk").one_entry(series.states).lengths
+    (1,)
     >>> str(Question("mean", values={"rest": 1, "walk": 3}, clip=(0, 2)))
     'mean clipped to 0 to 2'
     """

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from pufferkit.accounting.ledger import Ledger
-from pufferkit.accounting.stream import Stream
+from pufferkit.accounting.stream import Stream, part_of
 from pufferkit.accounting.stream_windows import Window
 from pufferkit.data.questions import Question
 from pufferkit.data.series import Series
@@ -77,4 +77,4 @@ def _part(series: Series, window: Window) -> Series | None:
             "table: the times are on no even clock, so it is not known which rows are in the "
             "window; every= puts them on a grid"
         )
-    return Stream.part_or_none(series, window)
+    return part_of(series, window)

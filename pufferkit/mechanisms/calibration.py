@@ -241,7 +241,16 @@ class Calibration(Shown):
         return drawn.as_histogram() if self.query.kind in HISTOGRAMS else drawn
 
     def chosen_place(self, counts: Sequence[Fraction]) -> int:
-        """Of a quantile: the place of a level near it, by a fresh noisy choice."""
+        """Of a quantile: the place of a level near it, by a fresh noisy choice.
+
+        Examples
+        --------
+        >>> import pufferkit as pk
+        >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+        >>> noise = pk.influence_curve(chain, pk.quantile_of(0.5, {0: 0, 1: 1}, 9000), 1)
+        >>> noise.chosen_place([9000, 0])
+        0
+        """
         share = Fraction((self.query.question or {})["share"])
         scores = rank_scores(list(counts), share)
         return noise.noisy_choice(scores, self.scale, share.denominator)

@@ -10,7 +10,6 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import noise
-from pufferkit.audit import audit, exact_loss
 from pufferkit.data.numbers import rank_scores
 from pufferkit.mechanisms.quantiles import expected_errors
 from tests.oracles.choice import chosen, misses
@@ -183,11 +182,6 @@ def test_what_has_no_theorem_is_refused():
         pk.influence_curve(CHAIN, query, 1, per_bin=True)
     with pytest.raises(ValueError, match="ask for the histogram"):
         pk.dashboard(CHAIN, {"median": (query, 3)})
-    calibration = pk.influence_curve(CHAIN, query, 1)
-    with pytest.raises(pk.NotApplicable, match="choice of a level"):
-        audit(calibration, CHAIN)
-    with pytest.raises(pk.NotApplicable, match="choice of a level"):
-        exact_loss(calibration)
 
 
 def test_the_rank_is_within_its_bound_as_often_as_said():

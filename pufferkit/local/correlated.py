@@ -53,7 +53,7 @@ class XorChain:
     --------
     >>> chain = MarkovChain.steady([[0.8, 0.2], [0.2, 0.8]])
     >>> print(XorChain(chain, 0.0415, 0.4585).loss(9, "every"))
-    loss = 4.68652 (adversary: every; length 9; exact recursion)
+    loss = 4.68621 (adversary: every; length 9; exact recursion)
     """
 
     chain: MarkovChain

@@ -51,9 +51,9 @@ class CorrelatedResponse(BaseResponse):
     Examples
     --------
     >>> bits = MarkovChain.steady([[0.8, 0.2], [0.2, 0.8]])
-    >>> made = CorrelatedResponse(bits, 0.0552, 0.6098)
+    >>> made = CorrelatedResponse(bits, 0.0416, 0.4598)
     >>> print(f"{made.loss:.4f} with {made.expected_noise:.4f} of the answers wrong")
-    4.9984 with 0.0830 of the answers wrong
+    4.9992 with 0.0830 of the answers wrong
     """
 
     kind = "correlated_response"

@@ -74,7 +74,7 @@ class MatrixResponse(checks.Frozen, BaseResponse):
     >>> steps = MarkovChain.steady([[0.6, 0.3, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]])
     >>> near = [[0.6, 0.25, 0.15], [0.2, 0.6, 0.2], [0.15, 0.25, 0.6]]
     >>> print(MatrixResponse(steps, near, length=5).loss)
-    loss = 2.85084 (adversary: every; length 5; all answers)
+    loss = 3.4984 (adversary: every; length 5; all answers)
     """
 
     kind = "matrix_response"

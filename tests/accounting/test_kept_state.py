@@ -90,6 +90,7 @@ def test_what_is_kept_charges_what_the_whole_history_does(history):
     assert enough >= whole
 
 
+@pytest.mark.slow
 def test_a_session_goes_on_from_what_it_kept(tmp_path, monkeypatch):
     """The totals of a session are those of composing everything anew, release by release."""
     monkeypatch.setattr(composition, "FEW", 2)

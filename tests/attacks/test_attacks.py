@@ -74,6 +74,7 @@ def test_no_rule_charges_less_than_any_entry_loses(rule):
         assert summit.ratio <= 1 + TOLERANCE, summit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [

@@ -70,6 +70,7 @@ def test_what_cannot_be_asked(table, tmp_path, monkeypatch):
     assert done.stderr.splitlines()[-1].startswith("error: held_out: 5 of 5 people leaves nobody")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
     [

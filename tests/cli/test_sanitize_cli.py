@@ -55,6 +55,7 @@ def test_parquet_out_and_only_named_columns():
     assert table["day"].to_list() == [n // 100 for n in range(300)]
 
 
+@pytest.mark.slow
 def test_more_states_and_whole_numbers():
     matrix = [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
     Path("three.json").write_text(json.dumps({"states": [0, 1, 2], "transition": matrix}))

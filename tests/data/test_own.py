@@ -46,6 +46,7 @@ def test_a_bound_that_is_too_small_is_refuted_by_data_that_show_it():
         assert "at entry" in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_true_bound_survives_and_is_calibrated_pair_by_pair():
     query = pk.per_entry(changes, 2, STATES, 12, unit=1, name="changes")
     assert refuted(query, trials=500, seed=4) is None

@@ -100,6 +100,7 @@ def test_public_files_are_drawn_and_private_ones_are_not(workspace, files):
     visit(workspace, act)
 
 
+@pytest.mark.slow
 def test_question_release_and_account_through_the_page(workspace, files):
     asyncio.run(prepared(workspace, files))
 

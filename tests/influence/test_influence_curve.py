@@ -227,6 +227,7 @@ def test_several_beliefs_cost_what_the_worst_costs(seed, size, length, b, open_s
     assert solved == pytest.approx(min(one.entry_epsilon(b) for one in alone), rel=1e-4)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 6), spending, st.integers(0, 2**32))
 def test_binary_interval_never_below_any_chain_inside(low, high, length, b, seed):

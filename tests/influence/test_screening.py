@@ -37,6 +37,7 @@ def test_what_it_does_not_know_is_infinite():
     assert np.isfinite(rough).tolist() == [False, True, False, False]
 
 
+@pytest.mark.slow
 def test_the_same_noise_with_and_without_screening(monkeypatch):
     some = [*chains(1, 3, 10), pk.MarkovChain.steady([[0.0, 1, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]])]
     theta, query = pk.ChainClass.of(*some), pk.histogram([0, 1, 2], 4000)

@@ -27,7 +27,7 @@ def gk16_or_none(beliefs, length, epsilon):
         return None
 
 
-# --- GK16: the numbers of the issue ---------------------------------------------------------------
+# --- GK16: known numbers -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("p", "q", "scale"), [(0.5, 0.5, 2), (0.4, 0.6, 3.887), (0.6, 0.4, 3.887)])

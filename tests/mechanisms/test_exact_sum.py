@@ -74,6 +74,7 @@ def test_known_scales_of_long_series(stay, epsilon, scale):
     assert mean.scale == pytest.approx(scale / 10**6, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_never_more_than_the_other_mechanisms():
     for seed in range(6):
         chain = pk.MarkovChain.steady(random_chain(seed, 3, False).transition * 0.9 + 0.1 / 3)
@@ -196,6 +197,7 @@ def test_pickle_and_json():
     assert read.evidence.blocks == made.evidence.blocks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("beliefs", "query"),
     [

@@ -50,6 +50,7 @@ def test_rare_levels_get_less_noise_and_the_total_falls():
     assert 2 / each.scale >= max(pairs) * (1 - 1e-12)
 
 
+@pytest.mark.slow
 def test_its_row_in_a_plan_is_an_option():
     table = pk.plan(ACTIVE, pk.histogram([0, 1, 2], 1000), 1)
     row = next(r for r in table.rows if r["mechanism"] == "influence_curve_per_bin")
@@ -105,8 +106,7 @@ def test_release_record_intervals_and_verify():
         assert not pk.verify(replace(answer, **change)).ok, change
     with pytest.raises(ValueError, match="scales must be a list"):
         pk.Release.from_dict({**answer.to_dict(), "scales": "wide"})
-    with pytest.raises(pk.NotApplicable, match="one scale for all bins"):
-        pk.audit.audit(made, trials=1000, seed=1)
+    assert pk.audit.audit(made, trials=1000, seed=1).passed
     with pytest.raises(ValueError, match=r"^scales: one for each of 3"):
         replace(made, scales=(1.0, 2.0))
 

@@ -141,6 +141,7 @@ def test_record_verdict_and_account():
     assert not pk.verify(cheaper).ok
 
 
+@pytest.mark.slow
 def test_a_session_pays_once_and_keeps_the_choice(tmp_path):
     data = [LEVELS[code] for code in CHAIN.sample(300, seed=1)]
     query = pk.quantile_of(0.9, VALUES, 300)

@@ -14,28 +14,10 @@ import pufferkit as pk
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "CONTRIBUTING.md"]
-LONG = {
-    "a-year-of-releases",
-    "audit",
-    "beliefs-from-data",
-    "faq",
-    "gallery",
-    "local-collection",
-    "many-subjects",
-    "questions",
-    "raw-files",
-    "reproduce",
-    "smart-meter",
-    "wearable",
-}
-"""Pages whose blocks take more than a few seconds."""
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=[pytest.mark.slow] * (page.stem in LONG)) for page in PAGES],
-    ids=lambda path: path.stem,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_page(page):
     """As the site does when it is built: every block runs, and Python shows what it did."""
     text, building = page.read_text(encoding="utf-8"), hooks().building

@@ -13,7 +13,6 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass, Member
-from pufferkit.beliefs.finite_class import FiniteClass
 from pufferkit.beliefs.finite_joint import FiniteJoint, Row
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.markov_chain import MarkovChain
@@ -385,6 +384,9 @@ def estimated_work(theta: Beliefs, query: Query) -> float:
     if query.size > 1 or query.weights is None or theta.entries is not None:
         return 0.0
     values, _ = whole_values(query.weights.get(s, (Fraction(0),))[0] for s in theta.states)
-    members = len(theta.members()) if isinstance(theta, FiniteClass) else 1
+    try:
+        members = len(theta.members())
+    except NotApplicable:
+        return 0.0
     each = (sum_work(length, len(theta.states), max(values)) for length in set(query.lengths))
     return members * sum(each)

@@ -39,8 +39,8 @@ from pufferkit.audit.answer_models import (
 from pufferkit.audit.any_start import largest_ratios
 from pufferkit.audit.attackers import marginals
 from pufferkit.audit.audited import LocalMechanism, belief_of
-from pufferkit.audit.choices import worst_choice
 from pufferkit.audit.exact_local import check_steps, worst_response
+from pufferkit.audit.noisy_choices import worst_choice
 from pufferkit.audit.outer_outputs import outer_cases
 from pufferkit.audit.report import WorstCase
 from pufferkit.audit.scores import log_density

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from pufferkit.audit.answer_models import AnswerDistribution, AnswerModel, Answers, model_of
-from pufferkit.audit.choices import audit_choice
 from pufferkit.audit.exact import MOST_ENTRIES, in_one_scale, stretches, worst_release
 from pufferkit.audit.limits import detectable_epsilon, proven_epsilon
 from pufferkit.audit.noise_drawn import NoiseDrawn, measured, rehearsed
+from pufferkit.audit.noisy_choices import audit_choice
 from pufferkit.audit.report import Audit, WorstCase
 from pufferkit.audit.scores import ScoreEvent, choose, log_density
 from pufferkit.beliefs.base import Distribution

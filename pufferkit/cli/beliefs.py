@@ -15,7 +15,7 @@ from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.form import Form
 from pufferkit.cli.model import counted_table
 from pufferkit.cli.options import with_options
-from pufferkit.cli.questions import Question
+from pufferkit.cli.question_options import Question
 
 if TYPE_CHECKING:
     from pufferkit import Series

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import inputs, outputs, questions, terminal
+from pufferkit.cli import inputs, outputs, question_options, terminal
 from pufferkit.cli.derived import Asked, derived, numbers_asked
 from pufferkit.cli.flags import File, Text, option, real
 from pufferkit.cli.form import Form
@@ -25,25 +25,27 @@ if TYPE_CHECKING:
 class Details:
     """What the questions need beside their names; for all that take it."""
 
-    values: questions.Values = None
-    at_least: questions.AtLeast = None
-    between: questions.Between = None
-    clip: questions.Clip = None
-    at: questions.At = None
-    top: questions.Top = None
-    weights: questions.Weights = None
+    values: question_options.Values = None
+    at_least: question_options.AtLeast = None
+    between: question_options.Between = None
+    clip: question_options.Clip = None
+    at: question_options.At = None
+    top: question_options.Top = None
+    weights: question_options.Weights = None
 
     def of(self, name: str) -> dict[str, Any]:
         """Those that a question takes."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {key: value for key, value in given.items() if name in questions.taken_by(key)}
+        return {
+            key: value for key, value in given.items() if name in question_options.taken_by(key)
+        }
 
     def check(self, names: Sequence[str]) -> None:
         """Every option is for one of the questions."""
         for field in fields(self):
-            taken = set(questions.taken_by(field.name)) & set(names)
+            taken = set(question_options.taken_by(field.name)) & set(names)
             if getattr(self, field.name) is not None and not taken:
-                raise questions.unneeded(field.name)
+                raise question_options.unneeded(field.name)
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def _asked(text: str, details: Details, states: Sequence[Hashable], series: Seri
     """The question that a text asks, and its error."""
     what, equals, number = text.rpartition("=")
     name, _, of = what.partition(":")
-    known = [own.value for own in questions.QueryName]
+    known = [own.value for own in question_options.QueryName]
     if not equals or name not in known:
         raise ValueError(
             f"--ask: {text!r} is not like episodes:run=20; questions are {', '.join(known)}"
@@ -166,8 +168,8 @@ def _asked(text: str, details: Details, states: Sequence[Hashable], series: Seri
         error = terminal.number(number.strip())
     except typer.BadParameter:
         raise ValueError(f"--ask: {number!r} is not a number, in {text!r}") from None
-    question = questions.Question(
-        questions.QueryName(name), state_value=of or None, **details.of(name)
+    question = question_options.Question(
+        question_options.QueryName(name), state_value=of or None, **details.of(name)
     )
     # A quantile that is chosen has no noise to give its share of; it is read from a histogram.
     return Part(what, numbers_asked(question, states, series), error)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pufferkit as pk
 from pufferkit.cli import terminal
-from pufferkit.cli.questions import Question
+from pufferkit.cli.question_options import Question
 from pufferkit.data.names import FOLLOWS
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pufferkit.cli.derived import asked
 from pufferkit.cli.flags import File, Text, option
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import with_options
-from pufferkit.cli.questions import Question
+from pufferkit.cli.question_options import Question
 
 
 @with_options

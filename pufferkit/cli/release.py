@@ -14,7 +14,7 @@ from pufferkit.cli.derived import asked
 from pufferkit.cli.flags import Text, option
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, Noise, Output, Reading, calibrated, with_options
-from pufferkit.cli.questions import Question
+from pufferkit.cli.question_options import Question
 from pufferkit.cli.release_each import release_table
 from pufferkit.data.names import FOLLOWS
 

@@ -14,7 +14,7 @@ from pufferkit.cli import inputs, outputs, terminal, usefulness
 from pufferkit.cli.flags import Text, option
 from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Book, Noise, Output, Reading, with_options
-from pufferkit.cli.questions import Question
+from pufferkit.cli.question_options import Question
 
 if TYPE_CHECKING:
     from pufferkit import Releases, Table

@@ -14,7 +14,7 @@ from pufferkit.cli.derived import follows, numbers_asked, record
 from pufferkit.cli.flags import File, option, real
 from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Kept, with_options
-from pufferkit.cli.questions import Question
+from pufferkit.cli.question_options import Question
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
 from pufferkit.cli.usefulness import Anyway
 

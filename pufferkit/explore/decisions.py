@@ -14,7 +14,7 @@ import numpy as np
 
 import pufferkit as pk
 from pufferkit.data.series import UNOBSERVED
-from pufferkit.explore.questions import CLOCKED, Asked, Question
+from pufferkit.explore.page_questions import CLOCKED, Asked, Question
 from pufferkit.explore.recipes import Deal, Source
 from pufferkit.explore.tasks import Tell, asked, beliefs_of, series_of, table_of
 

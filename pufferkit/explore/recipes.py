@@ -15,7 +15,7 @@ import pufferkit as pk
 
 if TYPE_CHECKING:
     from pufferkit import Bins, ChainClass, Series, Table
-    from pufferkit.explore.questions import Question
+    from pufferkit.explore.page_questions import Question
 
 
 def words(command: Sequence[str]) -> str:

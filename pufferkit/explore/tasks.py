@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pufferkit as pk
-from pufferkit.explore.questions import Question
+from pufferkit.explore.page_questions import Question
 from pufferkit.explore.recipes import Source, read_model
 from pufferkit.fitting.choosing import promise_of
 

@@ -15,7 +15,7 @@ from pufferkit.explore import decisions, tasks
 from pufferkit.explore.asking import Asking
 from pufferkit.explore.demo import make_demo
 from pufferkit.explore.guesses import Columns, columns_of
-from pufferkit.explore.questions import CLOCKED, GROUPS, Question
+from pufferkit.explore.page_questions import CLOCKED, GROUPS, Question
 from pufferkit.explore.recipes import Deal, Source, codes_of
 from pufferkit.explore.worker import Cancelled, Refused, Worker
 

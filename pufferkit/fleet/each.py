@@ -18,7 +18,7 @@ from pufferkit.data.questions import Question
 from pufferkit.data.table import Counts, Table
 from pufferkit.errors import NotApplicable
 from pufferkit.fleet.accounts import Accounts
-from pufferkit.fleet.asked import rows_of
+from pufferkit.fleet.exact_answers import rows_of
 from pufferkit.fleet.groups import Groups
 from pufferkit.fleet.recognised import recognised
 from pufferkit.fleet.releases import Releases

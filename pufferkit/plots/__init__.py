@@ -1,8 +1,8 @@
 """Pictures: rows in, figure out. The only importer of matplotlib."""
 
+from pufferkit.plots.belief_figures import days_figure, influence_figure
 from pufferkit.plots.canvas import FORMATS, check_picture, panels, picture
 from pufferkit.plots.charts import experiment_figure
-from pufferkit.plots.choices import days_figure, influence_figure
 from pufferkit.plots.figures import (
     attack_figure,
     audit_figure,

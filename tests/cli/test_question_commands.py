@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import pufferkit as pk
-from pufferkit.cli.questions import QueryName
+from pufferkit.cli.question_options import QueryName
 from tests.strategies.command_line import MODEL, folder, good
 
 __all__ = ["folder"]

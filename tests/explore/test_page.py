@@ -8,7 +8,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.explore import decisions, tasks
-from pufferkit.explore.questions import Question
+from pufferkit.explore.page_questions import Question
 from pufferkit.explore.worker import Cancelled, Refused
 from pufferkit.explore.workspace import PRIVATE, PUBLIC, Workspace
 from tests.explore.inline import Inline

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import pufferkit as pk
 from pufferkit.cli import app
 from pufferkit.explore import decisions
-from pufferkit.explore.questions import KINDS, VALUED, Question
+from pufferkit.explore.page_questions import KINDS, VALUED, Question
 from pufferkit.explore.recipes import Deal, Source, codes_of, words
 
 CHAIN = pk.MarkovChain.steady([[0.7, 0.3], [0.4, 0.6]], ["it's off", 'on, "high"'])

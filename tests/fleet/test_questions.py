@@ -8,7 +8,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.data.names import FOLLOWS
-from pufferkit.fleet.asked import rows_of
+from pufferkit.fleet.exact_answers import rows_of
 from pufferkit.fleet.run import aligned
 
 STATES = ("rest", "walk")

@@ -17,7 +17,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import plots
-from pufferkit.cli.questions import QueryName
+from pufferkit.cli.question_options import QueryName
 from pufferkit.data.names import FOLLOWS
 from pufferkit.data.queries import Kind
 from pufferkit.data.questions import NAMES

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nicegui import ui
 
-from pufferkit.explore import charts, parts
+from pufferkit.explore import page_charts, parts
 from pufferkit.explore.workspace import PRIVATE
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _books(workspace: Workspace, told: dict[str, Any]) -> None:
     )
     parts.heading("What the releases together say about each entry")
     if told["profile"]:
-        parts.picture(charts.profile(told["profile"])).mark("profile")
+        parts.picture(page_charts.profile(told["profile"])).mark("profile")
         parts.soft(
             "Solid: the Pufferfish loss of the entry, through its neighbours too. Dashed: the "
             "event-level epsilon that the releases spent on it."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nicegui import ui
 
-from pufferkit.explore import charts, parts, tasks
+from pufferkit.explore import page_charts, parts, tasks
 from pufferkit.explore.workspace import PUBLIC
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def _noise(rows: list[dict[str, Any]], known: dict[str, str], chosen: str) -> No
     there = [{**row, "name": known[row["model"]]} for row in rows if row["scale"] is not None]
     if there:
         high = f"{5 + 2 * len(there):g}rem"
-        parts.picture(charts.classes(there, chosen, "answers"), high).mark("classes")
+        parts.picture(page_charts.classes(there, chosen, "answers"), high).mark("classes")
     with parts.more("The numbers"):
         parts.table(
             ["class", "noise scale", "95% within"],
@@ -268,13 +268,13 @@ def _checked(report: dict[str, Any]) -> None:
     ).mark("verdict")
     if report["budget"] is not None:
         row = {"name": "this class", "budget": report["budget"], "passes": report["covers"]}
-        drawn = charts.influence([row], report["point"], None)
+        drawn = page_charts.influence([row], report["point"], None)
         parts.picture(drawn, "9rem").mark("check-influence")
         parts.soft(report["influence"])
     tested = [row for row in report["rows"] if row["p_value"] is not None]
     if tested:
         high = f"{6 + 2.6 * len(tested):g}rem"
-        parts.picture(charts.p_values(tested, report["level"]), high).mark("check-tests")
+        parts.picture(page_charts.p_values(tested, report["level"]), high).mark("check-tests")
     with parts.more("Every test in words"):
         for row in report["rows"]:
             parts.heading(f"{_MARKS[row['passed']]}: {row['name']}")
@@ -295,7 +295,7 @@ def _choice(choice: dict[str, Any]) -> None:
         budgets = [row for row in choice["rows"] if row["budget"] is not None]
         if budgets:
             high = f"{6 + 2.2 * len(budgets):g}rem"
-            shown = charts.influence(budgets, choice["point"], choice["lower"])
+            shown = page_charts.influence(budgets, choice["point"], choice["lower"])
             parts.picture(shown, high).mark("choice")
         parts.table(
             ["class", "covers?", "noise", "promise"],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nicegui import ui
 
-from pufferkit.explore import charts, parts
+from pufferkit.explore import page_charts, parts
 from pufferkit.explore.workspace import PRIVATE, PUBLIC
 
 if TYPE_CHECKING:
@@ -146,10 +146,10 @@ def _said(value: str | None) -> str:
 def _public(seen: dict[str, Any]) -> None:
     ui.label(seen["report"]).style("white-space: pre-wrap")
     parts.heading("Levels of the public file")
-    parts.picture(charts.shares(seen["states"], seen["shares"]))
+    parts.picture(page_charts.shares(seen["states"], seen["shares"]))
     parts.heading("The first public person")
     parts.picture(
-        charts.days(seen["codes"], seen["states"], seen["day"], has_clock=seen["has_clock"])
+        page_charts.days(seen["codes"], seen["states"], seen["day"], has_clock=seen["has_clock"])
     )
 
 

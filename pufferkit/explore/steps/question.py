@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from nicegui import ui
 
-from pufferkit.explore import charts, parts
+from pufferkit.explore import page_charts, parts
 from pufferkit.explore.decisions import MECHANISMS
-from pufferkit.explore.steps import asked
+from pufferkit.explore.steps import question_form
 from pufferkit.explore.workspace import EPSILONS
 from pufferkit.mechanisms.plan import percent
 
@@ -41,7 +41,7 @@ def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
             answer.clear()
 
     with above:
-        asked.draw(workspace, changed)
+        question_form.draw(workspace, changed)
     with epsilon:
         _epsilon(workspace, changed)
         _mechanism(workspace, changed)
@@ -157,13 +157,13 @@ def simulation(simulated: dict[str, Any], what: str) -> tuple[dict[str, Any], st
     exact, drawn, grid = simulated["exact"], simulated["drawn"], simulated["grid"]
     if grid is not None:
         both = {"without noise": exact, "one simulated release": drawn[0]}
-        return charts.tables(grid, both, what)
+        return page_charts.tables(grid, both, what)
     half = simulated["half_width"]
     bars = exact or drawn[0]
     ranges = simulated["interval"] if exact is None else [[v - half, v + half] for v in exact]
     name = "one simulated release" if exact is None else "answer without noise"
     points = [[n, value] for answer in drawn for n, value in enumerate(answer)]
-    options = charts.bars_with_errors(
+    options = page_charts.bars_with_errors(
         simulated["labels"], bars, ranges, {"simulated releases": points}, what, name
     )
     return options, ""
@@ -190,7 +190,9 @@ def _plans(workspace: Workspace) -> Any:
         rows = workspace.error_rows()
         if rows:
             parts.heading("Error against epsilon")
-            parts.picture(charts.errors(rows, workspace.epsilon, "answers"), "24rem").mark("errors")
+            parts.picture(page_charts.errors(rows, workspace.epsilon, "answers"), "24rem").mark(
+                "errors"
+            )
             parts.soft(
                 "entry_dp, dashed, does not hide entries that others predict. A line ends where "
                 "95% of the answers would be exact."
@@ -203,7 +205,7 @@ def _plans(workspace: Workspace) -> Any:
 def _plan(planned: dict[str, Any]) -> None:
     there = [row for row in planned["rows"] if row["applicable"]]
     high = f"{5.5 + 2 * len(there):g}rem"
-    parts.picture(charts.mechanisms(planned["rows"], "answers"), high).mark("mechanisms")
+    parts.picture(page_charts.mechanisms(planned["rows"], "answers"), high).mark("mechanisms")
     parts.soft(
         "Dashed: does not hide entries that others predict. Tight: the loss that an attack proves "
         "at this scale, as a part of epsilon, where it is known; at 100% no less noise would do."

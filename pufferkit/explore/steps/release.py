@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nicegui import ui
 
-from pufferkit.explore import charts, parts
+from pufferkit.explore import page_charts, parts
 from pufferkit.explore.decisions import MECHANISMS
 from pufferkit.explore.workspace import PRIVATE
 
@@ -128,12 +128,12 @@ def _released(workspace: Workspace, answer: dict[str, Any]) -> None:
                 if exact is not None:
                     both["exact answer: private"] = exact
                 with place:
-                    parts.picture(*charts.tables(answer["grid"], both, answer["query"]))
+                    parts.picture(*page_charts.tables(answer["grid"], both, answer["query"]))
                 return
             truth = {} if exact is None else {"exact answer: private": list(enumerate(exact))}
             with place:
                 parts.picture(
-                    charts.bars_with_errors(
+                    page_charts.bars_with_errors(
                         answer["labels"],
                         answer["value"],
                         answer["interval"],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nicegui import ui
 
 from pufferkit.explore import parts
-from pufferkit.explore.questions import OF_STATES, VALUED, Question
+from pufferkit.explore.page_questions import OF_STATES, VALUED, Question
 from pufferkit.explore.workspace import PRIVATE
 
 if TYPE_CHECKING:

@@ -359,6 +359,9 @@ within one segment, and nothing else'
         """The parts of a class that is given by its kernels; empty for all others."""
         return ()
 
+    def check_length(self, longest: int) -> None:
+        """Refuse series that are too short for what is to be hidden."""
+
     def corners(self) -> tuple[Member, ...] | None:
         """As ``members``; ``None`` where only bounds over the whole class are known."""
         return self.members()

@@ -123,6 +123,14 @@ class EventClass(KernelClass):
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
         raise NotApplicable("distributions are those of the beliefs without these secrets")
 
+    def check_length(self, longest: int) -> None:
+        for one in self.hidden:
+            if isinstance(one, Events) and one.window > longest:
+                raise NotApplicable(
+                    f"secrets: no series here has {one.window} entries, the longest has {longest}, "
+                    f"so nothing would be hidden by {one.description!r}; shorten the window"
+                )
+
     def kernels(self) -> tuple[Kernels, ...]:
         return self._parts
 

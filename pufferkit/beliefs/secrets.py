@@ -137,8 +137,8 @@ class Secrets:
         Parameters
         ----------
         pairs
-            Pairs of values; or a mapping from pairs to multiples of epsilon: a pair with 2 is
-            promised twice the epsilon of the release, one with 0.5 half of it.
+            Pairs of values; or a mapping from pairs to multiples of epsilon, at least 1: a pair
+            with 2 is promised twice the epsilon of the release, which is that of the strictest.
 
         Examples
         --------
@@ -150,7 +150,13 @@ class Secrets:
         for pair, multiple in given:
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or pair[0] == pair[1]:
                 raise ValueError(f"pairs: each must be two different values, got {pair!r}")
-            multiples[pair[0], pair[1]] = checks.positive("pairs", multiple)
+            # Below 1, bounds on what everything together loses would not bound the pair's share.
+            if checks.positive("pairs", multiple) < 1:
+                raise ValueError(
+                    f"pairs: {pair!r} has {multiple:g} times epsilon; multiples are at least 1, so "
+                    "take the epsilon of the strictest pair for the release"
+                )
+            multiples[pair[0], pair[1]] = float(multiple)
         if not multiples:
             raise ValueError("pairs: name at least one pair")
         return Pairs(tuple(multiples.items()))
@@ -312,7 +318,10 @@ class Patterns(Secrets):
                 f"window: {self.window} entries of {len(states)} states have {count} values, more "
                 f"than {MOST_PATTERNS}; use runs, at_least or throughout"
             )
-        labels = tuple(str(self.label(values)) for values in product(states, repeat=self.window))
+        given = [self.label(values) for values in product(states, repeat=self.window)]
+        labels = tuple(str(label) for label in given)
+        if len(set(given)) != len(set(labels)):
+            raise ValueError("label: two different labels are written alike; give them other names")
         return Listed(self.window, labels).attached(states)
 
     def to_dict(self) -> dict[str, Any]:

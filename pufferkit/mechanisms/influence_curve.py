@@ -306,6 +306,7 @@ def _(
     metric: Metric | Floats | None = None,
     progress: Progress | None = None,
 ) -> Solved:
+    beliefs.check_length(length)
     curve = InfluenceCurve(beliefs, length, metric)
     b, name, loss = curve.solve(epsilon, progress)
     blocks = (loss.left, loss.right) if loss.pairs is None else None

@@ -52,7 +52,7 @@ def loss_of_kernels(
     mixed = part.contamination if part.emission is None else 0.0
     window = min(part.window, length)
     if part.paths is not None and part.window > length:
-        return 0.0
+        return inf  # nothing of the kind to hide: no such release is made
     left = [_steps(vertices, mixed, work) for vertices in part.backward]
     right = [_steps(vertices, mixed, work) for vertices in part.forward]
     if part.period == 1:

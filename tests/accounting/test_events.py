@@ -46,7 +46,7 @@ def joint_loss(series, chance, labels, halves, scales):
     ("secrets", "label"),
     [
         (Secrets.runs(2), None),
-        (Secrets.at_least(1, 4), lambda v: int(1 in v)),
+        (Secrets.at_least(1, 3), lambda v: int(1 in v)),
         (Secrets.throughout(0, 3), lambda v: int(v == (0, 0, 0))),
     ],
 )

@@ -243,3 +243,23 @@ def test_what_has_no_theorem_is_refused():
         ChainClass.of(chain).with_secrets(Secrets.patterns(20, sum))
     with pytest.raises(ValueError, match="same label"):
         ChainClass.of(chain).with_secrets(Secrets.patterns(2, lambda v: 0))
+
+
+def test_a_pair_never_loses_more_than_its_own_epsilon():
+    """A multiple below 1 slipped through where everything together was the better bound."""
+    with pytest.raises(ValueError, match="multiples are at least 1"):
+        Secrets.pairs({(0, 1): 0.5})
+    sticky = MarkovChain.steady([[0.99, 0.01], [0.01, 0.99]])
+    for length in (1, 3, 6):
+        theta = ChainClass.of(sticky).with_secrets(Secrets.pairs({(0, 1): 2.0}))
+        noise = influence_curve(theta, count(1, length), 0.5)
+        assert InfluenceCurve(sticky, length).epsilon(1 / noise.scale) <= 1 + 1e-6
+
+
+def test_a_window_longer_than_every_series_is_refused():
+    chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    theta = ChainClass.of(chain).with_secrets(Secrets.at_least(1, 2016), entries=False)
+    with pytest.raises(NotApplicable, match="no series here has 2016 entries"):
+        influence_curve(theta, count(1, 2000), 1)
+    with pytest.raises(ValueError, match="written alike"):
+        ChainClass.of(chain).with_secrets(Secrets.patterns(1, lambda v: "1" if v[0] else 1))

@@ -7,6 +7,7 @@ several entries in a row, something that happens within a window or does not, na
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -44,7 +45,7 @@ class Automaton:
     labels: tuple[str, ...]
 
 
-class Secrets:
+class Secrets(ABC):
     """What no output may tell apart; made by one of the functions below.
 
     Windows are runs of consecutive entries of one segment, wherever they lie.
@@ -162,17 +163,17 @@ class Secrets:
         return Pairs(tuple(multiples.items()))
 
     @property
+    @abstractmethod
     def description(self) -> str:
         """One line for tables and reports."""
-        raise NotImplementedError
 
     def attached(self, states: Sequence[Hashable]) -> Secrets:
         """The same for chains over these states, checked."""
         return self
 
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
-        raise NotImplementedError
 
     @staticmethod
     def from_dict(data: Any) -> Secrets:
@@ -249,9 +250,9 @@ class Pairs(Secrets):
 class Events(Secrets):
     """Labels of windows, read by an automaton."""
 
+    @abstractmethod
     def automaton(self, states: Sequence[Hashable]) -> Automaton:
         """What reads the label of a window of these states."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,6 +15,7 @@ from pufferkit import (
     Spending,
     compose,
     count,
+    group_dp,
     influence_curve,
     plan,
     verify,
@@ -68,6 +69,19 @@ def test_an_event_over_the_ends_of_two_windows_is_paid_for(secrets, label):
     assert charged.epsilon > 1
     if label is None:
         assert reached > 1
+
+
+@pytest.mark.parametrize("window", [2, 4])
+def test_windows_hidden_as_groups_add_up_for_what_lies_in_both(window):
+    theta = ChainClass.of(CHAIN).with_secrets(Secrets.runs(window))
+    noise = group_dp(count(1, 3), 1)
+    charged = compose([Spending.of(noise, (1, 3)), Spending.of(noise, (4, 6))], theta, LENGTH)
+    series, chance = listed(CHAIN.initial, [CHAIN.transition] * (LENGTH - 1))
+    reached = max(
+        joint_loss(series, chance, own, [(0, 3), (3, 6)], [noise.scale] * 2)
+        for own in values_of_windows(series, window)
+    )
+    assert 1.1 < reached <= charged.epsilon * (1 + 1e-9)
 
 
 def test_a_session_plans_pays_and_can_be_checked(tmp_path):

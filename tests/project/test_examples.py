@@ -18,7 +18,15 @@ FOR_THE_PACKAGE = {
     "Calendar": {"days", "instants", "times", "weeks", "window"},
     "Calibration": {"checked", "chosen_place", "noisy"},
     "ChainClass": {
-        *("boxes", "corners", "distributions", "from_plain", "kernels", "matrices_shown"),
+        *(
+            "boxes",
+            "check_length",
+            "corners",
+            "distributions",
+            "from_plain",
+            "kernels",
+            "matrices_shown",
+        ),
         *("members", "mixing_bounds", "nearest", "any_start_members"),
     },
     "Evidence": {"noting"},

@@ -7,7 +7,7 @@ answer of a sum with Laplace noise, gone through at every point that matters.
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 
@@ -27,6 +27,13 @@ def values_of_windows(series, window):
     size = series.max() + 1
     for first in range(series.shape[1] - window + 1):
         yield series[:, first : first + window] @ size ** np.arange(window)
+
+
+def values_of_sets(series, count):
+    """For each set of so many entries their values, as one number each."""
+    size = series.max() + 1
+    for places in combinations(range(series.shape[1]), count):
+        yield series[:, places] @ size ** np.arange(count)
 
 
 def labels_of_windows(series, window, label):

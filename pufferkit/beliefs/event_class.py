@@ -112,6 +112,15 @@ class EventClass(KernelClass):
             f"this mechanism hides single entries, not {self._what}; use influence_curve"
         )
 
+    def known_chains(self) -> tuple[Member, ...]:
+        """The chains of the beliefs, with stationary starts; ``NotApplicable`` if not known."""
+        if self.beliefs.kernels():
+            raise NotApplicable(
+                "this mechanism hides several entries where chains are known, not for "
+                f"{self.beliefs.description}; use influence_curve"
+            )
+        return self.beliefs.corners() or ()
+
     def mixing_bounds(self) -> tuple[Mixing, ...]:
         self.members()
         return ()

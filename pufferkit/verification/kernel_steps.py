@@ -54,42 +54,14 @@ def loss_of_kernels(
     hidden = cost
     if part.emission is not None:
         hidden = _steps(part.emission, part.contamination, work)(_closed(cost))
-    mixed = part.contamination if part.emission is None else 0.0
     window = min(part.window, length)
     if part.paths is not None and part.window > length:
         return inf  # nothing of the kind to hide: no such release is made
-    left = [_steps(vertices, mixed, work) for vertices in part.backward]
-    right = [_steps(vertices, mixed, work) for vertices in part.forward]
-    if part.period == 1:
-        ours = _side(left[0], length, hidden, recorded.get("left"))
-        theirs = _side(right[0], length, hidden, recorded.get("right"))
-        if ours is None or theirs is None:
-            return inf
-        if part.sets > 1:
-            pinned = zip((part.backward, part.forward), recorded["pinned"], strict=True)
-            both = [_pinned(own[0][0], cost, limit, work) for own, limit in pinned]
-            if both[0] is None or both[1] is None:
-                return inf
-            most = cost + np.max([both[0], *ours], axis=0) + np.max([both[1], *theirs], axis=0)
-            return min(part.sets, length) * float(most.max())
-        last = length - window + 1
-        nodes = {*range(1, min(last, len(ours) + 1) + 1)}
-        nodes |= {*range(max(1, last - len(theirs)), last + 1)}
-        sides = [
-            (0, ours[min(n, len(ours)) - 1], theirs[min(last + 1 - n, len(theirs)) - 1])
-            for n in nodes
-        ]
-    elif recorded.get("right") is None:
-        sides = _followed(part, left, right, length, hidden, window)
-    else:
-        before = _round(left, hidden, -1, recorded["left"])
-        after = _round(right, hidden, 1, recorded["right"])
-        if before is None or after is None:
-            return inf
-        sides = [
-            (slot, before[slot], after[(slot + window - 1) % part.period])
-            for slot in range(part.period)
-        ]
+    sides = _sides(part, length, window, hidden, recorded, work)
+    if sides is None:
+        return inf
+    if part.sets > 1:
+        return min(part.sets, length) * _among_given(part, cost, sides, recorded, work)
     if part.paths is not None:
         before, after = (np.max([one[side] for one in sides], axis=0) for side in (1, 2))
         return _of_labels(part.paths, cost, before, after, work)
@@ -97,6 +69,42 @@ def loss_of_kernels(
         return max(_of_values(part, cost, *side, window) for side in sides)
     sums = [(slot, before + after) for slot, before, after in sides]
     return max(_secret(part, cost, hidden, slot, both, work) for slot, both in _largest(sums))
+
+
+def _sides(
+    part: Kernels,
+    length: int,
+    window: int,
+    hidden: Floats,
+    recorded: Mapping[str, Any],
+    work: Work,
+) -> list[tuple[int, Floats, Floats]] | None:
+    """Slots of first entries of windows, and what the left and the right side add there."""
+    mixed = part.contamination if part.emission is None else 0.0
+    left = [_steps(vertices, mixed, work) for vertices in part.backward]
+    right = [_steps(vertices, mixed, work) for vertices in part.forward]
+    if part.period == 1:
+        ours = _side(left[0], length, hidden, recorded.get("left"))
+        theirs = _side(right[0], length, hidden, recorded.get("right"))
+        if ours is None or theirs is None:
+            return None
+        last = length - window + 1
+        nodes = {*range(1, min(last, len(ours) + 1) + 1)}
+        nodes |= {*range(max(1, last - len(theirs)), last + 1)}
+        return [
+            (0, ours[min(n, len(ours)) - 1], theirs[min(last + 1 - n, len(theirs)) - 1])
+            for n in nodes
+        ]
+    if recorded.get("right") is None:
+        return _followed(part, left, right, length, hidden, window)
+    before = _round(left, hidden, -1, recorded["left"])
+    after = _round(right, hidden, 1, recorded["right"])
+    if before is None or after is None:
+        return None
+    return [
+        (slot, before[slot], after[(slot + window - 1) % part.period])
+        for slot in range(part.period)
+    ]
 
 
 def _of_values(
@@ -130,6 +138,25 @@ def _of_labels(paths: Paths, cost: Floats, before: Floats, after: Floats, work: 
     for n, kernel in enumerate(paths.kernels, 1):
         variation = _closed(at(n, cost) + steps(kernel, variation, work))
     return float(steps(paths.posterior, _closed(variation + at(-1, after)), work).max())
+
+
+def _among_given(
+    part: Kernels,
+    cost: Floats,
+    sides: Sequence[tuple[int, Floats, Floats]],
+    recorded: Mapping[str, Any],
+    work: Work,
+) -> float:
+    """The largest loss of an entry, whichever others are given: its sides are open, or pinned."""
+    left, right = (
+        _pinned(own[0][0], cost, limit, work)
+        for own, limit in zip((part.backward, part.forward), recorded["pinned"], strict=True)
+    )
+    if left is None or right is None:
+        return inf
+    ours = np.max([left, *(side for _, side, _ in sides)], axis=0)
+    theirs = np.max([right, *(side for _, _, side in sides)], axis=0)
+    return float((cost + ours + theirs).max())
 
 
 def _pinned(kernel: Floats, cost: Floats, recorded: Any, work: Work) -> Floats | None:

@@ -11,10 +11,12 @@ from pufferkit import (
     Secrets,
     count,
     explain,
+    gk16,
     histogram,
     influence_curve,
     markov_quilt,
     total,
+    verify,
 )
 from tests.oracles.events import (
     attacked_loss,
@@ -171,6 +173,24 @@ def test_sums_with_noise_keep_the_promise(seed):
 
 
 @pytest.mark.parametrize("seed", range(6))
+def test_quilts_around_several_entries_keep_the_promise(seed):
+    rng = np.random.default_rng(seed)
+    stay, back = rng.uniform(0.45, 0.65, 2)
+    chain = MarkovChain.steady([[stay, 1 - stay], [1 - back, back]])
+    length, window, epsilon = 10, int(rng.integers(2, 4)), float(rng.uniform(2, 5))
+    series, chance = listed(chain.initial, [chain.transition] * (length - 1))
+    theta = ChainClass.of(chain).with_secrets(Secrets.runs(window))
+    noise = markov_quilt(theta, count(1, length), epsilon)
+    assert noise.evidence.quilt, "a quilt that is not trivial"
+    for labels in values_of_windows(series, window):
+        assert sum_loss(series, chance, labels, range(2), noise.scale) <= epsilon
+    assert noise.scale <= influence_curve(theta, count(1, length), epsilon).scale * 4
+    release = noise.release([0, 1] * (length // 2)).to_dict()
+    assert verify(release).ok
+    assert not verify({**release, "scale": 0.98 * noise.scale}).ok
+
+
+@pytest.mark.parametrize("seed", range(6))
 def test_schedules_between_two_chains(seed):
     """Runs under a hull: whatever the schedule, with the start that goes with it."""
     rng = np.random.default_rng(seed)
@@ -271,7 +291,12 @@ def test_what_has_no_theorem_is_refused():
         )
     theta = ChainClass.of(chain).with_secrets(event)
     with pytest.raises(NotApplicable, match="hides single entries"):
-        markov_quilt(theta, count(1, 100), 1)
+        gk16(theta, count(1, 100), 1)
+    with pytest.raises(NotApplicable, match="sets of entries"):
+        markov_quilt(ChainClass.of(chain).with_secrets(Secrets.sets(2)), count(1, 100), 1)
+    hull = ChainClass.hull(chain, chain).with_secrets(Secrets.runs(2))
+    with pytest.raises(NotApplicable, match="where chains are known"):
+        markov_quilt(hull, count(1, 100), 1)
     with pytest.raises(NotApplicable, match="single entries"):
         explain(influence_curve(theta, count(1, 100), 1))
     with pytest.raises(ValueError, match="secrets of their own"):

@@ -63,8 +63,9 @@ def loss_of_kernels(
     if part.sets > 1:
         return min(part.sets, length) * _among_given(part, cost, sides, recorded, work)
     if part.paths is not None:
-        before, after = (np.max([one[side] for one in sides], axis=0) for side in (1, 2))
-        return _of_labels(part.paths, cost, before, after, work)
+        ours = np.max([before for _, before, _ in sides], axis=0)
+        theirs = np.max([after for _, _, after in sides], axis=0)
+        return _of_labels(part.paths, cost, ours, theirs, work)
     if window > 1:
         return max(_of_values(part, cost, *side, window) for side in sides)
     sums = [(slot, before + after) for slot, before, after in sides]

@@ -30,7 +30,7 @@ from pufferkit.beliefs.secrets import Events, Pairs, Secrets, Sets
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
-from pufferkit.mechanisms.wasserstein import whole_values
+from pufferkit.mechanisms.chain_distances import whole_values
 
 Answer = tuple[Fraction, ...]
 

@@ -65,7 +65,7 @@ a histogram is not a number; group_dp and the tight variant of markov_quilt_appr
 NOTE_SIZE = """\
 A generated chain (seeded): 51 states, moves mostly to nearby ones, mixes in hundreds of steps;
 stationary start. `published` are the authors' seconds at epsilon 1 for their 51 power levels
-and T of about 1,000,000 (another chain: theirs is not public, and another machine).
+and T of about 1,000,000 (another chain, and another machine).
 
 Added: influence_curve."""
 

@@ -33,7 +33,8 @@ from math import inf, sqrt
 import numpy as np
 
 from pufferkit.beliefs.chain_class import Member
-from pufferkit.verification.pair_tables import Bools, Floats, PairTables, Work, log_ratios
+from pufferkit.rounding import last_passing
+from pufferkit.verification.pair_tables import Allowance, Bools, Floats, PairTables, log_ratios
 
 Blocks = tuple[int, int]
 
@@ -55,7 +56,7 @@ class Task:
     b: float
     epsilon: float
     hint: Blocks | None
-    work: Work
+    work: Allowance
 
     @property
     def reach(self) -> int:
@@ -269,10 +270,7 @@ def _fixed_point(
         return inf
     if holds(low):
         return low
-    while high > low * (1 + _PRECISION):
-        middle = sqrt(low * high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    return last_passing(lambda v: 1.0 if holds(v) else -1.0, high, low, _PRECISION)
 
 
 def spread_by_neighbours(member: Member, length: int) -> float:

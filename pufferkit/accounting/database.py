@@ -1,4 +1,4 @@
-"""The ledger's database: tables and versions, where it lives, transactions and what goes wrong.
+"""Where a ledger lives: a file or a server, its transactions, and what goes wrong there.
 
 A ledger that does not exist is not made by looking at it: until the first entry is written it reads
 as an empty one. A file that exists must be a ledger. An empty or a foreign one is refused, because
@@ -18,65 +18,15 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import sqlalchemy as sa
-
+from pufferkit.accounting import ledger_tables
+from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.errors import LedgerError
 from pufferkit.records import name_once, private_file
-
-SCHEMA_VERSION = 3
-
-TABLES = sa.MetaData()
-
-
-def _table(name: str, *columns: sa.Column[Any] | sa.UniqueConstraint) -> sa.Table:
-    return sa.Table(f"pufferkit_{name}", TABLES, *columns)
-
-
-def _text(name: str, most: int | None = None, **options: Any) -> sa.Column[Any]:
-    kind = sa.Text() if most is None else sa.String(most)
-    return sa.Column(name, kind, nullable=False, **options)
-
-
-def _whole(name: str, **options: Any) -> sa.Column[Any]:
-    return sa.Column(name, sa.BigInteger, nullable=False, **options)
-
-
-META = _table("meta", _text("name", 40, primary_key=True), _text("value"))
-HEAD = _table(
-    "head", sa.Column("id", sa.Integer, primary_key=True), _whole("seq"), _text("digest", 64)
-)
-ACCOUNTS = _table(
-    "accounts",
-    _text("account", 200, primary_key=True),
-    _text("rule", 20),
-    *map(_whole, ("budget", "total", "entries")),
-)
-ENTRIES = _table(
-    "entries",
-    _whole("seq", primary_key=True, autoincrement=False),
-    _text("account", 200, index=True),
-    _text("kind", 10),
-    _text("key", 64),
-    _whole("epsilon"),
-    _whole("total"),
-    _text("body"),
-    _text("made_at", 40),
-    _text("made_by", 200),
-    _text("previous", 64),
-    _text("digest", 64),
-    sa.UniqueConstraint("account", "kind", "key"),
-)
-MARKS = _table("marks", _text("account", 200, primary_key=True), _text("marks"))
-STATES = _table("states", _text("account", 200, primary_key=True), _whole("seq"), _text("state"))
-GENESIS = "0" * 64
-
-# Steps from schema version n to n + 1, by n. Version 2 has the table of marks, 3 that of states.
-_MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: MARKS.create, 2: STATES.create}
 
 _LEFT_ALONE: list[Any] = []
 """Connections that a process has from its parent: closing them would be felt there."""
@@ -97,49 +47,142 @@ _SQLITE = {
 Result = TypeVar("Result")
 
 
+class DriverError(Exception):
+    """An error of a driver, and whether the connection was lost with it."""
+
+    def __init__(self, origin: Exception, *, lost: bool = False) -> None:
+        super().__init__()
+        self.origin, self.lost = origin, lost
+
+
 # -- places ---------------------------------------------------------------------------------------
 
 
-class SQLiteFile:
-    """A ledger in a file."""
+class Place:
+    """Where a ledger lives, and the open connections that are not in use."""
 
-    current = False  # whether its tables are known to be of this version
+    name: str
+    server = False
+    held = False
+    """Whether connections are kept after use."""
+    current = False
+    """Whether the tables are known to be of this version."""
+
+    def __init__(self) -> None:
+        self._idle: list[tuple[Any, Any]] = []
+
+    @contextmanager
+    def transaction(self, *, writes: bool = False) -> Iterator[Connection]:
+        """A transaction that is committed at the end, or rolled back after an error.
+
+        A connection is used again only in the process that opened it, and only while the place is
+        the one that it was opened for. A child leaves the connections of its parent alone.
+        """
+        mark = self._mark()
+        try:
+            driver = self._taken(mark) or self._open()
+        except self._errors as error:
+            raise DriverError(error) from None
+        kept = False
+        try:
+            connection = Connection(driver, server=self.server)
+            connection.begin(writes=writes)
+            try:
+                yield connection
+            except self._errors:
+                raise
+            except Exception:
+                connection.roll_back()
+                kept = True
+                raise
+            connection.commit()
+            kept = True
+        except self._errors as error:
+            lost = self.server and bool(driver.closed)
+            if lost:
+                self._let_go()  # those of the same server are likely lost as well
+            raise DriverError(error, lost=lost) from None
+        finally:
+            if kept and self.held:
+                self._idle.append((mark, driver))
+            else:
+                with suppress(*self._errors):
+                    driver.close()
+
+    def _taken(self, mark: Any) -> Any:
+        while self._idle:
+            try:
+                known, driver = self._idle.pop()
+            except IndexError:  # another thread was first
+                break
+            if known == mark:
+                return driver
+            self._part(known, driver)
+        return None
+
+    def _part(self, mark: Any, driver: Any) -> None:
+        if mark[0] == os.getpid():
+            driver.close()
+        else:
+            _LEFT_ALONE.append(driver)
+
+    def _let_go(self) -> None:
+        while self._idle:
+            with suppress(IndexError):
+                self._part(*self._idle.pop())
+
+    def hold(self) -> None:
+        """Keep connections until the place is closed."""
+        self.held = True
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._let_go()
+
+    def exists(self) -> bool:
+        """Whether there is something, which must be a ledger then."""
+        raise NotImplementedError
+
+    def make(self) -> None:
+        """A new ledger; another process may be first."""
+        raise NotImplementedError
+
+    @property
+    def key_path(self) -> Path | None:
+        """Where the key lives by which data are recognised."""
+        raise NotImplementedError
+
+    _errors: tuple[type[Exception], ...] = (sqlite3.Error,)
+
+    def _mark(self) -> tuple[Any, ...]:
+        """The process, and what else must stay as it is for a connection to be used again."""
+        return (os.getpid(),)
+
+    def _open(self) -> Any:
+        raise NotImplementedError
+
+
+class SQLiteFile(Place):
+    """A ledger in a file.
+
+    Held, the file stays open until it is closed: a commit then is one write to the log. Before
+    every use it must still be the same file.
+    """
 
     def __init__(self, path: str) -> None:
+        super().__init__()
         self.path = Path(path).absolute()
         if not self.path.parent.is_dir():
             raise ValueError(f"ledger: the folder {self.path.parent} does not exist")
         if self.path.is_dir():
             raise ValueError(f"ledger: {path} is a folder, not a file")
-        self.name = str(path)
+        self.name, self._text, self._folder = str(path), str(self.path), str(self.path.parent)
         self._copy: tempfile.TemporaryDirectory[str] | None = None
-        self.engine = _sqlite_engine(self._connect)
-
-    def hold(self) -> None:
-        """Keep the file open until it is closed: a commit then is one write to the log.
-
-        Before every use it must still be the same file, in the process that opened it. A fork gets
-        connections of its own, and those of its parent are left alone.
-        """
-        self.engine.dispose()
-        self.engine = engine = _sqlite_engine(self._connect, sa.pool.QueuePool)
-
-        @sa.event.listens_for(engine, "connect")
-        def _note(_: Any, record: Any) -> None:
-            record.info["file"] = self._mark()
-
-        @sa.event.listens_for(engine, "checkout")
-        def _same(connection: Any, record: Any, proxy: Any) -> None:
-            if record.info["file"] != self._mark():
-                if record.info["file"][0] != os.getpid():
-                    _LEFT_ALONE.append(connection)
-                    record.dbapi_connection = proxy.dbapi_connection = None
-                raise sa.exc.DisconnectionError
 
     def _mark(self) -> tuple[Any, ...]:
         """Which file it is, how it can be opened, and in which process; never the same if empty."""
         try:
-            there = self.path.stat()
+            there = os.stat(self._text)
         except OSError:
             return os.getpid(), object()
         if not there.st_size:
@@ -148,7 +191,7 @@ class SQLiteFile:
 
     @property
     def key_path(self) -> Path | None:
-        """Where its key lives: beside it."""
+        """Beside the file."""
         return self.path.with_name(self.path.name + ".key")
 
     def exists(self) -> bool:
@@ -160,24 +203,36 @@ class SQLiteFile:
         part = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}.new")
         try:
             private_file(part, b"")
-            _fill(_sqlite_engine(lambda: sqlite3.connect(part)))
+            driver = sqlite3.connect(part, isolation_level=None)
+            try:
+                driver.execute("PRAGMA journal_mode=WAL")
+                driver.execute("PRAGMA synchronous=FULL")
+                connection = Connection(driver)
+                connection.begin(writes=True)
+                ledger_tables.fill(connection)
+                connection.commit()
+            finally:
+                driver.close()
             name_once(part, self.path)
+        except sqlite3.Error as error:
+            raise DriverError(error) from None
         finally:
             for left in (part, Path(f"{part}-wal"), Path(f"{part}-shm")):
                 left.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let go of everything."""
-        self.engine.dispose()
+        super().close()
+        self.held = False
         if self._copy is not None:
             self._copy.cleanup()
             self._copy = None
 
     @property
     def _writable(self) -> bool:
-        return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+        return os.access(self._text, os.W_OK) and os.access(self._folder, os.W_OK)
 
-    def _connect(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         path, mode = self.path, "mode=rw"  # never make a file by opening it
         if path.exists() and not self._writable:
             path, mode = self._readable(), "immutable=1"
@@ -186,9 +241,14 @@ class SQLiteFile:
                 f"ledger: {self.name} is empty; it was cut off, or is no ledger. Restore a backup; "
                 "if it never was one, remove the file and it is made anew"
             )
-        # One thread at a time has a connection from the pool, whichever opened it.
+        # One thread at a time has a connection, whichever opened it. Autocommit in the driver, so
+        # that our own BEGIN decides when the write lock is taken.
         name = f"file:{quote(str(path))}?{mode}"
-        return sqlite3.connect(name, uri=True, timeout=120, check_same_thread=False)
+        driver = sqlite3.connect(
+            name, uri=True, timeout=120, check_same_thread=False, isolation_level=None
+        )
+        driver.execute("PRAGMA synchronous=FULL")
+        return driver
 
     def _readable(self) -> Path:
         """Where a file that cannot be written is read; with its log, from a copy of both."""
@@ -204,28 +264,35 @@ class SQLiteFile:
         return Path(self._copy.name) / "ledger.db"
 
 
-class Server:
-    """A ledger in a PostgreSQL database."""
+class Server(Place):
+    """A ledger in a PostgreSQL database; connections are kept."""
 
-    current = False
-
-    def hold(self) -> None:
-        """Connections to a server are kept as they are."""
+    server = held = True
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         try:
-            address = sa.make_url(url.replace("postgresql://", "postgresql+psycopg://", 1))
-            self.engine = sa.create_engine(address, pool_pre_ping=True, hide_parameters=True)
-        except (sa.exc.ArgumentError, ValueError):
-            raise ValueError(
-                "ledger: this is not a database URL; like postgresql://user:password@host/name"
-            ) from None
+            import psycopg  # noqa: PLC0415
+            from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
         except ModuleNotFoundError as error:
             raise ValueError(
                 f"ledger: {error.name} is not installed; pip install 'pufferkit[postgres]'"
             ) from None
-        self.name = address.render_as_string(hide_password=True)
-        self.password = None if address.password is None else str(address.password)
+        self._driver, self._errors = psycopg, (psycopg.Error,)
+        self.unreachable = psycopg.OperationalError
+        self._address = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        parts: dict[str, Any] | None = None
+        with suppress(psycopg.Error):  # whose text may have the password
+            parts = conninfo_to_dict(self._address)
+        if parts is None or not str(parts.get("port", "1")).isdigit():
+            raise ValueError(
+                "ledger: this is not a database URL; like postgresql://user:password@host/name"
+            )
+        self.password = parts.get("password")
+        user, host, port = (str(parts.get(part) or "") for part in ("user", "host", "port"))
+        user += "" if self.password is None else ":***"
+        where = host + (f":{port}" if port else "")
+        self.name = f"postgresql://{user}{'@' if user else ''}{where}/{parts.get('dbname', '')}"
 
     @property
     def key_path(self) -> Path | None:
@@ -235,19 +302,18 @@ class Server:
 
     def exists(self) -> bool:
         """Whether the database has a ledger."""
-        with self.engine.connect() as connection:
-            return sa.inspect(connection).has_table(META.name)
+        with self.transaction() as connection:
+            return "meta" in connection.tables()
 
     def make(self) -> None:
         """A new ledger in the database; another process may be first."""
-        _fill(self.engine)
+        with self.transaction(writes=True) as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(7305520)")
+            if "meta" not in connection.tables():
+                ledger_tables.fill(connection)
 
-    def close(self) -> None:
-        """Let go of connections."""
-        self.engine.dispose()
-
-
-Place = SQLiteFile | Server
+    def _open(self) -> Any:
+        return self._driver.connect(self._address, autocommit=True)
 
 
 def place_of(url: str | os.PathLike[str]) -> Place:
@@ -266,50 +332,21 @@ def place_of(url: str | os.PathLike[str]) -> Place:
     )
 
 
-def empty_engine() -> sa.Engine:
+@contextmanager
+def empty() -> Iterator[Connection]:
     """A ledger without entries, in memory: what one that was not made yet says."""
-    engine = _sqlite_engine(lambda: sqlite3.connect(":memory:"), sa.pool.StaticPool)
-    _fill(engine)
-    return engine
-
-
-def _sqlite_engine(creator: Any, pool: Any = sa.pool.NullPool) -> sa.Engine:
-    """An engine whose write transactions take the write lock first."""
-    engine = sa.create_engine("sqlite://", creator=creator, poolclass=pool, hide_parameters=True)
-
-    # Autocommit in the driver, so that our own BEGIN decides when the write lock is taken.
-    @sa.event.listens_for(engine, "connect")
-    def _configure(connection: Any, _: Any) -> None:
-        connection.isolation_level = None
-        connection.execute("PRAGMA synchronous=FULL")
-
-    @sa.event.listens_for(engine, "begin")
-    def _begin(connection: sa.Connection) -> None:
-        writes = connection.get_execution_options().get("pufferkit_writes")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
-
-
-def _fill(engine: sa.Engine) -> None:
-    """The tables and the head of a new ledger, in one transaction."""
-    with engine.connect() as connection:
-        if engine.dialect.name == "sqlite":
-            connection.connection.driver_connection.execute("PRAGMA journal_mode=WAL")  # type: ignore[union-attr]
-    with engine.execution_options(pufferkit_writes=True).begin() as connection:
-        if engine.dialect.name == "postgresql":
-            connection.execute(sa.text("SELECT pg_advisory_xact_lock(7305520)"))
-            if sa.inspect(connection).has_table(META.name):
-                return
-        TABLES.create_all(connection)
-        connection.execute(META.insert().values(name="schema", value=str(SCHEMA_VERSION)))
-        connection.execute(HEAD.insert().values(id=1, seq=0, digest=GENESIS))
+    driver = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        ledger_tables.fill(Connection(driver))
+        yield Connection(driver)
+    finally:
+        driver.close()
 
 
 # -- transactions ---------------------------------------------------------------------------------
 
 
-def write(place: Place, act: Callable[[sa.Connection], Result]) -> Result:
+def write(place: Place, act: Callable[[Connection], Result]) -> Result:
     """Carry out ``act`` in a transaction that holds the write lock from its start.
 
     It is done again after a serialisation failure, a deadlock or a lost connection. The commit may
@@ -317,11 +354,10 @@ def write(place: Place, act: Callable[[sa.Connection], Result]) -> Result:
     """
 
     def locked() -> Result:
-        with place.engine.execution_options(pufferkit_writes=True).begin() as connection:
-            if connection.dialect.name != "sqlite":
-                connection.execute(sa.select(HEAD.c.id).with_for_update())
+        with place.transaction(writes=True) as connection:
+            connection.lock()
             if not place.current:
-                _migrate(connection)
+                ledger_tables.migrate(connection)
             result = act(connection)
         place.current = True
         return result
@@ -332,24 +368,14 @@ def write(place: Place, act: Callable[[sa.Connection], Result]) -> Result:
     return _guarded(place, locked, "write", assurance)
 
 
-def read(place: Place, act: Callable[[sa.Connection], Result]) -> Result:
+def read(place: Place, act: Callable[[Connection], Result]) -> Result:
     """Carry out ``act`` on one snapshot."""
 
     def looked() -> Result:
-        with snapshot(place) as connection:
+        with place.transaction() as connection:
             return act(connection)
 
     return _guarded(place, looked, "read")
-
-
-@contextmanager
-def snapshot(place: Place) -> Iterator[sa.Connection]:
-    """A connection that sees the ledger as it is at one moment."""
-    engine = place.engine
-    if engine.dialect.name != "sqlite":
-        engine = engine.execution_options(isolation_level="REPEATABLE READ")
-    with engine.begin() as connection:
-        yield connection
 
 
 def exists(place: Place) -> bool:
@@ -358,8 +384,8 @@ def exists(place: Place) -> bool:
     def looked() -> tuple[bool, int | None]:
         if not place.exists():
             return False, None
-        with snapshot(place) as connection:
-            return True, _version(connection)
+        with place.transaction() as connection:
+            return True, ledger_tables.version_of(connection)
 
     there, version = _guarded(place, looked, "open")
     if there and version is None:
@@ -381,30 +407,6 @@ def make(place: Place) -> None:
         ) from None
 
 
-def _migrate(connection: sa.Connection) -> None:
-    """Bring the tables to this version; the caller holds the write lock."""
-    version = _version(connection)
-    while version is not None and version < SCHEMA_VERSION:
-        _MIGRATIONS[version](connection)
-        version += 1
-        connection.execute(META.update().where(META.c.name == "schema").values(value=str(version)))
-
-
-def _version(connection: sa.Connection) -> int | None:
-    tables = set(sa.inspect(connection).get_table_names())
-    if not {META.name, HEAD.name, ACCOUNTS.name, ENTRIES.name} <= tables:
-        return None
-    stored = connection.execute(sa.select(META.c.value).where(META.c.name == "schema")).scalar()
-    if stored is None or not str(stored).isdigit():
-        return None
-    if int(stored) > SCHEMA_VERSION:
-        raise ValueError(
-            f"ledger: was written by a newer pufferkit (schema {stored}, this one knows "
-            f"{SCHEMA_VERSION}); upgrade pufferkit"
-        )
-    return int(stored)
-
-
 def _guarded(place: Place, act: Callable[[], Result], doing: str, assurance: str = "") -> Result:
     """``act``, tried again where that helps; errors of the driver in words of our own.
 
@@ -414,9 +416,9 @@ def _guarded(place: Place, act: Callable[[], Result], doing: str, assurance: str
     for turn in range(_TRIES):
         try:
             return act()
-        except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
-            words = _words(place, error, doing)
-            again = _worth_another_try(error)
+        except DriverError as error:
+            words = _words(place, error.origin, doing)
+            again = error.lost or getattr(error.origin, "sqlstate", None) in _AGAIN
         if not again:
             break
         time.sleep(random.uniform(0.01, 0.05) * 2**turn)
@@ -424,15 +426,8 @@ def _guarded(place: Place, act: Callable[[], Result], doing: str, assurance: str
     raise LedgerError(f"ledger: cannot {doing} {place.name}: {words}{assurance}")
 
 
-def _worth_another_try(error: Exception) -> bool:
-    if not isinstance(error, sa.exc.DBAPIError):
-        return False
-    return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _AGAIN
-
-
-def _words(place: Place, error: Exception, doing: str) -> str:
+def _words(place: Place, origin: Exception, doing: str) -> str:
     """What is wrong; never what was being written, nor a password."""
-    origin = getattr(error, "orig", None) or error
     name = getattr(origin, "sqlite_errorname", None)
     if name is not None:
         known = next((words for code, words in _SQLITE.items() if name.startswith(code)), None)
@@ -442,7 +437,7 @@ def _words(place: Place, error: Exception, doing: str) -> str:
         return f"the database server answers {type(origin).__name__} ({state})"
     if isinstance(origin, sqlite3.Error):
         return f"SQLite answers {type(origin).__name__}"
-    if isinstance(error, sa.exc.OperationalError) and isinstance(place, Server):
+    if isinstance(place, Server) and isinstance(origin, place.unreachable):
         if doing != "open":
             return "the connection to the server was lost"
         # Nothing was sent yet, and the text names host and reason only.

@@ -17,7 +17,7 @@ def path(tmp_path):
 
 
 def connections(ledger):
-    return ledger._access.place.engine.pool.checkedin()
+    return len(ledger._access.place._idle)
 
 
 def test_the_connection_is_kept_and_let_go(path):

@@ -26,7 +26,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pufferkit.accounting import database
 from pufferkit.accounting.amounts import allowed_micro, in_epsilon, show, spent_micro
 from pufferkit.accounting.anchor import Anchor, Head
 from pufferkit.accounting.entries import (
@@ -48,6 +47,7 @@ from pufferkit.accounting.entries import (
     states_of,
 )
 from pufferkit.accounting.fingerprints import Data
+from pufferkit.accounting.ledger_places import place_of
 from pufferkit.accounting.ledger_tables import Connection, version_of
 from pufferkit.accounting.recognition import Recognition
 from pufferkit.accounting.replay import Examination, examine
@@ -121,7 +121,7 @@ class Ledger(Shown):
         if anchor is None and anchor_key is not None:
             raise ValueError("anchor_key: is for an anchor; name its file with anchor=")
         self.by = by or f"{_user()}@{socket.gethostname()}"
-        place = database.place_of(url)
+        place = place_of(url)
         self._recognition = Recognition(Path(key) if key is not None else place.key_path)
         self._anchor = None if anchor is None else Anchor(anchor, anchor_key)
         self._access = Access(place, self._recognition, self._anchor)

@@ -19,6 +19,7 @@ from pufferkit.accounting.fingerprints import (
     read_key,
     same_data,
 )
+from pufferkit.accounting.ledger_places import Place
 from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.errors import LedgerError
 
@@ -43,7 +44,7 @@ class Recognition:
         finally:
             self._trial = None
 
-    def prepare(self, place: database.Place) -> None:
+    def prepare(self, place: Place) -> None:
         """Make the key of a ledger that has none yet, and note its name in the ledger."""
         if self._prepared:
             return

@@ -22,6 +22,7 @@ from pufferkit.accounting.entries import (
     entries_named,
     leading_to,
 )
+from pufferkit.accounting.ledger_places import Place, empty
 from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.accounting.recognition import Recognition
 from pufferkit.errors import OverBudget
@@ -32,9 +33,7 @@ _AT_ONCE = 2000
 class Access:
     """The transactions of one ledger."""
 
-    def __init__(
-        self, place: database.Place, recognition: Recognition, anchor: Anchor | None
-    ) -> None:
+    def __init__(self, place: Place, recognition: Recognition, anchor: Anchor | None) -> None:
         self.place, self.recognition, self.anchor = place, recognition, anchor
         self._made = False
 
@@ -57,7 +56,7 @@ class Access:
         if self.exists():
             result, head = database.read(self.place, checked)
         else:
-            with database.empty() as connection:
+            with empty() as connection:
                 result, head = checked(connection)
         if settle and anchor is not None and head is not None and head != START:
             anchor.advance(head)
@@ -74,7 +73,7 @@ class Access:
 
         if not self.exists():
             # What an empty ledger refuses is refused before one is made.
-            with self.recognition.trial(), database.empty() as connection:
+            with self.recognition.trial(), empty() as connection:
                 checked(connection)
             if anchor is not None and anchor.read() is None:
                 anchor.advance(START)

@@ -9,7 +9,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import Ledger, LedgerError, MarkovChain, Session, count, noise
-from pufferkit.accounting import database, ledger_tables
+from pufferkit.accounting import database, ledger_places, ledger_tables
 from pufferkit.accounting.ledger_tables import Connection
 from tests.accounting.test_ledger import url  # noqa: F401
 
@@ -254,7 +254,7 @@ def test_a_ledger_that_cannot_be_made_is_not_there(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         ledger = Ledger(path)
         # The trial in memory succeeds; the file does not.
-        make = database.SQLiteFile.make
+        make = ledger_places.SQLiteFile.make
         fill = ledger_tables.fill
 
         def failing_make(place):
@@ -264,7 +264,7 @@ def test_a_ledger_that_cannot_be_made_is_not_there(tmp_path, monkeypatch):
             finally:
                 patch.setattr(ledger_tables, "fill", fill)
 
-        patch.setattr(database.SQLiteFile, "make", failing_make)
+        patch.setattr(ledger_places.SQLiteFile, "make", failing_make)
         with pytest.raises(LedgerError, match="cannot make"):
             ledger.open_account("alice", 1)
     assert list(tmp_path.iterdir()) == []
@@ -292,3 +292,50 @@ def test_a_full_disk_says_so(tmp_path):
     with pytest.raises(LedgerError, match=r"the disk is full.*asking again is safe"):
         fill()
     assert ledger.verify() == []
+
+
+def test_what_a_server_refuses_is_not_charged(url):  # noqa: F811
+    """Statements are sent ahead: an error of one, or of the commit, reaches whoever asked."""
+    if "://" not in url:
+        pytest.skip("SQLite answers every statement")
+    with Ledger(url) as ledger:
+        ledger.open_account("alice", 1)
+        ledger.spend("alice", 0.1)
+        for law in (
+            "CREATE TRIGGER no BEFORE INSERT ON pufferkit_entries",
+            "CREATE TRIGGER no BEFORE UPDATE ON pufferkit_accounts",
+            "CREATE CONSTRAINT TRIGGER no AFTER INSERT ON pufferkit_entries "
+            "DEFERRABLE INITIALLY DEFERRED",  # fails at the commit
+        ):
+            _change(ledger, "CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS "
+                            f"$$ BEGIN RAISE EXCEPTION '{SECRET}'; END $$",
+                    f"{law} FOR EACH ROW EXECUTE FUNCTION never()")  # fmt: skip
+            with pytest.raises(LedgerError, match="RaiseException") as error:
+                ledger.spend("alice", 0.1)
+            _says_nothing(error.value, [])
+            assert ledger.account("alice").total == 100_000
+            _change(ledger, "DROP FUNCTION never CASCADE")
+        ledger.spend("alice", 0.1)
+        assert ledger.account("alice").total == 200_000
+        assert ledger.verify() == []
+
+
+def test_connections_that_a_server_ended_are_opened_anew(url):  # noqa: F811
+    if "://" not in url:
+        pytest.skip("SQLite has no connection to lose")
+    with Ledger(url) as ledger, Ledger(url) as other:
+        ledger.open_account("alice", 1)
+        ledger.spend("alice", 0.1)
+        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        _change(other, f"{end} AND datname = current_database()")
+        assert ledger.remaining("alice") == 0.9
+        _change(other, f"{end} AND datname = current_database()")
+        ledger.spend("alice", 0.1)
+        assert ledger.account("alice").total == 200_000
+        assert ledger.verify() == []
+
+
+def _change(ledger, *statements):
+    with ledger._access.place.transaction(writes=True) as connection:
+        for statement in statements:
+            connection.execute(statement)

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from pufferkit import Ledger, LedgerError, MarkovChain, OverBudget, Session, count
-from pufferkit.accounting import database
+from pufferkit.accounting import database, ledger_places
 from pufferkit.accounting.entries import Charge
 from tests.accounting.test_ledger import _tamper, url  # noqa: F401
 
@@ -183,14 +183,14 @@ def test_passwords_are_in_no_error(address):
 def test_words_of_unknown_drivers_are_not_quoted(path):
     """Only what a server says when it is opened: nothing was sent by then."""
     lost = psycopg.OperationalError("value 17")
-    server = database.Server("postgresql://anna:secret@localhost/x")
-    file = database.SQLiteFile(str(path))
+    server = ledger_places.Server("postgresql://anna:secret@localhost/x")
+    file = ledger_places.SQLiteFile(str(path))
     assert database._words(file, lost, "open") == "OperationalError"
     assert database._words(server, ValueError("value 17"), "open") == "ValueError"
     assert database._words(server, lost, "write") == "the connection to the server was lost"
     said = psycopg.OperationalError("no host  x for secret")
     assert database._words(server, said, "open") == "no host x for ***"
-    open_to_all = database.Server("postgresql://anna@localhost/x")
+    open_to_all = ledger_places.Server("postgresql://anna@localhost/x")
     assert database._words(open_to_all, said, "open") == "no host x for secret"
 
 

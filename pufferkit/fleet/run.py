@@ -122,12 +122,12 @@ class FleetRun:
                 "mechanism": self.mechanism,
                 "label": self.label,
                 "windows": None if self.windows is None else self.windows.to_dict(),
-                **self._told,
+                **self._unworded,
             }
         )
 
     @property
-    def _told(self) -> dict[str, Any]:
+    def _unworded(self) -> dict[str, Any]:
         """What the words of a question leave out."""
         asked = self.question
         if asked is None or (asked.values is None and asked.clip is None):

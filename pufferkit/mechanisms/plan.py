@@ -324,8 +324,8 @@ def plan(
         size = max(size, least) if row.mechanism in OPTIONS else size
         return calibration is None, not row.pufferfish, size
 
-    told = theta.told_of_type
-    unsure = None if told is None else epsilon + told
+    more = theta.loss_of_type
+    unsure = None if more is None else epsilon + more
     ordered = tuple(sorted(entries, key=order))
     return Plan(query, epsilon, theta.description, ordered, unsure)
 
@@ -365,9 +365,9 @@ def _why(calibration: Calibration, together: float | None) -> str:
         return str(calibration.guarantee)
     if calibration.scales is not None:
         each = zip(calibration.query.labels, calibration.scales, strict=True)
-        told = ", ".join(f"{printable(label)} {scale:.4g}" for label, scale in each)
-        return f"a scale for each bin: {told}; {calibration.evidence}"
+        scales = ", ".join(f"{printable(label)} {scale:.4g}" for label, scale in each)
+        return f"a scale for each bin: {scales}; {calibration.evidence}"
     if calibration.mechanism not in OF_SUMS:
         return str(calibration.evidence)
-    told = "no theorem" if together is None else f"epsilon {together:.3g}"
-    return f"for this and nothing else (two such: {told}); {calibration.evidence}"
+    charge = "no theorem" if together is None else f"epsilon {together:.3g}"
+    return f"for this and nothing else (two such: {charge}); {calibration.evidence}"

@@ -26,7 +26,7 @@ import numpy as np
 
 from pufferkit.beliefs.kernel_class import Kernels, Paths
 from pufferkit.verification.pair_steps import plan_value, plans, steps
-from pufferkit.verification.pair_tables import Floats, Work
+from pufferkit.verification.pair_tables import Allowance, Floats
 
 PairStep = Callable[[Floats], Floats]
 
@@ -35,7 +35,7 @@ _MOST_PINNED = 2_100
 
 
 def loss_of_kernels(
-    part: Kernels, length: int, cost: Floats, recorded: Mapping[str, Any], work: Work
+    part: Kernels, length: int, cost: Floats, recorded: Mapping[str, Any], work: Allowance
 ) -> float:
     """Largest loss of a pair of secrets; infinite if a recorded limit does not hold.
 
@@ -78,7 +78,7 @@ def _sides(
     window: int,
     hidden: Floats,
     recorded: Mapping[str, Any],
-    work: Work,
+    work: Allowance,
 ) -> list[tuple[int, Floats, Floats]] | None:
     """Slots of first entries of windows, and what the left and the right side add there."""
     mixed = part.contamination if part.emission is None else 0.0
@@ -127,7 +127,7 @@ def _of_values(
     return float((before + largest)[np.ix_(here, here)].max())
 
 
-def _of_labels(paths: Paths, cost: Floats, before: Floats, after: Floats, work: Work) -> float:
+def _of_labels(paths: Paths, cost: Floats, before: Floats, after: Floats, work: Allowance) -> float:
     """The largest loss between two labels of a window."""
     if not (np.isfinite(before).all() and np.isfinite(after).all()):
         return inf
@@ -146,7 +146,7 @@ def _among_given(
     cost: Floats,
     sides: Sequence[tuple[int, Floats, Floats]],
     recorded: Mapping[str, Any],
-    work: Work,
+    work: Allowance,
 ) -> float:
     """The largest loss of an entry, whichever others are given: its sides are open, or pinned."""
     left, right = (
@@ -160,7 +160,7 @@ def _among_given(
     return float((cost + ours + theirs).max())
 
 
-def _pinned(kernel: Floats, cost: Floats, recorded: Any, work: Work) -> Floats | None:
+def _pinned(kernel: Floats, cost: Floats, recorded: Any, work: Allowance) -> Floats | None:
     """What a side adds at most that ends where a value is given, however far away.
 
     Near ones are followed; where the kernel hardly depends any more on what is given, one limit has
@@ -194,7 +194,7 @@ def _largest(sums: Sequence[tuple[int, Floats]]) -> list[tuple[int, Floats]]:
 
 
 def _secret(
-    part: Kernels, cost: Floats, hidden: Floats, slot: int, both: Floats, work: Work
+    part: Kernels, cost: Floats, hidden: Floats, slot: int, both: Floats, work: Allowance
 ) -> float:
     if not np.isfinite(both).all():
         return inf
@@ -221,7 +221,7 @@ def _closed(variation: Floats) -> Floats:
     return closed
 
 
-def _steps(vertices: Sequence[Floats], eta: float, work: Work) -> PairStep:
+def _steps(vertices: Sequence[Floats], eta: float, work: Allowance) -> PairStep:
     """The largest step over the vertices."""
 
     def exact(limit: Floats) -> Floats:
@@ -233,7 +233,7 @@ def _steps(vertices: Sequence[Floats], eta: float, work: Work) -> PairStep:
     return mixed if eta else exact
 
 
-def _mixed(kernel: Floats, eta: float, limit: Floats, work: Work) -> Floats:
+def _mixed(kernel: Floats, eta: float, limit: Floats, work: Allowance) -> Floats:
     """Steps between rows of which a part eta is anything: on top above, at the bottom below."""
     size, states = kernel.shape
     larger = np.zeros((states + 2, states + 2))

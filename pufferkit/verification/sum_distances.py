@@ -24,7 +24,7 @@ from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.secrets import Events, Secrets, Sets
-from pufferkit.verification.pair_tables import NotChecked, Work
+from pufferkit.verification.pair_tables import Allowance, NotChecked
 
 ExactDistribution = dict[Fraction, Fraction]
 
@@ -34,7 +34,7 @@ _MOST_BYTES = 2e9
 
 
 def distance_of_joints(
-    theta: JointClass, verification_data: Mapping[str, Any], work: Work
+    theta: JointClass, verification_data: Mapping[str, Any], work: Allowance
 ) -> Fraction:
     """W from the recorded answer of every row, and the rows of every secret."""
     answers = verification_data.get("answers")
@@ -79,7 +79,7 @@ def _secrets(
 
 
 def distance_of_networks(
-    theta: NetworkClass, weights: Mapping[Hashable, Fraction], work: Work
+    theta: NetworkClass, weights: Mapping[Hashable, Fraction], work: Allowance
 ) -> Fraction:
     """W of a sum over nodes: the distribution of the sum with one node, for every node."""
     worst = Fraction(0)
@@ -98,7 +98,7 @@ def distribution_of(
     network: BayesianNetwork,
     keep: Sequence[Hashable],
     tables: Mapping[Hashable, Mapping[tuple[Hashable, ...], Sequence[Any]]],
-    work: Work,
+    work: Allowance,
     weights: Mapping[Hashable, Fraction] | None = None,
 ) -> dict[tuple[tuple[Hashable, ...], Any], Any]:
     """{(values of ``keep``, sum of weights): probability}.
@@ -181,7 +181,7 @@ def _distance(
 
 
 def distance_of_chains(
-    theta: ChainClass, weights: Sequence[Fraction], lengths: Iterable[int], work: Work
+    theta: ChainClass, weights: Sequence[Fraction], lengths: Iterable[int], work: Allowance
 ) -> Fraction:
     """W of a sum over the entries of a chain, for every entry."""
     values, unit = _whole(weights)
@@ -218,7 +218,7 @@ def _sums_after(chain: MarkovChain, values: list[int], count: int, top: int) -> 
     return after
 
 
-def _of_chain(chain: MarkovChain, values: list[int], length: int, work: Work) -> int:
+def _of_chain(chain: MarkovChain, values: list[int], length: int, work: Allowance) -> int:
     size, top = len(values), length * max(values) + 1
     _check_tails(chain, length)
     if 16.0 * length * size * top > _MOST_BYTES:
@@ -267,7 +267,7 @@ def _whole_distance(one: Any, other: Any) -> int:
 
 
 def distance_of_windows(
-    theta: EventClass, weights: Sequence[Fraction], lengths: Iterable[int], work: Work
+    theta: EventClass, weights: Sequence[Fraction], lengths: Iterable[int], work: Allowance
 ) -> Fraction:
     """W of a sum between two labels, or two values, of a window, for every window."""
     values, unit = _whole(weights)
@@ -285,7 +285,7 @@ def distance_of_windows(
 
 
 def _of_windows(
-    chain: MarkovChain, values: list[int], length: int, hidden: Secrets, work: Work
+    chain: MarkovChain, values: list[int], length: int, hidden: Secrets, work: Allowance
 ) -> int:
     """Labels are read along the window; without labels, its values are remembered."""
     size, top, window = len(values), length * max(values) + 1, min(hidden.window, length)
@@ -331,7 +331,7 @@ def distance_of_conditions(
     weights: Sequence[Fraction],
     lengths: Sequence[int],
     pairs: Sequence[Any],
-    work: Work,
+    work: Allowance,
 ) -> Fraction:
     """W between events about named entries; the distances of several segments add up."""
     values, unit = _whole(weights)
@@ -358,7 +358,7 @@ def _conditioned(
     begin: int,
     length: int,
     event: Mapping[int, set[int]],
-    work: Work,
+    work: Allowance,
 ) -> Any:
     """The sum over a segment together with an event, entries counted from before the segment."""
     size, top = len(values), length * max(values) + 1
@@ -377,7 +377,7 @@ def _conditioned(
 
 
 def distance_of_network_events(
-    theta: NetworkClass, weights: Mapping[Hashable, Fraction], pairs: Sequence[Any], work: Work
+    theta: NetworkClass, weights: Mapping[Hashable, Fraction], pairs: Sequence[Any], work: Allowance
 ) -> Fraction:
     """W between events about named nodes: what is not allowed has no probability."""
     worst = Fraction(0)

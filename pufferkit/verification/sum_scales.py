@@ -13,7 +13,7 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release
-from pufferkit.verification.pair_tables import TOLERANCE, BadBeliefs, NotChecked, Work
+from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs, NotChecked
 from pufferkit.verification.query_checks import weights_of
 from pufferkit.verification.sum_distances import (
     distance_of_chains,
@@ -28,7 +28,7 @@ from pufferkit.verification.sum_windows import loss_of_sum
 _NO_WEIGHTS = "the file does not hold what each state adds to the answer"
 
 
-def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: Work) -> float:
+def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
     """W over epsilon."""
     weights = weights_of(record)
     if weights is not None and len(weights) != len(theta.states):
@@ -46,7 +46,7 @@ def _what(record: Release, theta: Beliefs) -> str:
     return "of the secrets" if named else "values of an entry"
 
 
-def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Work) -> float:
+def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
     """The loss at the recorded scale, of every chain and length."""
     weights = weights_of(record)
     if record.observed is not None:
@@ -81,13 +81,13 @@ ExactWeights = Sequence[Fraction] | None
 
 
 @singledispatch
-def _distance(theta: Beliefs, weights: ExactWeights, record: Release, work: Work) -> Fraction:
+def _distance(theta: Beliefs, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     """W, from what each state adds to the answer where the file holds that."""
     raise NotChecked(f"there is no recomputation of W for a {theta.description}")
 
 
 @_distance.register
-def _(theta: JointClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
+def _(theta: JointClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     verification_data = record.verification_data or {}
     if weights is not None:
         # The answers of a sum follow from the weights, whatever the file says they are.
@@ -98,7 +98,7 @@ def _(theta: JointClass, weights: ExactWeights, record: Release, work: Work) -> 
 
 
 @_distance.register
-def _(theta: NetworkClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
+def _(theta: NetworkClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
     added = dict(zip(theta.states, weights, strict=True))
@@ -109,7 +109,7 @@ def _(theta: NetworkClass, weights: ExactWeights, record: Release, work: Work) -
 
 
 @_distance.register
-def _(theta: ChainClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
+def _(theta: ChainClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
     events = (record.verification_data or {}).get("secrets")
@@ -119,7 +119,7 @@ def _(theta: ChainClass, weights: ExactWeights, record: Release, work: Work) -> 
 
 
 @_distance.register
-def _(theta: EventClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
+def _(theta: EventClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
     theta.check_length(max(record.lengths))

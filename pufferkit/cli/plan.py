@@ -8,7 +8,7 @@ from typing import Annotated
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
 from pufferkit.cli.derived import asked
-from pufferkit.cli.flags import File, Text, option
+from pufferkit.cli.flags import File, Text, option, real
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import with_options
 from pufferkit.cli.question_options import QuestionOptions

@@ -170,6 +170,10 @@ class FleetRun:
         """The noise that is drawn."""
         return "noisy choice" if self.chooses else "discrete laplace"
 
+    def sampler(self, scales: Floats) -> noise.Sampler:
+        """Who draws it, of the scales of a table in whole numbers."""
+        return "opendp" if self.chooses else noise.whole_sampler(scales.max(), Fraction(1))
+
     def draw(self, counts: Counts, scales: Floats) -> Floats:
         """Noise on whole numbers, row by row; or levels chosen by them."""
         if not self.chooses:

@@ -29,6 +29,7 @@ from pufferkit.mechanisms.odds import in_odds
 from pufferkit.mechanisms.release import in_words
 from pufferkit.mechanisms.usefulness import Usefulness, questioned
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
+from pufferkit.noise import SAMPLER_NAMES
 from pufferkit.shown import Shown
 
 _LOG = logging.getLogger(__name__)
@@ -113,6 +114,7 @@ class PlanRow:
             "half_width_95": None if calibration is None else calibration.half_width(),
             "alone": self.alone,
             "together": self.together,
+            "sampler": None if calibration is None else calibration.sampler,
             "tightness": self.tightness,
             "why": self.why,
         }
@@ -236,6 +238,7 @@ class Plan(Shown):
     def remarks(self) -> list[str]:
         """What the best answer is worth, and what epsilon means."""
         words = [str(self.useful), *in_odds(self.epsilon), self._to_whom, questioned(self.epsilon)]
+        words.append(f"the noise would be drawn by {SAMPLER_NAMES[self.best.sampler]}")
         return [word for word in words if word is not None]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pufferkit import checks
 from pufferkit.beliefs.protocol import Beliefs
+from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.influence.answers import QuiltBound, QuiltSearch, hardest_quilt
 from pufferkit.influence.progress import Progress
@@ -27,6 +29,7 @@ def markov_quilt(
     epsilon: float,
     *,
     influence: Reading = "definition",
+    secrets: Secrets | Sequence[Secrets] | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
     """Noise of the Markov Quilt Mechanism, over all quilts of [Q] Lemma 4.6.
@@ -54,6 +57,9 @@ def markov_quilt(
         ``"definition"``: max-influence over values that can occur, [Q] Definition 4.1.
         ``"formula"``: [Q] (5) as printed, which also counts left endpoints of probability zero; it
         gives the paper's numbers and never less noise.
+    secrets
+        What else to hide than single entries: quilts around windows
+        (`pufferkit.influence.quilts.blocks`).
     progress
         For networks: called with the number of nodes done and their total.
 
@@ -65,7 +71,7 @@ def markov_quilt(
     >>> round(noise.scale, 5), noise.evidence.node, noise.evidence.quilt
     (12.93405, 8, (1, 13))
     """
-    theta, epsilon = checked(beliefs, query, epsilon)
+    theta, epsilon = checked(beliefs, query, epsilon, secrets)
     check_reading(influence)
     hardest = hardest_quilt(theta, QuiltSearch(query.longest, epsilon, influence, progress))
     observed = quilts_of_observed(

@@ -16,6 +16,7 @@ from pufferkit.beliefs.finite_joint import FiniteJoint, Row
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs
+from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
@@ -51,7 +52,7 @@ def wasserstein(
     query: Query,
     epsilon: float,
     *,
-    secrets: EventPairs | None = None,
+    secrets: Secrets | Sequence[Secrets] | EventPairs | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
     """Noise of the Wasserstein Mechanism for a number: W / epsilon, [Q] Theorem 3.2.
@@ -72,7 +73,7 @@ def wasserstein(
         Pairs of events not to be told apart; then these alone are hidden. An event is a mapping
         from entries (counted from 1) or names of variables to the value, or the values, that each
         may have; for joint distributions also a function of a row. By default every two values of
-        every entry. Events about windows wherever they lie are `Secrets` of the beliefs.
+        every entry. Or `Secrets`, about windows wherever they lie.
     progress
         Called with the number of entries done and their total.
 
@@ -92,11 +93,12 @@ def wasserstein(
     >>> round(wasserstein(chain, count(1, 20), epsilon=1, secrets=[(slept, awake)]).scale, 3)
     5.0
     """
-    theta, epsilon = checked(beliefs, query, epsilon)
+    windows, pairs = _kinds(secrets)
+    theta, epsilon = checked(beliefs, query, epsilon, windows)
     check_scalar(query)
     if query.missing:
         raise NotApplicable(GAPS)
-    worst, name, length, verification_data = _largest_distance(theta, query, secrets, progress)
+    worst, name, length, verification_data = _largest_distance(theta, query, pairs, progress)
     if worst.distance == 0:
         raise NotApplicable("no secret moves the answer: there is nothing to hide")
     distance = at_least(worst.distance)
@@ -107,9 +109,19 @@ def wasserstein(
         query,
         theta,
         Evidence(name, worst.node, length, influence=distance, notes=worst.notes, bound="distance"),
-        guarantee=Guarantee.PUFFERFISH if secrets is None else Guarantee.SECRETS,
+        guarantee=Guarantee.PUFFERFISH if pairs is None else Guarantee.SECRETS,
         verification_data=verification_data,
     )
+
+
+def _kinds(secrets: Any) -> tuple[list[Secrets] | None, EventPairs | None]:
+    """Secrets about windows, or pairs of events."""
+    if isinstance(secrets, Secrets):
+        return [secrets], None
+    given = list(secrets) if isinstance(secrets, Iterable) else secrets
+    if isinstance(given, list) and given and all(isinstance(one, Secrets) for one in given):
+        return given, None
+    return None, given
 
 
 def _pairs(secrets: EventPairs, *, functions: bool = False) -> list[tuple[Any, Any]]:

@@ -15,6 +15,7 @@ from pufferkit import (
     Secrets,
     Spending,
     count,
+    markov_quilt,
     plan,
     total,
     verify,
@@ -86,6 +87,12 @@ def test_the_promise_is_kept_by_the_definition():
     for labels in labels_of_windows(series, 3, lambda v: int(v == (1, 1, 1))):
         assert sum_loss(series, chance, labels, range(2), noise.scale) <= 0.7 * (1 + 1e-9)
     assert plan(theta, count(1, LENGTH), 0.7)["wasserstein"].scale == noise.scale
+    runs = Secrets.runs(2)
+    named = ChainClass.of(chain).with_secrets(runs)
+    for mechanism in (wasserstein, markov_quilt):
+        short = mechanism(chain, count(1, LENGTH), 1, secrets=runs)
+        assert short.scale == mechanism(named, count(1, LENGTH), 1).scale
+        assert short.guarantee == "events" or "name" in str(short.guarantee)
 
 
 @pytest.mark.parametrize("start", ["stationary", "fixed"])

@@ -64,6 +64,11 @@ from pufferkit.influence.progress import Progress
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.records import canonical, digest
 
+_CHANGED = (
+    "table: has other rows than at the beginning of this call; give a table that stays as it is, "
+    "such as one that was written to files"
+)
+
 ROWS_OF_A_FILE = 50_000
 """Rows that the driver holds before it has them written."""
 
@@ -84,9 +89,11 @@ def release_each_on_cluster(
         )
     session, states = table.session, run.beliefs.states
     folder = spark_storage.full_path(session, os.fspath(storage).rstrip("/"))
-    if accounts is not None:
+    if accounts is None:
+        spark_storage.try_executors(session, None)
+    else:
         _refuse_files(accounts, prefix)
-    spark_storage.try_executors(session, f"{folder}/_trial-{uuid.uuid4().hex[:16]}")
+        spark_storage.try_executors(session, f"{folder}/_trial-{uuid.uuid4().hex[:16]}")
     with table.counted() as counted:
         _refuse(counted, run)
         scales = _Scales.of(run, counted.lengths.longest)
@@ -169,9 +176,10 @@ class _Scales:
         return cls(longest, used, calibrations)
 
     def lengths(self, table: Table) -> Counts:
-        """For the subjects of a table; those beyond the last are calibrated for it."""
-        at = np.minimum(np.searchsorted(self.longest, table.longest), len(self.longest) - 1)
-        return np.asarray(self.used[at])
+        """For the subjects of a table; between two lengths the longer."""
+        if table.longest.max() > self.longest[-1]:
+            raise ValueError(_CHANGED)
+        return np.asarray(self.used[np.searchsorted(self.longest, table.longest)])
 
     @property
     def of_length(self) -> dict[int, float]:
@@ -278,12 +286,21 @@ class _Packs:
         self, accounts: Accounts, together: FleetRows, calibration: Calibration
     ) -> tuple[Floats, Floats]:
         """Charge everybody, then draw and store the noisy sums; or give what is stored."""
-        record, used, total = f"{self.prefix}{EVERYBODY}", self._used(), 0
+        record, total = f"{self.prefix}{EVERYBODY}", 0
+        before, after = _Used(), _Used()
+        for pending in self._pending():
+            before.add(pending)
+        used = before.digest
+        if before.entries != int(together.entries.sum()):
+            raise ValueError(_CHANGED)
         accounts.refuse_other_entries(record, used)
         self.check(accounts)
         for pending in self._pending():
             total = max(total, accounts.charge(pending))
             accounts.forget()
+            after.add(pending)
+        if after.digest != used:
+            raise ValueError(_CHANGED)
         body = {
             "query": f"{self.run.query} over all subjects",
             "mechanism": self.run.mechanism,
@@ -312,15 +329,23 @@ class _Packs:
     ) -> list[PendingRelease]:
         return pending_releases(table, asked, rows, used, self.scales.calibrations, self.prefix)
 
-    def _used(self) -> str:
-        """A digest of the entries that are used, the same in whatever order they come."""
-        count = total = 0
-        for pending in self._pending():
-            for release in pending:
-                line = canonical([release.account, release.window, *release.used]).encode()
-                total += int.from_bytes(hashlib.sha256(line).digest(), "big")
-                count += 1
-        return digest({"rows": count, "sum": f"{total % 2**256:x}"})
+
+class _Used:
+    """A digest of the entries that are used, the same in whatever order they come."""
+
+    def __init__(self) -> None:
+        self.entries, self._rows, self._sum = 0, 0, 0
+
+    def add(self, pending: Sequence[PendingRelease]) -> None:
+        for release in pending:
+            line = canonical([release.account, release.window, *release.used]).encode()
+            self._sum += int.from_bytes(hashlib.sha256(line).digest(), "big")
+            self._rows += 1
+            self.entries += release.entries or 0
+
+    @property
+    def digest(self) -> str:
+        return digest({"rows": self._rows, "sum": f"{self._sum % 2**256:x}"})
 
 
 def _refuse(counted: CountedTable, run: FleetRun) -> None:

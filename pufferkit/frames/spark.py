@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 
 ENTRIES, SCALE = "_entries", "_scale"
 
+_JOINS = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
+
+_AT_A_TIME = 8
+"""Parts in which small numbers of all partitions come to the driver."""
+
 Work = Callable[[Iterator[Table]], Iterator[Mapping[str, Any]]]
 """Columns made of the tables of a partition; runs in an executor."""
 
@@ -73,7 +78,7 @@ class ClusterTable:
         entries = aggregate.entries(self.source.frame, self.rules)
         rows = entries.to_native().repartition(SUBJECT).sortWithinPartitions(SUBJECT, TIME)
         packs = rows.mapInArrow(partial(workers.count_rows, rules=self.rules), PACKS)
-        packs = packs.withColumn("_mark", f.lit(uuid.uuid4().hex)).persist()
+        packs = _kept(packs.withColumn("_mark", f.lit(uuid.uuid4().hex)))
         try:
             with job("counting"):
                 packs.count()
@@ -90,13 +95,13 @@ class ClusterTable:
             packs.unpersist()
 
     def _told(self, packs: Any) -> tuple[pl.DataFrame | None, dict[str, Any]]:
-        """Moves of all partitions together, and what else they told; a partition at a time."""
+        """Moves of all partitions together, and what else they told."""
         from pyspark.sql import functions as f  # noqa: PLC0415
 
         pairs: pl.DataFrame | None = None
         facts: dict[str, Any] = {"nobody": 0, "smallest": None, LOW: None, HIGH: None}
         with job("counting"):
-            for row in packs.where(f.col("kind") != PIECES).toLocalIterator():
+            for row in packs.where(f.col("kind") != PIECES).coalesce(_AT_A_TIME).toLocalIterator():
                 frame = workers.opened(bytes(row["payload"]))
                 if row["kind"] == PAIRS:
                     parts = [frame] if pairs is None else [pairs, frame]
@@ -114,6 +119,24 @@ class ClusterTable:
     def session(self) -> Any:
         """The Spark session that the rows belong to."""
         return self.source.frame.to_native().sparkSession
+
+
+def _kept(frame: Any) -> Any:
+    """The frame, to be kept by the cluster; small partitions are joined, where Spark adapts plans.
+
+    For frames that are kept it does not do so by itself, and a task takes some 30 ms even if it
+    has a handful of rows.
+    """
+    settings = frame.sparkSession.conf
+    before = settings.get(_JOINS, None)
+    settings.set(_JOINS, "true")
+    try:
+        return frame.persist()
+    finally:
+        if before is None:
+            settings.unset(_JOINS)
+        else:
+            settings.set(_JOINS, before)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +165,7 @@ class CountedTable:
     facts: Mapping[str, Any]
     """Lowest and highest place of all."""
 
-    @property
+    @cached_property
     def cells(self) -> tuple[Any, ...]:
         """The states that occur, as they stand in the table."""
         return tuple(self.pairs[STATE].drop_nulls().unique().to_list())

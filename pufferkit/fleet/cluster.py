@@ -146,8 +146,10 @@ def release_all_on_cluster(
         scales = _Scales(np.array([longest]), np.array([longest]), {longest: calibration})
         packs = _Packs(counted, run, scales, prefix)
         with keep(run) as accounts:
+            sampler = None
             if accounts is None:
                 values, drawn = noisy_sums(together.counts, run, calibration)
+                sampler = run.sampler(drawn)
             else:
                 values, drawn = packs.paid_together(accounts, together, calibration)
     if progress is not None:
@@ -159,6 +161,7 @@ def release_all_on_cluster(
         notes=run.notes(first, counted.lengths.segments > counted.lengths.subjects),
         lengths=np.full(len(together.window), longest),
         independent_after=first.independent_after,
+        sampler=sampler,
     )
 
 

@@ -82,7 +82,7 @@ class ClusterTable:
         try:
             with job("counting"):
                 packs.count()
-            pairs, facts = self._told(packs)
+            pairs, facts = self._moves_and_facts(packs)
             if facts["nobody"]:
                 raise ValueError(f"table: {facts['nobody']} rows have no subject")
             if pairs is None:
@@ -94,8 +94,8 @@ class ClusterTable:
         finally:
             packs.unpersist()
 
-    def _told(self, packs: Any) -> tuple[pl.DataFrame | None, dict[str, Any]]:
-        """Moves of all partitions together, and what else they told."""
+    def _moves_and_facts(self, packs: Any) -> tuple[pl.DataFrame | None, dict[str, Any]]:
+        """Moves of all partitions together, and what else is known of them."""
         from pyspark.sql import functions as f  # noqa: PLC0415
 
         pairs: pl.DataFrame | None = None
@@ -108,10 +108,10 @@ class ClusterTable:
                     pairs = aggregate.merged_pairs(parts)
                     continue
                 assert row["kind"] == FACTS
-                told = frame.row(0, named=True)
-                facts["nobody"] += told["nobody"]
+                own = frame.row(0, named=True)
+                facts["nobody"] += own["nobody"]
                 for name, choose in (("smallest", min), (LOW, min), (HIGH, max)):
-                    both = [x for x in (facts[name], told.get(name)) if x is not None]
+                    both = [x for x in (facts[name], own.get(name)) if x is not None]
                     facts[name] = choose(both) if both else None
         return pairs, facts
 

@@ -110,14 +110,14 @@ class Reading:
         made = table_of(
             lines, extents, self.pairs, self.step, self.rules, self.known, _not_declared
         )
-        return self._told(made)
+        return self._recorded(made)
 
     def sizes(self, lines: pl.DataFrame) -> Table | None:
         """What is public of the subjects of a pack, or of their extents."""
         extents = extents_of(lines, self.rules) if STATE in lines.columns else lines
         if not extents["n"].sum():
             return None
-        return self._told(sizes_of(extents, self.pairs, self.step, self.rules))
+        return self._recorded(sizes_of(extents, self.pairs, self.step, self.rules))
 
     @property
     def independent_after(self) -> str | None:
@@ -125,7 +125,7 @@ class Reading:
         after = self.rules.independent_after
         return in_words(after, self.rules.of_time) if self.segmented and after is not None else None
 
-    def _told(self, table: Table) -> Table:
+    def _recorded(self, table: Table) -> Table:
         """The table with what is recorded about all of them."""
         return replace(table, independent_after=self.independent_after)
 

@@ -373,7 +373,10 @@ def test_one_subject_with_nearly_all_rows(spark, tmp_path):
         "if(id % 10 = 0, id % 1000, -1) as who", "id as `when`", "id * id % 7 % 3 as what"
     )
     options = {"subject": "who", "time": "when", "state": "what", "states": range(3)}
-    here = pk.read_table(pl.DataFrame(frame.toPandas()), **options)
+    number = np.arange(60_000)
+    who = np.where(number % 10 == 0, number % 1000, -1)
+    rows = pl.DataFrame({"who": who, "when": number, "what": number * number % 7 % 3})
+    here = pk.read_table(rows, **options)
     there = pk.read_table(frame, **options).collect()
     assert here.subjects == there.subjects
     assert here.pieces.tolist() == there.pieces.tolist()

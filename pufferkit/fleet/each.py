@@ -86,8 +86,8 @@ def release_each(
     progress
         Called with the number of rows done and the number of all rows.
     storage
-        A folder that driver and executors can reach; a PySpark table needs it, and its rows are
-        kept there. Elsewhere the ledger keeps them, and nothing is written to the folder.
+        A folder that driver and executors can reach; a PySpark table needs it, and the noisy rows
+        are written there, to be read. The ledger keeps them too, on every engine.
     data_meant
         A table that is known under other names, and data that changed since they were released
         about, are refused where their counts show it; ``True`` says that they are meant.
@@ -193,15 +193,16 @@ def release_all(
     group a subject is in is taken for public, like the lengths of the series.
 
     The release uses the entries of every subject, so the account of *every* subject is charged,
-    all in one transaction. One more account, ``(all subjects)``, keeps the values.
+    all in one transaction. One more account, ``(all subjects)``, keeps the values. On a cluster
+    accounts are charged in batches, and the values are drawn after the last of them.
 
     Parameters
     ----------
     table, beliefs, epsilon, query, mechanism, ledger, budget, label, prefix, data_meant, progress,
     storage
-        As for `release_each`. A `ClusterTable` is counted on the cluster; the sums, which are the
-        only thing needed, come to the driver and noise is drawn there, so that nothing is written
-        to the storage on any engine.
+        As for `release_each`. A `ClusterTable` is counted and added up on the cluster; the sums
+        come to the driver and noise is drawn there, so that nothing is written to the storage.
+        With ``groups`` the counts of all subjects come to the driver.
     groups, keys
         The group of each subject (`pufferkit.frames.groups_of` takes it from a column), and all
         keys that there are, declared: a key without subjects has its row too.

@@ -30,27 +30,18 @@ Secret = Literal["entry", "regime"]
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """The chain of an entry and of what an event remembers, through a window of entries.
-
-    Attributes
-    ----------
-    entries
-        For every entry of the window: its value in each of the cases that can be there.
-    kernels
-        From the cases of each entry but the first to those of the one before, as distributions.
-    posterior
-        Distribution of the last case given each label.
-    labels
-        The events that are told apart.
-    error
-        Bound on the relative error of the entries of the kernels and of the posterior.
-    """
+    """The chain of an entry and of what an event remembers, through a window of entries."""
 
     entries: tuple[NDArray[np.intp], ...]
+    """For every entry of the window: its value in each of the cases that can be there."""
     kernels: tuple[Floats, ...]
+    """From the cases of each entry but the first to those of the one before, as distributions."""
     posterior: Floats
+    """Distribution of the last case given each label."""
     labels: tuple[str, ...]
+    """The events that are told apart."""
     error: float
+    """Bound on the relative error of the entries of the kernels and of the posterior."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +75,9 @@ class Kernels:
         value of all of them, or what ``paths`` says.
     paths
         How the label of a window comes about, where labels are the secrets.
+    sets
+        How many entries, wherever they lie, the secrets are about; above 1 the class is one known
+        chain in which every move is possible.
     parts
         By what the loss of each pair of values counts, where pairs are promised different epsilons.
     """
@@ -99,6 +93,7 @@ class Kernels:
     start: int | None = None
     window: int = 1
     paths: Paths | None = None
+    sets: int = 1
     parts: Floats | None = None
     notes: tuple[str, ...] = field(default=())
 

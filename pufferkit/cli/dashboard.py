@@ -12,7 +12,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, question_options, terminal
-from pufferkit.cli.derived import Asked, derived, numbers_asked
+from pufferkit.cli.derived import AskedQuestion, derived, numbers_asked
 from pufferkit.cli.flags import File, Text, option, real
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, with_options
@@ -53,7 +53,7 @@ class Part:
     """One question of several: what it is called, what it asks, and the error it may have."""
 
     name: str
-    asked: Asked
+    asked: AskedQuestion
     error: float
 
 
@@ -116,10 +116,12 @@ def dashboard(
     else:
         terminal.summary(plan)
         pictured = _released(plan, series, beliefs, book, account)
-        told = _told(parts, pictured)
-        more = {"derived": {name: derived(one) for name, one in told.items()}} if told else {}
+        readings = _readings(parts, pictured)
+        more = (
+            {"derived": {name: derived(one) for name, one in readings.items()}} if readings else {}
+        )
         record = json.dumps({**json.loads(pictured.to_json()), **more}, indent=2)
-        shown = "\n".join([str(pictured), *(f"{name}: {one}" for name, one in told.items())])
+        shown = "\n".join([str(pictured), *(f"{name}: {one}" for name, one in readings.items())])
     written = {} if out is None else {out: record.encode() + b"\n"}
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
@@ -131,13 +133,13 @@ def dashboard(
     terminal.written(written)
 
 
-def _told(parts: Sequence[Part], release: Release) -> dict[str, Derived]:
+def _readings(parts: Sequence[Part], release: Release) -> dict[str, Derived]:
     """What follows from the parts of a joint release."""
     from pufferkit.mechanisms.dashboard import split  # noqa: PLC0415
 
     each = split(release)
-    told = {part.name: part.asked.follows(each[part.name]) for part in parts}
-    return {name: one for name, one in told.items() if one is not None}
+    readings = {part.name: part.asked.follows(each[part.name]) for part in parts}
+    return {name: one for name, one in readings.items() if one is not None}
 
 
 def _released(
@@ -168,7 +170,7 @@ def _asked(text: str, details: Details, states: Sequence[Hashable], series: Seri
         error = terminal.number(number.strip())
     except typer.BadParameter:
         raise ValueError(f"--ask: {number!r} is not a number, in {text!r}") from None
-    question = question_options.Question(
+    question = question_options.QuestionOptions(
         question_options.QueryName(name), state_value=of or None, **details.of(name)
     )
     # A quantile that is chosen has no noise to give its share of; it is read from a histogram.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pufferkit as pk
 from pufferkit.cli import terminal
-from pufferkit.cli.question_options import Question
+from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.data.names import FOLLOWS
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedQuestion:
     """A query, the question that it is, and of a quantile its two ways."""
 
     query: Query
@@ -34,19 +34,19 @@ class Asked:
 
     def shown(self, release: Release) -> str:
         """What is printed: what was asked, and what it was read from where that tells more."""
-        told = self.follows(release)
-        if told is None:
+        reading = self.follows(release)
+        if reading is None:
             return str(release)
-        return str(told) if self.question.name in FOLLOWS else f"{release}\n{told}"
+        return str(reading) if self.question.name in FOLLOWS else f"{release}\n{reading}"
 
     def picture(self, release: Release, exact: list[float] | None, path: Path) -> bytes:
         """The same as a picture."""
         from pufferkit import plots  # noqa: PLC0415
 
-        told = self.follows(release) if self.question.name in FOLLOWS else None
-        if told is None:
+        reading = self.follows(release) if self.question.name in FOLLOWS else None
+        if reading is None:
             return plots.picture(plots.release_figure(release, exact), path)
-        return plots.picture(plots.figure_of(told), path)
+        return plots.picture(plots.figure_of(reading), path)
 
     def record(self, release: Release) -> str:
         """The release as JSON, with what follows from it as ``derived``."""
@@ -61,34 +61,39 @@ def follows(question: pk.Question, release: Release) -> Derived | None:
     return None if read is None else read(release, LEVEL)
 
 
-def record(release: Release, told: Derived | None) -> str:
+def record(release: Release, reading: Derived | None) -> str:
     """A release as JSON, with what follows from it as ``derived``."""
-    if told is None:
+    if reading is None:
         return release.to_json()
-    return json.dumps({**json.loads(release.to_json()), "derived": derived(told)}, indent=2)
+    return json.dumps({**json.loads(release.to_json()), "derived": derived(reading)}, indent=2)
 
 
-def derived(told: Derived) -> dict[str, Any]:
+def derived(reading: Derived) -> dict[str, Any]:
     """What follows from a release, as plain data."""
-    return {"what": told.what, "how": told.how, "level": told.level, "rows": told.table_rows()}
+    return {
+        "what": reading.what,
+        "how": reading.how,
+        "level": reading.level,
+        "rows": reading.table_rows(),
+    }
 
 
 def numbers_asked(
-    question: Question, states: Sequence[Hashable], lengths: Sequence[int] | Series
-) -> Asked:
+    question: QuestionOptions, states: Sequence[Hashable], lengths: Sequence[int] | Series
+) -> AskedQuestion:
     """What is asked where only numbers with noise will do: levels are read from a histogram."""
     named = question.named(states)
-    return Asked(named.over_numbers(states, lengths), named)
+    return AskedQuestion(named.over_numbers(states, lengths), named)
 
 
 def asked(
-    question: Question, beliefs: Beliefs, lengths: Sequence[int] | Series, epsilon: float
-) -> Asked:
+    question: QuestionOptions, beliefs: Beliefs, lengths: Sequence[int] | Series, epsilon: float
+) -> AskedQuestion:
     """What a command asks; a quantile in the way that is expected to err less."""
     named = question.named(beliefs.states)
     if named.name != "quantile" or named.share is None:
-        return Asked(named.over(beliefs.states, lengths), named)
+        return AskedQuestion(named.over(beliefs.states, lengths), named)
     with terminal.working("comparing two ways"):
         plan = pk.plan_quantile(beliefs, named.share, named.numbers, lengths, epsilon)
     terminal.summary(plan)
-    return Asked(plan.query, named, plan)
+    return AskedQuestion(plan.query, named, plan)

@@ -14,7 +14,7 @@ from pufferkit.cli import inputs, outputs, terminal, usefulness
 from pufferkit.cli.flags import Text, option
 from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Book, Noise, Output, Reading, with_options
-from pufferkit.cli.question_options import Question
+from pufferkit.cli.question_options import QuestionOptions
 
 if TYPE_CHECKING:
     from pufferkit import Releases, Table
@@ -61,7 +61,7 @@ def release_each(
         ),
     ],
     noise: Noise,
-    question: Question,
+    question: QuestionOptions,
     reading: Reading,
     form: Form,
     book: Book,
@@ -97,7 +97,7 @@ def release_table(
     files: Sequence[Path],
     subject: str | None,
     time: str | None,
-    question: Question,
+    question: QuestionOptions,
     noise: Noise,
     reading: Reading,
     form: Form,
@@ -190,10 +190,10 @@ def _give(
         from pufferkit import plots  # noqa: PLC0415
 
         written[plot] = plots.picture(plots.figure_of(releases), plot)
-    told: list[Any] = list(written)
+    files: list[Any] = list(written)
     if out is not None and record is not None:
         written |= {out: content, record: releases.to_json().encode() + b"\n"}
-        told.insert(0, f"{out}, and {record} for pufferkit verify")
+        files.insert(0, f"{out}, and {record} for pufferkit verify")
     outputs.write_all(written)
     if as_json:
         terminal.say(releases.to_json())
@@ -202,7 +202,7 @@ def _give(
     else:
         words = f"{releases.guarantee}: epsilon {releases.epsilon:g} for all rows of a subject"
         terminal.say(words)
-    terminal.written(told)
+    terminal.written(files)
 
 
 def _refuse_drowned(

@@ -10,11 +10,11 @@ from pufferkit.explore.worker import Worker
 
 
 @dataclass
-class Work:
+class LongWork:
     """A long piece of work, as the page shows it."""
 
     name: str = ""
-    told: str = ""
+    progress: str = ""
 
     @property
     def under_way(self) -> bool:
@@ -26,7 +26,7 @@ class Asking:
     """Every answer is asked of a worker once and then kept."""
 
     def __init__(self, worker: type[Worker] = Worker) -> None:
-        self.work = Work()
+        self.work = LongWork()
         self.version = 0
         self._answers: dict[Any, Any] = {}
         self._awaited: dict[Any, asyncio.Future[Any]] = {}
@@ -78,16 +78,16 @@ class Asking:
     ) -> Any:
         """A task for the slow worker; pages look at ``work`` and ``version``."""
 
-        def told(text: str) -> None:
-            self.work.told = text
+        def show(text: str) -> None:
+            self.work.progress = text
 
         if self.work.under_way:
             raise ValueError(f"{self.work.name.lower()} is under way; wait for it or stop it")
-        self.work = Work(name)
+        self.work = LongWork(name)
         try:
-            return await self._slow.run(task, *given, tell=told if telling else None)
+            return await self._slow.run(task, *given, tell=show if telling else None)
         finally:
-            self.work = Work()
+            self.work = LongWork()
             self.version += 1
 
     def cancel(self) -> None:

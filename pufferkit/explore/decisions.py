@@ -14,8 +14,8 @@ import numpy as np
 
 import pufferkit as pk
 from pufferkit.data.series import UNOBSERVED
-from pufferkit.explore.page_questions import CLOCKED, Asked, Question
-from pufferkit.explore.recipes import Deal, Source
+from pufferkit.explore.page_questions import CLOCKED, PageQuestion, QueryAndReader
+from pufferkit.explore.recipes import DataFile, Deal
 from pufferkit.explore.tasks import Tell, asked, beliefs_of, series_of, table_of
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ def noise_of(mechanism: str, theta: ChainClass, query: Query, epsilon: float) ->
 
 def live(
     model: str,
-    question: Question,
-    private: Source | None,
+    question: PageQuestion,
+    private: DataFile | None,
     length: int,
     epsilon: float,
     mechanism: str,
-    public: Source | None,
+    public: DataFile | None,
 ) -> dict[str, Any]:
     """The noise at one epsilon, and releases of data that are public or made up."""
     from pufferkit.mechanisms.odds import in_odds  # noqa: PLC0415
@@ -74,25 +74,27 @@ def live(
         raise ValueError("question: hours and days need a private file with times; see step 1")
     about: Any = [length] if series is None else series
     asked = question.asked(theta, about, epsilon)
-    found = noise_of(mechanism, theta, asked.query, epsilon)
-    useful = pk.Usefulness.of(found)
+    calibration = noise_of(mechanism, theta, asked.query, epsilon)
+    useful = pk.Usefulness.of(calibration)
     return {
         "epsilon": epsilon,
-        "scale": found.scale,
-        "mechanism": found.mechanism,
+        "scale": calibration.scale,
+        "mechanism": calibration.mechanism,
         "half_width": useful.half_width,
         "what": useful.what,
         "text": ("" if asked.read is None else "Of what it follows from: ")
         + str(useful).partition("\n")[0],
         "warning": useful.warning if useful.drowned else "",
         "odds": [*in_odds(epsilon), *filter(None, [questioned(epsilon)])],
-        "simulated": None if stand_in is None else _simulated(found, asked, *stand_in),
+        "simulated": None if stand_in is None else _simulated(calibration, asked, *stand_in),
     }
 
 
-def _simulated(found: Calibration, asked: Asked, series: Series, whose: str) -> dict[str, Any]:
+def _simulated(
+    calibration: Calibration, asked: QueryAndReader, series: Series, whose: str
+) -> dict[str, Any]:
     """A few releases of a stand-in of the same shape as the data, with their exact answer."""
-    releases = [found.release(series) for _ in range(_DRAWS)]
+    releases = [calibration.release(series) for _ in range(_DRAWS)]
     answers = [shown(release, asked) for release in releases]
     exact = None
     if asked.read is None:
@@ -105,7 +107,7 @@ def _simulated(found: Calibration, asked: Asked, series: Series, whose: str) -> 
         "exact": exact,
         "drawn": [answer["value"] for answer in answers],
         "interval": answers[0]["interval"],
-        "half_width": found.half_width(),
+        "half_width": calibration.half_width(),
         "grid": answers[0]["grid"],
         "what": answers[0]["query"] if answers[0]["derived"] else "",
         "whose": whose,
@@ -113,7 +115,7 @@ def _simulated(found: Calibration, asked: Asked, series: Series, whose: str) -> 
 
 
 def _stand_in(
-    theta: ChainClass, public: Source | None, private: Series | None, length: int
+    theta: ChainClass, public: DataFile | None, private: Series | None, length: int
 ) -> tuple[Series, str] | None:
     """Made-up entries in the places of the private ones, whose states are never taken.
 
@@ -138,8 +140,8 @@ def _stand_in(
 
 def plan(
     model: str,
-    question: Question,
-    private: Source | None,
+    question: PageQuestion,
+    private: DataFile | None,
     length: int,
     epsilon: float,
     tell: Tell,
@@ -157,8 +159,8 @@ def plan(
 
 def errors(
     model: str,
-    question: Question,
-    private: Source | None,
+    question: PageQuestion,
+    private: DataFile | None,
     length: int,
     mechanisms: Sequence[str],
     tell: Tell,
@@ -182,7 +184,7 @@ def session_of(deal: Deal) -> Session:
     return pk.Session(data, theta, deal.budget, deal.ledger, name=deal.account)
 
 
-def _asked(deal: Deal, session: Session) -> Asked:
+def _asked(deal: Deal, session: Session) -> QueryAndReader:
     return deal.question.asked(beliefs_of(deal.model), session.data, deal.epsilon)
 
 
@@ -222,9 +224,9 @@ def release(deal: Deal) -> dict[str, Any]:
     return {**shown(answer, asked), "remaining": left}
 
 
-def shown(answer: Release, asked: Asked | None = None) -> dict[str, Any]:
+def shown(answer: Release, asked: QueryAndReader | None = None) -> dict[str, Any]:
     """A release as plain data for the page; or what is read from it."""
-    told: dict[str, Any] = {
+    common: dict[str, Any] = {
         "json": answer.to_json(),
         "query": answer.query,
         "epsilon": answer.epsilon,
@@ -236,7 +238,7 @@ def shown(answer: Release, asked: Asked | None = None) -> dict[str, Any]:
         read = asked.read(answer)
         bounds = zip(read.low, read.high, strict=True)
         return {
-            **told,
+            **common,
             "text": str(read),
             "labels": list(read.labels),
             "value": [float(value) for value in read.value],
@@ -246,7 +248,7 @@ def shown(answer: Release, asked: Asked | None = None) -> dict[str, Any]:
             "grid": None,
         }
     return {
-        **told,
+        **common,
         "text": str(answer),
         "labels": [str(label) for label in answer.labels],
         "value": [float(value) for value in answer.value],

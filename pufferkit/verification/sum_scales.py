@@ -7,37 +7,46 @@ from fractions import Fraction
 from functools import singledispatch
 
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release
-from pufferkit.verification.pair_tables import TOLERANCE, BadBeliefs, NotChecked, Work
+from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs, NotChecked
 from pufferkit.verification.query_checks import weights_of
 from pufferkit.verification.sum_distances import (
     distance_of_chains,
+    distance_of_conditions,
     distance_of_joints,
+    distance_of_network_events,
     distance_of_networks,
+    distance_of_windows,
 )
 from pufferkit.verification.sum_windows import loss_of_sum
 
 _NO_WEIGHTS = "the file does not hold what each state adds to the answer"
 
 
-def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: Work) -> float:
+def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
     """W over epsilon."""
     weights = weights_of(record)
     if weights is not None and len(weights) != len(theta.states):
         weights = None
     distance = _distance(theta, weights, record, work)
     checks.append(
-        f"wasserstein: distributions of the answer given two values of an entry are at most "
+        f"wasserstein: distributions of the answer given two {_what(record, theta)} are at most "
         f"{float(distance):.9g} apart, over {theta.description}"
     )
     return float(distance) / record.epsilon
 
 
-def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Work) -> float:
+def _what(record: Release, theta: Beliefs) -> str:
+    named = theta.names_secrets or (record.verification_data or {}).get("secrets") is not None
+    return "of the secrets" if named else "values of an entry"
+
+
+def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
     """The loss at the recorded scale, of every chain and length."""
     weights = weights_of(record)
     if record.observed is not None:
@@ -72,13 +81,13 @@ ExactWeights = Sequence[Fraction] | None
 
 
 @singledispatch
-def _distance(theta: Beliefs, weights: ExactWeights, record: Release, work: Work) -> Fraction:
+def _distance(theta: Beliefs, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     """W, from what each state adds to the answer where the file holds that."""
     raise NotChecked(f"there is no recomputation of W for a {theta.description}")
 
 
 @_distance.register
-def _(theta: JointClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
+def _(theta: JointClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     verification_data = record.verification_data or {}
     if weights is not None:
         # The answers of a sum follow from the weights, whatever the file says they are.
@@ -89,14 +98,29 @@ def _(theta: JointClass, weights: ExactWeights, record: Release, work: Work) -> 
 
 
 @_distance.register
-def _(theta: NetworkClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
+def _(theta: NetworkClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
-    return distance_of_networks(theta, dict(zip(theta.states, weights, strict=True)), work)
+    added = dict(zip(theta.states, weights, strict=True))
+    events = (record.verification_data or {}).get("secrets")
+    if events is not None:
+        return distance_of_network_events(theta, added, events, work)
+    return distance_of_networks(theta, added, work)
 
 
 @_distance.register
-def _(theta: ChainClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
+def _(theta: ChainClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
+    events = (record.verification_data or {}).get("secrets")
+    if events is not None:
+        return distance_of_conditions(theta, weights, record.lengths, events, work)
     return distance_of_chains(theta, weights, record.lengths, work)
+
+
+@_distance.register
+def _(theta: EventClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
+    if weights is None:
+        raise NotChecked(_NO_WEIGHTS)
+    theta.check_length(max(record.lengths))
+    return distance_of_windows(theta, weights, record.lengths, work)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
+from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
@@ -33,7 +34,7 @@ from pufferkit.verification.needed import (
     needed_scale,
     on_chains,
 )
-from pufferkit.verification.pair_tables import TOLERANCE, BadBeliefs, NotChecked, Work
+from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs, NotChecked
 from pufferkit.verification.query_checks import (
     assumptions,
     contributions_of_states,
@@ -222,10 +223,10 @@ def _verify_one(record: Release, most_work: float) -> Verdict:
     problems += _evidence_against(record)
     needed, lipschitz = None, _lipschitz(record, checks)
     try:
-        needed = needed_scale(record, lipschitz, checks, Work(most_work))
+        needed = needed_scale(record, lipschitz, checks, Allowance(most_work))
     except NotChecked as reason:
         checks.append(f"not checked: {reason}")
-    except BadBeliefs as error:
+    except (BadBeliefs, NotApplicable) as error:
         problems.append(f"beliefs: {error}")
     except (TypeError, AttributeError, LookupError) as error:
         problems.append(f"verification_data: is not well formed ({error})")

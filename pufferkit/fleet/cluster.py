@@ -141,7 +141,7 @@ def release_all_on_cluster(
             together = summed_up(_joined(pickle.loads(bytes(row[0])) for row in parts), None)
         refuse_digits(record_of, int(together.entries.sum()))
         longest = int(counted.lengths.longest.max())
-        run = run.settled(int(np.median(together.entries)), longest)
+        run = run.decided(int(np.median(together.entries)), longest)
         calibration = run.calibration(longest)
         scales = _Scales(np.array([longest]), np.array([longest]), {longest: calibration})
         packs = _Packs(counted, run, scales, prefix)

@@ -1,4 +1,4 @@
-"""Rounding that never favours less noise: directed floats, fractions, one bisection.
+"""Rounding that never favours less noise: directed floats, fractions, one bisection in three forms.
 
 A search for a scale or an event-level epsilon ends at a point that was checked to be private, never
 at a midpoint. A number that is rounded is rounded to the side that hides more.
@@ -13,7 +13,11 @@ from math import inf
 from numbers import Rational
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pufferkit import checks
+from pufferkit.checks import Floats
 
 EPS = math.ulp(1.0)
 """Relative spacing of floats: one rounding errs by at most half of it."""
@@ -68,4 +72,36 @@ def last_passing(
             good, at_good, kept = guess, distance, max(1, kept + 1)
         else:
             bad, at_bad, kept = guess, distance, min(-1, kept - 1)
+    return good
+
+
+def least_passing(passes: Callable[[int], bool], bad: int, good: int) -> int:
+    """The least whole number that passes: ``good`` does, ``bad`` below it does not."""
+    while good - bad > 1:
+        middle = (good + bad) // 2
+        if passes(middle):
+            good = middle
+        else:
+            bad = middle
+    return good
+
+
+def last_passing_each(
+    passes: Callable[[Floats], NDArray[np.bool_]],
+    good: Floats,
+    bad: Floats,
+    precision: float,
+    least: float = 0.0,
+) -> Floats:
+    """Many searches at once, by halving: of each the point nearest to ``bad`` that passed.
+
+    ``good`` passes and ``bad`` does not, place by place. It ends when all are as near as
+    ``precision`` times the size of what passed, or times ``least`` where that is smaller.
+    """
+    while (np.abs(good - bad) > precision * np.maximum(np.abs(good), least)).any():
+        middle = (good + bad) / 2
+        if ((middle == good) | (middle == bad)).all():
+            break
+        passed = passes(middle)
+        good, bad = np.where(passed, middle, good), np.where(passed, bad, middle)
     return good

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pufferkit.rounding import as_fraction, at_least, last_passing, round_up
+from pufferkit.rounding import (
+    as_fraction,
+    at_least,
+    last_passing,
+    last_passing_each,
+    least_passing,
+    round_up,
+)
 
 
 @pytest.mark.parametrize("value", [1.0, -1.0, 0.0, 5e-324, 1e300])
@@ -105,3 +112,36 @@ def test_neighbouring_floats_end_the_search():
 
 def test_a_margin_of_nothing_passes():
     assert last_passing(lambda x: 0.0 if x < 2 else -1.0, 1.0, 3.0, 1e-6) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("edge", [1, 2, 7, 99, 100])
+def test_the_least_whole_number_that_passes(edge):
+    tried = []
+
+    def passes(n):
+        tried.append(n)
+        return n >= edge
+
+    assert least_passing(passes, 0, 100) == edge
+    assert len(tried) <= 7
+    assert 0 not in tried
+
+
+@pytest.mark.parametrize("precision", [1e-3, 1e-12, 0.0])
+def test_many_searches_end_where_each_passed(precision):
+    edges = np.array([EDGE, 0.25, 1e-6, 0.999])
+    tried = []
+
+    def passes(points):
+        tried.append(points.copy())
+        return points >= edges
+
+    ends = last_passing_each(passes, np.ones(4), np.zeros(4), precision)
+    assert (ends >= edges).all()
+    assert (ends - edges <= precision * ends).all()
+    assert all(any(end == points[n] for points in tried) for n, end in enumerate(ends))
+    # Towards larger numbers as well; those that pass nowhere stay where they are.
+    ends = last_passing_each(lambda x: x <= edges, np.zeros(4), np.ones(4), precision, least=1.0)
+    assert (ends <= edges).all()
+    assert (edges - ends <= precision).all()
+    assert (last_passing_each(passes, np.ones(4), np.ones(4), precision) == 1).all()

@@ -20,13 +20,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from math import log, sqrt
+from math import exp, log, sqrt
 
 import numpy as np
 from scipy.special import betainc, gammaincinv, gammaln, xlogy
 
 from pufferkit.checks import Floats
 from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.rounding import EPS, last_passing, least_passing
 
 POWER = 0.95
 """How surely what is called detectable is found."""
@@ -141,22 +142,21 @@ class _WholeSums:
 
     def detectable(self, claimed: float, share: float) -> float:
         """The largest share of the claimed scale that is found too small with `POWER`."""
-        low, high = -1, int(self.draws * (claimed + 1) * 2)
-        while high - low > 1:  # the largest sum that counts as too small
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.at_most(middle, claimed) <= share else (low, middle)
-        if low < 0:
+        most = int(self.draws * (claimed + 1) * 2)
+        small = least_passing(lambda total: self.at_most(total, claimed) > share, -1, most) - 1
+        if small < 0:  # no sum counts as too small
             return 0.0
-        return min(1.0, _crossing(lambda s: self.at_most(low, s) >= POWER) / claimed)
+        return min(1.0, _crossing(lambda s: self.at_most(small, s) >= POWER) / claimed)
 
 
 def _crossing(holds: Callable[[float], bool]) -> float:
     """The scale up to which something holds, by bisection of its logarithm."""
-    low, high = -12.0, 30.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(float(np.exp(middle))) else (low, middle)
-    return float(np.exp(low))
+    least, most = -12.0, 30.0
+
+    def margin(at: float) -> float:
+        return 1.0 if at == least or holds(exp(at)) else -1.0
+
+    return exp(last_passing(margin, least, most, 4 * EPS))
 
 
 def _agreement(noise: Floats, error: float, expected: float) -> bool:

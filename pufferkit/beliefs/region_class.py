@@ -39,7 +39,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Member, Mixing
@@ -50,6 +50,7 @@ from pufferkit.checks import SUM_TOLERANCE, Floats
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
+from pufferkit.rounding import last_passing_each
 from pufferkit.shown import Matrix
 
 TIME_UNIFORM = "simultaneous time-uniform intervals (Beta(1/2, 1/2) mixture)"
@@ -59,7 +60,8 @@ GIVEN = "given intervals"
 BOTH, ANY_START = "both", "any start"
 """What is known of the side before an entry: as much as of the side after it, or nothing."""
 
-_HALVINGS = 100
+_LOWEST = -740.0
+"""Of logarithms of probabilities that are floats."""
 _OUT = 1e-12
 
 
@@ -321,20 +323,16 @@ def intervals(hits: Floats, misses: Floats, alpha: float) -> Floats:
     slack = 1e-9 + 1e-14 * total * np.log(total + 2)
     target = mean + math.log(alpha) - slack
 
-    def inside(log_p: Floats) -> Any:
+    def below(log_p: Floats) -> NDArray[np.bool_]:
         with np.errstate(divide="ignore"):
             tail = np.where(misses > 0, misses * np.log(-np.expm1(np.minimum(log_p, -1e-300))), 0)
-        return hits * log_p + tail >= target
+        outside: NDArray[np.bool_] = hits * log_p + tail < target
+        return outside
 
     some = hits > 0
-    good = np.log(np.where(some, hits, 1) / np.where(some, total, 1))
-    bad = np.full(good.shape, -740.0)
-    for _ in range(_HALVINGS):
-        middle = (good + bad) / 2
-        passed = inside(middle)
-        good, bad = np.where(passed, middle, good), np.where(passed, bad, middle)
-    ends: Floats = np.where(some, np.exp(bad) * (1 - _OUT), 0.0)
-    return ends
+    means = np.log(np.where(some, hits, 1) / np.where(some, total, 1))
+    ends = last_passing_each(below, np.full(means.shape, _LOWEST), means, 0.0)
+    return np.asarray(np.where(some, np.exp(ends) * (1 - _OUT), 0.0))
 
 
 def count_table(counts: ArrayLike) -> Floats:

@@ -18,21 +18,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, sqrt
+from math import ceil
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.beliefs.sequences import checked_people, checked_slots
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.rounding import EPS, last_passing, last_passing_each
 
 VISITS = 30
 """Rows with fewer moves are not tested."""
 
 _ROUNDS = 200
-_HALVINGS = 12
+_PRECISION = 2.0**-12
 _LEAST = 1e-300
 
 
@@ -247,21 +249,20 @@ def conformal_contamination(etas: Iterable[float], alpha: float) -> float:
 def closest_in_box(counts: Floats, low: Floats, high: Floats) -> Floats:
     """The distribution within bounds that makes counts of moves most likely.
 
-    It is n / lambda cut off at the bounds, with lambda such that it sums to one.
+    It is a multiple of the counts, cut off at the bounds, that sums to one.
     """
-    seen = counts > 0
 
-    def distribution(scale: float) -> Floats:
-        clipped: Floats = np.clip(np.where(seen, counts / scale, 0.0), low, high)
+    def distribution(share: float) -> Floats:
+        clipped: Floats = np.clip(counts * share, low, high)
         return clipped
 
-    small, large = 1e-12, max(float(counts.sum()), 1.0) * 1e12
-    if distribution(small).sum() <= 1:
-        return distribution(small)
-    for _ in range(200):
-        middle = sqrt(small * large)
-        small, large = (middle, large) if distribution(middle).sum() > 1 else (small, middle)
-    return distribution(large)
+    def margin(share: float) -> float:
+        return 1 - float(distribution(share).sum())
+
+    least, most = 1e-12 / max(float(counts.sum()), 1.0), 1e12
+    if margin(most) >= 0:
+        return distribution(most)
+    return distribution(last_passing(margin, least, most, EPS))
 
 
 def _deviances(moves: Floats, rows: Floats, eta: Floats) -> Floats:
@@ -288,14 +289,15 @@ def _deviances(moves: Floats, rows: Floats, eta: Floats) -> Floats:
 
 def _contaminations(moves: Floats, rows: Floats, largest: float, deviance: Floats) -> Floats:
     """The least contamination with deviance below ``largest``; bisection ends where it is."""
-    low, high = np.zeros(len(moves)), np.where(deviance < largest, 0.0, 1.0)
-    fails = np.flatnonzero(high)
-    for _ in range(_HALVINGS if fails.size else 0):
-        middle = (low[fails] + high[fails]) / 2
-        enough = _deviances(moves[fails], rows[fails], middle) < largest
-        high[fails] = np.where(enough, middle, high[fails])
-        low[fails] = np.where(enough, low[fails], middle)
-    return high
+    least, fails = np.zeros(len(moves)), np.flatnonzero(deviance >= largest)
+
+    def enough(eta: Floats) -> NDArray[np.bool_]:
+        return np.asarray(_deviances(moves[fails], rows[fails], eta) < largest)
+
+    least[fails] = last_passing_each(
+        enough, np.ones(fails.size), np.zeros(fails.size), _PRECISION, least=1.0
+    )
+    return least
 
 
 def _outside(moves: Floats, rows: Floats) -> float:

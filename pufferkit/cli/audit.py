@@ -13,7 +13,7 @@ from pufferkit.cli import inputs, outputs, terminal
 from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import calibrated, known_mechanism, with_options
-from pufferkit.cli.question_options import Question
+from pufferkit.cli.question_options import QuestionOptions
 
 if TYPE_CHECKING:
     from pufferkit.beliefs.protocol import Beliefs
@@ -31,7 +31,7 @@ LOCAL = {
 def audit(
     model: inputs.Model,
     epsilon: inputs.Epsilon,
-    question: Question,
+    question: QuestionOptions,
     form: Form,
     size: inputs.Size,
     mechanism: Annotated[

@@ -15,7 +15,7 @@ from pufferkit.cli.flags import File, Text, option, real, whole
 from pufferkit.cli.form import Form
 from pufferkit.cli.model import counted_table
 from pufferkit.cli.options import with_options
-from pufferkit.cli.question_options import Question
+from pufferkit.cli.question_options import QuestionOptions
 
 if TYPE_CHECKING:
     from pufferkit import Series
@@ -34,7 +34,7 @@ def beliefs(
         ),
     ],
     state: inputs.State,
-    question: Question,
+    question: QuestionOptions,
     form: Form,
     time: inputs.Time = None,
     subject: Annotated[Text, option("Column that says whose row it is.", "COL")] = None,

@@ -12,7 +12,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, question_options, terminal
-from pufferkit.cli.derived import Asked, derived, numbers_asked
+from pufferkit.cli.derived import AskedQuestion, derived, numbers_asked
 from pufferkit.cli.flags import File, Text, option, real
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, with_options
@@ -53,7 +53,7 @@ class Part:
     """One question of several: what it is called, what it asks, and the error it may have."""
 
     name: str
-    asked: Asked
+    asked: AskedQuestion
     error: float
 
 
@@ -168,7 +168,7 @@ def _asked(text: str, details: Details, states: Sequence[Hashable], series: Seri
         error = terminal.number(number.strip())
     except typer.BadParameter:
         raise ValueError(f"--ask: {number!r} is not a number, in {text!r}") from None
-    question = question_options.Question(
+    question = question_options.QuestionOptions(
         question_options.QueryName(name), state_value=of or None, **details.of(name)
     )
     # A quantile that is chosen has no noise to give its share of; it is read from a histogram.

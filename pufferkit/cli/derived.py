@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pufferkit as pk
 from pufferkit.cli import terminal
-from pufferkit.cli.question_options import Question
+from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.data.names import FOLLOWS
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedQuestion:
     """A query, the question that it is, and of a quantile its two ways."""
 
     query: Query
@@ -74,21 +74,21 @@ def derived(told: Derived) -> dict[str, Any]:
 
 
 def numbers_asked(
-    question: Question, states: Sequence[Hashable], lengths: Sequence[int] | Series
-) -> Asked:
+    question: QuestionOptions, states: Sequence[Hashable], lengths: Sequence[int] | Series
+) -> AskedQuestion:
     """What is asked where only numbers with noise will do: levels are read from a histogram."""
     named = question.named(states)
-    return Asked(named.over_numbers(states, lengths), named)
+    return AskedQuestion(named.over_numbers(states, lengths), named)
 
 
 def asked(
-    question: Question, beliefs: Beliefs, lengths: Sequence[int] | Series, epsilon: float
-) -> Asked:
+    question: QuestionOptions, beliefs: Beliefs, lengths: Sequence[int] | Series, epsilon: float
+) -> AskedQuestion:
     """What a command asks; a quantile in the way that is expected to err less."""
     named = question.named(beliefs.states)
     if named.name != "quantile" or named.share is None:
-        return Asked(named.over(beliefs.states, lengths), named)
+        return AskedQuestion(named.over(beliefs.states, lengths), named)
     with terminal.working("comparing two ways"):
         plan = pk.plan_quantile(beliefs, named.share, named.numbers, lengths, epsilon)
     terminal.summary(plan)
-    return Asked(plan.query, named, plan)
+    return AskedQuestion(plan.query, named, plan)

@@ -11,14 +11,14 @@ from pufferkit.cli.derived import asked
 from pufferkit.cli.flags import File, Text, option
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import with_options
-from pufferkit.cli.question_options import Question
+from pufferkit.cli.question_options import QuestionOptions
 
 
 @with_options
 def plan(
     model: inputs.Model,
     epsilon: inputs.Epsilon,
-    question: Question,
+    question: QuestionOptions,
     form: Form,
     size: inputs.Size,
     as_json: Annotated[bool, option("Print rows as JSON.", None, "--json")] = False,

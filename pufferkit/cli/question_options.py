@@ -82,7 +82,7 @@ Weights = Annotated[File, option("For linear: a CSV, what each state adds: state
 
 
 @dataclass(frozen=True)
-class Question:
+class QuestionOptions:
     """What is asked, as options say it."""
 
     query: QueryOption = QueryName.HISTOGRAM

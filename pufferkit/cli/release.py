@@ -14,7 +14,7 @@ from pufferkit.cli.derived import asked
 from pufferkit.cli.flags import Text, option
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, Noise, Output, Reading, calibrated, with_options
-from pufferkit.cli.question_options import Question
+from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.cli.release_each import release_table
 from pufferkit.data.names import FOLLOWS
 
@@ -27,7 +27,7 @@ def _moved(subject: str | None) -> None:
         )
 
 
-def _check_exact(question: Question, plot: Path | None) -> None:
+def _check_exact(question: QuestionOptions, plot: Path | None) -> None:
     if plot is None:
         raise ValueError("--show-exact: draws into a picture; name it with --plot")
     if question.query.value in FOLLOWS:
@@ -41,7 +41,7 @@ def release(
         Path, typer.Argument(metavar="FILE", help="The series: text or Parquet; - is stdin.")
     ],
     noise: Noise,
-    question: Question,
+    question: QuestionOptions,
     reading: Reading,
     form: Form,
     book: Book,

@@ -14,7 +14,7 @@ from pufferkit.cli import inputs, outputs, terminal, usefulness
 from pufferkit.cli.flags import Text, option
 from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Book, Noise, Output, Reading, with_options
-from pufferkit.cli.question_options import Question
+from pufferkit.cli.question_options import QuestionOptions
 
 if TYPE_CHECKING:
     from pufferkit import Releases, Table
@@ -61,7 +61,7 @@ def release_each(
         ),
     ],
     noise: Noise,
-    question: Question,
+    question: QuestionOptions,
     reading: Reading,
     form: Form,
     book: Book,
@@ -97,7 +97,7 @@ def release_table(
     files: Sequence[Path],
     subject: str | None,
     time: str | None,
-    question: Question,
+    question: QuestionOptions,
     noise: Noise,
     reading: Reading,
     form: Form,

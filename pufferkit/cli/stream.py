@@ -14,7 +14,7 @@ from pufferkit.cli.derived import follows, numbers_asked, record
 from pufferkit.cli.flags import File, option, real
 from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Kept, with_options
-from pufferkit.cli.question_options import Question
+from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
 from pufferkit.cli.usefulness import Anyway
 
@@ -59,7 +59,7 @@ def release(
     window: PlaceOf,
     account: Account,
     kept: Kept,
-    question: Question,
+    question: QuestionOptions,
     form: Form,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
@@ -133,7 +133,7 @@ def release_each(
     time: Annotated[str, option("Column with times; or two: DATE,TIME.", "COL")],
     window: PlaceOf,
     kept: Kept,
-    question: Question,
+    question: QuestionOptions,
     form: Form,
     out: Annotated[
         File, option("A folder: a JSON file for each subject is written there.", "FOLDER")

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from pufferkit.audit.limits import success_bound
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.experiments.attack_curve import THETAS, attack_curve
 from pufferkit.experiments.local_noise import noise_privacy_curves
-from pufferkit.experiments.result import Chart, Result, Rows, Settings
+from pufferkit.experiments.result import (
+    Chart,
+    Claims,
+    Result,
+    Rows,
+    Settings,
+    by_these_rows,
+)
 from pufferkit.local import (
     RandomizedResponse,
     cheapest_noise,
@@ -23,8 +32,7 @@ q = 0.2, r = 0.35 as in the paper. `first` and `second` are the least rho_1 that
 allows at a given rho_0, up to 1/2; `private` is the larger of them, and what lies above it is
 shaded. A row with `cheapest` is the pair with the least expected noise.
 
-Agrees: two straight lines. The paper leaves their formulas out; solved, Theorem 1 gives
-(0.342902, 0.255443) at epsilon 2 and (0.415235, 0.5) at 0.5.
+The paper draws two lines and leaves their formulas out; here Theorem 1 is solved.
 
 Added: the same for the adversary who may know any other entries ([B] Definition 4), which
 Theorem 1 alone does not cover. `loss_every` is what each pair loses to that adversary."""
@@ -33,24 +41,20 @@ NOTE_2 = """\
 Symmetric chain of 30 bits, middle bit attacked, promise epsilon = 0.5, as in the paper. dp: rho
 = 1 / (e^0.5 + 1). ours: the noise that the influence curve asks for.
 
-Agrees: the attacker who sees one bit stays at the bound 0.622; the one who knows the chain goes
-far beyond it as theta falls. The published curves are in a picture only.
+The published curves are in a picture only.
 
 Panel (b) is what each success charges, the epsilon at which it would be the most allowed.
 
 Differs: success is the mean chance that the likelier value is true, less noisy than counting
 hits.
 
-Added: our noise, under which the bound holds at every theta."""
+Added: our noise."""
 
 NOTE_3 = """\
 theta = 0.35, n = 30 as in the paper. Least flip probability by each rule, "-" where it has
 none.
 
-Agrees: Zhao et al. ([15]) above the closed form of Corollary 2, that above the exact bound.
-
-Corrected: (6) prints a factor 2 that does not belong there. The closed form is loose: at
-epsilon 1 it gives 0.4328, where 0.3649 is enough.
+Corrected: (6) prints a factor 2 that does not belong there.
 
 Added: `every`, the noise against adversaries who may know other entries, and `dp`, which is too
 little on a chain."""
@@ -103,7 +107,25 @@ def figure_1(settings: Settings) -> Result:
         shade={"private": 0.5},
     )
     title = "[B] Figure 1: constraints on the noise, q = 0.2, r = 0.35"
-    return Result("local-figure-1", title, rows, NOTE_1, chart)
+    return Result("local-figure-1", title, rows, f"{NOTE_1}\n\n{_said_of_lines(rows)}", chart)
+
+
+def _said_of_lines(rows: Rows) -> str:
+    """The cheapest pairs by Theorem 1, and whether both constraints are straight lines."""
+    ignorant = [row for row in rows if row["adversary"] == "ignorant"]
+    pairs = "; ".join(
+        f"({row['rho_0']:.6f}, {row['cheapest']:.6f}) at epsilon {row['epsilon']:g}"
+        for row in ignorant
+        if row["cheapest"] is not None
+    )
+    bends = []
+    for epsilon in {row["epsilon"] for row in ignorant}:
+        for column in ("first", "second"):
+            own = [row for row in ignorant if row["epsilon"] == epsilon and row[column]]
+            slopes = np.diff([row[column] for row in own]) / np.diff([row["rho_0"] for row in own])
+            bends.append(np.ptp(slopes) if len(slopes) else 0.0)
+    straight = by_these_rows([("two straight lines at each epsilon", max(bends) < 1e-6)])
+    return f"Cheapest by Theorem 1: {pairs}.\n\n{straight}"
 
 
 def figure_2(settings: Settings) -> Result:
@@ -142,7 +164,40 @@ def figure_2(settings: Settings) -> Result:
             levels={"most that epsilon 0.5 allows": 0.5},
         ),
     )
-    return Result("local-figure-2", "[B] Figure 2: DP broken by correlation", rows, NOTE_2, chart)
+    said = [by_these_rows(_said_of_attackers(rows)), by_these_rows([_said_of_us(rows)], ours=True)]
+    note = "\n\n".join([NOTE_2, *said])
+    return Result("local-figure-2", "[B] Figure 2: DP broken by correlation", rows, note, chart)
+
+
+def _said_of_attackers(rows: Rows) -> Claims:
+    """What [B] 4.2 says of DP noise."""
+    dp = sorted((row for row in rows if row["noise"] == "dp"), key=lambda row: row["theta"])
+    bound, most = dp[0]["bound"], dp[0]["correlation_aware"]
+    return [
+        (
+            f"who sees one bit stays at the bound {bound:.3f}",
+            all(row["single_bit"] <= row["bound"] + 1e-9 for row in dp),
+        ),
+        (
+            f"who knows the chain does better as theta falls, up to {most:.3f}",
+            most > bound
+            and all(
+                low["correlation_aware"]
+                >= high["correlation_aware"] - 5 * (low["standard_error"] + high["standard_error"])
+                for low, high in pairwise(dp)
+            ),
+        ),
+        (
+            "the charge of who knows the chain is more than twice the promise",
+            max(row["charged"] for row in dp) > 2 * dp[0]["epsilon"],
+        ),
+    ]
+
+
+def _said_of_us(rows: Rows) -> tuple[str, bool]:
+    ours = [row for row in rows if row["noise"] == "ours"]
+    kept = all(row["correlation_aware"] <= row["bound"] + 5 * row["standard_error"] for row in ours)
+    return "under our noise nobody exceeds the bound at any theta", kept
 
 
 def figure_3(settings: Settings) -> Result:
@@ -167,7 +222,30 @@ def figure_3(settings: Settings) -> Result:
         },
     )
     title = "[B] Figure 3: noise against privacy, theta = 0.35"
-    return Result("local-figure-3", title, rows, NOTE_3, chart)
+    note = f"{NOTE_3}\n\n{by_these_rows(_said_of_bounds(rows))}"
+    return Result("local-figure-3", title, rows, note, chart)
+
+
+def _said_of_bounds(rows: Rows) -> Claims:
+    """The order of the curves in [B] Figure 3."""
+    earlier = [
+        (bound, row["approximate"])
+        for row in rows
+        for bound in (row["zhao_3"], row["zhao_6"])
+        if bound is not None
+    ]
+    at_one = next((row for row in rows if row["epsilon"] == 1), rows[0])
+    return [
+        (
+            "Zhao et al. ([15]) above the closed form of Corollary 2 wherever they have a bound",
+            all(bound >= closed for bound, closed in earlier),
+        ),
+        (
+            f"the closed form is above the exact bound: {at_one['approximate']:.4f} and "
+            f"{at_one['ignorant']:.4f} at epsilon {at_one['epsilon']:g}",
+            all(row["approximate"] >= row["ignorant"] for row in rows),
+        ),
+    ]
 
 
 def binary_noise(chain: MarkovChain, epsilon: float, adversary: str) -> tuple[float, float]:

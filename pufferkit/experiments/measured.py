@@ -1,4 +1,4 @@
-"""Measured series that stand in for those of the papers, read from a path the user gives.
+"""Measured series, the papers' own or like them, read from a path the user gives.
 
 None of them is part of the project. Where to get them:
 
@@ -6,6 +6,10 @@ None of them is part of the project. Where to get them:
     Activity counts by minute, NHANES 2003-2004 (US federal data). In R:
     ``write.csv(accelerometry::unidata, "unidata.csv", row.names = FALSE)``. Columns ``seqn``,
     ``paxday``, ``paxinten``.
+``Electricity_P.csv``
+    The household of [Q] 5.3.2: AMPds2, power by minute for two years, Makonin and others, Harvard
+    Dataverse, doi 10.7910/DVN/FIE0S4. Columns ``UNIX_TS`` (seconds) and ``WHE`` (watts of the whole
+    house); or ``Electricity_WHE.csv`` of the same, columns ``UNIX_TS`` and ``P``.
 ``household_power_consumption.txt``
     Power of one household by minute, Hebrail and Berard, UCI, doi 10.24432/C58K54, CC BY 4.0.
     The whole file or the beginning of it.
@@ -29,12 +33,18 @@ from pufferkit.checks import Floats
 
 WHERE = {
     "unidata.csv": "R package accelerometry, write.csv(unidata, row.names = FALSE)",
+    "Electricity_P.csv": "AMPds2, Harvard Dataverse, doi 10.7910/DVN/FIE0S4",
+    "Electricity_WHE.csv": "the same",
     "household_power_consumption*.txt": "UCI, doi 10.24432/C58K54",
     "powerconsumption_2008_10min.csv": "R package mixvlmc, powerconsumption as CSV",
     "N5": "https://physionet.org/content/meditation/1.0.0/ (folder data/normal)",
     "N10": "https://physionet.org/content/meditation/1.0.0/ (folder data/normal)",
 }
 """Names of the files, and where they come from."""
+
+AMPDS2 = ("Electricity_P.csv", "Electricity_WHE.csv")
+POWER = (*AMPDS2, "household_power_consumption*.txt", "powerconsumption_2008_10min.csv")
+"""Files with the power of a household; the first two are the one of the paper."""
 
 Pieces = list[Floats]
 """Measurements of one subject, split where some are missing."""
@@ -56,9 +66,9 @@ def need(data: Path | None, *patterns: str) -> Path:
     raise ValueError(f"data: {data} holds no {listed}")
 
 
-def has(data: Path | None, pattern: str) -> bool:
-    """Whether a folder holds such a file."""
-    return data is not None and data.is_dir() and any(data.rglob(pattern))
+def has(data: Path | None, *patterns: str) -> bool:
+    """Whether a folder holds a file of one of these names."""
+    return data is not None and data.is_dir() and any(any(data.rglob(p)) for p in patterns)
 
 
 def activity(path: Path) -> dict[str, Floats]:
@@ -72,8 +82,10 @@ def activity(path: Path) -> dict[str, Floats]:
 def power(path: Path) -> Pieces:
     """Watts of one household; a new piece begins wherever a measurement is missing."""
     with path.open(encoding="utf-8") as stream:
-        by_minute = ";" in stream.readline()
-    return _split(_by_minute(path) if by_minute else _by_ten_minutes(path))
+        head = stream.readline()
+    if "UNIX_TS" in head:
+        return _split(_ampds2(path, "WHE" if "WHE" in head.strip().split(",") else "P"))
+    return _split(_by_minute(path) if ";" in head else _by_ten_minutes(path))
 
 
 def heart_rate(path: Path) -> Floats:
@@ -114,6 +126,12 @@ def _by_minute(path: Path) -> Iterator[tuple[int, float]]:
         except (TypeError, ValueError):
             raise ValueError(f"{path}: line {n} has no time like 16/12/2006;17:24:00") from None
         yield days[day] * 1440 + hour * 60 + minute, 1000 * _number(path, n, value)
+
+
+def _ampds2(path: Path, column: str) -> Iterator[tuple[int, float]]:
+    for n, row in _table(path, ["UNIX_TS", column], ","):
+        if row[column]:
+            yield int(_number(path, n, row["UNIX_TS"])) // 60, _number(path, n, row[column])
 
 
 def _by_ten_minutes(path: Path) -> Iterator[tuple[int, float]]:

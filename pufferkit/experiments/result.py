@@ -21,6 +21,8 @@ from pufferkit.mechanisms.plan import Progress, calibrate
 
 Rows = list[dict[str, Any]]
 Item = TypeVar("Item")
+Claims = Iterable[tuple[str, bool]]
+"""Words, and whether the rows bear them out."""
 _PRINTED = 60
 
 
@@ -74,6 +76,9 @@ class Chart:
         Horizontal dashed lines: words to height.
     shade
         Columns above which the picture is shaded, each with the height up to which.
+    above
+        Values of ``by`` that lie far above all others: the axis is broken, and they are drawn in a
+        strip of their own on top. Each panel then has heights of its own.
     beside
         A second chart of the same rows, drawn to the right.
     """
@@ -92,6 +97,7 @@ class Chart:
     marks: Mapping[str, float] = field(default_factory=dict)
     levels: Mapping[str, float] = field(default_factory=dict)
     shade: Mapping[str, float] = field(default_factory=dict)
+    above: tuple[str, ...] = ()
     beside: Chart | None = None
 
 
@@ -149,6 +155,16 @@ class Result:
             lines.append(f"... and {len(self.rows) - _PRINTED} more rows")
         note = "\n".join(fill(" ".join(part.split()), 96) for part in self.note.split("\n\n"))
         return "\n".join([self.title, "", *lines, "", note])
+
+
+def by_these_rows(claims: Claims, *, ours: bool = False) -> str:
+    """What is said of a table or figure, one paragraph for each, and whether its rows say so too.
+
+    Whether a paper agrees is worked out from the rows of the run, never written down. ``ours`` if
+    no paper says it.
+    """
+    yes, no = ("Holds", "Does not hold") if ours else ("Agrees", "Does not agree")
+    return "\n\n".join(f"{yes if holds else no}: {said}." for said, holds in claims)
 
 
 def attempt(mechanism: str, beliefs: Any, query: Query, epsilon: float) -> Calibration | None:

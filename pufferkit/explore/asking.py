@@ -10,7 +10,7 @@ from pufferkit.explore.worker import Worker
 
 
 @dataclass
-class Work:
+class LongWork:
     """A long piece of work, as the page shows it."""
 
     name: str = ""
@@ -26,7 +26,7 @@ class Asking:
     """Every answer is asked of a worker once and then kept."""
 
     def __init__(self, worker: type[Worker] = Worker) -> None:
-        self.work = Work()
+        self.work = LongWork()
         self.version = 0
         self._answers: dict[Any, Any] = {}
         self._awaited: dict[Any, asyncio.Future[Any]] = {}
@@ -83,11 +83,11 @@ class Asking:
 
         if self.work.under_way:
             raise ValueError(f"{self.work.name.lower()} is under way; wait for it or stop it")
-        self.work = Work(name)
+        self.work = LongWork(name)
         try:
             return await self._slow.run(task, *given, tell=told if telling else None)
         finally:
-            self.work = Work()
+            self.work = LongWork()
             self.version += 1
 
     def cancel(self) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 
 import pufferkit as pk
 from pufferkit.data.series import UNOBSERVED
-from pufferkit.explore.page_questions import CLOCKED, Asked, Question
-from pufferkit.explore.recipes import Deal, Source
+from pufferkit.explore.page_questions import CLOCKED, PageQuestion, QueryAndReader
+from pufferkit.explore.recipes import DataFile, Deal
 from pufferkit.explore.tasks import Tell, asked, beliefs_of, series_of, table_of
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ def noise_of(mechanism: str, theta: ChainClass, query: Query, epsilon: float) ->
 
 def live(
     model: str,
-    question: Question,
-    private: Source | None,
+    question: PageQuestion,
+    private: DataFile | None,
     length: int,
     epsilon: float,
     mechanism: str,
-    public: Source | None,
+    public: DataFile | None,
 ) -> dict[str, Any]:
     """The noise at one epsilon, and releases of data that are public or made up."""
     from pufferkit.mechanisms.odds import in_odds  # noqa: PLC0415
@@ -90,7 +90,9 @@ def live(
     }
 
 
-def _simulated(found: Calibration, asked: Asked, series: Series, whose: str) -> dict[str, Any]:
+def _simulated(
+    found: Calibration, asked: QueryAndReader, series: Series, whose: str
+) -> dict[str, Any]:
     """A few releases of a stand-in of the same shape as the data, with their exact answer."""
     releases = [found.release(series) for _ in range(_DRAWS)]
     answers = [shown(release, asked) for release in releases]
@@ -113,7 +115,7 @@ def _simulated(found: Calibration, asked: Asked, series: Series, whose: str) -> 
 
 
 def _stand_in(
-    theta: ChainClass, public: Source | None, private: Series | None, length: int
+    theta: ChainClass, public: DataFile | None, private: Series | None, length: int
 ) -> tuple[Series, str] | None:
     """Made-up entries in the places of the private ones, whose states are never taken.
 
@@ -138,8 +140,8 @@ def _stand_in(
 
 def plan(
     model: str,
-    question: Question,
-    private: Source | None,
+    question: PageQuestion,
+    private: DataFile | None,
     length: int,
     epsilon: float,
     tell: Tell,
@@ -157,8 +159,8 @@ def plan(
 
 def errors(
     model: str,
-    question: Question,
-    private: Source | None,
+    question: PageQuestion,
+    private: DataFile | None,
     length: int,
     mechanisms: Sequence[str],
     tell: Tell,
@@ -182,7 +184,7 @@ def session_of(deal: Deal) -> Session:
     return pk.Session(data, theta, deal.budget, deal.ledger, name=deal.account)
 
 
-def _asked(deal: Deal, session: Session) -> Asked:
+def _asked(deal: Deal, session: Session) -> QueryAndReader:
     return deal.question.asked(beliefs_of(deal.model), session.data, deal.epsilon)
 
 
@@ -222,7 +224,7 @@ def release(deal: Deal) -> dict[str, Any]:
     return {**shown(answer, asked), "remaining": left}
 
 
-def shown(answer: Release, asked: Asked | None = None) -> dict[str, Any]:
+def shown(answer: Release, asked: QueryAndReader | None = None) -> dict[str, Any]:
     """A release as plain data for the page; or what is read from it."""
     told: dict[str, Any] = {
         "json": answer.to_json(),

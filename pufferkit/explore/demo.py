@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pufferkit as pk
-from pufferkit.explore.recipes import Source
+from pufferkit.explore.recipes import DataFile
 
 STATES = ("resting", "sitting", "standing", "walking")
 ROWS = (
@@ -24,7 +24,7 @@ MONDAY = datetime(2024, 3, 4)
 SEED = 20240304
 
 
-def make_demo(folder: Path) -> tuple[Source, Source]:
+def make_demo(folder: Path) -> tuple[DataFile, DataFile]:
     """Write one person's week and twelve other people's, and say how to read them."""
     chain = pk.MarkovChain.steady(ROWS, STATES)
     mine, others = folder / "demo-week.csv", folder / "demo-others.csv"
@@ -41,8 +41,8 @@ def make_demo(folder: Path) -> tuple[Source, Source]:
     for path in (mine, others):
         path.chmod(0o600)
     return (
-        Source(str(mine), "activity", "time"),
-        Source(str(others), "activity", "time", "person"),
+        DataFile(str(mine), "activity", "time"),
+        DataFile(str(others), "activity", "time", "person"),
     )
 
 

@@ -70,7 +70,7 @@ _ORDERED = ("cumulative", "load-duration", "peak")
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryAndReader:
     """A query, and how the answer is read from its release; ``None``: as it is."""
 
     query: Query
@@ -78,7 +78,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Question:
+class PageQuestion:
     """What is asked; only what the kind needs counts.
 
     ``of`` are names of states, ``values`` numbers by names of states, ``at`` the share below a
@@ -96,7 +96,7 @@ class Question:
     high: float = 1.0
 
     @classmethod
-    def first(cls, kind: str, states: Sequence[str]) -> Question:
+    def first(cls, kind: str, states: Sequence[str]) -> PageQuestion:
         """A question of a kind as the page first shows it."""
         of = tuple(states[-1:]) if kind in OF_STATES else ()
         if kind not in VALUED:
@@ -142,12 +142,12 @@ class Question:
         at_least = self.at_least if self.kind == "days-with" else None
         return pk.Question(self.kind, of, at_least).like(states, length)
 
-    def asked(self, beliefs: ChainClass, lengths: Any, epsilon: float) -> Asked:
+    def asked(self, beliefs: ChainClass, lengths: Any, epsilon: float) -> QueryAndReader:
         """The query for these beliefs, and how its release is read."""
         states = beliefs.states
         if self.kind == "quantile":
             plan = pk.plan_quantile(beliefs, self.at, self._valued(states), lengths, epsilon)
-            return Asked(plan.query, plan.answer)
+            return QueryAndReader(plan.query, plan.answer)
         named = dict(self.values)
         read: dict[str, Callable[[Release], Derived]] = {
             "variance": lambda release: pk.variance(release, self.low, self.high),
@@ -155,7 +155,7 @@ class Question:
             "load-duration": lambda release: pk.load_duration(release, named),
             "peak": lambda release: pk.peak(release, named),
         }
-        return Asked(self.over(states, lengths), read.get(self.kind))
+        return QueryAndReader(self.over(states, lengths), read.get(self.kind))
 
     @property
     def _maker(self) -> str:

@@ -15,7 +15,7 @@ import pufferkit as pk
 
 if TYPE_CHECKING:
     from pufferkit import Bins, ChainClass, Series, Table
-    from pufferkit.explore.page_questions import Question
+    from pufferkit.explore.page_questions import PageQuestion
 
 
 def words(command: Sequence[str]) -> str:
@@ -36,7 +36,7 @@ def call(name: str, given: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Source:
+class DataFile:
     """A file, and which of its columns is what. Empty text: not said."""
 
     path: str
@@ -113,9 +113,9 @@ class Source:
 class Deal:
     """One release: of which data, under which beliefs, at which price, from which account."""
 
-    source: Source
+    source: DataFile
     model: str
-    question: Question
+    question: PageQuestion
     epsilon: float
     mechanism: str
     ledger: str

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pufferkit as pk
-from pufferkit.explore.page_questions import Question
-from pufferkit.explore.recipes import Source, read_model
+from pufferkit.explore.page_questions import PageQuestion
+from pufferkit.explore.recipes import DataFile, read_model
 from pufferkit.fitting.choosing import promise_of
 
 if TYPE_CHECKING:
@@ -43,22 +43,22 @@ def _stamp(path: str) -> tuple[int, int]:
     return told.st_mtime_ns, told.st_size
 
 
-def table_of(source: Source) -> Table:
+def table_of(source: DataFile) -> Table:
     """The people of a public file, read once."""
     return _read_table(source, _stamp(source.path))
 
 
 @lru_cache(maxsize=4)
-def _read_table(source: Source, _: tuple[int, int]) -> Table:
+def _read_table(source: DataFile, _: tuple[int, int]) -> Table:
     return source.table()
 
 
 @lru_cache(maxsize=4)
-def _read_series(source: Source, states: tuple[Any, ...] | None, _: tuple[int, int]) -> Series:
+def _read_series(source: DataFile, states: tuple[Any, ...] | None, _: tuple[int, int]) -> Series:
     return source.series(states)
 
 
-def series_of(source: Source, states: tuple[Any, ...] | None = None) -> Series:
+def series_of(source: DataFile, states: tuple[Any, ...] | None = None) -> Series:
     """The series in a private file, read once."""
     return _read_series(source, states, _stamp(source.path))
 
@@ -85,7 +85,7 @@ def _clock(table: Table) -> tuple[int | None, list[int] | None]:
     return int(_DAY // table.step), [int(begin % _DAY // table.step) for begin in begins]
 
 
-def look_at_public(source: Source) -> dict[str, Any]:
+def look_at_public(source: DataFile) -> dict[str, Any]:
     """A public file in words and numbers that may be drawn."""
     table = table_of(source)
     people = _people(table)
@@ -105,7 +105,7 @@ def look_at_public(source: Source) -> dict[str, Any]:
     }
 
 
-def look_at_private(source: Source, states: tuple[str, ...] | None) -> dict[str, Any]:
+def look_at_private(source: DataFile, states: tuple[str, ...] | None) -> dict[str, Any]:
     """How long a private series is and what was not observed: public by the promise itself."""
     series = series_of(source, states)
     return {
@@ -117,7 +117,7 @@ def look_at_private(source: Source, states: tuple[str, ...] | None) -> dict[str,
     }
 
 
-def suggest_cuts(source: Source, count: int) -> str:
+def suggest_cuts(source: DataFile, count: int) -> str:
     """Cut points with equally many public readings between them."""
     from pufferkit.frames import first_rows  # noqa: PLC0415
 
@@ -134,7 +134,7 @@ def _is_number(cell: Any) -> bool:
     return True
 
 
-def counted(kind: str, source: Source, folder: str) -> dict[str, Any]:
+def counted(kind: str, source: DataFile, folder: str) -> dict[str, Any]:
     """A class counted from a public file, written to the folder."""
     table = table_of(source)
     pooled = table.all_series
@@ -209,7 +209,7 @@ def kept(name: str, theta: ChainClass, folder: str) -> dict[str, Any]:
 
 
 def choose(
-    source: Source, question: Question, length: int, epsilon: float, folder: str, tell: Tell
+    source: DataFile, question: PageQuestion, length: int, epsilon: float, folder: str, tell: Tell
 ) -> dict[str, Any]:
     """Every class on some public people, tested on the others (`choose_beliefs`)."""
     table = table_of(source)
@@ -251,7 +251,7 @@ def choose(
     }
 
 
-def check(model: str, source: Source, held_out: int) -> dict[str, Any]:
+def check(model: str, source: DataFile, held_out: int) -> dict[str, Any]:
     """Whether beliefs cover the last people of a public file (`check_model`)."""
     table = table_of(source)
     people = _people(table)
@@ -278,7 +278,7 @@ def check(model: str, source: Source, held_out: int) -> dict[str, Any]:
 
 
 def asked(
-    model: str, question: Question, private: Source | None, length: int
+    model: str, question: PageQuestion, private: DataFile | None, length: int
 ) -> tuple[ChainClass, Query]:
     """The class in a file, and the question about the data or a length."""
     theta = beliefs_of(model)
@@ -288,7 +288,11 @@ def asked(
 
 
 def noise(
-    models: Sequence[str], question: Question, private: Source | None, length: int, epsilon: float
+    models: Sequence[str],
+    question: PageQuestion,
+    private: DataFile | None,
+    length: int,
+    epsilon: float,
 ) -> list[dict[str, Any]]:
     """What every kept class costs for the question at hand."""
     rows: list[dict[str, Any]] = []

@@ -15,8 +15,8 @@ from pufferkit.explore import decisions, tasks
 from pufferkit.explore.asking import Asking
 from pufferkit.explore.demo import make_demo
 from pufferkit.explore.guesses import Columns, columns_of
-from pufferkit.explore.page_questions import CLOCKED, GROUPS, Question
-from pufferkit.explore.recipes import Deal, Source, codes_of
+from pufferkit.explore.page_questions import CLOCKED, GROUPS, PageQuestion
+from pufferkit.explore.recipes import DataFile, Deal, codes_of
 from pufferkit.explore.worker import Cancelled, Refused, Worker
 
 STEPS = ("Data", "Beliefs", "Question", "Release", "Account")
@@ -32,7 +32,7 @@ _PAUSE = 0.2
 class File:
     """A file with a role: how it is read, its columns, and what may be shown of it."""
 
-    source: Source
+    source: DataFile
     columns: Columns
     seen: dict[str, Any] = field(default_factory=dict)
 
@@ -51,7 +51,7 @@ class Workspace(Asking):
         self.chosen = ""
         self.choice: dict[str, Any] | None = None
         self.checks: dict[str, dict[str, Any]] = {}
-        self.question = Question()
+        self.question = PageQuestion()
         self.length = 2016
         self.epsilon = 1.0
         self.mechanism = "best"
@@ -70,7 +70,7 @@ class Workspace(Asking):
         if not place.is_file():
             raise ValueError(f"path: {place} is not a file")
         columns = await self._ask(columns_of, str(place.resolve()))
-        source = Source(str(place.resolve()), columns.state, columns.time)
+        source = DataFile(str(place.resolve()), columns.state, columns.time)
         if role == PUBLIC:
             source = replace(source, subject=columns.subject)
         self._set(role, File(source, columns))
@@ -128,7 +128,7 @@ class Workspace(Asking):
         cuts: str = await self._ask(tasks.suggest_cuts, self.files[PUBLIC].source, count)
         return cuts
 
-    def source(self, role: str) -> Source | None:
+    def source(self, role: str) -> DataFile | None:
         """A file that was read."""
         file = self.files.get(role)
         return file.source if file is not None and file.seen else None
@@ -153,7 +153,7 @@ class Workspace(Asking):
         self.chosen = path
         named = {*self.question.of, *(name for name, _ in self.question.values)}
         if not named <= set(self.states):
-            self.question = Question()
+            self.question = PageQuestion()
 
     async def build(self, task: Any, *given: Any) -> None:
         """Make a class and put it on the shelf."""
@@ -177,7 +177,7 @@ class Workspace(Asking):
             "Checking the class on public people", tasks.check, given, telling=False
         )
 
-    def _public(self) -> Source:
+    def _public(self) -> DataFile:
         source = self.source(PUBLIC)
         if source is None:
             raise ValueError("public file: name one in the first step, and read it")

@@ -28,6 +28,7 @@ from pufferkit.local.bayesian_loss import known_adversary
 from pufferkit.local.losses import Loss
 from pufferkit.local.one_sided import Binary
 from pufferkit.local.xor_sides import CLOSE, XorSides, longest_losses, losses_of_length
+from pufferkit.rounding import last_passing_each
 
 LONGEST = 1 << 12
 """Series up to this length are followed to the end; longer ones are promised as any length is."""
@@ -197,8 +198,4 @@ def least_shares(
     first = tried.argmax(axis=1)
     good = np.where(tried.any(axis=1), grid[first], 1.0)
     bad = np.where((first > 0) & (good < 1), grid[first - 1], good)
-    while (good - bad > precision * good).any():
-        middle = (good + bad) / 2
-        passed = private(middle, totals)
-        good, bad = np.where(passed, middle, good), np.where(passed, bad, middle)
-    return good
+    return last_passing_each(lambda shares: private(shares, totals), good, bad, precision)

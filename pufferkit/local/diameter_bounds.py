@@ -20,13 +20,14 @@ import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
-from pufferkit.rounding import round_up
+from pufferkit.rounding import EPS, last_passing, round_up
 
 MOST_BLOCK = 64
 """Largest block of entries that is tried."""
 
 _LARGE = 700.0
 _FORGOTTEN = 1e-3
+_SMALLEST = 1e-12
 
 
 def projective_diameter(kernel: Floats) -> float:
@@ -87,15 +88,11 @@ def _diameters(chain: MarkovChain) -> tuple[float, ...]:
 
 def largest_entry_epsilon(chain: MarkovChain, epsilon: float) -> float:
     """The largest b found with ``entry_bound(chain, b) <= epsilon``; 0 if there is none."""
-    low, high = 0.0, epsilon
-    if entry_bound(chain, high) <= epsilon:
-        return high
-    while high - low > 1e-15 * high:
-        middle = (low + high) / 2
-        if entry_bound(chain, middle) <= epsilon:
-            low = middle
-        else:
-            high = middle
-        if high < 1e-12 * epsilon:
-            return 0.0
-    return low
+
+    def margin(b: float) -> float:
+        return epsilon - entry_bound(chain, b)
+
+    least = _SMALLEST * epsilon
+    if margin(epsilon) >= 0:
+        return epsilon
+    return last_passing(margin, least, epsilon, 4 * EPS) if margin(least) >= 0 else 0.0

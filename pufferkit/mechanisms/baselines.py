@@ -10,7 +10,7 @@ for epsilon = 2 b max_i sum_j Phi_ij with Phi = (I - Gamma)^-1.
 
 from __future__ import annotations
 
-from math import inf, pi
+from math import inf, pi, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.influence.quilts.powers import Kernel, row_log_ratios
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
-from pufferkit.rounding import round_up
+from pufferkit.rounding import last_passing, round_up
 
 
 def group_dp(query: Query, epsilon: float) -> Calibration:
@@ -122,7 +122,10 @@ def gk16(beliefs: Any, query: Query, epsilon: float) -> Calibration:
 
 
 _LONG = 10_000
-"""From here on norm and row sums are taken to the limit, which they never exceed."""
+"""Beyond it norm and row sums are bounded for all lengths at once."""
+
+_PIVOTS = 1_000
+"""Pivots that are computed one by one; a matrix of more than `_LONG` entries has more."""
 
 
 class _Sway(NamedTuple):
@@ -155,7 +158,7 @@ class _Sway(NamedTuple):
             return at_least
         from scipy.linalg import eigh_tridiagonal  # noqa: PLC0415  (slow to load)
 
-        largest = self.left + self.right if length > _LONG else 0.0
+        largest = 0.0
         for start in (0, 1):  # rows start, start + 2, ...; row i has below[i - 1] and above[i]
             own = np.arange(start, rows, 2)
             to_left = np.where(own > 0, below[own - 1], 0.0)
@@ -165,7 +168,42 @@ class _Sway(NamedTuple):
             top = (len(own) - 1, len(own) - 1)
             (square,) = eigh_tridiagonal(squares, shared, True, "i", top)
             largest = max(largest, float(np.sqrt(square)))
-        return largest * (1 + 1e-12)
+        if length <= _LONG:
+            return largest * (1 + 1e-12)
+        inside = self.left + self.right
+        least = max(largest, inside, 1e-9) * (1 + 1e-9)  # squares of less underflow
+        if self._margin(least) >= 0:
+            return least
+        # The norm is at most the root of the largest row sum times the largest column sum.
+        by_rows = max(inside, self.first, self.last)
+        by_columns = max(inside, self.first + self.left, self.right + self.last)
+        most = sqrt(by_rows * by_columns) * (1 + 1e-9)
+        return last_passing(self._margin, most, least, 1e-9) if self._margin(most) >= 0 else inf
+
+    def _margin(self, norm: float) -> float:
+        """At least 0 only if the norm is below this one at every length beyond `_LONG`.
+
+        Gamma Gamma^T falls into two tridiagonal matrices, of odd and of even rows, with left^2 +
+        right^2 on the diagonal and left * right beside it, but for the ends. norm^2 I less such a
+        matrix is positive definite if all its pivots are positive. Between the ends they are
+        pivot' = c - (left right)^2 / pivot, c = norm^2 - left^2 - right^2: increasing, with two
+        fixed points if norm > left + right, and above the lower one it runs monotonically to the
+        upper. So all later pivots are at least the smaller of the last one and the upper.
+        """
+        square = (norm * (1 - 1e-12)) ** 2
+        middle = square - self.left**2 - self.right**2
+        shared = (self.left * self.right) ** 2
+        pivot = square - self.first**2
+        if middle**2 <= 4 * shared or middle <= 0 or pivot <= 0:
+            return -1.0
+        root = sqrt(middle**2 - 4 * shared)
+        lower, upper = (middle - root) / 2, (middle + root) / 2
+        pivot = middle - (self.first * self.left) ** 2 / pivot
+        for _ in range(_PIVOTS):
+            if pivot <= lower:
+                return -1.0
+            pivot = middle - shared / pivot
+        return square - self.last**2 - (self.right * self.last) ** 2 / min(pivot, upper)
 
     def largest_row_sum(self, length: int) -> float:
         """Largest row sum of (I - Gamma)^-1: the largest x of (I - Gamma) x = 1."""

@@ -36,7 +36,7 @@ from pufferkit.mechanisms.calibration import Calibration, chains_only, check_sta
 from pufferkit.mechanisms.influence_curve import entry_epsilon_for, metric_of
 from pufferkit.mechanisms.intervals import half_width
 from pufferkit.mechanisms.release import Release
-from pufferkit.rounding import round_up
+from pufferkit.rounding import EPS, last_passing, round_up
 from pufferkit.shown import Shown
 
 
@@ -221,20 +221,19 @@ def dashboard(
 
 
 _TRIES, _STEP = 40, 2e-5
+_SMALLEST = 1e-12
 
 
 def largest_scale(name: str, error: float, level: float, unit: Fraction | None) -> float:
     """The largest scale at which an interval reaches no further than ``error`` to either side."""
-    low, high = 0.0, error * 4
-    for _ in range(200):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        fits = half_width(middle, level, unit=unit) <= error
-        low, high = (middle, high) if fits else (low, middle)
-    if low <= 0:
+
+    def room(scale: float) -> float:
+        return error - half_width(scale, level, unit=unit)
+
+    least = error * _SMALLEST
+    if room(least) < 0:
         raise ValueError(f"error: {name} cannot be within {error:g}; give more")
-    return low
+    return last_passing(room, least, error * 4, EPS)
 
 
 def _largest_cost(query: Query, theta: Beliefs, scales: Sequence[float]) -> float:

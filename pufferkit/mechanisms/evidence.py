@@ -17,7 +17,7 @@ Bound = Literal["curve", "pairs", "quilts", "distance", "window", "neighbours", 
 ([Q] 4.3), the Wasserstein distance ([Q] 3.2), the distribution of the sum over a window, the
 neighbours of GK16, a whole segment at once, or one entry alone."""
 
-Counted = Literal["observed", "span"]
+CountedOver = Literal["observed", "span"]
 """Of a series with gaps, the entries that the scale was made for: those that were observed, or all
 of the span, which is never less noise."""
 
@@ -83,7 +83,8 @@ class Evidence:
     bound, variant
         Which theorem decided, and which reading of it; see `Bound` and `Variant`.
     counted
-        For a series with gaps: which entries the bound counts; see `Counted`. ``None`` without any.
+        For a series with gaps: which entries the bound counts; see `CountedOver`. ``None``
+        without any.
     beside
         Event-level epsilon that is spent beside this release under the same promise; ``None`` if
         the promise is about this release alone.
@@ -112,7 +113,7 @@ class Evidence:
     bound: Bound | None = None
     variant: Variant | None = None
     beside: float | None = None
-    counted: Counted | None = None
+    counted: CountedOver | None = None
     horizon: int | None = None
 
     def __post_init__(self) -> None:
@@ -174,7 +175,7 @@ _COUNTED = {
     "span": "noise of the unbroken span",
 }
 
-_WORDS = {"bound": get_args(Bound), "variant": get_args(Variant), "counted": get_args(Counted)}
+_WORDS = {"bound": get_args(Bound), "variant": get_args(Variant), "counted": get_args(CountedOver)}
 """The fields of the evidence that hold one of a few words."""
 
 

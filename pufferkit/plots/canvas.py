@@ -49,6 +49,24 @@ def panels(
     return _dressed(figure, every, title)
 
 
+def broken(
+    count: int, width: float, height: float, title: str
+) -> tuple[Figure, list[Axes], list[Axes]]:
+    """Empty axes side by side, each with a strip above a break in its heights."""
+    figure = _figure()(figsize=(width, height), layout="constrained")
+    places = figure.add_gridspec(2, count, height_ratios=[1, 4], hspace=0.02)
+    lower = [figure.add_subplot(places[1, n]) for n in range(count)]
+    upper = [figure.add_subplot(places[0, n], sharex=lower[n]) for n in range(count)]
+    _dressed(figure, [*lower, *upper], title)
+    marks: dict[str, Any] = {"marker": [(-1, -0.6), (1, 0.6)], "markersize": 9, "linestyle": "none"}
+    for below, above in zip(lower, upper, strict=True):
+        above.spines["bottom"].set_visible(False)
+        above.tick_params(bottom=False, labelbottom=False)
+        for axes, edge in ((below, 1), (above, 0)):  # two strokes where the axis is broken
+            axes.plot([0], [edge], transform=axes.transAxes, color=BLACK, clip_on=False, **marks)
+    return figure, lower, upper
+
+
 def stacked(count: int, height: float, title: str) -> tuple[Figure, list[Axes]]:
     """A figure with empty axes one below the other, two in a row if there are many."""
     columns = 1 if count <= 3 else 2

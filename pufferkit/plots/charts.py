@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from pufferkit.experiments.result import Chart, Result
-from pufferkit.plots.canvas import BLACK, COLOURS, grid, legend, panels
+from pufferkit.plots.canvas import BLACK, COLOURS, broken, grid, legend, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,13 +28,20 @@ def experiment_figure(result: Result) -> Figure:
     charts = [result.chart] if result.chart.beside is None else [result.chart, result.chart.beside]
     shown = [(chart, panel) for chart in charts for panel in _values(result.rows, chart.panel)]
     size = 6.4 if len(shown) == 1 else 4.2 * len(shown)
-    figure, every = panels(len(shown), size, 4.6, result.title, shared=len(charts) == 1)
-    for axes, (chart, panel) in zip(every, shown, strict=True):
+    if result.chart.above:
+        figure, every, strips = broken(len(shown), size, 4.6, result.title)
+    else:
+        figure, every = panels(len(shown), size, 4.6, result.title, shared=len(charts) == 1)
+        strips = every
+    for axes, strip, (chart, panel) in zip(every, strips, shown, strict=True):
         own = [r for r in result.rows if chart.panel is None or r.get(chart.panel) == panel]
         draw = _draw_lines if chart.kind == "lines" else _draw_bars
         draw(axes, own, chart, _lines(result.rows, chart))
+        if strip is not axes:
+            draw(strip, own, chart, _lines(result.rows, chart))
+            _break(axes, strip, own, chart)
         if panel is not None:
-            axes.set_title(f"{chart.panel} {panel}", fontsize=10, parse_math=False)
+            strip.set_title(f"{chart.panel} {panel}", fontsize=10, parse_math=False)
         if "y" in chart.log:
             axes.set_yscale("log")
         axes.set_xlabel(chart.x_label, fontsize=9, parse_math=False)
@@ -42,6 +49,21 @@ def experiment_figure(result: Result) -> Figure:
             axes.set_ylabel(chart.y_label, parse_math=False)
     legend(figure, min(4, max(2, round(size / 2.6))))
     return figure
+
+
+def _break(axes: Axes, strip: Axes, rows: Sequence[Row], chart: Chart) -> None:
+    """Heights below and above the break: all but those far above, and those alone."""
+    below: list[float] = []
+    above: list[float] = []
+    for row in rows:
+        far = chart.by is not None and row.get(chart.by) in chart.above
+        (above if far else below).extend(row[c] for c in chart.y if row.get(c) is not None)
+    if below:
+        axes.set_ylim(0, 1.05 * max(below))
+    if above:
+        least = min(above)
+        edge = max([0.8 * least, *(1.05 * y for y in below)])
+        strip.set_ylim(min(edge, 0.97 * least), 1.2 * max(above))
 
 
 def _draw_lines(

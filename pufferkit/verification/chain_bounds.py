@@ -33,7 +33,8 @@ from math import inf, sqrt
 import numpy as np
 
 from pufferkit.beliefs.chain_class import Member
-from pufferkit.verification.pair_tables import Bools, Floats, PairTables, Work, log_ratios
+from pufferkit.rounding import last_passing
+from pufferkit.verification.pair_tables import Allowance, Bools, Floats, PairTables, log_ratios
 
 Blocks = tuple[int, int]
 
@@ -55,7 +56,7 @@ class Task:
     b: float
     epsilon: float
     hint: Blocks | None
-    work: Work
+    work: Allowance
 
     @property
     def reach(self) -> int:
@@ -269,10 +270,7 @@ def _fixed_point(
         return inf
     if holds(low):
         return low
-    while high > low * (1 + _PRECISION):
-        middle = sqrt(low * high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    return last_passing(lambda v: 1.0 if holds(v) else -1.0, high, low, _PRECISION)
 
 
 def spread_by_neighbours(member: Member, length: int) -> float:
@@ -299,7 +297,9 @@ def spread_by_neighbours(member: Member, length: int) -> float:
     gamma = np.diag(np.full(rows - 1, right), 1) + np.diag(np.full(rows - 1, left), -1)
     gamma[0, 1], gamma[-1, -2] = first, last
     gamma /= 2
-    if np.linalg.norm(gamma, 2) >= 1 or (rows < length and left + right >= 2):
+    if np.linalg.norm(gamma, 2) >= 1:
+        return inf
+    if rows < length and not _below_one(first / 2, left / 2, right / 2, last / 2):
         return inf
     if rows == length:
         return 2 * float(np.linalg.solve(np.eye(rows) - gamma, np.ones(rows)).max())
@@ -311,6 +311,25 @@ def spread_by_neighbours(member: Member, length: int) -> float:
         decay = near if far == 0 else (1 - sqrt(1 - 4 * near * far)) / (2 * far)
         sums.append(middle + (1 - middle * (1 - end)) / (1 - end * decay))
     return 2 * max(sums)
+
+
+def _below_one(first: float, left: float, right: float, last: float) -> bool:
+    """Whether the norm of Gamma is below 1 at every length above `MEDIUM`.
+
+    Odd and even rows of I - Gamma Gamma^T are two tridiagonal matrices. Elimination leaves pivots
+    p' = m - s / p between the ends, which rise or fall to the larger root of p^2 - m p + s = 0
+    unless they are below the smaller one.
+    """
+    m, s = 1 - left**2 - right**2, (left * right) ** 2
+    if left + right >= 1 or first >= 1:
+        return False
+    gap = sqrt(m * m - 4 * s)
+    p = m - (first * left) ** 2 / (1 - first**2)
+    for _ in range(MEDIUM // 4):
+        if p <= (m - gap) / 2:
+            return False
+        p = m - s / p
+    return last**2 + (right * last) ** 2 / min(p, (m + gap) / 2) < 1
 
 
 def _sway(families: list[Floats]) -> float:

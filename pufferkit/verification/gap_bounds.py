@@ -23,12 +23,12 @@ from pufferkit.data.series import SegmentPattern
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.pair_steps import steps
 from pufferkit.verification.pair_tables import (
+    Allowance,
     Bools,
     Floats,
     KnownChain,
     NotChecked,
     PairTables,
-    Work,
 )
 
 _ROUND = 3e-8
@@ -57,7 +57,7 @@ def spent(runs: SegmentPattern, b: float) -> Floats:
 
 
 def loss_over_gaps(
-    side: PairTables, runs: SegmentPattern, b: float, epsilon: float, work: Work
+    side: PairTables, runs: SegmentPattern, b: float, epsilon: float, work: Allowance
 ) -> float:
     """Largest loss of an entry on the scalar curve, or one that is above epsilon."""
     costs = spent(runs, b)
@@ -103,7 +103,7 @@ def _one_entry(
     alpha: Sequence[float],
     beta: Sequence[float],
     epsilon: float,
-    work: Work,
+    work: Allowance,
 ) -> float:
     """The least over blocks, with the same pair of values on both sides."""
     length, pairs = len(total) - 1, side.pairs(node)
@@ -130,7 +130,7 @@ def _one_entry(
 
 
 def score_over_gaps(
-    side: PairTables, runs: SegmentPattern, b: float, epsilon: float, work: Work
+    side: PairTables, runs: SegmentPattern, b: float, epsilon: float, work: Allowance
 ) -> float:
     """Scale over L that is enough by quilts that count observed entries; above 1 / b if not.
 
@@ -176,7 +176,7 @@ def _best_ends(
     until: Floats,
     places: NDArray[np.intp],
     promise: tuple[float, float],
-    work: Work,
+    work: Allowance,
 ) -> tuple[float, tuple[int, int]]:
     """The least score of an entry over all endpoints within reach, and where it is."""
     epsilon, b = promise
@@ -198,7 +198,9 @@ def _best_ends(
     return best, ends
 
 
-def pairs_over_gaps(chain: KnownChain, runs: SegmentPattern, cost: Floats, work: Work) -> float:
+def pairs_over_gaps(
+    chain: KnownChain, runs: SegmentPattern, cost: Floats, work: Allowance
+) -> float:
     """Largest loss of a pair of values of an entry, every entry followed from both ends."""
     if chain.any_start:
         raise NotChecked("the pairwise curve is for chains with a known start")

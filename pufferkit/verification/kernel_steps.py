@@ -24,13 +24,13 @@ import numpy as np
 
 from pufferkit.beliefs.kernel_class import Kernels, Paths
 from pufferkit.verification.pair_steps import plan_value, plans, steps
-from pufferkit.verification.pair_tables import Floats, Work
+from pufferkit.verification.pair_tables import Allowance, Floats
 
 PairStep = Callable[[Floats], Floats]
 
 
 def loss_of_kernels(
-    part: Kernels, length: int, cost: Floats, recorded: Mapping[str, Any], work: Work
+    part: Kernels, length: int, cost: Floats, recorded: Mapping[str, Any], work: Allowance
 ) -> float:
     """Largest loss of a pair of secrets; infinite if a recorded limit does not hold.
 
@@ -106,7 +106,7 @@ def _of_values(
     return float((before + largest)[np.ix_(here, here)].max())
 
 
-def _of_labels(paths: Paths, cost: Floats, before: Floats, after: Floats, work: Work) -> float:
+def _of_labels(paths: Paths, cost: Floats, before: Floats, after: Floats, work: Allowance) -> float:
     """The largest loss between two labels of a window."""
     if not (np.isfinite(before).all() and np.isfinite(after).all()):
         return inf
@@ -130,7 +130,7 @@ def _largest(sums: Sequence[tuple[int, Floats]]) -> list[tuple[int, Floats]]:
 
 
 def _secret(
-    part: Kernels, cost: Floats, hidden: Floats, slot: int, both: Floats, work: Work
+    part: Kernels, cost: Floats, hidden: Floats, slot: int, both: Floats, work: Allowance
 ) -> float:
     if not np.isfinite(both).all():
         return inf
@@ -157,7 +157,7 @@ def _closed(variation: Floats) -> Floats:
     return closed
 
 
-def _steps(vertices: Sequence[Floats], eta: float, work: Work) -> PairStep:
+def _steps(vertices: Sequence[Floats], eta: float, work: Allowance) -> PairStep:
     """The largest step over the vertices."""
 
     def exact(limit: Floats) -> Floats:
@@ -169,7 +169,7 @@ def _steps(vertices: Sequence[Floats], eta: float, work: Work) -> PairStep:
     return mixed if eta else exact
 
 
-def _mixed(kernel: Floats, eta: float, limit: Floats, work: Work) -> Floats:
+def _mixed(kernel: Floats, eta: float, limit: Floats, work: Allowance) -> Floats:
     """Steps between rows of which a part eta is anything: on top above, at the bottom below."""
     size, states = kernel.shape
     larger = np.zeros((states + 2, states + 2))

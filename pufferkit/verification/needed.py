@@ -35,12 +35,12 @@ from pufferkit.verification.network_bounds import loss_on_trees, score_of_quilts
 from pufferkit.verification.pair_steps import loss_of_pairs
 from pufferkit.verification.pair_tables import (
     TOLERANCE,
+    Allowance,
     BadBeliefs,
     Floats,
     KnownChain,
     NotChecked,
     PairTables,
-    Work,
     members_to_check,
     mixing_bounds,
 )
@@ -55,7 +55,7 @@ from pufferkit.verification.region_tables import RegionBound
 from pufferkit.verification.sum_scales import exact_sum_scale, wasserstein_scale
 
 
-def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Work) -> float:
+def needed_scale(record: Release, lipschitz: float, checks: list[str], work: Allowance) -> float:
     """A scale that is enough and at most the reported one, or what is needed at least."""
     epsilon = record.epsilon
     if record.mechanism == "entry_dp":
@@ -85,7 +85,7 @@ def longest_promised(record: Release) -> int:
 
 @singledispatch
 def _needed(
-    theta: Beliefs, record: Release, lipschitz: float, checks: list[str], work: Work
+    theta: Beliefs, record: Release, lipschitz: float, checks: list[str], work: Allowance
 ) -> float:
     """By quilts, neighbours or the influence curve, as each class of beliefs has them."""
     raise BadBeliefs(f"are joint distributions, and {record.mechanism} is not for them")
@@ -93,7 +93,7 @@ def _needed(
 
 @_needed.register
 def _on_chain(
-    theta: ChainClass, record: Release, lipschitz: float, checks: list[str], work: Work
+    theta: ChainClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
 ) -> float:
     """Quilts, neighbours or the influence curve of chains."""
     longest, epsilon = longest_promised(record), record.epsilon
@@ -121,7 +121,7 @@ def _on_chain(
         f"{theta.description}, from {how}, over segments of up to {longest}"
     )
 
-    def largest(scale: float, work: Work) -> float:
+    def largest(scale: float, work: Allowance) -> float:
         """Over the class: score by quilts, or loss on the curve."""
         task = Task(longest, lipschitz / scale + beside, epsilon, hint_of(record), work)
         sides: Sequence[PairTables] = (
@@ -141,7 +141,11 @@ def _on_chain(
     if worst <= epsilon:
         return record.scale
     # How much more is needed, as far as that is quickly said.
-    failed, factor, quick = record.scale * (1 + 2 * TOLERANCE), 1.005, Work(2 * work.spent + 1e9)
+    failed, factor, quick = (
+        record.scale * (1 + 2 * TOLERANCE),
+        1.005,
+        Allowance(2 * work.spent + 1e9),
+    )
     try:
         while largest(record.scale * factor, quick) > epsilon:
             failed, factor = record.scale * factor, factor**2
@@ -156,7 +160,7 @@ def _over_gaps(
     lipschitz: float,
     checks: list[str],
     seen: Sequence[SegmentPattern],
-    work: Work,
+    work: Allowance,
 ) -> float:
     """Only observed entries counted, every entry of the recorded patterns hidden."""
     evidence, epsilon, scale = record.evidence, record.epsilon, record.scale * (1 + TOLERANCE)
@@ -191,13 +195,13 @@ def _over_gaps(
 
 
 @singledispatch
-def _sides(theta: ChainClass, longest: int, work: Work, printed: bool) -> list[PairTables]:
+def _sides(theta: ChainClass, longest: int, work: Allowance, printed: bool) -> list[PairTables]:
     """The sides of every chain to check, or of all chains of a class at once."""
     return [KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)]
 
 
 @_sides.register
-def _(theta: RegionClass, longest: int, work: Work, printed: bool) -> list[PairTables]:
+def _(theta: RegionClass, longest: int, work: Allowance, printed: bool) -> list[PairTables]:
     if len(theta.states) != 2 or theta.before is not None:
         return [RegionBound(theta, work)]
     return [KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)]
@@ -205,7 +209,7 @@ def _(theta: RegionClass, longest: int, work: Work, printed: bool) -> list[PairT
 
 @_needed.register
 def _on_kernels(
-    theta: KernelClass, record: Release, lipschitz: float, checks: list[str], work: Work
+    theta: KernelClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
 ) -> float:
     """The pairwise curve of a class that is given by its kernels."""
     if record.mechanism != "influence_curve":
@@ -233,7 +237,7 @@ def _on_kernels(
 
 
 def _by_pairs(
-    record: Release, theta: ChainClass, lipschitz: float, checks: list[str], work: Work
+    record: Release, theta: ChainClass, lipschitz: float, checks: list[str], work: Allowance
 ) -> float:
     """The pairwise curve of the chains that a limit is recorded for, the scalar one of others."""
     longest, scale = longest_promised(record), record.scale * (1 + TOLERANCE)
@@ -300,7 +304,7 @@ def cost_of_pairs(record: Release, theta: Beliefs, lipschitz: float) -> Floats:
 
 @_needed.register
 def _on_network(
-    theta: NetworkClass, record: Release, lipschitz: float, checks: list[str], work: Work
+    theta: NetworkClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
 ) -> float:
     """Quilts as recorded, or the influence curve of a tree."""
     if record.mechanism == "markov_quilt":
@@ -342,7 +346,7 @@ def _beliefs(record: Release) -> Beliefs:
         raise BadBeliefs(f"cannot be read; {error}") from None
 
 
-def _mixing_bounds(theta: ChainClass, work: Work, tight: bool) -> list[Any]:
+def _mixing_bounds(theta: ChainClass, work: Allowance, tight: bool) -> list[Any]:
     try:
         return list(mixing_bounds(theta, work, tight=tight))
     except ValueError as error:

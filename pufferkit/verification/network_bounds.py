@@ -29,7 +29,7 @@ import numpy as np
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.verification.pair_steps import Programmes, steps
-from pufferkit.verification.pair_tables import Floats, NotChecked, Work, prefixes, step
+from pufferkit.verification.pair_tables import Allowance, Floats, NotChecked, prefixes, step
 from pufferkit.verification.recorded_plans import steps_of_bases
 from pufferkit.verification.sum_distances import distribution_of
 
@@ -37,7 +37,7 @@ Node = Hashable
 
 
 def score_of_quilts(
-    theta: NetworkClass, verification_data: Mapping[str, Any], epsilon: float, work: Work
+    theta: NetworkClass, verification_data: Mapping[str, Any], epsilon: float, work: Allowance
 ) -> float:
     """The largest score over nodes, each with the quilt that was recorded for it."""
     recorded = verification_data.get("quilts")
@@ -63,7 +63,9 @@ def score_of_quilts(
     return worst
 
 
-def _influence(network: BayesianNetwork, node: Node, quilt: Sequence[Node], work: Work) -> float:
+def _influence(
+    network: BayesianNetwork, node: Node, quilt: Sequence[Node], work: Allowance
+) -> float:
     """[Q] Definition 4.1, from the joint distribution of the node and its quilt."""
     distributions: dict[Node, dict[tuple[Node, ...], float]] = {}
     rows = network.tables
@@ -84,7 +86,7 @@ def _influence(network: BayesianNetwork, node: Node, quilt: Sequence[Node], work
 
 
 def loss_on_trees(
-    theta: NetworkClass, cost: Floats, work: Work, plans: Sequence[Any] | None = None
+    theta: NetworkClass, cost: Floats, work: Allowance, plans: Sequence[Any] | None = None
 ) -> float:
     """The largest loss of a node, over the networks of a class.
 
@@ -121,7 +123,7 @@ class _Tree:
     """
 
     def __init__(
-        self, network: BayesianNetwork, cost: Floats, place: Mapping[Node, int], work: Work
+        self, network: BayesianNetwork, cost: Floats, place: Mapping[Node, int], work: Allowance
     ) -> None:
         self.network, self.work = network, work
         self.around: dict[Node, list[Node]] = {

@@ -27,7 +27,7 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_matrix
 
-from pufferkit.verification.pair_tables import Floats, KnownChain, NotChecked, Work
+from pufferkit.verification.pair_tables import Allowance, Floats, KnownChain, NotChecked
 from pufferkit.verification.recorded_plans import Bases, steps_of_bases
 
 UNIT = 1e4
@@ -53,7 +53,7 @@ def plan_value(plan: Floats, p: Floats, q: Floats, limit: Floats) -> float:
     return max(0.0, float(np.log(largest)) + _ROUNDING * len(p))
 
 
-def plans(rows: Sequence[tuple[Floats, Floats]], limit: Floats, work: Work) -> list[Floats]:
+def plans(rows: Sequence[tuple[Floats, Floats]], limit: Floats, work: Allowance) -> list[Floats]:
     """A plan for each pair of distributions p, q: minimise lambda subject to the loads.
 
     The programmes have nothing in common and are solved as one.
@@ -106,7 +106,7 @@ def plans(rows: Sequence[tuple[Floats, Floats]], limit: Floats, work: Work) -> l
     return solved
 
 
-def steps(kernel: Floats, limit: Floats, work: Work) -> Floats:
+def steps(kernel: Floats, limit: Floats, work: Allowance) -> Floats:
     """Step of every ordered pair of rows of a kernel at the variation ``limit``."""
     size = len(kernel)
     pairs = [
@@ -144,7 +144,7 @@ def _limit(recorded: Mapping[str, Any], size: int) -> tuple[int, Floats]:
 class Programmes:
     """Steps of one kernel after another, by recorded bases if there are any, else by a solver."""
 
-    def __init__(self, text: Any, work: Work) -> None:
+    def __init__(self, text: Any, work: Allowance) -> None:
         self.bases = None if text is None else Bases(text)
         self.work = work
         self._last = b""
@@ -200,7 +200,7 @@ class _SideTables:
 
 
 def loss_of_pairs(
-    chain: KnownChain, length: int, cost: Floats, recorded: Mapping[str, Any], work: Work
+    chain: KnownChain, length: int, cost: Floats, recorded: Mapping[str, Any], work: Allowance
 ) -> float:
     """Largest loss of a pair of values of an entry; infinite if a recorded limit does not hold.
 

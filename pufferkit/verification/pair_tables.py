@@ -40,7 +40,7 @@ class BadBeliefs(Exception):
     """The recorded beliefs cannot be read, or the mechanism has no theorem for them."""
 
 
-class Work:
+class Allowance:
     """An allowance, in units of about a nanosecond."""
 
     def __init__(self, most: float) -> None:
@@ -135,7 +135,7 @@ class KnownChain:
     """The tables of one transition matrix with its start, or with any start."""
 
     def __init__(
-        self, member: Member, length: int, work: Work, *, as_printed: bool = False
+        self, member: Member, length: int, work: Allowance, *, as_printed: bool = False
     ) -> None:
         self.chain, self.any_start, self.work = member.chain, member.any_start, work
         self.matrix, self.as_printed = member.chain.transition, as_printed
@@ -262,7 +262,7 @@ class MixingBound:
     factor: float
     weight: int
     size: int
-    work: Work
+    work: Allowance
     repeats_from: int = 0
     period: int = 1
 
@@ -287,7 +287,7 @@ class MixingBound:
         return np.where(np.eye(min(2, self.size)) > 0, 0.0, h)
 
 
-def mixing_bounds(theta: ChainClass, work: Work, *, tight: bool) -> list[MixingBound]:
+def mixing_bounds(theta: ChainClass, work: Allowance, *, tight: bool) -> list[MixingBound]:
     """[Q] Lemma C.1 with the least pi_min and gap; or, tight, the operator norm of each chain."""
     states = len(theta.states)
     known = _known_mixing(theta)

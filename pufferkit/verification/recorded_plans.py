@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.verification.pair_tables import Floats, Work
+from pufferkit.verification.pair_tables import Allowance, Floats
 
 STAY, NONE = 255, 254
 
@@ -62,7 +62,7 @@ class Bases:
             raise TypeError("there are plans for more entries than the series has")
 
 
-def steps_of_bases(kernel: Floats, limit: Floats, bases: bytes, work: Work) -> Floats:
+def steps_of_bases(kernel: Floats, limit: Floats, bases: bytes, work: Allowance) -> Floats:
     """A bound on the step of every ordered pair of rows; infinite where no plan is recorded."""
     supports = [np.flatnonzero(row > 0).tolist() for row in kernel]
     rows, variation = kernel.tolist(), limit.tolist()

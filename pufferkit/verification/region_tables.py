@@ -13,7 +13,7 @@ from math import inf, tanh
 import numpy as np
 
 from pufferkit.beliefs.region_class import RegionClass
-from pufferkit.verification.pair_tables import Bools, Floats, NotChecked, Work, projective_step
+from pufferkit.verification.pair_tables import Allowance, Bools, Floats, NotChecked, projective_step
 
 MOST_STATES = 8
 
@@ -23,7 +23,7 @@ class RegionBound:
 
     repeats_from, period = 0, 1
 
-    def __init__(self, theta: RegionClass, work: Work) -> None:
+    def __init__(self, theta: RegionClass, work: Allowance) -> None:
         self.low, self.high, self.work = theta.low, theta.high, work
         self.before = None if theta.before is None else RegionBound(theta.before, work)
         self.size = len(theta.states)

@@ -22,7 +22,7 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.verification.pair_tables import NotChecked, Work
+from pufferkit.verification.pair_tables import Allowance, NotChecked
 
 ExactDistribution = dict[Fraction, Fraction]
 
@@ -32,7 +32,7 @@ _MOST_BYTES = 2e9
 
 
 def distance_of_joints(
-    theta: JointClass, verification_data: Mapping[str, Any], work: Work
+    theta: JointClass, verification_data: Mapping[str, Any], work: Allowance
 ) -> Fraction:
     """W from the recorded answer of every row, and the rows of every secret."""
     answers = verification_data.get("answers")
@@ -77,7 +77,7 @@ def _secrets(
 
 
 def distance_of_networks(
-    theta: NetworkClass, weights: Mapping[Hashable, Fraction], work: Work
+    theta: NetworkClass, weights: Mapping[Hashable, Fraction], work: Allowance
 ) -> Fraction:
     """W of a sum over nodes: the distribution of the sum with one node, for every node."""
     worst = Fraction(0)
@@ -96,7 +96,7 @@ def distribution_of(
     network: BayesianNetwork,
     keep: Sequence[Hashable],
     tables: Mapping[Hashable, Mapping[tuple[Hashable, ...], Sequence[Any]]],
-    work: Work,
+    work: Allowance,
     weights: Mapping[Hashable, Fraction] | None = None,
 ) -> dict[tuple[tuple[Hashable, ...], Any], Any]:
     """{(values of ``keep``, sum of weights): probability}.
@@ -179,7 +179,7 @@ def _distance(
 
 
 def distance_of_chains(
-    theta: ChainClass, weights: Sequence[Fraction], lengths: Iterable[int], work: Work
+    theta: ChainClass, weights: Sequence[Fraction], lengths: Iterable[int], work: Allowance
 ) -> Fraction:
     """W of a sum over the entries of a chain, for every entry."""
     denominator = lcm(*(weight.denominator for weight in weights))
@@ -194,7 +194,7 @@ def distance_of_chains(
     return Fraction(worst * unit, denominator)
 
 
-def _of_chain(chain: MarkovChain, values: list[int], length: int, work: Work) -> int:
+def _of_chain(chain: MarkovChain, values: list[int], length: int, work: Allowance) -> int:
     size, top = len(values), length * max(values) + 1
     positive = np.concatenate([chain.transition.ravel(), chain.initial])
     if length * np.log2(positive[positive > 0].min()) < _LEAST:

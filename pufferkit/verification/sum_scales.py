@@ -12,7 +12,7 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.release import Release
-from pufferkit.verification.pair_tables import TOLERANCE, BadBeliefs, NotChecked, Work
+from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs, NotChecked
 from pufferkit.verification.query_checks import weights_of
 from pufferkit.verification.sum_distances import (
     distance_of_chains,
@@ -24,7 +24,7 @@ from pufferkit.verification.sum_windows import loss_of_sum
 _NO_WEIGHTS = "the file does not hold what each state adds to the answer"
 
 
-def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: Work) -> float:
+def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
     """W over epsilon."""
     weights = weights_of(record)
     if weights is not None and len(weights) != len(theta.states):
@@ -37,7 +37,7 @@ def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: 
     return float(distance) / record.epsilon
 
 
-def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Work) -> float:
+def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
     """The loss at the recorded scale, of every chain and length."""
     weights = weights_of(record)
     if record.observed is not None:
@@ -72,13 +72,13 @@ ExactWeights = Sequence[Fraction] | None
 
 
 @singledispatch
-def _distance(theta: Beliefs, weights: ExactWeights, record: Release, work: Work) -> Fraction:
+def _distance(theta: Beliefs, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     """W, from what each state adds to the answer where the file holds that."""
     raise NotChecked(f"there is no recomputation of W for a {theta.description}")
 
 
 @_distance.register
-def _(theta: JointClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
+def _(theta: JointClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     verification_data = record.verification_data or {}
     if weights is not None:
         # The answers of a sum follow from the weights, whatever the file says they are.
@@ -89,14 +89,14 @@ def _(theta: JointClass, weights: ExactWeights, record: Release, work: Work) -> 
 
 
 @_distance.register
-def _(theta: NetworkClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
+def _(theta: NetworkClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
     return distance_of_networks(theta, dict(zip(theta.states, weights, strict=True)), work)
 
 
 @_distance.register
-def _(theta: ChainClass, weights: ExactWeights, record: Release, work: Work) -> Fraction:
+def _(theta: ChainClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
     return distance_of_chains(theta, weights, record.lengths, work)

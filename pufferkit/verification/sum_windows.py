@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.verification.pair_tables import NotChecked, Work
+from pufferkit.verification.pair_tables import Allowance, NotChecked
 
 Numbers = Any  # arrays of np.longdouble
 
@@ -40,7 +40,7 @@ def loss_of_sum(
     scale: float,
     epsilon: float,
     reach: int | None,
-    work: Work,
+    work: Allowance,
 ) -> float:
     """An upper bound on the loss of every entry; the first below epsilon, or the least tried."""
     least, denominator = min(weights), lcm(*(weight.denominator for weight in weights))
@@ -62,7 +62,7 @@ class _WindowSums:
     """All windows of one reach."""
 
     def __init__(
-        self, chain: MarkovChain, values: list[int], length: int, reach: int, work: Work
+        self, chain: MarkovChain, values: list[int], length: int, reach: int, work: Allowance
     ) -> None:
         self.matrix = chain.transition.astype(np.longdouble)
         self.start = chain.initial.astype(np.longdouble)

@@ -33,7 +33,7 @@ from pufferkit.verification.needed import (
     needed_scale,
     on_chains,
 )
-from pufferkit.verification.pair_tables import TOLERANCE, BadBeliefs, NotChecked, Work
+from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs, NotChecked
 from pufferkit.verification.query_checks import (
     assumptions,
     contributions_of_states,
@@ -222,7 +222,7 @@ def _verify_one(record: Release, most_work: float) -> Verdict:
     problems += _evidence_against(record)
     needed, lipschitz = None, _lipschitz(record, checks)
     try:
-        needed = needed_scale(record, lipschitz, checks, Work(most_work))
+        needed = needed_scale(record, lipschitz, checks, Allowance(most_work))
     except NotChecked as reason:
         checks.append(f"not checked: {reason}")
     except BadBeliefs as error:

@@ -8,7 +8,7 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.explore import decisions, tasks
-from pufferkit.explore.page_questions import Question
+from pufferkit.explore.page_questions import PageQuestion
 from pufferkit.explore.worker import Cancelled, Refused
 from pufferkit.explore.workspace import PRIVATE, PUBLIC, Workspace
 from tests.explore.inline import Inline
@@ -234,7 +234,7 @@ def test_the_noise_is_that_of_the_mechanism_that_was_chosen(workspace, files):
     workspace.mechanism = "exact_sum"
     with pytest.raises(Refused, match="exact_sum is for numbers"):
         asyncio.run(workspace.live())
-    workspace.question = Question("count", ("walk",))
+    workspace.question = PageQuestion("count", ("walk",))
     assert asyncio.run(workspace.live())["mechanism"] == "exact_sum"
     assert not workspace.work.under_way
 
@@ -250,11 +250,11 @@ def test_questions_about_hours_are_offered_to_files_with_times_alone(workspace, 
     asyncio.run(workspace.name(PRIVATE, str(tmp_path / "week.csv")))
     asyncio.run(workspace.read(PRIVATE))
     assert "by-hour" in workspace.groups["by time"]
-    workspace.question = Question("by-hour")
+    workspace.question = PageQuestion("by-hour")
     told = asyncio.run(workspace.live())["simulated"]
     assert (len(told["grid"]["rows"]), len(told["grid"]["columns"])) == (2, 24)
     assert sum(told["exact"]) == 168
-    workspace.question = Question.first("quantile", CHAIN.states)
+    workspace.question = PageQuestion.first("quantile", CHAIN.states)
     assert asyncio.run(workspace.live())["simulated"]["exact"] is None
 
 

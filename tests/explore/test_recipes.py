@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import pufferkit as pk
 from pufferkit.cli import app
 from pufferkit.explore import decisions
-from pufferkit.explore.page_questions import KINDS, VALUED, Question
-from pufferkit.explore.recipes import Deal, Source, codes_of, words
+from pufferkit.explore.page_questions import KINDS, VALUED, PageQuestion
+from pufferkit.explore.recipes import DataFile, Deal, codes_of, words
 
 CHAIN = pk.MarkovChain.steady([[0.7, 0.3], [0.4, 0.6]], ["it's off", 'on, "high"'])
 
@@ -29,9 +29,9 @@ def deal(tmp_path):
     model = tmp_path / "a model.json"
     model.write_text(pk.ChainClass.of(CHAIN).to_json())
     return Deal(
-        Source(str(data), "the state"),
+        DataFile(str(data), "the state"),
         str(model),
-        Question("count", ("it's off",)),
+        PageQuestion("count", ("it's off",)),
         0.7,
         "influence_curve",
         str(tmp_path / "book.db"),
@@ -61,7 +61,7 @@ def by_command(deal):
 
 @pytest.mark.parametrize(
     "question",
-    [Question("count", ("it's off",)), Question("histogram"), Question("frequencies")],
+    [PageQuestion("count", ("it's off",)), PageQuestion("histogram"), PageQuestion("frequencies")],
 )
 def test_python_and_command_give_the_release_of_the_recipe(deal, question):
     deal = replace(deal, question=question)
@@ -86,9 +86,9 @@ def meter(tmp_path):
     data.write_text(f"time,power\n{rows}")
     model.write_text(pk.ChainClass.of(METER).to_json())
     return Deal(
-        Source(str(data), "power", "time", cuts="100, 760", unit="W"),
+        DataFile(str(data), "power", "time", cuts="100, 760", unit="W"),
         str(model),
-        Question(),
+        PageQuestion(),
         5.0,
         "best",
         str(tmp_path / "book.db"),
@@ -104,7 +104,7 @@ ALL = [kind if kind in SOON else pytest.param(kind, marks=pytest.mark.slow) for 
 
 @pytest.mark.parametrize("kind", ALL)
 def test_every_question_is_released_in_the_same_way_by_page_python_and_command(meter, kind):
-    deal = replace(meter, question=Question.first(kind, LEVELS.names))
+    deal = replace(meter, question=PageQuestion.first(kind, LEVELS.names))
     answer = decisions.release(deal)
     record = json.loads(answer["json"])
     assert by_python(deal) == by_command(deal) == record
@@ -115,14 +115,14 @@ def test_every_question_is_released_in_the_same_way_by_page_python_and_command(m
 
 
 def test_a_mechanism_and_several_states_in_both_codes(meter):
-    for question in (Question("episodes", LEVELS.names[1:]), Question("frequencies")):
+    for question in (PageQuestion("episodes", LEVELS.names[1:]), PageQuestion("frequencies")):
         deal = replace(meter, question=question, mechanism="markov_quilt", label="again")
         assert by_python(deal) == by_command(deal)
         assert by_python(deal)["mechanism"] == "markov_quilt"
 
 
 def test_what_a_command_cannot_say_is_said_in_its_place(deal):
-    question = Question("mean", values=tuple((name, 1.0) for name in CHAIN.states))
+    question = PageQuestion("mean", values=tuple((name, 1.0) for name in CHAIN.states))
     told = codes_of(replace(deal, question=question))
     assert told["command"].startswith("# the command line takes no list of states whose names")
     assert "pk.mean(" in told["python"]
@@ -138,11 +138,11 @@ def test_a_command_is_quoted_for_a_shell():
 @pytest.mark.parametrize(
     ("question", "words_of_error"),
     [
-        (Question("median"), "'median' is unknown"),
-        (Question("count", ("gone",)), "'gone' is not one of the states"),
-        (Question("mean", values=(("it's off", 1.0),)), "values: none for on"),
-        (Question("episodes"), "states: choose at least one"),
-        (Question("time-in", ("it's off",), between="noon"), "between: 'noon' is not like"),
+        (PageQuestion("median"), "'median' is unknown"),
+        (PageQuestion("count", ("gone",)), "'gone' is not one of the states"),
+        (PageQuestion("mean", values=(("it's off", 1.0),)), "values: none for on"),
+        (PageQuestion("episodes"), "states: choose at least one"),
+        (PageQuestion("time-in", ("it's off",), between="noon"), "between: 'noon' is not like"),
     ],
 )
 def test_questions_that_cannot_be_asked_say_why(question, words_of_error):
@@ -152,4 +152,4 @@ def test_questions_that_cannot_be_asked_say_why(question, words_of_error):
 
 def test_cut_points_that_are_no_numbers_say_so():
     with pytest.raises(ValueError, match="cuts: 'x' is not a number"):
-        _ = Source("a.csv", "power", cuts="1, x").bins
+        _ = DataFile("a.csv", "power", cuts="1, x").bins

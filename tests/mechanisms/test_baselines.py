@@ -5,10 +5,12 @@ from math import inf
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
+from pufferkit.mechanisms import baselines
+from pufferkit.verification.chain_bounds import _below_one
 from tests.oracles import brute
 from tests.strategies.generators import chains, epsilons, positive_chains
 
@@ -101,6 +103,25 @@ def test_gk16_of_a_long_series_takes_the_limit():
     middling, long = (pk.gk16(chain, pk.count(1, n), 1).scale for n in (9_999, 10**7))
     assert long == close(middling, rel=1e-9)
     assert long >= middling * (1 - 1e-11)
+
+
+@settings(max_examples=40)
+@given(st.tuples(*[st.floats(0, top) for top in (1.2, 0.6, 0.6, 1.2)]))
+def test_the_norm_beyond_any_length_bounds_every_length(entries):
+    """Not only the longest matrix that is looked at: the ends bind, and the limit does."""
+    sway = baselines._Sway(*entries)
+    beyond = sway.norm(10**9)
+    exact = []
+    for length in (201, 202):
+        below, above = sway._beside(length)
+        exact.append(np.linalg.norm(np.diag(below, -1) + np.diag(above, 1), 2))
+    limit = max(sway.left + sway.right, *exact)
+    assert beyond >= min(limit, 1) * (1 - 1e-11)
+    if limit < 0.999:
+        assert beyond == close(limit, rel=1e-3, abs=2e-9)
+        assert _below_one(*entries)
+    if limit > 1.001:
+        assert not _below_one(*entries)
 
 
 @given(chains(3, least=2), st.integers(1, 5), epsilons)

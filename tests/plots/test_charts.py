@@ -53,6 +53,22 @@ def test_bars_and_what_is_drawn_once():
     )
 
 
+def test_a_broken_axis():
+    """What lies far above is drawn in a strip of its own, and the rest fills the panel below."""
+    rows = [
+        {"x": x, "kind": kind, "group": group, "y": y * (1 + x)}
+        for x in (0, 1)
+        for kind, y in (("a", 1.0), ("b", 2.0), ("far", 900.0))
+        for group in ("left", "right")
+    ]
+    made = figure(Chart("lines", "x", ("y",), "kind", "group", above=("far",)), rows)
+    lower, upper = made.axes[0], made.axes[2]
+    assert lower.get_ylim() == pytest.approx((0, 4.2))
+    assert upper.get_ylim() == pytest.approx((720, 2160))
+    assert legend(made) == ["a", "b", "far"]
+    assert [axes.get_title() for axes in made.axes] == ["", "", "group left", "group right"]
+
+
 def test_words_are_not_formulas():
     rows = [{"x": "$d_$", "kind": "$\\a$", "group": "$b_$", "y": 1.0}]
     made = figure(Chart("bars", "x", ("y",), "kind", "group", y_label="$c_$"), rows)

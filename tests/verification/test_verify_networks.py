@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import pufferkit as pk
 from pufferkit.verification.needed import needed_scale
-from pufferkit.verification.pair_tables import NotChecked, Work
+from pufferkit.verification.pair_tables import Allowance, NotChecked
 from pufferkit.verification.sum_distances import distance_of_chains, distribution_of
 from pufferkit.verification.verify import verify
 
@@ -133,7 +133,7 @@ def test_distances_on_chains_agree_with_the_mechanism(chain, length, values):
     if len(set(values)) < 2:
         values[0] = values[-1] + 1
     weights = [Fraction(value) for value in values]
-    distance = distance_of_chains(pk.ChainClass.of(chain), weights, [length], Work(1e11))
+    distance = distance_of_chains(pk.ChainClass.of(chain), weights, [length], Allowance(1e11))
     try:
         scale = pk.wasserstein(chain, pk.total(values, length), 1).scale
     except pk.NotApplicable:
@@ -152,11 +152,11 @@ def test_distributions_walk_through_a_network():
         joint = network.joint().table
         last, first = network.nodes[-1], network.nodes[0]
         places = network.nodes.index(last), 0
-        both = distribution_of(network, (last, first), tables, Work(1e10))
+        both = distribution_of(network, (last, first), tables, Allowance(1e10))
         for (values, _), mass in both.items():
             rows = [p for row, p in joint.items() if tuple(row[j] for j in places) == values]
             assert mass == pytest.approx(sum(rows), rel=1e-12)
-        sums = distribution_of(network, (last,), tables, Work(1e10), {1: 1})
+        sums = distribution_of(network, (last,), tables, Allowance(1e10), {1: 1})
         for ((value,), total), mass in sums.items():
             rows = [p for row, p in joint.items() if row[places[0]] == value and sum(row) == total]
             assert mass == pytest.approx(sum(rows), rel=1e-12)
@@ -165,7 +165,7 @@ def test_distributions_walk_through_a_network():
 def test_work_has_a_limit():
     record = CASES["sum over a tree"]().release([0] * 6)
     with pytest.raises(NotChecked):
-        needed_scale(record, 1.0, [], Work(10))
+        needed_scale(record, 1.0, [], Allowance(10))
     verdict = verify(record, most_work=10)
     assert not verdict.ok
     assert not verdict.checked
@@ -186,7 +186,9 @@ def test_a_long_chain_of_nodes():
 def test_thin_tails_are_not_guessed():
     chain = pk.MarkovChain.steady([[1 - 1e-9, 1e-9], [0.5, 0.5]])
     with pytest.raises(NotChecked, match="tails"):
-        distance_of_chains(pk.ChainClass.of(chain), [Fraction(0), Fraction(1)], [2000], Work(1e15))
+        distance_of_chains(
+            pk.ChainClass.of(chain), [Fraction(0), Fraction(1)], [2000], Allowance(1e15)
+        )
 
 
 def test_secrets_of_your_own_do_not_promise_every_entry():

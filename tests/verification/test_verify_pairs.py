@@ -9,7 +9,7 @@ import pytest
 import pufferkit as pk
 from pufferkit import verify
 from pufferkit.verification.pair_steps import plan_value, steps
-from pufferkit.verification.pair_tables import Work
+from pufferkit.verification.pair_tables import Allowance
 from tests.oracles import pairs as oracle
 
 THREE = [[0.7, 0.2, 0.1], [0.25, 0.6, 0.15], [0.05, 0.35, 0.6]]
@@ -130,7 +130,7 @@ def test_steps_by_the_solver_are_the_optimum(seed):
     kernel /= kernel.sum(axis=1, keepdims=True)
     points = rng.random((size, 2)) * [0.01, 1, 8][seed % 3]
     limit = np.abs(points[:, None] - points[None]).sum(axis=2)
-    table = steps(kernel, limit, Work(1e12))
+    table = steps(kernel, limit, Allowance(1e12))
     for x in range(size):
         for y in range(size):
             if x != y:

@@ -13,7 +13,7 @@ from pufferkit import verify
 from pufferkit.influence.curve.pairs import PairSteps
 from pufferkit.influence.curve.plan_bases import bases_of, packed
 from pufferkit.verification import pair_steps
-from pufferkit.verification.pair_tables import Work
+from pufferkit.verification.pair_tables import Allowance
 from pufferkit.verification.recorded_plans import Bases, steps_of_bases
 from tests.influence.test_pairs import chains, metrics, programme
 from tests.influence.test_tree_pairs import TREE
@@ -132,7 +132,7 @@ def test_steps_of_bases_are_those_of_the_engine(seed):
     steps = PairSteps([kernel])
     own = steps(limit)
     bases = Bases(packed([bases_of(steps)]))
-    again = steps_of_bases(kernel, limit, bases.following(kernel), Work(1e10))
+    again = steps_of_bases(kernel, limit, bases.following(kernel), Allowance(1e10))
     bases.end()
     assert again == pytest.approx(own, abs=1e-11)
     assert np.all(again >= own - 1e-13 * (1 + own))

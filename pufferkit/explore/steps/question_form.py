@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nicegui import ui
 
 from pufferkit.explore import parts
-from pufferkit.explore.page_questions import OF_STATES, VALUED, Question
+from pufferkit.explore.page_questions import OF_STATES, VALUED, PageQuestion
 from pufferkit.explore.workspace import PRIVATE
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def draw(workspace: Workspace, changed: Any) -> None:
     groups = workspace.groups
 
     async def ask(kind: str) -> None:
-        workspace.question = Question.first(kind, workspace.states)
+        workspace.question = PageQuestion.first(kind, workspace.states)
         fields.refresh()
         await changed()
 

@@ -32,8 +32,8 @@ node would take about sqrt(n) looks). Every score it reports was evaluated.
 Entries that a release does not use, because they were not observed, are nearby nodes that cannot
 move the answer: in the proof of [Q] Theorem 4.3 the nearby entries are exchanged at L each, and
 exchanging such an entry costs nothing. So card(nearby) counts the observed entries alone
-(`Counted`), for every node, observed or not. What is counted never falls as a side grows, and the
-search uses nothing else.
+(`CountedEntries`), for every node, observed or not. What is counted never falls as a side grows,
+and the search uses nothing else.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class NodeInfluence(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class CountedEntries:
     """Entries that count in the nearby set of a node: those that were observed.
 
     ``until`` says how many were observed up to each place, from 0, before the first entry.
@@ -146,9 +146,9 @@ class Counted:
         return int(high) - self.node
 
 
-def counted_near(node: int, until: Until | None) -> Counted | None:
+def counted_near(node: int, until: Until | None) -> CountedEntries | None:
     """What counts around a node; ``None`` if all of a segment does."""
-    return None if until is None else Counted(until, node)
+    return None if until is None else CountedEntries(until, node)
 
 
 def best_quilt(
@@ -156,7 +156,7 @@ def best_quilt(
     epsilon: float,
     enough: float = 0.0,
     hint: Quilt | None = None,
-    counted: Counted | None = None,
+    counted: CountedEntries | None = None,
 ) -> Quilt:
     """The quilt with the least score ``nearby / (epsilon - influence)``.
 
@@ -178,7 +178,7 @@ class _Search:
     """The best quilt of a node so far, and what can still beat it."""
 
     def __init__(
-        self, node: NodeInfluence, epsilon: float, enough: float, counted: Counted | None
+        self, node: NodeInfluence, epsilon: float, enough: float, counted: CountedEntries | None
     ) -> None:
         self.node, self.epsilon, self.enough, self.counted = node, epsilon, enough, counted
         self.left, self.right = node.left, node.right

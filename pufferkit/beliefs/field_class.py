@@ -59,6 +59,10 @@ class FieldClass(ListedClass):
         return self.fields[0].values[entry]
 
     @property
+    def largest_part(self) -> int:
+        return max(len(part) for field in self.fields for part in field.components)
+
+    @property
     def description(self) -> str:
         count, first = len(self.fields), self.fields[0].description
         return first if count == 1 else f"{count} sets of parameters of a {first}"

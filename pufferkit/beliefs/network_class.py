@@ -49,6 +49,10 @@ class NetworkClass(ListedClass):
         return self.networks[0].values[entry]
 
     @property
+    def largest_part(self) -> int:
+        return max(len(part) for part in self.networks[0].components)
+
+    @property
     def description(self) -> str:
         count = len(self.networks)
         first = self.networks[0].description

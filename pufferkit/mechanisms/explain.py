@@ -12,10 +12,12 @@ import numpy as np
 
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import beliefs_from_dict
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, printable
+from pufferkit.influence.curve.graphs import GraphCurve
 from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
@@ -186,6 +188,18 @@ def _(theta: ChainClass, length: int, metric: Metric, b: float) -> Floats:
 
 @_losses.register
 def _(theta: NetworkClass, length: int, metric: Metric, b: float) -> Floats:
+    if not theta.networks[0].is_tree:
+        return _on_graphs(GraphCurve(theta.networks, theta.states, metric.distance), b)
     each = TreeCurve(theta, metric.distance).pair_losses(b)
     largest: Floats = np.max(list(each.values()), axis=0)
+    return largest
+
+
+@_losses.register
+def _(theta: FieldClass, length: int, metric: Metric, b: float) -> Floats:
+    return _on_graphs(GraphCurve(theta.fields, theta.states, metric.distance), b)
+
+
+def _on_graphs(curve: GraphCurve, b: float) -> Floats:
+    largest: Floats = np.max(list(curve.pair_losses(b).values()), axis=0)
     return largest

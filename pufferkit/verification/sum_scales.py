@@ -7,6 +7,7 @@ from fractions import Fraction
 from functools import singledispatch
 
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs
@@ -93,6 +94,11 @@ def _(theta: NetworkClass, weights: ExactWeights, record: Release, work: Allowan
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
     return distance_of_networks(theta, dict(zip(theta.states, weights, strict=True)), work)
+
+
+@_distance.register
+def _(theta: FieldClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
+    return max(_distance(network, weights, record, work) for network in theta.networks()[0])
 
 
 @_distance.register

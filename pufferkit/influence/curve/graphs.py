@@ -9,6 +9,9 @@ every value that depends on it is paid for, as in group DP.
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -92,14 +95,15 @@ class GraphPasses:
                 if n not in home or self._own[c].table.size < self._own[home[n]].table.size:
                     home[n] = c
         self._home = home
-        self.ways: list[list[Any] | None] = []
+        self.ways: list[list[Any]] = []
         self._whole = 0.0
 
     def losses(self, costs: Sequence[Floats]) -> dict[int, Floats]:
         """For every node that can vary the loss of each pair of values it can take, rounded up.
 
-        ``ways`` then has, for every message and for every node, how its bound came about: the way
-        within a clique by places in it, or ``None`` where everything beyond is paid for.
+        ``ways`` then has, for every message and for every node, how its bound came about: the
+        clique, the one that the message is for (-1 for the loss of a node itself), the node, and
+        the way, with nothing in it where everything beyond is paid for.
         """
         self.ways = []
         whole = [float(cost.max()) if cost.size else 0.0 for cost in costs]
@@ -112,7 +116,7 @@ class GraphPasses:
                 beyond[d] - sum(whole[n] for n in self.separators[d]) for d in self.children[c]
             )
             own = beyond[c] - sum(whole[n] for n in separator)
-            message = self._message(c, separator, totals[c], costs, own)
+            message = self._message(c, self.tree.parent[c], separator, totals[c], costs, own)
             upward.append(message)
             if (above := self.tree.parent[c]) >= 0:
                 for n, added in message.items():
@@ -127,19 +131,20 @@ class GraphPasses:
                     for n, total in totals[c].items()
                 }
                 own = parts[c] - beyond[d]
-                message = self._message(c, self.separators[d], without, costs, own)
+                message = self._message(c, d, self.separators[d], without, costs, own)
                 for n, added in message.items():
                     totals[d][n] = totals[d][n] + added
         losses = {}
         raised = 1 + (len(self.cliques) + 32) * EPS
         for n, c in self._home.items():
-            message = self._message(c, (n,), totals[c], costs, parts[c] - whole[n])
+            message = self._message(c, -1, (n,), totals[c], costs, parts[c] - whole[n])
             losses[n] = (costs[n] + message[n]) * raised
         return losses
 
     def _message(
         self,
         c: int,
+        to: int,
         kept: tuple[int, ...],
         totals: Mapping[int, Floats],
         costs: Sequence[Floats],
@@ -156,7 +161,8 @@ class GraphPasses:
             everything = beyond + (len(costs) + 8) * EPS * self._whole
             cheaper = float(added.max()) > everything
             message[n] = everything * off_diagonal(len(added)) if cheaper else added
-            self.ways.append(None if cheaper else [list(way.order), way.moves])
+            order = [] if cheaper else [nodes[place] for place in way.order]
+            self.ways.append([c, to, n, order, "" if cheaper else way.moves])
         return message
 
     def _part_totals(self, beyond: Sequence[float]) -> list[float]:
@@ -213,6 +219,12 @@ def _rates(sizes: Sequence[int], factors: Sequence[LogFactor], part: Sequence[in
         return None
 
 
+def packed_ways(ways: Sequence[Sequence[Any]]) -> str:
+    """The ways as text that JSON can hold, compressed."""
+    plain = json.dumps(ways, separators=(",", ":")).encode()
+    return base64.b64encode(zlib.compress(plain, 9)).decode("ascii")
+
+
 class GraphCurve:
     """Event-level epsilon b against Pufferfish epsilon, for models of the same nodes.
 
@@ -244,6 +256,14 @@ class GraphCurve:
             ]
             for model, own in zip(self.models, self._each, strict=True)
         ]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was not followed exactly."""
+        wide = sum(len(part) for own in self._each for part in own.wide)
+        if not wide:
+            return ()
+        return (f"{wide:,} nodes in parts too wide for exact distributions",)
 
     def pair_losses(self, b: float) -> dict[Hashable, Floats]:
         """For every node, the loss of each two states; 0 where one is no value of the node."""
@@ -308,7 +328,7 @@ class GraphCurve:
                 {
                     "cliques": [list(own) for own in passes.tree.cliques],
                     "parent": list(passes.tree.parent),
-                    "ways": passes.ways,
+                    "ways": packed_ways(passes.ways),
                 }
             )
         return records

@@ -136,6 +136,8 @@ class Rates:
 
     def received(self, costs: Floats) -> tuple[Floats, Floats] | None:
         """A of the theorem and the rates there; ``None`` if none was found."""
+        # The theorem asks for costs above zero; larger ones are on the safe side.
+        costs = np.maximum(costs, 1e-9 * float(costs.max()))
         amounts = costs * (1 + 1e-9)
         for _ in range(_MOST_ROUNDS):
             rates = self.at(amounts)
@@ -151,10 +153,7 @@ class Rates:
         return None
 
     def losses(self, costs: Floats) -> Floats | None:
-        """A bound on the loss of every node, rounded up; ``None`` if nodes sway too much.
-
-        Costs are above zero.
-        """
+        """A bound on the loss of every node, rounded up; ``None`` if nodes sway too much."""
         solved = self.received(costs)
         if solved is None:
             return None

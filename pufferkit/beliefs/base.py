@@ -110,6 +110,11 @@ class Beliefs(Shown, JsonRecord, ABC):
         return None if self.entries is None else len(self.entries)
 
     @property
+    def edges(self) -> tuple[tuple[Hashable, Hashable], ...] | None:
+        """Entries that sway one another directly; ``None`` where the beliefs are no graph."""
+        return None
+
+    @property
     def sources(self) -> tuple[Provenance, ...]:
         """What the class was fitted on, where that is known."""
         return ()

@@ -59,6 +59,10 @@ class FieldClass(ListedClass):
         return self.fields[0].values[entry]
 
     @property
+    def edges(self) -> tuple[tuple[Node, Node], ...]:
+        return tuple(dict.fromkeys(edge for field in self.fields for edge in field.edges))
+
+    @property
     def largest_part(self) -> int:
         return max(len(part) for field in self.fields for part in field.components)
 

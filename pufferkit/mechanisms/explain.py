@@ -175,6 +175,32 @@ def _recorded_cost(record: Release, size: int) -> Floats:
     return cost if cost.max() > 0 else alike
 
 
+def entry_losses(calibration: Calibration) -> dict[Hashable, float]:
+    """Of beliefs that are graphs: a bound on the loss of every entry, by the influence curve."""
+    theta = calibration.beliefs
+    if theta is None:
+        raise NotApplicable(f"{calibration.mechanism} was calibrated without beliefs")
+    metric = as_metric(metric_of(theta, calibration.query), len(theta.states))
+    return _entry_losses(theta, metric, calibration.entry_epsilon)
+
+
+@singledispatch
+def _entry_losses(theta: Beliefs, metric: Metric, b: float) -> dict[Hashable, float]:
+    raise NotApplicable(f"there is no graph of a {theta.description}")
+
+
+@_entry_losses.register
+def _(theta: NetworkClass, metric: Metric, b: float) -> dict[Hashable, float]:
+    if theta.networks[0].is_tree:
+        return TreeCurve(theta, metric.distance).losses(b)
+    return GraphCurve(theta.networks, theta.states, metric.distance).losses(b)
+
+
+@_entry_losses.register
+def _(theta: FieldClass, metric: Metric, b: float) -> dict[Hashable, float]:
+    return GraphCurve(theta.fields, theta.states, metric.distance).losses(b)
+
+
 @singledispatch
 def _losses(theta: Beliefs, length: int, metric: Metric, b: float) -> Floats:
     """The loss of each two states, the largest over entries and over the class."""

@@ -265,11 +265,7 @@ class _Graph:
         out = {n for n in own if n not in kept and len(self.possible[n]) > 1}
         size = len(self.possible[target])
         if set(order) != out or len(order) != len(out) or len(moves) != len(order):
-            return (
-                np.full((size, size), np.inf) * (1 - np.eye(size) > 0)
-                if out
-                else np.zeros((size, size))
-            )
+            return np.where(np.eye(size) > 0, 0.0, np.inf)
         left = {n: variations[n] for n in order}
         left[target] = np.zeros((size, size))
         paid = 0.0

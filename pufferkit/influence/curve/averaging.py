@@ -113,6 +113,7 @@ class Clique:
     def __init__(self, table: Floats, error: float) -> None:
         self.table, self.error = table, error
         self._stages: dict[tuple[Any, ...], _Stage] = {}
+        self._rows: dict[tuple[frozenset[int], int], dict[int, Floats]] = {}
         self._known: dict[tuple[Any, ...], tuple[Floats, Way]] = {}
 
     def added(
@@ -186,25 +187,50 @@ class Clique:
     def _stage(self, left: frozenset[int], j: int, others: tuple[int, ...]) -> _Stage:
         key = left, j, others
         if key not in self._stages:
-            axes = sorted(left)
-            table = log_sum(self.table, [a for a in range(self.table.ndim) if a not in left])
-            kernel = conditional(table, axes.index(j))
-            self._stages[key] = _made(kernel, j, others, axes, self.error)
+            if (left, j) not in self._rows:
+                self._rows[left, j] = self._kernels(left, j)
+            own = [self._rows[left, j][k] for k in others]
+            slack = 4 * self.error + 64 * EPS
+            binary = None
+            if all(rows.shape[1:] == (2, 2) for rows in own):
+                most = max(len(rows) for rows in own)
+                padded = [
+                    np.pad(rows, ((0, most - len(rows)), (0, 0), (0, 0)), "edge") for rows in own
+                ]
+                stacked = np.array(padded)
+                binary = tuple(
+                    np.ascontiguousarray(stacked[..., x, y]) for x in (0, 1) for y in (0, 1)
+                )
+            self._stages[key] = _Stage(j, others, binary, () if binary else tuple(own), slack)
         return self._stages[key]
 
+    def _kernels(self, left: frozenset[int], j: int) -> dict[int, Floats]:
+        """For every other node k that is left, p(y | x, u) as an array (u, x, y)."""
+        axes = sorted(left)
+        table = log_sum(self.table, [a for a in range(self.table.ndim) if a not in left])
+        kernel = conditional(table, axes.index(j))
+        rest = [axis for axis in axes if axis != j]
+        rows = {}
+        for place, k in enumerate(rest):
+            turned = np.moveaxis(kernel, place, -2)
+            own = turned.reshape(-1, *turned.shape[-2:])
+            rows[k] = extreme(own) if own.shape[1:] == (2, 2) else own
+        return rows
 
-def _made(kernel: Floats, j: int, others: Sequence[int], axes: list[int], error: float) -> _Stage:
-    rest = [axis for axis in axes if axis != j]
-    rows = []
-    for k in others:
-        turned = np.moveaxis(kernel, rest.index(k), -2)
-        rows.append(turned.reshape(-1, *turned.shape[-2:]))
-    slack = 4 * error + 32 * EPS
-    if kernel.shape[-1] == 2 and all(own.shape[1] == 2 for own in rows):
-        stacked = np.array(rows)
-        halves = [np.ascontiguousarray(stacked[:, :, x, y]) for x in (0, 1) for y in (0, 1)]
-        return _Stage(j, tuple(others), tuple(halves), (), slack)
-    return _Stage(j, tuple(others), None, tuple(rows), slack)
+
+def extreme(rows: Floats) -> Floats:
+    """Of pairs of distributions on two values, those that no other one outdoes.
+
+    A step grows with the distance of p(1 | 0, u) from p(1 | 1, u) in either direction.
+    """
+    p, q = rows[:, 0, 1], rows[:, 1, 1]
+    order = np.lexsort((q, -p))
+    lowest = np.minimum.accumulate(q[order])
+    first = order[np.r_[True, lowest[1:] < lowest[:-1]]]
+    back = np.lexsort((-q, p))
+    highest = np.maximum.accumulate(q[back])
+    second = back[np.r_[True, highest[1:] > highest[:-1]]]
+    return rows[np.union1d(first, second)]
 
 
 def conditional(table: Floats, axis: int) -> Floats:

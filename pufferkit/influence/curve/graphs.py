@@ -13,7 +13,7 @@ import base64
 import json
 import zlib
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cache
+from math import inf, log
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -32,10 +32,12 @@ from pufferkit.influence.curve.averaging import Clique
 from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.resampling import Rates
 from pufferkit.influence.progress import Progress
-from pufferkit.rounding import EPS, last_passing
+from pufferkit.rounding import EPS
 
 _PRECISION = 1e-6
-_USUAL = 12
+_WITHIN = 1e-5
+_USUAL = 6
+_MOST_TRIALS = 60
 
 
 class GraphModel(Protocol):
@@ -290,33 +292,45 @@ class GraphCurve:
         epsilon = checks.privacy(epsilon)
         furthest = float(self.distance.max()) or 1.0
         count = len(self.models[0].nodes)
+        # No more than if nodes told nothing of one another; losses are rounded up.
         b = epsilon / furthest * (1 - (count + 64) * EPS)
         binding = GraphLoss(0.0, self.models[0].nodes[0], 0)
-        tried = 0
         for number in range(len(self.models)):
-
-            @cache
-            def loss(b: float, number: int = number) -> GraphLoss:
-                nonlocal tried
-                tried += 1
-                if progress is not None:
-                    progress(min(tried, _USUAL), _USUAL)
-                return self._largest(number, b)
-
-            most = loss(b)
-            if most.value <= epsilon:
-                binding = max(binding, most, key=lambda own: own.value)
-                continue
-            # With a whole part paid for, the loss is at most epsilon.
-            floor = epsilon / furthest / count * (1 - 1e-9)
-            high = low = b
-            while low > floor:
-                high, low = low, max(floor, low / 4)
-                if loss(low).value <= epsilon:
-                    break
-            b = last_passing(lambda own: epsilon - loss(own).value, low, high, _PRECISION)
-            binding = loss(b)
+            b, loss = self._solve(number, epsilon, b, progress)
+            binding = max(binding, loss, key=lambda own: own.value)
         return b, binding
+
+    def _solve(
+        self, number: int, epsilon: float, most: float, progress: Progress | None
+    ) -> tuple[float, GraphLoss]:
+        """For one model, up to ``most``; what is returned was computed to lose epsilon at most.
+
+        The loss grows about like a power of b, so a few guesses come close.
+        """
+        # With a whole part paid for, the loss is at most epsilon.
+        low, high = most / len(self.models[number].nodes) * (1 - 1e-9), inf
+        good = low, self._largest(number, low)
+        b, before = most, (log(low), log(max(good[1].value, 1e-300)))
+        for tried in range(_MOST_TRIALS):
+            if progress is not None:
+                progress(min(tried + 1, _USUAL), _USUAL)
+            loss = self._largest(number, b)
+            if loss.value <= epsilon:
+                low, good = b, (b, loss)
+                if b >= most or loss.value >= epsilon * (1 - _WITHIN):
+                    break
+            else:
+                high = b
+            if high - low <= _PRECISION * low:
+                break
+            here = log(b), log(loss.value)
+            slope = (here[1] - before[1]) / (here[0] - before[0]) if here[0] != before[0] else 1.0
+            before = here
+            guess = b * (epsilon * (1 - _WITHIN / 2) / loss.value) ** (1 / min(max(slope, 0.3), 3))
+            if not low < guess < high:
+                guess = (low + high) / 2 if high < inf else most
+            b = min(guess, most)
+        return good
 
     def record(self, b: float) -> list[dict[str, Any]]:
         """What a check needs: the cliques of every model, and the way behind each bound."""

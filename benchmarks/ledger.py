@@ -1,4 +1,11 @@
-"""Spends against a bare transaction of the same durability, and a session's releases."""
+"""Spends against a bare transaction of the same durability, turn by turn, on both engines.
+
+    python benchmarks/ledger.py 1000 postgresql://postgres@127.0.0.1:5432/postgres
+
+The bare transaction writes one row of one letter, with the file or the connection held open. Each
+is timed alone, in turn with the other, and the middle of all times is shown: of the clock, and of
+this process. Then many accounts in one transaction, and what a session's release takes.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +14,28 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from statistics import median
 
 import pufferkit as pk
+from pufferkit.accounting.entries import Charge
 
 
-def per_second(act: Callable[[], object], count: int) -> float:
-    """How often in a second."""
+def timed(act: Callable[[], object]) -> tuple[float, float]:
+    """Microseconds of the clock and of this process."""
+    start, busy = time.perf_counter(), time.process_time()
     act()
-    start = time.perf_counter()
-    for _ in range(count):
-        act()
-    return count / (time.perf_counter() - start)
+    return 1e6 * (time.perf_counter() - start), 1e6 * (time.process_time() - busy)
+
+
+def in_turn(
+    ours: Callable[[], object], bare: Callable[[], object], count: int
+) -> list[tuple[float, float]]:
+    """The middle time of either, of the clock and of this process."""
+    for _ in range(20):
+        ours()
+        bare()
+    times = [(timed(ours), timed(bare)) for _ in range(count)]
+    return [(median(t[who][0] for t in times), median(t[who][1] for t in times)) for who in (0, 1)]
 
 
 def bare_sqlite(path: str) -> Callable[[], object]:
@@ -50,8 +68,17 @@ def bare_server(url: str) -> Callable[[], object]:
     return act
 
 
-def main(count: int = 100, server: str | None = None) -> None:
-    """Print spends a second, and milliseconds a release early and late."""
+def many(ledger: pk.Ledger, accounts: int) -> float:
+    """Accounts charged in one second, all in one transaction."""
+    names = [f"many {time.time_ns()} {n}" for n in range(accounts)]
+    ledger.open_accounts(names, 1.0, rule="composed")
+    body = {"what": "a count", "window": [1, 100]}
+    charges = [Charge(n, "key", 10, 10, body, 1, value={"value": [1.0]}) for n in names]
+    return accounts / (timed(lambda: ledger.charge_many(charges))[1] / 1e6)
+
+
+def main(count: int = 300, server: str | None = None) -> None:
+    """Print microseconds of a spend and of a bare transaction, and milliseconds of a release."""
     with tempfile.TemporaryDirectory() as folder:
         places = {"SQLite": (f"{folder}/l.db", bare_sqlite(f"{folder}/bare.db"))}
         if server is not None:
@@ -60,23 +87,25 @@ def main(count: int = 100, server: str | None = None) -> None:
             with pk.Ledger(url) as ledger:
                 account = f"bench {time.time_ns()}"
                 ledger.open_account(account, 1e6)
-                ours = per_second(lambda: ledger.spend(account, 0.001), count)  # noqa: B023
-                limit = per_second(bare, count)
-                times = limit / ours
-                print(f"{name}: {ours:.0f} spends a second, bare {limit:.0f}, {times:.1f} times")
+                ours, limit = in_turn(lambda: ledger.spend(account, 0.001), bare, count)  # noqa: B023
+                print(
+                    f"{name}: a spend {ours[0]:.0f} us ({ours[1]:.0f} of CPU), bare {limit[0]:.0f} "
+                    f"({limit[1]:.0f}), {ours[0] / limit[0]:.2f} times ({ours[1] / limit[1]:.2f})"
+                )
+                print(f"{name}: {many(ledger, 20_000):.0f} charges with values a second of CPU")
         chain = pk.MarkovChain.steady([[0.9, 0.08, 0.02], [0.1, 0.8, 0.1], [0.05, 0.35, 0.6]])
-        hours = 4 * count
+        hours = min(4 * count, 1600)
         data = chain.sample(60 * hours, seed=1).tolist()
         with pk.Ledger(f"{folder}/session.db") as ledger:
             session, seconds = pk.Session(data, chain, 1.2, ledger), []
             for n in range(hours):
-                start = time.perf_counter()
                 query = pk.histogram([0, 1, 2], 60)
-                session.release(query, 0.5, window=(60 * n + 1, 60 * n + 60))
-                seconds.append(time.perf_counter() - start)
-        middle = sorted(seconds[20:60])[20], sorted(seconds[-40:])[20]
-        print(f"a session's release: {1e3 * middle[0]:.1f} ms after 40 others, ", end="")
-        print(f"{1e3 * middle[1]:.1f} ms after {hours}")
+                window = (60 * n + 1, 60 * n + 60)
+                release = lambda: session.release(query, 0.5, window=window)  # noqa: E731, B023
+                seconds.append(timed(release)[1])
+        early, late = median(seconds[20:60]), median(seconds[-40:])
+        print(f"a session's release: {early / 1e3:.1f} ms of CPU after 40 others, ", end="")
+        print(f"{late / 1e3:.1f} ms after {hours}")
 
 
 if __name__ == "__main__":

@@ -13,10 +13,12 @@ from typing import Any, ClassVar, Self
 from pufferkit import checks
 from pufferkit.shown import Shown
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
 
 def canonical(data: Any) -> str:
     """JSON with one spelling: sorted keys, no spaces."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _ENCODER.encode(data)
 
 
 def digest(data: Any) -> str:

@@ -20,11 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import sqlalchemy as sa
-
-from pufferkit.accounting.database import ENTRIES, GENESIS
-from pufferkit.accounting.entries import head_of
 from pufferkit.accounting.fingerprints import make_key, read_key
+from pufferkit.accounting.ledger_tables import GENESIS, Connection
 from pufferkit.errors import LedgerError
 from pufferkit.records import canonical, private_file
 
@@ -87,9 +84,9 @@ class Anchor:
             raise LedgerError(f"anchor: {self.path} was not written with this key")
         return head
 
-    def check(self, connection: sa.Connection, head: Head | None) -> None:
+    def check(self, connection: Connection, head: Head | None) -> None:
         """The ledger must hold this head, or it was set back or rewritten."""
-        seq, _ = head_of(connection)
+        seq, _ = connection.head
         if head is None:
             if seq:
                 raise LedgerError(
@@ -97,9 +94,9 @@ class Anchor:
                     "restore it, or make one on purpose: pufferkit ledger anchor"
                 )
             return
-        query = sa.select(ENTRIES.c.digest).where(ENTRIES.c.seq == head.seq)
-        there = connection.execute(query).scalar() if head.seq else GENESIS
-        if seq < head.seq or there != head.digest:
+        query = "SELECT digest FROM pufferkit_entries WHERE seq = ?"
+        row = connection.execute(query, (head.seq,)).fetchone() if head.seq else (GENESIS,)
+        if seq < head.seq or row is None or row[0] != head.digest:
             ends = f"ends at entry {seq}" if seq < head.seq else "has another one"
             raise LedgerError(
                 f"anchor: the ledger was set back or rewritten: {self.path} holds entry "

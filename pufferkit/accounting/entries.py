@@ -15,10 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
-
 from pufferkit.accounting.amounts import show
-from pufferkit.accounting.database import ACCOUNTS, ENTRIES, HEAD, MARKS, META, STATES
+from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.errors import LedgerError
 from pufferkit.records import canonical, digest
 
@@ -29,7 +27,6 @@ RULES = ("sum", "composed")
 DATA_MARKS = "data marks"
 STATE = "state"
 """Under which the body of an entry has the digest of the state that it leads to."""
-_AT_ONCE = 5000
 _LONGEST_NAME, _LONGEST_KEY = 200, 64
 
 
@@ -80,6 +77,11 @@ class Account:
     budget: int
     total: int
     entries: int
+
+    @property
+    def row(self) -> tuple[str, str, int, int, int]:
+        """As its table has it."""
+        return self.account, self.rule, self.budget, self.total, self.entries
 
     @property
     def remaining(self) -> int:
@@ -173,7 +175,7 @@ def checked_name(argument: str, text: Any, longest: int = _LONGEST_NAME) -> str:
 
 
 def append(
-    connection: sa.Connection,
+    connection: Connection,
     drafts: Sequence[Draft],
     by: str,
     known: Mapping[str, Account],
@@ -186,55 +188,57 @@ def append(
     """
     if not drafts:
         return []
-    seq, previous = head_of(connection)
+    seq, previous = connection.head
     now = datetime.now(UTC).isoformat(timespec="microseconds")
     entries: list[Entry] = []
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[Any, ...]] = []
     bodies: dict[int, str] = {}
     who, when = canonical(by), canonical(now)
-    state = dict(known)
+    stands = dict(known)
     for draft in drafts:
         seq += 1
         # Releases of one run share most of their bodies; equal ones are spelled out once.
         body = bodies.get(id(draft.body))
         if body is None:
             body = bodies[id(draft.body)] = canonical(draft.body)
+        name, kind, key, epsilon, total = (
+            draft.account, draft.kind, draft.key, draft.epsilon, draft.total,
+        )  # fmt: skip
         # What `canonical` would make of the whole entry: its keys in order.
         text = (
-            f'{{"account":{canonical(draft.account)},"body":{body},"epsilon":{draft.epsilon},'
-            f'"key":{canonical(draft.key)},"kind":"{draft.kind}","made_at":{when},'
-            f'"made_by":{who},"previous":"{previous}","seq":{seq},"total":{draft.total}}}'
+            f'{{"account":{canonical(name)},"body":{body},"epsilon":{epsilon},'
+            f'"key":{canonical(key)},"kind":"{kind}","made_at":{when},'
+            f'"made_by":{who},"previous":"{previous}","seq":{seq},"total":{total}}}'
         )
         own = hashlib.sha256(text.encode()).hexdigest()
-        entry = Entry(
-            draft.account, draft.kind, draft.key, draft.epsilon, draft.total, draft.body,
-            seq, now, by, previous, own,
-        )  # fmt: skip
+        entry = Entry(name, kind, key, epsilon, total, draft.body, seq, now, by, previous, own)
         entries.append(entry)
-        rows.append({**entry.to_dict(), "body": body})
-        state[draft.account] = after_entry(state.get(draft.account), entry)
+        rows.append((seq, name, kind, key, epsilon, total, body, now, by, previous, own))
+        stands[name] = after_entry(stands.get(name), entry)
         previous = own
-    connection.execute(ENTRIES.insert(), rows)
-    connection.execute(HEAD.update().values(seq=seq, digest=previous))
-    changed = {draft.account for draft in drafts}
-    _save(connection, [state[name] for name in changed if name not in known], new=True)
-    _save(connection, [state[name] for name in changed if name in known], new=False)
+    connection.put("entries", rows)
+    connection.head = seq, previous
+    changed = dict.fromkeys(draft.account for draft in drafts)
+    connection.put("accounts", [stands[name].row for name in changed])
     marks = {e.account: canonical(e.body[DATA_MARKS]) for e in entries if DATA_MARKS in e.body}
-    for part in _parts(marks):
-        connection.execute(MARKS.delete().where(MARKS.c.account.in_(part)))
-        connection.execute(MARKS.insert(), [{"account": a, "marks": marks[a]} for a in part])
+    connection.put("marks", list(marks.items()))
     if states:
-        at = {entry.account: entry.seq for entry in entries if STATE in entry.body}
-        for part in _parts(states):
-            connection.execute(STATES.delete().where(STATES.c.account.in_(part)))
-            new = [
-                {"account": a, "seq": at[a], "state": canonical(states[a])}
-                for a in part
-                if states[a] is not None
-            ]
-            if new:
-                connection.execute(STATES.insert(), new)
+        _keep(connection, states, {e.account: e.seq for e in entries if STATE in e.body})
     return entries
+
+
+def _keep(
+    connection: Connection, states: Mapping[str, Mapping[str, Any] | None], at: Mapping[str, int]
+) -> None:
+    """Keep these states, which the entries with these numbers lead to."""
+    connection.put(
+        "states",
+        [(name, at[name], canonical(new)) for name, new in states.items() if new is not None],
+    )
+    old = [name for name, new in states.items() if new is None]
+    if old:
+        where, value = connection.among("account", old)
+        connection.execute(f"DELETE FROM pufferkit_states WHERE {where}", (value,))
 
 
 def leading_to(body: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,86 +255,71 @@ def after_entry(known: Account | None, entry: Entry) -> Account:
     return replace(known, budget=budget, total=entry.total, entries=known.entries + 1)
 
 
-def _save(connection: sa.Connection, accounts: Sequence[Account], *, new: bool) -> None:
-    if not accounts:
-        return
-    columns = ("rule", "budget", "total", "entries")
-    rows = [{c: getattr(a, c) for c in columns} | {"_name": a.account} for a in accounts]
-    values: dict[str, Any] = {c: sa.bindparam(c) for c in columns}
-    if new:
-        statement: Any = ACCOUNTS.insert().values(account=sa.bindparam("_name"), **values)
-    else:
-        statement = ACCOUNTS.update().where(ACCOUNTS.c.account == sa.bindparam("_name"))
-        statement = statement.values(values)
-    connection.execute(statement, rows)
-
-
 # -- reading --------------------------------------------------------------------------------------
 
 
-def head_of(connection: sa.Connection) -> tuple[int, str]:
-    """Number and digest of the last entry."""
-    row = connection.execute(sa.select(HEAD.c.seq, HEAD.c.digest)).first()
-    if row is None:
-        raise LedgerError("ledger: its head is missing; it was damaged. Restore a backup")
-    return int(row.seq), str(row.digest)
-
-
-def accounts_named(connection: sa.Connection, names: Iterable[str]) -> dict[str, Account]:
+def accounts_named(connection: Connection, names: Iterable[str]) -> dict[str, Account]:
     """Where these accounts stand; those that are not there are left out."""
-    accounts = {}
-    for part in _parts(names):
-        for row in connection.execute(ACCOUNTS.select().where(ACCOUNTS.c.account.in_(part))):
-            accounts[row[0]] = Account(*row)
-    return accounts
+    where, value = connection.among("account", list(dict.fromkeys(names)))
+    rows = connection.execute(f"SELECT * FROM pufferkit_accounts WHERE {where}", (value,))
+    return {row[0]: Account(*row) for row in rows}
+
+
+def accounts_of(connection: Connection) -> dict[str, Account]:
+    """Where all accounts stand."""
+    rows = connection.execute("SELECT * FROM pufferkit_accounts")
+    return {row[0]: Account(*row) for row in rows}
 
 
 def entries_named(
-    connection: sa.Connection, names: Iterable[str], kind: str, keys: Sequence[str] | None = None
+    connection: Connection, names: Iterable[str], kind: str, keys: Sequence[str] | None = None
 ) -> Iterator[Entry]:
-    """Entries of one kind of these accounts, in order for each account; with these keys only."""
-    for part in _parts(names):
-        query = ENTRIES.select().where(ENTRIES.c.account.in_(part), ENTRIES.c.kind == kind)
-        if keys is not None:
-            query = query.where(ENTRIES.c.key.in_(list(keys)))
-        for row in connection.execute(query.order_by(ENTRIES.c.seq)):
-            yield entry_of(row)
+    """Entries of one kind of these accounts, in order; with these keys only."""
+    return map(entry_of, _named(connection, "*", names, kind, keys, " ORDER BY seq"))
 
 
 def keys_named(
-    connection: sa.Connection, names: Iterable[str], kind: str, keys: Sequence[str]
+    connection: Connection, names: Iterable[str], kind: str, keys: Sequence[str]
 ) -> set[tuple[str, str]]:
     """Account and key of the entries of one kind that are there."""
-    charged: set[tuple[str, str]] = set()
-    for part in _parts(names):
-        query = sa.select(ENTRIES.c.account, ENTRIES.c.key).where(
-            ENTRIES.c.account.in_(part), ENTRIES.c.kind == kind, ENTRIES.c.key.in_(list(keys))
-        )
-        charged.update((account, key) for account, key in connection.execute(query))
-    return charged
+    return {(name, key) for name, key in _named(connection, "account, key", names, kind, keys)}
 
 
-def marks_named(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[str, Any]:
+def _named(
+    connection: Connection,
+    columns: str,
+    names: Iterable[str],
+    kind: str,
+    keys: Sequence[str] | None,
+    order: str = "",
+) -> Any:
+    where, value = connection.among("account", list(dict.fromkeys(names)))
+    values = [value, kind]
+    text = f"SELECT {columns} FROM pufferkit_entries WHERE {where} AND kind = ?"
+    if keys is not None:
+        where, value = connection.among("key", list(dict.fromkeys(keys)))
+        text, values = f"{text} AND {where}", [*values, value]
+    return connection.execute(text + order, values)
+
+
+def marks_named(connection: Connection, names: Iterable[str] | None = None) -> dict[str, Any]:
     """The marks of these accounts, or of all."""
-    query = sa.select(MARKS.c.account, MARKS.c.marks)
-    if names is None:
-        return {account: json.loads(text) for account, text in connection.execute(query)}
-    return {
-        account: json.loads(text)
-        for part in _parts(names)
-        for account, text in connection.execute(query.where(MARKS.c.account.in_(part)))
-    }
+    text, values = "SELECT account, marks FROM pufferkit_marks", []
+    if names is not None:
+        where, value = connection.among("account", list(names))
+        text, values = f"{text} WHERE {where}", [value]
+    return {name: json.loads(marks) for name, marks in connection.execute(text, values)}
 
 
-def state_of(connection: sa.Connection, account: str) -> dict[str, Any] | None:
+def state_of(connection: Connection, account: str) -> dict[str, Any] | None:
     """The state of an account; ``None`` if it has none. It must be the one the chain speaks of."""
-    version = connection.execute(sa.select(META.c.value).where(META.c.name == "schema")).scalar()
-    if version is None or int(version) < 3:  # made by an earlier pufferkit, and only read so far
+    if int(connection.noted("schema") or 0) < 3:  # an earlier pufferkit made it; only read so far
         return None
-    query = sa.select(STATES.c.state, ENTRIES.c.account, ENTRIES.c.body).join_from(
-        STATES, ENTRIES, STATES.c.seq == ENTRIES.c.seq, isouter=True
-    )
-    row = connection.execute(query.where(STATES.c.account == account)).first()
+    row = connection.execute(
+        "SELECT state, e.account, body FROM pufferkit_states s LEFT JOIN pufferkit_entries e "
+        "ON s.seq = e.seq WHERE s.account = ?",
+        (account,),
+    ).fetchone()
     if row is None:
         return None
     try:
@@ -346,23 +335,17 @@ def state_of(connection: sa.Connection, account: str) -> dict[str, Any] | None:
     return state
 
 
-def states_of(connection: sa.Connection) -> dict[str, tuple[int, Any]]:
+def states_of(connection: Connection) -> dict[str, tuple[int, Any]]:
     """The states of all accounts, each with the number of the entry that leads to it."""
-    query = sa.select(STATES.c.account, STATES.c.seq, STATES.c.state)
-    return {account: (seq, json.loads(text)) for account, seq, text in connection.execute(query)}
+    rows = connection.execute("SELECT account, seq, state FROM pufferkit_states")
+    return {account: (seq, json.loads(text)) for account, seq, text in rows}
 
 
-def entry_of(row: Any) -> Entry:
+def entry_of(row: Sequence[Any]) -> Entry:
     """An entry from a row."""
-    values = dict(row._mapping)
+    seq, account, kind, key, epsilon, total, text, made_at, made_by, previous, own = row
     try:
-        values["body"] = json.loads(values["body"])
+        body = json.loads(text)
     except (TypeError, ValueError):
-        raise LedgerError(f"ledger: entry {values['seq']} was changed: it cannot be read") from None
-    return Entry(**values)
-
-
-def _parts(names: Iterable[str]) -> Iterator[list[str]]:
-    listed = list(dict.fromkeys(names))
-    for start in range(0, len(listed), _AT_ONCE):
-        yield listed[start : start + _AT_ONCE]
+        raise LedgerError(f"ledger: entry {seq} was changed: it cannot be read") from None
+    return Entry(account, kind, key, epsilon, total, body, seq, made_at, made_by, previous, own)

@@ -23,16 +23,11 @@ import os
 import secrets
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
-from pufferkit.accounting import database
 from pufferkit.accounting.amounts import allowed_micro, in_epsilon, show, spent_micro
 from pufferkit.accounting.anchor import Anchor, Head
-from pufferkit.accounting.database import ACCOUNTS, MARKS, STATES
 from pufferkit.accounting.entries import (
     Account,
     Charge,
@@ -40,11 +35,11 @@ from pufferkit.accounting.entries import (
     Entry,
     Terms,
     accounts_named,
+    accounts_of,
     append,
     checked_name,
     entries_named,
     entry_of,
-    head_of,
     keys_named,
     leading_to,
     marks_named,
@@ -52,6 +47,8 @@ from pufferkit.accounting.entries import (
     states_of,
 )
 from pufferkit.accounting.fingerprints import Data
+from pufferkit.accounting.ledger_places import place_of
+from pufferkit.accounting.ledger_tables import Connection, version_of
 from pufferkit.accounting.recognition import Recognition
 from pufferkit.accounting.replay import Examination, examine
 from pufferkit.accounting.transactions import (
@@ -124,7 +121,7 @@ class Ledger(Shown):
         if anchor is None and anchor_key is not None:
             raise ValueError("anchor_key: is for an anchor; name its file with anchor=")
         self.by = by or f"{_user()}@{socket.gethostname()}"
-        place = database.place_of(url)
+        place = place_of(url)
         self._recognition = Recognition(Path(key) if key is not None else place.key_path)
         self._anchor = None if anchor is None else Anchor(anchor, anchor_key)
         self._access = Access(place, self._recognition, self._anchor)
@@ -171,7 +168,7 @@ class Ledger(Shown):
 
     def close(self) -> None:
         """Let go of database connections."""
-        self._access.close()
+        self._access.place.close()
 
     # -- accounts ------------------------------------------------------------------------------
 
@@ -211,7 +208,7 @@ class Ledger(Shown):
         names = [checked_name("account", account) for account in dict.fromkeys(accounts)]
         terms = Terms(allowed_micro(budget), rule, about or {})
 
-        def act(connection: sa.Connection) -> dict[str, Account]:
+        def act(connection: Connection) -> dict[str, Account]:
             known = on_terms(connection, dict.fromkeys(names, terms))
             body = terms.body
             drafts = [Draft(n, "open", "", 0, 0, body) for n in names if n not in known]
@@ -225,7 +222,7 @@ class Ledger(Shown):
     ) -> None:
         """Refuse now what a charge on these terms and about these data would be refused for."""
 
-        def act(connection: sa.Connection) -> None:
+        def act(connection: Connection) -> None:
             on_terms(connection, {name: terms for name, (terms, _) in accounts.items()})
             data = {name: data for name, (_, data) in accounts.items() if data is not None}
             self._recognition.marks(connection, data, data_meant)
@@ -248,7 +245,7 @@ class Ledger(Shown):
         """
         cap, key = allowed_micro(budget), secrets.token_hex(16)
 
-        def act(connection: sa.Connection) -> Account:
+        def act(connection: Connection) -> Account:
             known = required(connection, account)
             if (account, key) in keys_named(connection, [account], "budget", [key]):
                 return known
@@ -275,12 +272,7 @@ class Ledger(Shown):
 
     def accounts(self) -> list[Account]:
         """All accounts, by name."""
-
-        def act(connection: sa.Connection) -> list[Account]:
-            rows = connection.execute(ACCOUNTS.select().order_by(ACCOUNTS.c.account))
-            return [Account(*row) for row in rows]
-
-        return self._read(act)
+        return sorted(self._read(accounts_of).values(), key=lambda one: one.account)
 
     def remaining(self, account: str) -> float:
         """Epsilon that is left."""
@@ -311,13 +303,15 @@ class Ledger(Shown):
         fresh = secrets.token_hex(32) if key is None else checked_name("key", key, 64)
         body = json.loads(canonical({"what": what, **details}))
 
-        def act(connection: sa.Connection) -> Entry:
+        def act(connection: Connection) -> Entry:
+            # Both are asked for before either is looked at: one round trip to a server.
+            charged = entries_named(connection, [account], "charge", [fresh])
             known = required(connection, account)
             if known.rule != "sum":
                 raise ValueError(
                     f"account: {account!r} is kept by composition theorems; spend through a Session"
                 )
-            earlier = next(entries_named(connection, [account], "charge", [fresh]), None)
+            earlier = next(charged, None)
             if earlier is not None:
                 if earlier.epsilon != amount or earlier.body.get("what") != what:
                     raise ValueError(
@@ -380,10 +374,10 @@ class Ledger(Shown):
         terms = {charge.account: charge.terms for charge in charges if charge.terms is not None}
         data = {charge.account: charge.data for charge in charges if charge.data is not None}
 
-        def act(connection: sa.Connection) -> bool:
+        def act(connection: Connection) -> bool:
             known = accounts_named(connection, names)
             if terms:
-                on_terms(connection, terms)
+                on_terms(connection, terms, known)
             batch = Batch(
                 known,
                 keys_named(connection, names, "charge", keys),
@@ -409,7 +403,7 @@ class Ledger(Shown):
         names = [account for account, _, _ in values]
         keys = list({key for _, key, _ in values})
 
-        def act(connection: sa.Connection) -> dict[tuple[str, str], Mapping[str, Any]]:
+        def act(connection: Connection) -> dict[tuple[str, str], Mapping[str, Any]]:
             charged = keys_named(connection, names, "charge", keys)
             there: dict[tuple[str, str], Mapping[str, Any]] = {
                 (entry.account, entry.key): entry.body
@@ -461,7 +455,7 @@ class Ledger(Shown):
     @property
     def head(self) -> str:
         """Digest of the last entry. Keep it elsewhere to notice a rewritten ledger."""
-        return self._read(lambda connection: head_of(connection)[1])
+        return self._read(lambda connection: connection.head[1])
 
     def verify(self, head: str | None = None) -> list[str]:
         """What is wrong with the ledger, in words; empty if nothing is.
@@ -476,17 +470,12 @@ class Ledger(Shown):
     def examine(self, head: str | None = None) -> Examination:
         """What is wrong, how many entries there are and the last digest, all of one moment."""
 
-        def act(connection: sa.Connection) -> Examination:
-            last = connection.execute(sa.select(database.HEAD.c.seq, database.HEAD.c.digest))
-            stored = last.first()
-            accounts = {row[0]: Account(*row) for row in connection.execute(ACCOUNTS.select())}
-            has_marks = sa.inspect(connection).has_table(MARKS.name)
-            marks = marks_named(connection) if has_marks else {}
-            has_states = sa.inspect(connection).has_table(STATES.name)
-            states = states_of(connection) if has_states else {}
-            end = None if stored is None else (stored.seq, stored.digest)
-            with closing(rows(connection, None)) as lines:
-                return examine(lines, end, accounts, marks, states, head)
+        def act(connection: Connection) -> Examination:
+            accounts = accounts_of(connection)
+            version = version_of(connection) or 0  # older ones have no marks or no states
+            marks = marks_named(connection) if version > 1 else {}
+            states = states_of(connection) if version > 2 else {}
+            return examine(rows(connection), connection.stored_head, accounts, marks, states, head)
 
         return self._read(act)
 
@@ -501,7 +490,7 @@ class Ledger(Shown):
             raise ValueError("anchor: name its file: Ledger(..., anchor=FILE)")
         if self._anchor.read() is not None:
             raise ValueError(f"anchor: {self._anchor.path} exists already; it is left as it is")
-        self._anchor.advance(self._read(lambda c: Head(*head_of(c))))
+        self._anchor.advance(self._read(lambda c: Head(*c.head)))
 
 
 def _user() -> str:

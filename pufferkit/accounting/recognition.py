@@ -8,10 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 from pufferkit.accounting import database
-from pufferkit.accounting.database import META
 from pufferkit.accounting.entries import DATA_MARKS, marks_named
 from pufferkit.accounting.fingerprints import (
     Data,
@@ -22,6 +19,8 @@ from pufferkit.accounting.fingerprints import (
     read_key,
     same_data,
 )
+from pufferkit.accounting.ledger_places import Place
+from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.errors import LedgerError
 
 _KEY = "key"
@@ -45,20 +44,18 @@ class Recognition:
         finally:
             self._trial = None
 
-    def prepare(self, place: database.Place) -> None:
+    def prepare(self, place: Place) -> None:
         """Make the key of a ledger that has none yet, and note its name in the ledger."""
-        if self._prepared or self.path is None or database.read(place, _named) is not None:
-            self._prepared = True
+        if self._prepared:
             return
-        key = read_key(self.path) or make_key(self.path)
-        row = {"name": _KEY, "value": key_name(key)}
-        database.write(
-            place, lambda c: None if _named(c) else c.execute(META.insert().values(**row))
-        )
+        if self.path is not None and database.read(place, _named) is None:
+            noted = key_name(read_key(self.path) or make_key(self.path))
+            database.write(place, lambda c: None if _named(c) else c.put("meta", [(_KEY, noted)]))
+        self._prepared = True
 
     def marks(
         self,
-        connection: sa.Connection,
+        connection: Connection,
         data: Mapping[str, Data],
         meant: bool,
     ) -> dict[str, dict[str, Any]]:
@@ -103,7 +100,7 @@ class Recognition:
             before = self._read[name] = (stored, Marks(key, name, stored))
         return before[1]
 
-    def _key(self, connection: sa.Connection, meant: bool) -> bytes | None:
+    def _key(self, connection: Connection, meant: bool) -> bytes | None:
         """The key of this ledger; ``None`` if data are not recognised, or nothing is noted yet."""
         if self._trial is not None:
             return self._trial if self.path is not None else None
@@ -124,7 +121,6 @@ class Recognition:
         return key
 
 
-def _named(connection: sa.Connection) -> str | None:
+def _named(connection: Connection) -> str | None:
     """The name of the key of this ledger, if it has one."""
-    value = connection.execute(sa.select(META.c.value).where(META.c.name == _KEY)).scalar()
-    return None if value is None else str(value)
+    return connection.noted(_KEY)

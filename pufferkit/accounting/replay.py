@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pufferkit.accounting.database import GENESIS
 from pufferkit.accounting.entries import (
     DATA_MARKS,
     STATE,
@@ -18,6 +17,7 @@ from pufferkit.accounting.entries import (
     entry_of,
 )
 from pufferkit.accounting.frontier import Frontier, Use
+from pufferkit.accounting.ledger_tables import GENESIS
 from pufferkit.accounting.spending import spendings_of
 from pufferkit.accounting.spent import Composed
 from pufferkit.errors import LedgerError
@@ -58,13 +58,13 @@ def examine(
     state = _State({}, {}, set(), {}, {})
     seen_note = noted in (None, GENESIS)
     for count, row in enumerate(rows, 1):
-        if row.seq != count:
-            problems.append(f"entry {count} is missing; the next one is {row.seq}")
+        if row[0] != count:
+            problems.append(f"entry {count} is missing; the next one is {row[0]}")
             break
         try:
             entry = entry_of(row)
         except LedgerError:
-            problems.append(f"entry {row.seq} was changed: it cannot be read")
+            problems.append(f"entry {count} was changed: it cannot be read")
             break
         if entry.previous != previous:
             problems.append(f"entry {entry.seq} does not follow the entry before it")
@@ -127,12 +127,14 @@ def _replay(entry: Entry, state: _State) -> Iterator[str]:
 
 def _leads_to(entry: Entry, state: _State) -> Iterator[str]:
     """Work out the state that an entry leads to; its digest is in the entry."""
-    if entry.kind not in ("charge", "budget") or (entry.kind == "budget" and not _told(entry)):
+    if entry.kind not in ("charge", "budget") or (
+        entry.kind == "budget" and not _keeps_state(entry)
+    ):
         return
     before, after = state.added.get(entry.account), None
     with suppress(KeyError, TypeError, ValueError):
         after = state.added[entry.account] = _next(before, entry)
-    if not _told(entry):
+    if not _keeps_state(entry):
         state.states.pop(entry.account, None)
         return
     plain = None if after is None else json.loads(canonical(after.to_dict()))
@@ -142,7 +144,7 @@ def _leads_to(entry: Entry, state: _State) -> Iterator[str]:
         state.states[entry.account] = (entry.seq, plain)
 
 
-def _told(entry: Entry) -> bool:
+def _keeps_state(entry: Entry) -> bool:
     return STATE in entry.body
 
 

@@ -5,15 +5,13 @@ What does not exist reads as empty, and anchors are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
-
-import sqlalchemy as sa
 
 from pufferkit.accounting import database
 from pufferkit.accounting.amounts import show
 from pufferkit.accounting.anchor import START, Anchor, Head
-from pufferkit.accounting.database import ENTRIES, Result
+from pufferkit.accounting.database import Result
 from pufferkit.accounting.entries import (
     STATE,
     Account,
@@ -22,30 +20,24 @@ from pufferkit.accounting.entries import (
     Terms,
     accounts_named,
     entries_named,
-    head_of,
     leading_to,
 )
+from pufferkit.accounting.ledger_places import Place, empty
+from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.accounting.recognition import Recognition
 from pufferkit.errors import OverBudget
+
+_AT_ONCE = 2000
 
 
 class Access:
     """The transactions of one ledger."""
 
-    def __init__(
-        self, place: database.Place, recognition: Recognition, anchor: Anchor | None
-    ) -> None:
+    def __init__(self, place: Place, recognition: Recognition, anchor: Anchor | None) -> None:
         self.place, self.recognition, self.anchor = place, recognition, anchor
         self._made = False
-        self._empty: sa.Engine | None = None
 
-    def close(self) -> None:
-        """Let go of database connections."""
-        self.place.close()
-        if self._empty is not None:
-            self._empty.dispose()
-
-    def read(self, act: Callable[[sa.Connection], Result], *, settle: bool = False) -> Result:
+    def read(self, act: Callable[[Connection], Result], *, settle: bool = False) -> Result:
         """``act`` on one snapshot, which must hold what the anchor does.
 
         With ``settle``, for what will be handed over, the anchor catches up after a crash between
@@ -54,40 +46,35 @@ class Access:
         anchor = self.anchor
         held = None if anchor is None else anchor.read()  # before the snapshot: never ahead of it
 
-        def checked(connection: sa.Connection) -> tuple[Result, Head | None]:
+        def checked(connection: Connection) -> tuple[Result, Head | None]:
             if anchor is None:
                 return act(connection), None
             if held is not None or settle:
                 anchor.check(connection, held)
-            return act(connection), Head(*head_of(connection))
+            return act(connection), Head(*connection.head)
 
         if self.exists():
             result, head = database.read(self.place, checked)
         else:
-            if self._empty is None:
-                self._empty = database.empty_engine()
-            with self._empty.begin() as connection:
+            with empty() as connection:
                 result, head = checked(connection)
         if settle and anchor is not None and head is not None and head != START:
             anchor.advance(head)
         return result
 
-    def write(self, act: Callable[[sa.Connection], Result]) -> Result:
+    def write(self, act: Callable[[Connection], Result]) -> Result:
         """``act`` under the write lock; the anchor moves on after the commit."""
         anchor = self.anchor
 
-        def checked(connection: sa.Connection) -> tuple[Result, Head]:
+        def checked(connection: Connection) -> tuple[Result, Head]:
             if anchor is not None:
                 anchor.check(connection, anchor.read())
-            return act(connection), Head(*head_of(connection))
+            return act(connection), Head(*connection.head)
 
         if not self.exists():
             # What an empty ledger refuses is refused before one is made.
-            with self.recognition.trial():
-                engine = database.empty_engine()
-                with engine.begin() as connection:
-                    checked(connection)
-                engine.dispose()
+            with self.recognition.trial(), empty() as connection:
+                checked(connection)
             if anchor is not None and anchor.read() is None:
                 anchor.advance(START)
             database.make(self.place)
@@ -164,16 +151,17 @@ class Batch:
         return drafts
 
 
-def rows(connection: sa.Connection, account: str | None) -> Generator[Any, None, None]:
-    """The rows of all entries in order, or of those of one account."""
-    query = ENTRIES.select().order_by(ENTRIES.c.seq)
-    if account is not None:
-        query = query.where(ENTRIES.c.account == account)
-    with connection.execution_options(yield_per=1000).execute(query) as lines:
-        yield from lines
+def rows(connection: Connection, account: str | None = None) -> Iterator[Sequence[Any]]:
+    """The rows of all entries in order, or of those of one account; not all in memory."""
+    where, of = ("", ()) if account is None else (" AND account = ?", (account,))
+    text = f"SELECT * FROM pufferkit_entries WHERE seq > ?{where} ORDER BY seq LIMIT {_AT_ONCE}"
+    some = connection.execute(text, (0, *of)).fetchall()
+    while some:
+        yield from some
+        some = connection.execute(text, (some[-1][0], *of)).fetchall()
 
 
-def required(connection: sa.Connection, account: str) -> Account:
+def required(connection: Connection, account: str) -> Account:
     """Where an account stands; an error if it is not there."""
     known = accounts_named(connection, [account]).get(account)
     if known is None:
@@ -181,11 +169,14 @@ def required(connection: sa.Connection, account: str) -> Account:
     return known
 
 
-def on_terms(connection: sa.Connection, terms: Mapping[str, Terms]) -> dict[str, Account]:
+def on_terms(
+    connection: Connection, terms: Mapping[str, Terms], known: Mapping[str, Account] | None = None
+) -> Mapping[str, Account]:
     """Those of these accounts that are there, on the same terms."""
-    known = accounts_named(connection, terms)
-    for opened in entries_named(connection, known, "open"):
-        terms[opened.account].check(known[opened.account], opened)
+    known = accounts_named(connection, terms) if known is None else known
+    opened = [name for name in terms if name in known]
+    for entry in entries_named(connection, opened, "open"):
+        terms[entry.account].check(known[entry.account], entry)
     return known
 
 

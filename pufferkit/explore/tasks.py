@@ -39,8 +39,8 @@ def warm() -> None:
 
 def _stamp(path: str) -> tuple[int, int]:
     """When a file was changed, so that a changed file is read anew."""
-    told = os.stat(path)
-    return told.st_mtime_ns, told.st_size
+    status = os.stat(path)
+    return status.st_mtime_ns, status.st_size
 
 
 def table_of(source: DataFile) -> Table:
@@ -299,11 +299,16 @@ def noise(
     for model in models:
         try:
             theta, query = asked(model, question, private, length)
-            found = pk.influence_curve(theta, query, epsilon)
+            calibration = pk.influence_curve(theta, query, epsilon)
         except ValueError as reason:
             rows.append({"model": model, "scale": None, "half_width": None, "why": str(reason)})
             continue
         rows.append(
-            {"model": model, "scale": found.scale, "half_width": found.half_width(), "why": ""}
+            {
+                "model": model,
+                "scale": calibration.scale,
+                "half_width": calibration.half_width(),
+                "why": "",
+            }
         )
     return rows

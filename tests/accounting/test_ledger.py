@@ -9,12 +9,12 @@ import subprocess
 import sys
 import time
 import uuid
+from urllib.parse import urlsplit
 
 import pytest
-import sqlalchemy as sa
 
 from pufferkit import Ledger, OverBudget
-from pufferkit.accounting import database
+from pufferkit.accounting import ledger_tables
 from pufferkit.accounting.amounts import allowed_micro, show, spent_micro, spent_pico
 
 POSTGRES = os.environ.get("PUFFERKIT_TEST_POSTGRES")
@@ -28,15 +28,14 @@ def url(request, tmp_path):
         return
     if not POSTGRES:
         pytest.skip("no PostgreSQL: set PUFFERKIT_TEST_POSTGRES to a database URL")
-    address = POSTGRES.replace("postgresql://", "postgresql+psycopg://", 1)
-    admin = sa.create_engine(address, isolation_level="AUTOCOMMIT")
+    import psycopg
+
     name = f"pufferkit_{uuid.uuid4().hex}"
-    with admin.connect() as connection:
-        connection.execute(sa.text(f"CREATE DATABASE {name}"))
-    yield sa.make_url(POSTGRES).set(database=name).render_as_string(hide_password=False)
-    with admin.connect() as connection:
-        connection.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
-    admin.dispose()
+    with psycopg.connect(POSTGRES, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+    yield urlsplit(POSTGRES)._replace(path=f"/{name}").geturl()
+    with psycopg.connect(POSTGRES, autocommit=True) as admin:
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture
@@ -152,8 +151,8 @@ def test_an_untouched_ledger_verifies(book):
 
 
 def _tamper(ledger, statement):
-    with ledger._access.place.engine.begin() as connection:
-        connection.execute(sa.text(statement))
+    with ledger._access.place.transaction(writes=True) as connection:
+        connection.execute(statement)
 
 
 @pytest.mark.parametrize(
@@ -204,9 +203,9 @@ def test_a_newer_schema_is_refused(book, url):
 def test_an_older_schema_is_migrated_step_by_step(book, url, monkeypatch):
     book.spend("alice", 0.1)
     done = []
-    monkeypatch.setattr(database, "SCHEMA_VERSION", 5)
+    monkeypatch.setattr(ledger_tables, "SCHEMA_VERSION", 5)
     monkeypatch.setattr(
-        database, "_MIGRATIONS", {3: lambda c: done.append(3), 4: lambda c: done.append(4)}
+        ledger_tables, "_MIGRATIONS", {3: lambda c: done.append(3), 4: lambda c: done.append(4)}
     )
     ledger = Ledger(url)
     assert ledger.verify() == []
@@ -236,9 +235,9 @@ def test_not_a_database(tmp_path):
 def test_full_synchronisation_and_write_ahead_log(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("alice", 1)
-    with ledger._access.place.engine.connect() as connection:
-        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+    with ledger._access.place.transaction() as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
 def _spend_many(url, tries):

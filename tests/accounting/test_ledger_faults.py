@@ -9,7 +9,8 @@ import pytest
 
 import pufferkit as pk
 from pufferkit import Ledger, LedgerError, MarkovChain, Session, count, noise
-from pufferkit.accounting import database
+from pufferkit.accounting import database, ledger_places, ledger_tables
+from pufferkit.accounting.ledger_tables import Connection
 from tests.accounting.test_ledger import url  # noqa: F401
 
 CHAIN = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
@@ -34,38 +35,31 @@ class Fault:
     def struck(self):
         return self.seen >= self.at
 
-    def around(self, real, connection_of):
-        def called(*arguments, **options):
+    def around(self, real):
+        def called(connection, *arguments, **options):
             self.seen += 1
             if self.seen != self.at:
-                return real(*arguments, **options)
+                return real(connection, *arguments, **options)
             if self.mode != "before":
-                real(*arguments, **options)
-            connection = connection_of(arguments)
-            if isinstance(connection, sqlite3.Connection):
+                real(connection, *arguments, **options)
+            if not connection.server:
                 raise sqlite3.OperationalError(f"disk I/O error near {SECRET}")
             import psycopg
 
             if self.mode == "lost":
-                connection.close()
+                connection.driver.close()
             raise psycopg.OperationalError(f"consuming input failed: {SECRET}")
 
         return called
 
 
 @contextmanager
-def failing(ledger, fault, monkeypatch):
-    dialect = ledger._access.place.engine.dialect
+def failing(fault, monkeypatch):
+    """Statements go one by one: a commit within `commit` is not counted again."""
     with monkeypatch.context() as patch:
-        for name in ("do_execute", "do_executemany", "do_execute_no_params"):
-            real = getattr(dialect, name)
-            patch.setattr(dialect, name, fault.around(real, lambda a: a[0].connection))
-        patch.setattr(dialect, "do_commit", fault.around(dialect.do_commit, _driver))
+        for name in ("execute", "put", "commit"):
+            patch.setattr(Connection, name, fault.around(getattr(Connection, name)))
         yield
-
-
-def _driver(arguments):
-    return getattr(arguments[0], "driver_connection", arguments[0])
 
 
 def by_session(ledger, name):
@@ -101,7 +95,7 @@ def test_at_most_one_value_for_a_charge_and_none_without(url, monkeypatch, ask, 
         for at in range(1, 200):
             name, fault, shown = f"{at}/", Fault(at, mode), []
             draws.clear()
-            with failing(ledger, fault, monkeypatch):
+            with failing(fault, monkeypatch):
                 try:
                     shown.append(ask(ledger, name))
                 except LedgerError as error:
@@ -154,7 +148,7 @@ def test_a_spend_without_a_key_is_done_once(url, monkeypatch, mode):  # noqa: F8
         ledger.open_account("alice", 50)
         for at in range(1, 100):
             fault, before, done = Fault(at, mode), ledger.account("alice").total, False
-            with failing(ledger, fault, monkeypatch):
+            with failing(fault, monkeypatch):
                 try:
                     done = bool(ledger.spend("alice", 0.1))
                 except LedgerError as error:
@@ -173,11 +167,7 @@ def test_a_lost_connection_at_commit_gives_what_is_stored(url, monkeypatch):  # 
         pytest.skip("SQLite has no connection to lose")
     with Ledger(url) as ledger:
         ledger.open_account("alice", 1)
-        dialect, real, commits = (
-            ledger._access.place.engine.dialect,
-            ledger._access.place.engine.dialect.do_commit,
-            [],
-        )
+        real, commits = Connection.commit, []
 
         def lost(connection):
             import psycopg
@@ -185,11 +175,11 @@ def test_a_lost_connection_at_commit_gives_what_is_stored(url, monkeypatch):  # 
             real(connection)
             commits.append(1)
             if len(commits) == 1:
-                _driver([connection]).close()
+                connection.driver.close()
                 raise psycopg.OperationalError("server closed the connection unexpectedly")
 
         ledger.spend("alice", 0.1)
-        monkeypatch.setattr(dialect, "do_commit", lost)
+        monkeypatch.setattr(Connection, "commit", lost)
         entry = ledger.spend("alice", 0.1)
         monkeypatch.undo()
         assert len(commits) >= 2
@@ -207,11 +197,10 @@ def test_serialisation_failures_and_deadlocks_are_tried_again(url, monkeypatch):
         for times, works in ((database._TRIES - 1, True), (database._TRIES, False)):
             with Ledger(url) as ledger:
                 ledger.open_account("alice", 1)
-                before, dialect = ledger.account("alice").total, ledger._access.place.engine.dialect
+                before = ledger.account("alice").total
                 with monkeypatch.context() as patch:
                     failures = [kind(SECRET)] * times
-                    for door in ("do_execute", "do_executemany"):
-                        patch.setattr(dialect, door, _refused(getattr(dialect, door), failures))
+                    patch.setattr(Connection, "put", _refused(Connection.put, failures))
                     if works:
                         ledger.spend("alice", 0.1)
                     else:
@@ -222,10 +211,10 @@ def test_serialisation_failures_and_deadlocks_are_tried_again(url, monkeypatch):
 
 
 def _refused(real, failures):
-    def called(cursor, statement, *arguments, **options):
-        if statement.startswith("INSERT") and failures:
+    def called(connection, *arguments):
+        if failures:
             raise failures.pop()
-        return real(cursor, statement, *arguments, **options)
+        return real(connection, *arguments)
 
     return called
 
@@ -234,19 +223,17 @@ def test_a_real_deadlock_is_survived(url):  # noqa: F811
     """Two transactions that lock an account and the head in opposite order."""
     if "://" not in url:
         pytest.skip("SQLite takes turns")
-    import sqlalchemy as sa
-
     with Ledger(url) as ledger:
         ledger.open_account("alice", 1)
         held, go = threading.Event(), threading.Event()
 
         def other():
-            with ledger._access.place.engine.begin() as connection:
-                connection.execute(sa.text("SET LOCAL deadlock_timeout = '10s'"))
-                connection.execute(sa.text("SELECT * FROM pufferkit_accounts FOR UPDATE"))
+            with ledger._access.place.transaction(writes=True) as connection:
+                connection.execute("SET LOCAL deadlock_timeout = '10s'")
+                connection.execute("SELECT * FROM pufferkit_accounts FOR UPDATE").fetchall()
                 held.set()
                 go.wait(20)
-                connection.execute(sa.text("SELECT * FROM pufferkit_head FOR UPDATE"))
+                connection.execute("SELECT * FROM pufferkit_head FOR UPDATE").fetchall()
 
         thread = threading.Thread(target=other)
         thread.start()
@@ -267,17 +254,17 @@ def test_a_ledger_that_cannot_be_made_is_not_there(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         ledger = Ledger(path)
         # The trial in memory succeeds; the file does not.
-        make = database.SQLiteFile.make
-        fill = database._fill
+        make = ledger_places.SQLiteFile.make
+        fill = ledger_tables.fill
 
         def failing_make(place):
-            patch.setattr(database, "_fill", full)
+            patch.setattr(ledger_tables, "fill", full)
             try:
                 make(place)
             finally:
-                patch.setattr(database, "_fill", fill)
+                patch.setattr(ledger_tables, "fill", fill)
 
-        patch.setattr(database.SQLiteFile, "make", failing_make)
+        patch.setattr(ledger_places.SQLiteFile, "make", failing_make)
         with pytest.raises(LedgerError, match="cannot make"):
             ledger.open_account("alice", 1)
     assert list(tmp_path.iterdir()) == []
@@ -286,15 +273,17 @@ def test_a_ledger_that_cannot_be_made_is_not_there(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_says_so(tmp_path):
-    import sqlalchemy as sa
-
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("alice", 1)
+    real = ledger._access.place._open
 
-    @sa.event.listens_for(ledger._access.place.engine, "connect")
-    def _small(connection, _):
-        pages = connection.execute("PRAGMA page_count").fetchone()[0]
-        connection.execute(f"PRAGMA max_page_count = {pages}")
+    def small():
+        driver = real()
+        pages = driver.execute("PRAGMA page_count").fetchone()[0]
+        driver.execute(f"PRAGMA max_page_count = {pages}")
+        return driver
+
+    ledger._access.place._open = small
 
     def fill():
         for _ in range(200):
@@ -303,3 +292,50 @@ def test_a_full_disk_says_so(tmp_path):
     with pytest.raises(LedgerError, match=r"the disk is full.*asking again is safe"):
         fill()
     assert ledger.verify() == []
+
+
+def test_what_a_server_refuses_is_not_charged(url):  # noqa: F811
+    """Statements are sent ahead: an error of one, or of the commit, reaches whoever asked."""
+    if "://" not in url:
+        pytest.skip("SQLite answers every statement")
+    with Ledger(url) as ledger:
+        ledger.open_account("alice", 1)
+        ledger.spend("alice", 0.1)
+        for law in (
+            "CREATE TRIGGER no BEFORE INSERT ON pufferkit_entries",
+            "CREATE TRIGGER no BEFORE UPDATE ON pufferkit_accounts",
+            "CREATE CONSTRAINT TRIGGER no AFTER INSERT ON pufferkit_entries "
+            "DEFERRABLE INITIALLY DEFERRED",  # fails at the commit
+        ):
+            _change(ledger, "CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS "
+                            f"$$ BEGIN RAISE EXCEPTION '{SECRET}'; END $$",
+                    f"{law} FOR EACH ROW EXECUTE FUNCTION never()")  # fmt: skip
+            with pytest.raises(LedgerError, match="RaiseException") as error:
+                ledger.spend("alice", 0.1)
+            _says_nothing(error.value, [])
+            assert ledger.account("alice").total == 100_000
+            _change(ledger, "DROP FUNCTION never CASCADE")
+        ledger.spend("alice", 0.1)
+        assert ledger.account("alice").total == 200_000
+        assert ledger.verify() == []
+
+
+def test_connections_that_a_server_ended_are_opened_anew(url):  # noqa: F811
+    if "://" not in url:
+        pytest.skip("SQLite has no connection to lose")
+    with Ledger(url) as ledger, Ledger(url) as other:
+        ledger.open_account("alice", 1)
+        ledger.spend("alice", 0.1)
+        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        _change(other, f"{end} AND datname = current_database()")
+        assert ledger.remaining("alice") == 0.9
+        _change(other, f"{end} AND datname = current_database()")
+        ledger.spend("alice", 0.1)
+        assert ledger.account("alice").total == 200_000
+        assert ledger.verify() == []
+
+
+def _change(ledger, *statements):
+    with ledger._access.place.transaction(writes=True) as connection:
+        for statement in statements:
+            connection.execute(statement)

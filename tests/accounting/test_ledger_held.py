@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from pufferkit import Ledger, LedgerError
+from tests.accounting.test_ledger import url  # noqa: F401
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def path(tmp_path):
 
 
 def connections(ledger):
-    return ledger._access.place.engine.pool.checkedin()
+    return len(ledger._access.place._idle)
 
 
 def test_the_connection_is_kept_and_let_go(path):
@@ -32,8 +33,9 @@ def test_the_connection_is_kept_and_let_go(path):
         assert ledger.remaining("a") == 9.5
 
 
-def test_children_of_a_fork_spend_with_connections_of_their_own(path):
-    with Ledger(path) as ledger:
+def test_children_of_a_fork_spend_with_connections_of_their_own(url):  # noqa: F811
+    with Ledger(url) as ledger:
+        ledger.open_account("a", 10)
         ledger.spend("a", 0.1)
         children = []
         for _ in range(3):

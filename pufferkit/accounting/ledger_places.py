@@ -1,0 +1,315 @@
+"""Where a ledger lives: a file or a server, and the connections to it that are kept open."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pufferkit.accounting import ledger_tables
+from pufferkit.accounting.ledger_tables import Connection
+from pufferkit.errors import LedgerError
+from pufferkit.records import name_once, private_file
+
+_LEFT_ALONE: list[Any] = []
+"""Connections that a process has from its parent: closing them would be felt there."""
+
+
+class DriverError(Exception):
+    """An error of a driver, and whether the connection was lost with it."""
+
+    def __init__(self, origin: Exception, *, lost: bool = False) -> None:
+        super().__init__()
+        self.origin, self.lost = origin, lost
+
+
+class Place:
+    """Where a ledger lives, and the open connections that are not in use."""
+
+    name: str
+    server = False
+    held = False
+    """Whether connections are kept after use."""
+    current = False
+    """Whether the tables are known to be of this version."""
+
+    def __init__(self) -> None:
+        self._idle: list[tuple[Any, Any]] = []
+
+    @contextmanager
+    def transaction(self, *, writes: bool = False) -> Iterator[Connection]:
+        """A transaction that is committed at the end, or rolled back after an error.
+
+        A connection is used again only in the process that opened it, and only while the place is
+        the one that it was opened for. A child leaves the connections of its parent alone.
+        """
+        mark = self._mark()
+        try:
+            driver = self._taken(mark) or self._open()
+        except self._errors as error:
+            raise DriverError(error) from None
+        kept = False
+        try:
+            connection = Connection(driver, server=self.server)
+            connection.begin(writes=writes)
+            try:
+                yield connection
+            except self._errors:
+                raise
+            except Exception:
+                connection.roll_back()
+                kept = True
+                raise
+            connection.commit()
+            kept = True
+        except self._errors as error:
+            lost = self.server and bool(driver.closed)
+            if lost:
+                self._let_go()  # those of the same server are likely lost as well
+            raise DriverError(error, lost=lost) from None
+        finally:
+            if kept and self.held:
+                self._idle.append((mark, driver))
+            else:
+                with suppress(*self._errors):
+                    driver.close()
+
+    def _taken(self, mark: Any) -> Any:
+        while self._idle:
+            try:
+                known, driver = self._idle.pop()
+            except IndexError:  # another thread was first
+                break
+            if known == mark:
+                return driver
+            self._part(known, driver)
+        return None
+
+    def _part(self, mark: Any, driver: Any) -> None:
+        if mark[0] == os.getpid():
+            driver.close()
+        else:
+            _LEFT_ALONE.append(driver)
+
+    def _let_go(self) -> None:
+        while self._idle:
+            with suppress(IndexError):
+                self._part(*self._idle.pop())
+
+    def hold(self) -> None:
+        """Keep connections until the place is closed."""
+        self.held = True
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._let_go()
+
+    def exists(self) -> bool:
+        """Whether there is something, which must be a ledger then."""
+        raise NotImplementedError
+
+    def make(self) -> None:
+        """A new ledger; another process may be first."""
+        raise NotImplementedError
+
+    @property
+    def key_path(self) -> Path | None:
+        """Where the key lives by which data are recognised."""
+        raise NotImplementedError
+
+    _errors: tuple[type[Exception], ...] = (sqlite3.Error,)
+
+    def _mark(self) -> tuple[Any, ...]:
+        """The process, and what else must stay as it is for a connection to be used again."""
+        return (os.getpid(),)
+
+    def _open(self) -> Any:
+        raise NotImplementedError
+
+
+class SQLiteFile(Place):
+    """A ledger in a file.
+
+    Held, the file stays open until it is closed: a commit then is one write to the log. Before
+    every use it must still be the same file.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = Path(path).absolute()
+        if not self.path.parent.is_dir():
+            raise ValueError(f"ledger: the folder {self.path.parent} does not exist")
+        if self.path.is_dir():
+            raise ValueError(f"ledger: {path} is a folder, not a file")
+        self.name, self._text, self._folder = str(path), str(self.path), str(self.path.parent)
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+
+    def _mark(self) -> tuple[Any, ...]:
+        """Which file it is, how it can be opened, and in which process; never the same if empty."""
+        try:
+            there = os.stat(self._text)
+        except OSError:
+            return os.getpid(), object()
+        if not there.st_size:
+            return os.getpid(), object()
+        return os.getpid(), there.st_dev, there.st_ino, self._writable
+
+    @property
+    def key_path(self) -> Path | None:
+        """Beside the file."""
+        return self.path.with_name(self.path.name + ".key")
+
+    def exists(self) -> bool:
+        """Whether there is a file; then it must be a ledger."""
+        return self.path.exists()
+
+    def make(self) -> None:
+        """A new ledger, complete before it has its name; another process may be first."""
+        part = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}.new")
+        try:
+            private_file(part, b"")
+            driver = sqlite3.connect(part, isolation_level=None)
+            try:
+                driver.execute("PRAGMA journal_mode=WAL")
+                driver.execute("PRAGMA synchronous=FULL")
+                connection = Connection(driver)
+                connection.begin(writes=True)
+                ledger_tables.fill(connection)
+                connection.commit()
+            finally:
+                driver.close()
+            name_once(part, self.path)
+        except sqlite3.Error as error:
+            raise DriverError(error) from None
+        finally:
+            for left in (part, Path(f"{part}-wal"), Path(f"{part}-shm")):
+                left.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        super().close()
+        self.held = False
+        if self._copy is not None:
+            self._copy.cleanup()
+            self._copy = None
+
+    @property
+    def _writable(self) -> bool:
+        return os.access(self._text, os.W_OK) and os.access(self._folder, os.W_OK)
+
+    def _open(self) -> sqlite3.Connection:
+        path, mode = self.path, "mode=rw"  # never make a file by opening it
+        if path.exists() and not self._writable:
+            path, mode = self._readable(), "immutable=1"
+        if path.exists() and path.stat().st_size == 0:
+            raise LedgerError(
+                f"ledger: {self.name} is empty; it was cut off, or is no ledger. Restore a backup; "
+                "if it never was one, remove the file and it is made anew"
+            )
+        # One thread at a time has a connection, whichever opened it. Autocommit in the driver, so
+        # that our own BEGIN decides when the write lock is taken.
+        name = f"file:{quote(str(path))}?{mode}"
+        driver = sqlite3.connect(
+            name, uri=True, timeout=120, check_same_thread=False, isolation_level=None
+        )
+        driver.execute("PRAGMA synchronous=FULL")
+        return driver
+
+    def _readable(self) -> Path:
+        """Where a file that cannot be written is read; with its log, from a copy of both."""
+        log = self.path.with_name(self.path.name + "-wal")
+        if not log.exists() or log.stat().st_size == 0:
+            return self.path
+        if self._copy is None:
+            self._copy = tempfile.TemporaryDirectory(prefix="pufferkit-")
+            copy = Path(self._copy.name) / "ledger.db"
+            shutil.copyfile(self.path, copy)
+            shutil.copyfile(log, f"{copy}-wal")
+            sqlite3.connect(copy).execute("PRAGMA wal_checkpoint(TRUNCATE)").connection.close()
+        return Path(self._copy.name) / "ledger.db"
+
+
+class Server(Place):
+    """A ledger in a PostgreSQL database; connections are kept."""
+
+    server = held = True
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        try:
+            import psycopg  # noqa: PLC0415
+            from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                f"ledger: {error.name} is not installed; pip install 'pufferkit[postgres]'"
+            ) from None
+        self._driver, self._errors = psycopg, (psycopg.Error,)
+        self.unreachable = psycopg.OperationalError
+        self._address = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        parts: dict[str, Any] | None = None
+        with suppress(psycopg.Error):  # whose text may have the password
+            parts = conninfo_to_dict(self._address)
+        if parts is None or not str(parts.get("port", "1")).isdigit():
+            raise ValueError(
+                "ledger: this is not a database URL; like postgresql://user:password@host/name"
+            )
+        self.password = parts.get("password")
+        user, host, port = (str(parts.get(part) or "") for part in ("user", "host", "port"))
+        user += "" if self.password is None else ":***"
+        where = host + (f":{port}" if port else "")
+        self.name = f"postgresql://{user}{'@' if user else ''}{where}/{parts.get('dbname', '')}"
+
+    @property
+    def key_path(self) -> Path | None:
+        """A server has no place beside it; the environment may name one."""
+        named = os.environ.get("PUFFERKIT_LEDGER_KEY")
+        return Path(named) if named else None
+
+    def exists(self) -> bool:
+        """Whether the database has a ledger."""
+        with self.transaction() as connection:
+            return "meta" in connection.tables()
+
+    def make(self) -> None:
+        """A new ledger in the database; another process may be first."""
+        with self.transaction(writes=True) as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(7305520)")
+            if "meta" not in connection.tables():
+                ledger_tables.fill(connection)
+
+    def _open(self) -> Any:
+        return self._driver.connect(self._address, autocommit=True)
+
+
+def place_of(url: str | os.PathLike[str]) -> Place:
+    """Where a ledger lives. A path is a path, whatever characters it has."""
+    text = os.fspath(url)
+    scheme, separator, rest = text.partition("://")
+    if not separator or not scheme.replace("+", "").isalnum():
+        return SQLiteFile(text)
+    if scheme in ("postgresql", "postgresql+psycopg"):
+        return Server(text)
+    if scheme == "sqlite" and rest.startswith("/"):
+        return SQLiteFile(rest[1:])
+    raise ValueError(
+        f"ledger: {scheme}:// is not a path or a database URL; give a path, or "
+        "postgresql://user:password@host/name"
+    )
+
+
+@contextmanager
+def empty() -> Iterator[Connection]:
+    """A ledger without entries, in memory: what one that was not made yet says."""
+    driver = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        ledger_tables.fill(Connection(driver))
+        yield Connection(driver)
+    finally:
+        driver.close()

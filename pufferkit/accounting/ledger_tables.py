@@ -1,0 +1,218 @@
+"""The tables of a ledger, their versions, and the one way in which statements reach a database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import cache
+from typing import Any
+
+from pufferkit.errors import LedgerError
+
+SCHEMA_VERSION = 3
+GENESIS = "0" * 64
+
+_TABLES = {
+    "meta": "name VARCHAR(40) NOT NULL PRIMARY KEY, value TEXT NOT NULL",
+    "head": "id INTEGER NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, digest VARCHAR(64) NOT NULL",
+    "accounts": "account VARCHAR(200) NOT NULL PRIMARY KEY, rule VARCHAR(20) NOT NULL, "
+    "budget BIGINT NOT NULL, total BIGINT NOT NULL, entries BIGINT NOT NULL",
+    "entries": "seq INTEGER NOT NULL PRIMARY KEY, account VARCHAR(200) NOT NULL, "
+    "kind VARCHAR(10) NOT NULL, key VARCHAR(64) NOT NULL, epsilon BIGINT NOT NULL, "
+    "total BIGINT NOT NULL, body TEXT NOT NULL, made_at VARCHAR(40) NOT NULL, "
+    "made_by VARCHAR(200) NOT NULL, previous VARCHAR(64) NOT NULL, "
+    "digest VARCHAR(64) NOT NULL, UNIQUE (account, kind, key)",
+    "marks": "account VARCHAR(200) NOT NULL PRIMARY KEY, marks TEXT NOT NULL",
+    "states": "account VARCHAR(200) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, state TEXT NOT NULL",
+}
+_COLUMNS = {
+    name: tuple(part.split()[0] for part in text.split(", UNIQUE")[0].split(", "))
+    for name, text in _TABLES.items()
+}
+
+
+class Connection:
+    """One transaction; statements have a question mark for each value.
+
+    On a server they are sent without waiting for their answers, until one is looked at. So what an
+    act asks before it looks at anything takes one round trip, and all that it writes takes one
+    with its commit; an error of a statement may show only there.
+    """
+
+    def __init__(self, driver: Any, *, server: bool = False) -> None:
+        self.driver, self.server = driver, server
+        self._head: Any = None
+        self._batch = ExitStack()
+        if server:
+            from psycopg import Pipeline  # noqa: PLC0415
+
+            if Pipeline.is_supported():
+                self._batch.enter_context(driver.pipeline())
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        """Send one statement; its rows come from what is given back."""
+        if not self.server:
+            return self.driver.execute(statement, values)
+        return self.driver.execute(_for_server(statement), values or None)
+
+    def put(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Put rows into a table, all at once; those with the same key are replaced."""
+        if self.server and len(rows) > 1:
+            objects = [dict(zip(_COLUMNS[table], row, strict=True)) for row in rows]
+            self.execute(_put_many(table), (json.dumps(objects, ensure_ascii=False),))
+        elif len(rows) > 1:
+            self.driver.executemany(_put(table), rows)
+        elif rows:
+            self.execute(_put(table), rows[0])
+
+    def among(self, column: str, names: Sequence[str]) -> tuple[str, Any]:
+        """The condition that a column has one of these values, and its value."""
+        if len(names) == 1:
+            return f"{column} = ?", names[0]
+        if self.server:
+            return f"{column} = ANY(?)", list(names)
+        return f"{column} IN (SELECT value FROM json_each(?))", json.dumps(names)
+
+    def begin(self, *, writes: bool) -> None:
+        """Begin: to write in turn, or to see the ledger as it is at one moment."""
+        if self.server:
+            self.execute(
+                f"BEGIN ISOLATION LEVEL {'READ COMMITTED' if writes else 'REPEATABLE READ'}"
+            )
+        else:
+            self.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    def lock(self) -> None:
+        """Take the write lock, for a ledger on a server; what is asked after it is up to date."""
+        if self.server:
+            self._head = self.execute("SELECT seq, digest FROM pufferkit_head FOR UPDATE")
+
+    @property
+    def stored_head(self) -> tuple[int, str] | None:
+        """Number and digest of the last entry, asked for once; ``None`` if that is missing."""
+        if not isinstance(self._head, tuple):
+            answer = self._head or self.execute("SELECT seq, digest FROM pufferkit_head")
+            row = answer.fetchone()
+            if row is None:
+                return None
+            self._head = (int(row[0]), str(row[1]))
+        return self._head
+
+    @property
+    def head(self) -> tuple[int, str]:
+        """The same; an error if it is missing."""
+        last = self.stored_head
+        if last is None:
+            raise LedgerError("ledger: its head is missing; it was damaged. Restore a backup")
+        return last
+
+    @head.setter
+    def head(self, last: tuple[int, str]) -> None:
+        self.execute("UPDATE pufferkit_head SET seq = ?, digest = ?", last)
+        self._head = last
+
+    def commit(self) -> None:
+        """Commit, or an error if nobody can say whether that was done."""
+        end = self.execute("COMMIT")
+        self._batch.close()
+        if self.server and end.statusmessage != "COMMIT":
+            raise LedgerError("ledger: the server rolled a transaction back; ask again")
+
+    def roll_back(self) -> None:
+        """Undo what was not committed."""
+        self._batch.close()
+        self.execute("ROLLBACK")
+
+    def tables(self) -> set[str]:
+        """The tables of a ledger that are there."""
+        names = [f"pufferkit_{name}" for name in _TABLES]
+        listed, where = "sqlite_master", "type = 'table'"
+        if self.server:
+            listed, where = "pg_class", "relkind = 'r' AND pg_table_is_visible(oid)"
+        text, value = self.among("relname" if self.server else "name", names)
+        column = text.split()[0]
+        rows = self.execute(f"SELECT {column} FROM {listed} WHERE {where} AND {text}", (value,))
+        return {name.removeprefix("pufferkit_") for (name,) in rows}
+
+    def noted(self, name: str) -> str | None:
+        """What the ledger notes about itself under a name."""
+        row = self.execute("SELECT value FROM pufferkit_meta WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+
+@cache
+def _for_server(statement: str) -> str:
+    return statement.replace("?", "%s")
+
+
+@cache
+def _put(table: str) -> str:
+    marks = ", ".join("?" * len(_COLUMNS[table]))
+    return f"INSERT INTO pufferkit_{table} VALUES ({marks}){_replacing(table)}"
+
+
+@cache
+def _put_many(table: str) -> str:
+    name = f"pufferkit_{table}"
+    rows = f"json_populate_recordset(NULL::{name}, ?)"
+    return f"INSERT INTO {name} SELECT * FROM {rows}{_replacing(table)}"
+
+
+def _replacing(table: str) -> str:
+    """An entry is never replaced."""
+    if table == "entries":
+        return ""
+    key, *rest = _COLUMNS[table]
+    new = ", ".join(f"{column} = excluded.{column}" for column in rest)
+    return f" ON CONFLICT ({key}) DO UPDATE SET {new}"
+
+
+# -- versions -------------------------------------------------------------------------------------
+
+
+def create(connection: Connection, *names: str) -> None:
+    """Make tables; all of them if none is named."""
+    for name in names or _TABLES:
+        columns = _TABLES[name]
+        if connection.server:  # where whole numbers of a key are of 32 bits unless it is said
+            columns = columns.replace("seq INTEGER", "seq BIGINT")
+        connection.execute(f"CREATE TABLE pufferkit_{name} ({columns})")
+
+
+def fill(connection: Connection) -> None:
+    """The tables and the head of a new ledger."""
+    create(connection)
+    connection.put("meta", [("schema", str(SCHEMA_VERSION))])
+    connection.put("head", [(1, 0, GENESIS)])
+
+
+# Steps from schema version n to n + 1, by n. Version 2 has the table of marks, 3 that of states.
+_MIGRATIONS: dict[int, Callable[[Connection], None]] = {
+    1: lambda connection: create(connection, "marks"),
+    2: lambda connection: create(connection, "states"),
+}
+
+
+def migrate(connection: Connection) -> None:
+    """Bring the tables to this version; the caller holds the write lock."""
+    version = version_of(connection)
+    while version is not None and version < SCHEMA_VERSION:
+        _MIGRATIONS[version](connection)
+        version += 1
+        connection.put("meta", [("schema", str(version))])
+
+
+def version_of(connection: Connection) -> int | None:
+    """The version of a ledger's tables; ``None`` if this is no ledger."""
+    if not {"meta", "head", "accounts", "entries"} <= connection.tables():
+        return None
+    stored = connection.noted("schema")
+    if stored is None or not stored.isdigit():
+        return None
+    if int(stored) > SCHEMA_VERSION:
+        raise ValueError(
+            f"ledger: was written by a newer pufferkit (schema {stored}, this one knows "
+            f"{SCHEMA_VERSION}); upgrade pufferkit"
+        )
+    return int(stored)

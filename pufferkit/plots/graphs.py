@@ -108,7 +108,7 @@ def _places(
         else:
             shape = nx.spring_layout(part, seed=1, iterations=150, k=1.2 / sqrt(len(own)))
         for node, (x, y) in shape.items():
-            half = 0.42 * side
+            half = 0.33 * side
             places[node] = (left + side / 2 + half * float(x), top - side / 2 + half * float(y))
         left += side
         deepest = max(deepest, side)

@@ -18,6 +18,7 @@ from pufferkit.influence.curve import regions  # noqa: F401  (registers its answ
 from pufferkit.influence.curve.starts import class_sides
 from pufferkit.influence.curve.trees import record_loss
 from pufferkit.influence.quilts import (  # noqa: F401  (they register theirs)
+    blocks,
     fields,
     mixing,
     networks,

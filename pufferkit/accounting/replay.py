@@ -127,12 +127,14 @@ def _replay(entry: Entry, state: _State) -> Iterator[str]:
 
 def _leads_to(entry: Entry, state: _State) -> Iterator[str]:
     """Work out the state that an entry leads to; its digest is in the entry."""
-    if entry.kind not in ("charge", "budget") or (entry.kind == "budget" and not _told(entry)):
+    if entry.kind not in ("charge", "budget") or (
+        entry.kind == "budget" and not _keeps_state(entry)
+    ):
         return
     before, after = state.added.get(entry.account), None
     with suppress(KeyError, TypeError, ValueError):
         after = state.added[entry.account] = _next(before, entry)
-    if not _told(entry):
+    if not _keeps_state(entry):
         state.states.pop(entry.account, None)
         return
     plain = None if after is None else json.loads(canonical(after.to_dict()))
@@ -142,7 +144,7 @@ def _leads_to(entry: Entry, state: _State) -> Iterator[str]:
         state.states[entry.account] = (entry.seq, plain)
 
 
-def _told(entry: Entry) -> bool:
+def _keeps_state(entry: Entry) -> bool:
     return STATE in entry.body
 
 

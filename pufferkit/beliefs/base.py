@@ -142,7 +142,7 @@ class Beliefs(Shown, JsonRecord, ABC):
         return None
 
     @property
-    def told_of_type(self) -> float | None:
+    def loss_of_type(self) -> float | None:
         """The most that an entry tells about which part of the class is in force.
 
         What is promised to those who know it holds for those who are unsure of it with so much more

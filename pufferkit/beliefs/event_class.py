@@ -28,20 +28,14 @@ _MOST_WORK = 4_000_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EventClass(KernelClass):
-    """See `ChainClass.with_secrets`.
-
-    Attributes
-    ----------
-    beliefs
-        How the entries hang together.
-    hidden
-        What is hidden, all of it.
-    """
+    """See `ChainClass.with_secrets`."""
 
     kind = "events"
 
     beliefs: ChainClass
+    """How the entries hang together."""
     hidden: tuple[Secrets, ...]
+    """What is hidden, all of it."""
     states: tuple[Hashable, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,7 +88,7 @@ class EventClass(KernelClass):
         return self.beliefs.sources
 
     @property
-    def told_of_type(self) -> float | None:
+    def loss_of_type(self) -> float | None:
         return None
 
     def matrices_shown(self) -> tuple[Matrix, ...]:

@@ -103,7 +103,7 @@ class HullClass(KernelClass):
         return tuple(dict.fromkeys(fitted))
 
     @property
-    def told_of_type(self) -> float | None:
+    def loss_of_type(self) -> float | None:
         each = [chain for chain in self.chains if len(chain.closed_classes) == 1]
         return transfer_cap([chain.stationary for chain in each]) if len(each) > 1 else None
 

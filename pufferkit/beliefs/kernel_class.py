@@ -30,27 +30,18 @@ Secret = Literal["entry", "regime"]
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """The chain of an entry and of what an event remembers, through a window of entries.
-
-    Attributes
-    ----------
-    entries
-        For every entry of the window: its value in each of the cases that can be there.
-    kernels
-        From the cases of each entry but the first to those of the one before, as distributions.
-    posterior
-        Distribution of the last case given each label.
-    labels
-        The events that are told apart.
-    error
-        Bound on the relative error of the entries of the kernels and of the posterior.
-    """
+    """The chain of an entry and of what an event remembers, through a window of entries."""
 
     entries: tuple[NDArray[np.intp], ...]
+    """For every entry of the window: its value in each of the cases that can be there."""
     kernels: tuple[Floats, ...]
+    """From the cases of each entry but the first to those of the one before, as distributions."""
     posterior: Floats
+    """Distribution of the last case given each label."""
     labels: tuple[str, ...]
+    """The events that are told apart."""
     error: float
+    """Bound on the relative error of the entries of the kernels and of the posterior."""
 
 
 @dataclass(frozen=True, eq=False)

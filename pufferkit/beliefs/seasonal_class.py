@@ -106,7 +106,7 @@ class SeasonalClass(KernelClass):
         return () if self.fitted_on is None else (self.fitted_on,)
 
     @property
-    def told_of_type(self) -> float | None:
+    def loss_of_type(self) -> float | None:
         return transfer_cap(self.marginals) if len(self.matrices) > 1 else None
 
     def matrices_shown(self) -> tuple[Matrix, ...]:

@@ -27,22 +27,15 @@ Moves = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Automaton:
-    """Reads the entries of a window one by one and ends in a label.
-
-    Attributes
-    ----------
-    moves
-        For each entry of the window: the state of the automaton after it, by the state before it
-        (rows; it begins in state 0) and the value of the entry (columns).
-    ends
-        The label, counted from 0, of every state that the automaton can end in.
-    labels
-        The events that are told apart.
-    """
+    """Reads the entries of a window one by one and ends in a label."""
 
     moves: tuple[Moves, ...]
+    """For each entry of the window: the state of the automaton after it, by the state before it
+    (rows; it begins in state 0) and the value of the entry (columns)."""
     ends: tuple[int, ...]
+    """The label, counted from 0, of every state that the automaton can end in."""
     labels: tuple[str, ...]
+    """The events that are told apart."""
 
 
 class Secrets(ABC):

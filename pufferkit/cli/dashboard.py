@@ -116,10 +116,12 @@ def dashboard(
     else:
         terminal.summary(plan)
         pictured = _released(plan, series, beliefs, book, account)
-        told = _told(parts, pictured)
-        more = {"derived": {name: derived(one) for name, one in told.items()}} if told else {}
+        readings = _readings(parts, pictured)
+        more = (
+            {"derived": {name: derived(one) for name, one in readings.items()}} if readings else {}
+        )
         record = json.dumps({**json.loads(pictured.to_json()), **more}, indent=2)
-        shown = "\n".join([str(pictured), *(f"{name}: {one}" for name, one in told.items())])
+        shown = "\n".join([str(pictured), *(f"{name}: {one}" for name, one in readings.items())])
     written = {} if out is None else {out: record.encode() + b"\n"}
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
@@ -131,13 +133,13 @@ def dashboard(
     terminal.written(written)
 
 
-def _told(parts: Sequence[Part], release: Release) -> dict[str, Derived]:
+def _readings(parts: Sequence[Part], release: Release) -> dict[str, Derived]:
     """What follows from the parts of a joint release."""
     from pufferkit.mechanisms.dashboard import split  # noqa: PLC0415
 
     each = split(release)
-    told = {part.name: part.asked.follows(each[part.name]) for part in parts}
-    return {name: one for name, one in told.items() if one is not None}
+    readings = {part.name: part.asked.follows(each[part.name]) for part in parts}
+    return {name: one for name, one in readings.items() if one is not None}
 
 
 def _released(

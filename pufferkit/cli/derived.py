@@ -34,19 +34,19 @@ class AskedQuestion:
 
     def shown(self, release: Release) -> str:
         """What is printed: what was asked, and what it was read from where that tells more."""
-        told = self.follows(release)
-        if told is None:
+        reading = self.follows(release)
+        if reading is None:
             return str(release)
-        return str(told) if self.question.name in FOLLOWS else f"{release}\n{told}"
+        return str(reading) if self.question.name in FOLLOWS else f"{release}\n{reading}"
 
     def picture(self, release: Release, exact: list[float] | None, path: Path) -> bytes:
         """The same as a picture."""
         from pufferkit import plots  # noqa: PLC0415
 
-        told = self.follows(release) if self.question.name in FOLLOWS else None
-        if told is None:
+        reading = self.follows(release) if self.question.name in FOLLOWS else None
+        if reading is None:
             return plots.picture(plots.release_figure(release, exact), path)
-        return plots.picture(plots.figure_of(told), path)
+        return plots.picture(plots.figure_of(reading), path)
 
     def record(self, release: Release) -> str:
         """The release as JSON, with what follows from it as ``derived``."""
@@ -61,16 +61,21 @@ def follows(question: pk.Question, release: Release) -> Derived | None:
     return None if read is None else read(release, LEVEL)
 
 
-def record(release: Release, told: Derived | None) -> str:
+def record(release: Release, reading: Derived | None) -> str:
     """A release as JSON, with what follows from it as ``derived``."""
-    if told is None:
+    if reading is None:
         return release.to_json()
-    return json.dumps({**json.loads(release.to_json()), "derived": derived(told)}, indent=2)
+    return json.dumps({**json.loads(release.to_json()), "derived": derived(reading)}, indent=2)
 
 
-def derived(told: Derived) -> dict[str, Any]:
+def derived(reading: Derived) -> dict[str, Any]:
     """What follows from a release, as plain data."""
-    return {"what": told.what, "how": told.how, "level": told.level, "rows": told.table_rows()}
+    return {
+        "what": reading.what,
+        "how": reading.how,
+        "level": reading.level,
+        "rows": reading.table_rows(),
+    }
 
 
 def numbers_asked(

@@ -133,8 +133,8 @@ class QuestionOptions:
             if given and name not in taken_by(argument):
                 raise unneeded(argument)
 
-    def named(self, states: Sequence[Hashable], *, told: bool = True) -> pk.Question:
-        """The question by its name; ``told`` says on the terminal what values are taken."""
+    def named(self, states: Sequence[Hashable], *, announced: bool = True) -> pk.Question:
+        """The question by its name; ``announced`` says on the terminal what values are taken."""
         start, dash, end = (self.between or "00:00-12:00").partition("-")
         if not dash:
             raise ValueError(f"--between: {self.between!r} is not like 22:00-06:00")
@@ -145,7 +145,7 @@ class QuestionOptions:
             labels, values = _weights(self.weights, states)
         elif self.values is not None:
             middles = self.values == MIDDLES
-            values = _middles(states, told) if middles else _values(self.values, states)
+            values = _middles(states, announced) if middles else _values(self.values, states)
         try:
             return pk.Question(
                 self.query.value,
@@ -249,7 +249,7 @@ def _state(option: str, name: str, states: Sequence[Hashable]) -> Hashable:
     raise ValueError(f"{option}: {name!r} is not a state of the model; it has {known}")
 
 
-def _middles(states: Sequence[Hashable], told: bool) -> dict[Hashable, float]:
+def _middles(states: Sequence[Hashable], announced: bool) -> dict[Hashable, float]:
     """The middle of each level, by the names of the states."""
     bins = pk.Bins.of_names(states)
     if bins is None:
@@ -258,7 +258,7 @@ def _middles(states: Sequence[Hashable], told: bool) -> dict[Hashable, float]:
         middles = dict(zip(states, bins.middles, strict=True))
     except ValueError as error:
         raise ValueError(f"--values middles: {error}") from None
-    if told:
+    if announced:
         listed = ", ".join(f"{state}={value:g}" for state, value in middles.items())
         terminal.note(f"values: {listed}")
     return middles

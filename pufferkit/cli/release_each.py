@@ -190,10 +190,10 @@ def _give(
         from pufferkit import plots  # noqa: PLC0415
 
         written[plot] = plots.picture(plots.figure_of(releases), plot)
-    told: list[Any] = list(written)
+    files: list[Any] = list(written)
     if out is not None and record is not None:
         written |= {out: content, record: releases.to_json().encode() + b"\n"}
-        told.insert(0, f"{out}, and {record} for pufferkit verify")
+        files.insert(0, f"{out}, and {record} for pufferkit verify")
     outputs.write_all(written)
     if as_json:
         terminal.say(releases.to_json())
@@ -202,7 +202,7 @@ def _give(
     else:
         words = f"{releases.guarantee}: epsilon {releases.epsilon:g} for all rows of a subject"
         terminal.say(words)
-    terminal.written(told)
+    terminal.written(files)
 
 
 def _refuse_drowned(

@@ -14,7 +14,7 @@ class LongWork:
     """A long piece of work, as the page shows it."""
 
     name: str = ""
-    told: str = ""
+    progress: str = ""
 
     @property
     def under_way(self) -> bool:
@@ -78,14 +78,14 @@ class Asking:
     ) -> Any:
         """A task for the slow worker; pages look at ``work`` and ``version``."""
 
-        def told(text: str) -> None:
-            self.work.told = text
+        def show(text: str) -> None:
+            self.work.progress = text
 
         if self.work.under_way:
             raise ValueError(f"{self.work.name.lower()} is under way; wait for it or stop it")
         self.work = LongWork(name)
         try:
-            return await self._slow.run(task, *given, tell=told if telling else None)
+            return await self._slow.run(task, *given, tell=show if telling else None)
         finally:
             self.work = LongWork()
             self.version += 1

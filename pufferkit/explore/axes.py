@@ -76,7 +76,7 @@ def bar(value: float, good: bool, words: str, strong: bool = True) -> dict[str, 
 
 
 def lying(
-    what: str, names: Sequence[str], bars: Sequence[Mapping[str, Any]], told: str, **more: Any
+    what: str, names: Sequence[str], bars: Sequence[Mapping[str, Any]], measured: str, **more: Any
 ) -> dict[str, Any]:
     """Bars that lie below one another on a log scale, with room for their words."""
     values = [bar["value"] for bar in bars]
@@ -90,7 +90,7 @@ def lying(
     return frame(
         what,
         grid={"left": 12, "right": 84, "top": 28, "bottom": 36, "containLabel": True},
-        xAxis=axis(f"{told} (log scale)", "log", **log_from(values)),
+        xAxis=axis(f"{measured} (log scale)", "log", **log_from(values)),
         yAxis={
             "type": "category",
             "inverse": True,

@@ -226,7 +226,7 @@ def release(deal: Deal) -> dict[str, Any]:
 
 def shown(answer: Release, asked: QueryAndReader | None = None) -> dict[str, Any]:
     """A release as plain data for the page; or what is read from it."""
-    told: dict[str, Any] = {
+    common: dict[str, Any] = {
         "json": answer.to_json(),
         "query": answer.query,
         "epsilon": answer.epsilon,
@@ -238,7 +238,7 @@ def shown(answer: Release, asked: QueryAndReader | None = None) -> dict[str, Any
         read = asked.read(answer)
         bounds = zip(read.low, read.high, strict=True)
         return {
-            **told,
+            **common,
             "text": str(read),
             "labels": list(read.labels),
             "value": [float(value) for value in read.value],
@@ -248,7 +248,7 @@ def shown(answer: Release, asked: QueryAndReader | None = None) -> dict[str, Any
             "grid": None,
         }
     return {
-        **told,
+        **common,
         "text": str(answer),
         "labels": [str(label) for label in answer.labels],
         "value": [float(value) for value in answer.value],

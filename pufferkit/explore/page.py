@@ -88,7 +88,7 @@ def _work(workspace: Workspace) -> Any:
 
     def look() -> None:
         line.set_visibility(workspace.work.under_way)
-        words.set_text(f"{workspace.work.name} … {workspace.work.told}")
+        words.set_text(f"{workspace.work.name} … {workspace.work.progress}")
 
     look()
     return look

@@ -92,9 +92,9 @@ def influence(
                 for place, kind, words in shown
             ],
         }
-    told = ", ".join(f"{row['name']} {row['budget']:.3g}" for row in rows)
+    summary = ", ".join(f"{row['name']} {row['budget']:.3g}" for row in rows)
     return lying(
-        f"Entries that one entry may give away, by class: {told}",
+        f"Entries that one entry may give away, by class: {summary}",
         [row["name"] for row in rows],
         bars,
         "entries that one entry may give away",
@@ -144,9 +144,9 @@ def bars_with_errors(
                 "z": 4,
             }
         )
-    told = ", ".join(f"{label} {value:.3g}" for label, value in zip(labels, values, strict=True))
+    summary = ", ".join(f"{label} {value:.3g}" for label, value in zip(labels, values, strict=True))
     return frame(
-        f"{name}, with intervals: {told}",
+        f"{name}, with intervals: {summary}",
         grid={"left": 12, "right": 24, "top": 84, "bottom": 24, "containLabel": True},
         legend={"top": 0, "type": "plain", "itemGap": 14},
         xAxis=axis("", "category", data=list(labels)),
@@ -206,8 +206,10 @@ def tables(
         "itemWidth": 14,
         "inRange": {"color": list(_STATES[:4])},
     }
-    told = f"{what}, {grid['down']} by {grid['across']}, as a table of colours: {', '.join(parts)}"
-    return frame(told, **drawn, visualMap=colours), f"{each * len(parts) + 36}px"
+    summary = (
+        f"{what}, {grid['down']} by {grid['across']}, as a table of colours: {', '.join(parts)}"
+    )
+    return frame(summary, **drawn, visualMap=colours), f"{each * len(parts) + 36}px"
 
 
 def errors(rows: Sequence[Mapping[str, Any]], chosen: float, what: str) -> dict[str, Any]:
@@ -257,9 +259,9 @@ def mechanisms(rows: Sequence[Mapping[str, Any]], what: str) -> dict[str, Any]:
         )
         for row in there
     ]
-    told = ", ".join(f"{row['mechanism']} {row['half_width_95']:.3g}" for row in there)
+    summary = ", ".join(f"{row['mechanism']} {row['half_width_95']:.3g}" for row in there)
     names = [row["mechanism"] for row in there]
-    return lying(f"Error of each mechanism: {told}", names, bars, f"95% of {what} within")
+    return lying(f"Error of each mechanism: {summary}", names, bars, f"95% of {what} within")
 
 
 def classes(rows: Sequence[Mapping[str, Any]], chosen: str, what: str) -> dict[str, Any]:
@@ -268,9 +270,9 @@ def classes(rows: Sequence[Mapping[str, Any]], chosen: str, what: str) -> dict[s
         bar(row["half_width"], True, f"{row['half_width']:.3g}", row["model"] == chosen)
         for row in rows
     ]
-    told = ", ".join(f"{row['name']} {row['half_width']:.3g}" for row in rows)
+    summary = ", ".join(f"{row['name']} {row['half_width']:.3g}" for row in rows)
     names = [row["name"] for row in rows]
-    return lying(f"Error under each class: {told}", names, bars, f"95% of {what} within")
+    return lying(f"Error under each class: {summary}", names, bars, f"95% of {what} within")
 
 
 def p_values(rows: Sequence[Mapping[str, Any]], level: float) -> dict[str, Any]:
@@ -291,9 +293,11 @@ def p_values(rows: Sequence[Mapping[str, Any]], level: float) -> dict[str, Any]:
         "label": {"formatter": f"refuted below {level:g}", "position": "start"},
         "data": [{"xAxis": level}],
     }
-    told = ", ".join(f"{row['name']} {row['p_value']:.2g}" for row in there)
+    summary = ", ".join(f"{row['name']} {row['p_value']:.2g}" for row in there)
     names = [row["name"] for row in there]
-    options = lying(f"p-values: {told}", names, bars, "p-value of people held out", markLine=line)
+    options = lying(
+        f"p-values: {summary}", names, bars, "p-value of people held out", markLine=line
+    )
     options["xAxis"].update(min=least, max=1, startValue=least)
     return options
 

@@ -114,15 +114,15 @@ class PageQuestion:
     @property
     def words(self) -> str:
         """What is asked, as a sentence begins."""
-        told = KINDS[self.kind].capitalize()
+        sentence = KINDS[self.kind].capitalize()
         some = " or ".join(f"“{name}”" for name in self.of)
         if self.kind == "quantile":
-            told += f", {self.at:g} of the entries below it"
+            sentence += f", {self.at:g} of the entries below it"
         if self.kind == "time-in":
-            told = told.replace("two hours of the day", self.between.replace("-", " and "))
+            sentence = sentence.replace("two hours of the day", self.between.replace("-", " and "))
         if self.kind == "days-with":
-            told = told.replace("enough time", f"{self.at_least} or more")
-        return told.replace("one state", some).replace("some states", some)
+            sentence = sentence.replace("enough time", f"{self.at_least} or more")
+        return sentence.replace("one state", some).replace("some states", some)
 
     def over(self, states: Sequence[Hashable], lengths: Any) -> Query:
         """The query, about a series or lengths; of a quantile the histogram behind it."""

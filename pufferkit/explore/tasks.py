@@ -39,8 +39,8 @@ def warm() -> None:
 
 def _stamp(path: str) -> tuple[int, int]:
     """When a file was changed, so that a changed file is read anew."""
-    told = os.stat(path)
-    return told.st_mtime_ns, told.st_size
+    status = os.stat(path)
+    return status.st_mtime_ns, status.st_size
 
 
 def table_of(source: DataFile) -> Table:

@@ -90,7 +90,7 @@ class Worker:
                 connection.send((task, given, tell is not None))
                 while True:
                     kind, content = await asyncio.to_thread(connection.recv)
-                    if kind != "told":
+                    if kind != "progress":
                         break
                     if tell is not None:
                         tell(content)
@@ -133,7 +133,7 @@ def _serve(connection: Connection) -> None:
             nonlocal last
             if monotonic() - last > _TELL_EVERY:
                 last = monotonic()
-                connection.send(("told", text))
+                connection.send(("progress", text))
 
         answer = answered(task, given, tell if telling else None)
         with contextlib.suppress(OSError):  # the server may be gone by now

@@ -218,8 +218,8 @@ class Workspace(Asking):
         given = (*self._asked, self.epsilon, self.mechanism, self.source(PUBLIC))
         if self.mechanism in decisions.FOR_SUMS and (decisions.live, given) not in self._answers:
             name = f"The noise of {self.mechanism}"
-            told = await self._long(name, decisions.live, given, telling=False)
-            self._answers[decisions.live, given] = told
+            errors = await self._long(name, decisions.live, given, telling=False)
+            self._answers[decisions.live, given] = errors
         answer: dict[str, Any] = await self._kept(decisions.live, given, lane="live")
         return answer
 
@@ -316,8 +316,8 @@ class Workspace(Asking):
         """What is left of the budget, where data, beliefs and account are known."""
         if not self.has_budget or self.source(PRIVATE) is None or not self.chosen:
             return None
-        told = await self._ask(decisions.remaining, self.deal())
-        left: float = told["remaining"]
+        answer = await self._ask(decisions.remaining, self.deal())
+        left: float = answer["remaining"]
         return left
 
     async def release(self) -> dict[str, Any]:
@@ -352,8 +352,8 @@ class Workspace(Asking):
 
     async def books(self) -> dict[str, Any]:
         """What was released, and what it adds up to."""
-        told: dict[str, Any] = await self._ask(decisions.account, self.deal())
-        return told
+        answer: dict[str, Any] = await self._ask(decisions.account, self.deal())
+        return answer
 
     async def verify(self, text: str) -> dict[str, Any]:
         """Whether a release's noise is enough."""

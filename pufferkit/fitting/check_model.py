@@ -50,32 +50,22 @@ _COUNTS = "counts alone cannot tell; give the series, or a million rows of the t
 
 @dataclass(frozen=True, repr=False)
 class ModelReport(Report):
-    """What data say about beliefs, without noise: keep it to yourself if they are private.
-
-    Attributes
-    ----------
-    beliefs
-        What was checked.
-    entries
-        How much data there were; ``None`` for counts.
-    level
-        A test with a p-value below this fails.
-    checks
-        The answers.
-    epsilon
-        Where noise is compared.
-    noise
-        Scale of the influence curve for a 1-Lipschitz query over these data: under the ``given``
-        beliefs, and under chains of ``first`` and ``second`` order fitted to the data; empty where
-        it cannot be told.
-    """
+    """What data say about beliefs, without noise: keep it to yourself if they are private."""
 
     beliefs: str
+    """What was checked."""
     entries: int | None
+    """How much data there were; ``None`` for counts."""
     level: float
+    """A test with a p-value below this fails."""
     checks: tuple[Check, ...]
+    """The answers."""
     epsilon: float
+    """Where noise is compared."""
     noise: dict[str, float | None]
+    """Scale of the influence curve for a 1-Lipschitz query over these data: under the ``given``
+    beliefs, and under chains of ``first`` and ``second`` order fitted to the data; empty where it
+    cannot be told."""
 
     def table_rows(self) -> list[dict[str, Any]]:
         """One for each check."""

@@ -64,31 +64,21 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One class of beliefs, tested on people who were held out.
-
-    Attributes
-    ----------
-    name
-        What it is called here.
-    beliefs
-        The class; ``None`` if it could not be built.
-    promise
-        To whom the promise is made, or why there is none.
-    checks
-        The answers of the tests.
-    scale
-        Laplace scale for the query; ``None`` if there is none.
-    at_its_word
-        Whether one fitted model is taken as the truth. It is not recommended: such a fit shows less
-        influence than the truth more often than not.
-    """
+    """One class of beliefs, tested on people who were held out."""
 
     name: str
+    """What it is called here."""
     beliefs: ChainClass | None
+    """The class; ``None`` if it could not be built."""
     promise: str
+    """To whom the promise is made, or why there is none."""
     checks: tuple[Check, ...] = ()
+    """The answers of the tests."""
     scale: float | None = None
+    """Laplace scale for the query; ``None`` if there is none."""
     at_its_word: bool = False
+    """Whether one fitted model is taken as the truth. It is not recommended: such a fit shows less
+    influence than the truth more often than not."""
 
     @property
     def influence(self) -> InfluenceCheck | None:
@@ -130,29 +120,20 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Choice(Report):
-    """Every class that was built, and which one is recommended.
-
-    Attributes
-    ----------
-    rows
-        The classes, from the plainest to the widest.
-    measured
-        Influence of one entry on people held out; ``None`` if they cannot tell.
-    public, held_out
-        How many people, or stretches of one person, built and tested.
-    query, epsilon
-        What noise is compared for.
-    advice
-        What would pass, if nothing does; and what to know about the split.
-    """
+    """Every class that was built, and which one is recommended."""
 
     rows: tuple[Candidate, ...]
+    """The classes, from the plainest to the widest."""
     measured: MeasuredInfluence | None
+    """Influence of one entry on people held out; ``None`` if they cannot tell."""
     public: int
     held_out: int
+    """How many people, or stretches of one person, built and tested."""
     query: str
     epsilon: float
+    """What noise is compared for."""
     advice: tuple[str, ...] = ()
+    """What would pass, if nothing does; and what to know about the split."""
 
     @property
     def best(self) -> Candidate | None:

@@ -30,18 +30,12 @@ _NEVER, _UNSEEN, _INFINITE = 1e300, 1e200, 1e150
 
 @dataclass(frozen=True)
 class Closeness:
-    """How near an adversary is to a class.
-
-    Attributes
-    ----------
-    delta
-        Delta of [Q] Theorem 2.4; infinite if some possible data set is impossible for the other.
-    belief
-        The belief of the class that is nearest.
-    """
+    """How near an adversary is to a class."""
 
     delta: float
+    """Delta of [Q] Theorem 2.4; infinite if some possible data set is impossible for the other."""
     belief: str
+    """The belief of the class that is nearest."""
 
     def epsilon(self, epsilon: float) -> float:
         """What is epsilon-private for the class is this much private against the adversary."""

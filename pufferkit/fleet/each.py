@@ -160,6 +160,7 @@ def release_each(
         notes=run.notes(table),
         lengths=used[asked.owner],
         independent_after=table.independent_after,
+        sampler=run.sampler(scales) if ledger is None else None,
     )
 
 
@@ -254,6 +255,7 @@ def release_all(
         lengths=np.full(len(windows), longest),
         groups=None if grouped is None else grouped.of_rows(len(windows)),
         independent_after=local.independent_after,
+        sampler=run.sampler(scales) if ledger is None else None,
     )
 
 

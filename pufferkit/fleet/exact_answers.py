@@ -114,10 +114,10 @@ def _folded(
     windows, weekly = table.windows, question.name == "by-weekday-hour"
     assert windows is not None
     if not windows.of_time or HOUR % windows.width or (windows.repeats == 24 and weekly):
-        told = duration(windows.width) if windows.of_time else f"{windows.width:g}"
+        breadth = duration(windows.width) if windows.of_time else f"{windows.width:g}"
         raise ValueError(
             f"query: {question.name} is folded from windows of an hour or a part of it, and these "
-            f"are {told} wide; read the table with window='hour of week'"
+            f"are {breadth} wide; read the table with window='hour of week'"
         )
     slots = HOURS_OF_WEEK if weekly else HOURS
     slot = _slots(table, windows, weekly)

@@ -26,7 +26,7 @@ from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.intervals import half_width, project_to_simplex, rank_error
 from pufferkit.mechanisms.reading import reader_of
 from pufferkit.mechanisms.release import FORMAT, Presentation, Release
-from pufferkit.noise import Family
+from pufferkit.noise import Family, Sampler
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Shown
 
@@ -65,6 +65,8 @@ class Releases(Shown, Frozen, JsonRecord):
         says so. ``raw`` keeps them as they were drawn.
     scale, noise
         Scale and family of the noise on every number of a row; at least what the theorem asks.
+    sampler
+        Who drew it; ``None`` if rows may have been drawn earlier and kept in accounts.
     entries
         Number of observed entries behind a row. Public.
     labels
@@ -136,6 +138,7 @@ class Releases(Shown, Frozen, JsonRecord):
     groups: tuple[Hashable, ...] | None = None
     days: NDArray[np.int64] | None = None
     asked: Question | None = None
+    sampler: Sampler | None = None
 
     @property
     def totals(self) -> Floats | None:
@@ -222,6 +225,7 @@ class Releases(Shown, Frozen, JsonRecord):
             kind=kind if kind in get_args(Kind) else "own",  # type: ignore[arg-type]
             presentation=self.presentation,
             noise=self.noise,
+            sampler=self.sampler,
             unit=self.units[number],
             question=question,
         )
@@ -338,6 +342,7 @@ class Releases(Shown, Frozen, JsonRecord):
             "windows": None if self.cut is None else self.cut.to_dict(),
             "presentation": self.presentation,
             "noise": self.noise,
+            "sampler": self.sampler,
             "notes": list(self.notes),
             "released_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": pufferkit.__version__,

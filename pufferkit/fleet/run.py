@@ -122,12 +122,12 @@ class FleetRun:
                 "mechanism": self.mechanism,
                 "label": self.label,
                 "windows": None if self.windows is None else self.windows.to_dict(),
-                **self._told,
+                **self._unworded,
             }
         )
 
     @property
-    def _told(self) -> dict[str, Any]:
+    def _unworded(self) -> dict[str, Any]:
         """What the words of a question leave out."""
         asked = self.question
         if asked is None or (asked.values is None and asked.clip is None):
@@ -169,6 +169,10 @@ class FleetRun:
     def family(self) -> noise.Family:
         """The noise that is drawn."""
         return "noisy choice" if self.chooses else "discrete laplace"
+
+    def sampler(self, scales: Floats) -> noise.Sampler:
+        """Who draws it, of the scales of a table in whole numbers."""
+        return "opendp" if self.chooses else noise.whole_sampler(scales.max(), Fraction(1))
 
     def draw(self, counts: Counts, scales: Floats) -> Floats:
         """Noise on whole numbers, row by row; or levels chosen by them."""

@@ -58,7 +58,7 @@ _SLACK = 1e-10
 _ROUNDS = 60
 
 
-class Told(NamedTuple):
+class SideLoss(NamedTuple):
     """What a side says about each ordered pair of states; -inf where one of them cannot occur."""
 
     bound: Floats
@@ -90,13 +90,13 @@ class KarySide:
         self.size = len(kernel)
         self._plain = _AnswerSteps(kernel, matrix)
 
-    def trace(self, weight: Floats, all_answers: bool) -> Iterator[Told]:
+    def trace(self, weight: Floats, all_answers: bool) -> Iterator[SideLoss]:
         """What is said at 0, 1, 2, ... entries from where ``weight`` stands."""
         bound = np.where(np.logical_and.outer(weight > 0, weight > 0), 0.0, -np.inf)
         reached, vectors = bound, np.ones((1, self.size))
         error, count, constant = 0.0, 0, bool((weight == 1).all())
         while True:
-            yield Told(bound, reached, weight)
+            yield SideLoss(bound, reached, weight)
             count += 1
             before = weight > 0
             if constant:
@@ -123,37 +123,37 @@ class KarySide:
 
     def unknown_or_known(
         self, start: Floats, every: bool, all_answers: bool
-    ) -> list[Iterator[Told]]:
+    ) -> list[Iterator[SideLoss]]:
         """Nothing known but where the side ends; then each value known next to the entry."""
         traces = [self.trace(start, all_answers)]
         if every:
             traces += [self.trace(column, all_answers) for column in self.kernel.T if column.any()]
         return traces
 
-    def within(self, start: Floats, length: int, every: bool, all_answers: bool) -> list[Told]:
+    def within(self, start: Floats, length: int, every: bool, all_answers: bool) -> list[SideLoss]:
         """What the side says at most if it has 0, 1, ... length - 1 entries."""
         ends, *known = (
             list(islice(trace, length))
             for trace in self.unknown_or_known(start, every, all_answers)
         )
-        told, nearer = [], None
+        sides, nearer = [], None
         for m, end in enumerate(ends):
             for trace in known if m > 0 else []:
                 nearer = trace[m - 1] if nearer is None else _larger(nearer, trace[m - 1])
-            told.append(end if nearer is None else _larger(end, nearer))
-        return told
+            sides.append(end if nearer is None else _larger(end, nearer))
+        return sides
 
-    def at_any_distance(self, start: Floats, every: bool) -> Told | None:
+    def at_any_distance(self, start: Floats, every: bool) -> SideLoss | None:
         """What the side says at most, however long it is; ``None`` if that is not known."""
         traces = self.unknown_or_known(start, every, all_answers=False)
         best, before = next(traces[0]), None
         best = best._replace(bound=np.maximum(best.bound, 0.0))
-        for told in islice(zip(*traces, strict=True), MOST_DISTANCE):
-            for one in told:
+        for sides in islice(zip(*traces, strict=True), MOST_DISTANCE):
+            for one in sides:
                 best = _larger(best, one)
-            spread = max(one.spread for one in told)
+            spread = max(one.spread for one in sides)
             if spread <= FORGOTTEN:
-                last = np.max([one.bound for one in told], axis=0)
+                last = np.max([one.bound for one in sides], axis=0)
                 if before is not None and float(np.abs(last - before).max()) <= _SETTLED:
                     limit = self._certificate(last, 2 * spread)
                     return None if limit is None else _larger(best, best._replace(bound=limit))
@@ -200,8 +200,8 @@ class _AnswerSteps:
         return moved
 
 
-def _larger(one: Told, other: Told) -> Told:
-    return Told(
+def _larger(one: SideLoss, other: SideLoss) -> SideLoss:
+    return SideLoss(
         np.maximum(one.bound, other.bound), np.maximum(one.reached, other.reached), one.weight
     )
 

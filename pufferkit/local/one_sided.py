@@ -52,17 +52,12 @@ EVERYTHING = Interval(-inf, inf)
 
 @dataclass(frozen=True)
 class Trace:
-    """A side at distance 0, 1, 2, ... from its end, reference taken off.
-
-    Attributes
-    ----------
-    low, high
-        Least and largest log-ratio over outputs. Where one of the two values of X_i cannot occur
-        there is nothing to distinguish: ``low`` is inf and ``high`` is -inf.
-    """
+    """A side at distance 0, 1, 2, ... from its end, reference taken off."""
 
     low: Floats
     high: Floats
+    """Least and largest log-ratio over outputs. Where one of the two values of X_i cannot occur
+    there is nothing to distinguish: ``low`` is inf and ``high`` is -inf."""
 
 
 def logarithm(value: float) -> float:

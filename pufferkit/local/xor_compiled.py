@@ -29,7 +29,7 @@ def searched_losses(
     """
     losses = np.zeros((len(rho), 2))
     steps = length if length > 0 else most
-    told = np.empty((steps, 2, 2, 2))  # side, output, end
+    ratios = np.empty((steps, 2, 2, 2))  # side, output, end
     ends, fresh = np.empty((2, 6, 2)), np.empty((2, 2))  # least and largest, trace, output
     reference, best, moves = np.empty(6), np.empty((2, 2, 2)), np.empty((2, 2))
     for chain in range(len(rho)):
@@ -46,7 +46,7 @@ def searched_losses(
                 best[trace // 3, z, 0] = best[trace // 3, z, 1] = 0.0
         still, last = 0, steps
         for m in range(steps):
-            moved = _tell(ends, reference, every, length == 0, best, told, m)
+            moved = _record(ends, reference, every, length == 0, best, ratios, m)
             still = still + 1 if moved < _SETTLED else 0
             if still == _MANY:
                 last = m + 1
@@ -54,18 +54,18 @@ def searched_losses(
             for trace in range(6):
                 _step(trace, moves, transition, ends, reference, fresh)
         for end in range(2):
-            losses[chain, end] = log(max(_largest(told, last, length, end), 1.0))
+            losses[chain, end] = log(max(_largest(ratios, last, length, end), 1.0))
     return losses
 
 
 @compiled_loop
-def _tell(
+def _record(
     ends: Floats,
     reference: Floats,
     every: bool,
     any_length: bool,
     best: Floats,
-    told: Floats,
+    ratios: Floats,
     m: int,
 ) -> float:
     """Set what is said at distance ``m`` at most; ``best`` keeps what nearer entries said.
@@ -87,9 +87,9 @@ def _tell(
             else:
                 unknown = ratio
         largest = max(unknown, best[side, z, end])
-        before = told[m - 1, side, z, end] if m > 0 else 0.0
+        before = ratios[m - 1, side, z, end] if m > 0 else 0.0
         moved = max(moved, abs(largest - before) / max(largest, 1e-300))
-        told[m, side, z, end] = largest
+        ratios[m, side, z, end] = largest
     return moved
 
 
@@ -120,12 +120,12 @@ def _step(
 
 
 @compiled_loop
-def _largest(told: Floats, last: int, length: int, end: int) -> float:
+def _largest(ratios: Floats, last: int, length: int, end: int) -> float:
     """Largest product of a left and a right side that meet in one entry and its output."""
     worst = 0.0
     for z in range(2):
         for i in range(max(length, 1)):
             left = last - 1 if length == 0 else min(i, last - 1)
             right = last - 1 if length == 0 else min(length - 1 - i, last - 1)
-            worst = max(worst, told[left, 0, z, end] * told[right, 1, z, end])
+            worst = max(worst, ratios[left, 0, z, end] * ratios[right, 1, z, end])
     return worst

@@ -93,16 +93,16 @@ class XorSides:
         silent = np.array([[-inf, -inf], [inf, inf]])
         sides = [0, 3]
         while True:
-            told = np.full((6, count, 2, 2), -inf)
+            ratios = np.full((6, count, 2, 2), -inf)
             finite = np.isfinite(reference)
             away = reference[finite][:, None, None]
-            told[finite] = np.stack([away - low[finite], high[finite] - away], axis=-1)
+            ratios[finite] = np.stack([away - low[finite], high[finite] - away], axis=-1)
             if np.isfinite(silent).all():
                 limits = silent[:, :, None, None]
                 beyond = np.stack([limits[1] - outer[0], outer[1] - limits[0]], axis=-1)
             else:
                 beyond = np.full((2, count, 2, 2), inf)
-            yield told, beyond
+            yield ratios, beyond
             low, high = _moved_range(self._maps, low, high)
             reference = _moved(self._plain, reference)
             outer = np.stack(_moved_range(self._maps[sides], outer[0], outer[1]))
@@ -140,8 +140,8 @@ def longest_losses(
     """
     parts = (_LEFT, _RIGHT) if every else (slice(0, 1), slice(3, 4))
     best = np.full((2, len(sides.rho), 2, 2), -inf)
-    for steps, (told, beyond) in enumerate(sides.walk()):
-        best = np.maximum(best, np.stack([told[part].max(axis=0) for part in parts]))
+    for steps, (ratios, beyond) in enumerate(sides.walk()):
+        best = np.maximum(best, np.stack([ratios[part].max(axis=0) for part in parts]))
         if steps & 7 and steps < most:
             continue
         near = best.sum(axis=0).max(axis=1)
@@ -154,14 +154,14 @@ def longest_losses(
 
 def losses_of_length(sides: XorSides, length: int, every: bool) -> Floats:
     """Largest losses over all entries of a series: a row for each noise chain, rounded up."""
-    told = np.stack([step[0] for step, _ in zip(sides.walk(), range(length), strict=False)])
-    left, right = told[:, 0], told[:, 3]
+    ratios = np.stack([step[0] for step, _ in zip(sides.walk(), range(length), strict=False)])
+    left, right = ratios[:, 0], ratios[:, 3]
     if every and length > 1:
-        known = np.maximum.accumulate(told, axis=0)
+        known = np.maximum.accumulate(ratios, axis=0)
         right = np.maximum(right, known[:, 4:].max(axis=1))
         # An entry known at X_1 has a value that X_1 can take.
         first = [u for u, end in enumerate((-inf, inf)) if sides.start != end]
-        left[1:] = np.maximum(left[1:], told[1:, [1 + u for u in first]].max(axis=1))
+        left[1:] = np.maximum(left[1:], ratios[1:, [1 + u for u in first]].max(axis=1))
         left[2:] = np.maximum(left[2:], known[1:-1, 1:3].max(axis=1))
     worst: Floats = (left + right[::-1]).max(axis=(0, 2))
     return np.maximum(worst[:, ::-1] + 2 * sides.padding(length)[:, None], 0.0)

@@ -189,6 +189,16 @@ class Calibration(Shown):
         query = self.query
         return noise.paid_scale(self.scale, self.sensitivity, query.size, query.largest)
 
+    @property
+    def sampler(self) -> noise.Sampler:
+        """Who draws the noise of a release: OpenDP, or our own sampler for many numbers at once."""
+        query = self.query
+        if query.kind == "quantile":
+            return "opendp"
+        if self.unit is not None:
+            return noise.whole_sampler(max(self.scales or (self.scale,)), self.unit, query.size)
+        return noise.grid_sampler(self.scale, self.sensitivity, query.size, query.largest)
+
     def release(self, series: Any) -> Release:
         """Answer the query on ``series`` with noise. Every call draws anew and spends epsilon.
 
@@ -219,6 +229,7 @@ class Calibration(Shown):
             if self.unit is None
             else "discrete laplace",
             unit=None if chosen else self.unit,
+            sampler=self.sampler,
             epsilon=self.epsilon,
             mechanism=self.mechanism,
             guarantee=self.guarantee,

@@ -29,6 +29,7 @@ from pufferkit.mechanisms.odds import in_odds
 from pufferkit.mechanisms.release import in_words
 from pufferkit.mechanisms.usefulness import Usefulness, questioned
 from pufferkit.mechanisms.wasserstein import estimated_work, wasserstein
+from pufferkit.noise import SAMPLER_NAMES
 from pufferkit.shown import Shown
 
 _LOG = logging.getLogger(__name__)
@@ -113,6 +114,7 @@ class PlanRow:
             "half_width_95": None if calibration is None else calibration.half_width(),
             "alone": self.alone,
             "together": self.together,
+            "sampler": None if calibration is None else calibration.sampler,
             "tightness": self.tightness,
             "why": self.why,
         }
@@ -236,6 +238,7 @@ class Plan(Shown):
     def remarks(self) -> list[str]:
         """What the best answer is worth, and what epsilon means."""
         words = [str(self.useful), *in_odds(self.epsilon), self._to_whom, questioned(self.epsilon)]
+        words.append(f"the noise would be drawn by {SAMPLER_NAMES[self.best.sampler]}")
         return [word for word in words if word is not None]
 
 
@@ -321,8 +324,8 @@ def plan(
         size = max(size, least) if row.mechanism in OPTIONS else size
         return calibration is None, not row.pufferfish, size
 
-    told = theta.told_of_type
-    unsure = None if told is None else epsilon + told
+    more = theta.loss_of_type
+    unsure = None if more is None else epsilon + more
     ordered = tuple(sorted(entries, key=order))
     return Plan(query, epsilon, theta.description, ordered, unsure)
 
@@ -362,9 +365,9 @@ def _why(calibration: Calibration, together: float | None) -> str:
         return str(calibration.guarantee)
     if calibration.scales is not None:
         each = zip(calibration.query.labels, calibration.scales, strict=True)
-        told = ", ".join(f"{printable(label)} {scale:.4g}" for label, scale in each)
-        return f"a scale for each bin: {told}; {calibration.evidence}"
+        scales = ", ".join(f"{printable(label)} {scale:.4g}" for label, scale in each)
+        return f"a scale for each bin: {scales}; {calibration.evidence}"
     if calibration.mechanism not in OF_SUMS:
         return str(calibration.evidence)
-    told = "no theorem" if together is None else f"epsilon {together:.3g}"
-    return f"for this and nothing else (two such: {told}); {calibration.evidence}"
+    charge = "no theorem" if together is None else f"epsilon {together:.3g}"
+    return f"for this and nothing else (two such: {charge}); {calibration.evidence}"

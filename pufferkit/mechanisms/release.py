@@ -16,7 +16,7 @@ from pufferkit.errors import printable
 from pufferkit.mechanisms.evidence import Evidence, Guarantee, is_list, is_number, is_whole
 from pufferkit.mechanisms.intervals import interval_around, project_to_simplex, rank_error
 from pufferkit.mechanisms.version_1 import VERSION_1, from_version_1
-from pufferkit.noise import Family
+from pufferkit.noise import Family, Sampler
 from pufferkit.records import Report
 
 FORMAT = 2
@@ -42,6 +42,8 @@ class Release(Report):
         spend as much on an entry.
     noise, unit
         Discrete Laplace noise, in whole multiples of the unit, or Laplace noise, without one.
+    sampler
+        Who drew it (`pufferkit.noise.samplers`); ``None`` where that was not recorded.
     epsilon, mechanism, guarantee
         What is promised, and by what.
     query, kind, labels, lengths, lipschitz, total
@@ -109,6 +111,7 @@ class Release(Report):
     unit: Fraction | None = None
     scales: tuple[float, ...] | None = None
     question: Mapping[str, Any] | None = None
+    sampler: Sampler | None = None
 
     @property
     def totals(self) -> tuple[float, ...] | None:
@@ -205,9 +208,9 @@ class Release(Report):
         missing = set(cls.__dataclass_fields__) - set(fields) - _OPTIONAL
         if missing:
             raise ValueError(f"release: lacks {', '.join(sorted(missing))}")
-        fields.setdefault("noise", "laplace")
+        fields = {"noise": "laplace", "sampler": None} | fields
         for name, known in _RECORD_WORDS.items():
-            if fields[name] not in known:
+            if fields[name] not in known and (name != "sampler" or fields[name] is not None):
                 raise ValueError(
                     f"release: {name} must be one of {', '.join(known)}, got {fields[name]!r}"
                 )
@@ -258,13 +261,14 @@ class Release(Report):
         return f"95%: its rank is off by at most {ranks:.6g} entries"
 
 
-_OPTIONAL = {"verification_data", "observed", "noise", "unit", "scales", "question"}
+_OPTIONAL = {"verification_data", "observed", "noise", "unit", "scales", "question", "sampler"}
 """What files may leave out."""
 
 _RECORD_WORDS = {
     "kind": get_args(Kind),
     "presentation": get_args(Presentation),
     "noise": get_args(Family),
+    "sampler": get_args(Sampler),
 }
 """Fields that are one of a few words."""
 

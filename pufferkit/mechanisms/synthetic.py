@@ -35,22 +35,15 @@ _LEAST = 1e-4
 
 @dataclass(frozen=True, repr=False)
 class Synthetic(Shown):
-    """A made-up series, and how near it is to the released numbers it was made from.
-
-    Attributes
-    ----------
-    series
-        The entries.
-    epsilon
-        Of the joint release it was made from; of two releases, their epsilons added up. What those
-        cost together, which may be a little more, is in the account.
-    rows
-        For each statistic what was released and what the series has.
-    """
+    """A made-up series, and how near it is to the released numbers it was made from."""
 
     series: Series
+    """The entries."""
     epsilon: float
+    """Of the joint release it was made from; of two releases, their epsilons added up. What those
+    cost together, which may be a little more, is in the account."""
     rows: tuple[dict[str, Any], ...]
+    """For each statistic what was released and what the series has."""
 
     def table_rows(self) -> list[dict[str, Any]]:
         """The report."""

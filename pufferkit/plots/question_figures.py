@@ -163,12 +163,12 @@ def follows_figure(releases: Releases) -> Figure:
     names = owners(releases)
     if releases.windows is not None:
         names = [f"{name}, {start}" for name, start in zip(names, releases.starts, strict=True)]
-    told = releases.follows()
-    shown = told[:_MOST_ROWS]
-    title = f"{releases.query}, epsilon {releases.epsilon:g}\n{told[0].how}"
-    if len(shown) < len(told):
-        title += f"\nthe first {len(shown)} of {len(told):,}"
-    single = len(told[0].labels) == 1
+    readings = releases.follows()
+    shown = readings[:_MOST_ROWS]
+    title = f"{releases.query}, epsilon {releases.epsilon:g}\n{readings[0].how}"
+    if len(shown) < len(readings):
+        title += f"\nthe first {len(shown)} of {len(readings):,}"
+    single = len(readings[0].labels) == 1
     if single:
         figure, axes = blank(min(14.0, max(5.0, 2.0 + 0.5 * len(shown))), 4.2, title)
         places = list(range(len(shown)))
@@ -178,7 +178,7 @@ def follows_figure(releases: Releases) -> Figure:
         axes.plot(places, [one.value[0] for one in shown], "o", color=BLUE)
         axes.set_xticks(places, names[: len(shown)], rotation=40, ha="right", parse_math=False)
     else:
-        labels = list(told[0].labels)
+        labels = list(readings[0].labels)
         figure, axes = blank(min(14.0, max(5.0, 2.0 + 0.5 * len(labels))), 4.2, title)
         for number, one in enumerate(shown):
             colour = COLOURS[number % len(COLOURS)]
@@ -193,8 +193,8 @@ def follows_figure(releases: Releases) -> Figure:
         axes.set_xticks(range(len(labels)), labels, rotation=40, ha="right", parse_math=False)
         if len(shown) <= len(COLOURS):
             legend(figure, 4)
-    level = f", {told[0].level:.0%} intervals" if single else ""
-    axes.set_ylabel(f"{told[0].what}{level}")
+    level = f", {readings[0].level:.0%} intervals" if single else ""
+    axes.set_ylabel(f"{readings[0].what}{level}")
     grid(axes, "y")
     return figure
 

@@ -18,7 +18,7 @@ from pufferkit.data.queries import Kind
 from pufferkit.data.question_records import check_question
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.mechanisms.release import Release, check_format, unit_of
-from pufferkit.noise import Family
+from pufferkit.noise import Family, Sampler
 from pufferkit.rounding import at_least
 from pufferkit.verification.query_checks import furthest_of, is_multiple, near, nearest_histogram
 
@@ -190,6 +190,7 @@ class Fleet:
                     version="",
                     kind=kind,
                     question=question,
+                    sampler=self.common["sampler"],
                     verification_data=self.verification_data(length),
                 ),
             )
@@ -222,7 +223,11 @@ def read_fleet(data: Mapping[str, Any]) -> Fleet:
         known = ", ".join(get_args(Family))
         raise ValueError(f"releases: noise must be one of {known}, not {noise!r}")
     common = {name: data[name] for name in _COMMON}
-    common |= {"noise": noise, "question": data.get("question")}
+    sampler = data.get("sampler")
+    if sampler not in (None, *get_args(Sampler)):
+        known = ", ".join(get_args(Sampler))
+        raise ValueError(f"releases: sampler must be one of {known}, not {sampler!r}")
+    common |= {"noise": noise, "sampler": sampler, "question": data.get("question")}
     return Fleet(common, evidence, columns)
 
 

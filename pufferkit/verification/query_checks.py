@@ -27,6 +27,7 @@ from itertools import product
 
 from pufferkit.beliefs.protocol import beliefs_from_dict
 from pufferkit.mechanisms.release import Release
+from pufferkit.noise import SAMPLER_NAMES
 
 _PRECISION = 1e-9
 _SIZES = {
@@ -346,7 +347,8 @@ def nearest_histogram(raw: Sequence[float], total: float) -> list[float]:
 
 def assumptions(record: Release) -> Iterator[str]:
     """What no recomputation from a file can know."""
-    yield "that noise of this scale was drawn, afresh and once"
+    drawn = "that noise of this scale was drawn, afresh and once"
+    yield drawn if record.sampler is None else f"{drawn}, by {SAMPLER_NAMES[record.sampler]}"
     if record.kind == "quantile":
         yield "that the states have the values that the levels give them, in this order"
     if record.beliefs is not None:

@@ -134,7 +134,7 @@ def test_a_new_person_is_covered_as_often_as_promised():
         return np.array([rng.dirichlet(25 * row) for row in FIRST])
 
     covered = {"plausible": [], "counted": []}
-    for _ in range(60):
+    for _ in range(40):
         public = [person() for _ in range(5)]
         kernels = [person() for _ in range(20)]
         people = [walk(kernel, 500, rng) for kernel in kernels]
@@ -145,7 +145,7 @@ def test_a_new_person_is_covered_as_often_as_promised():
             eta = conformal_contamination(scores[:-1], 0.1)
             each.append((scores[-1] <= eta, least_contamination(kernels[-1], public) <= eta))
     plausible, counted = (np.mean(each, axis=0) for each in covered.values())
-    assert plausible[0] >= 0.8  # standard error 0.04 around at least 0.9
+    assert plausible[0] >= 0.8  # standard error 0.05 around at least 0.9
     assert counted[0] >= 0.8
     # What data do not refute is below the person's true need; the counted shares are not.
     assert plausible[1] < 0.7

@@ -15,6 +15,7 @@ from scipy import stats
 import pufferkit as pk
 from pufferkit import noise
 from pufferkit.local import KaryResponse, RandomizedResponse, cheapest_noise, estimate, sanitize
+from pufferkit.noise import randomised_response
 
 FALSE_ALARM = 1e-10
 HOME = pk.MarkovChain.steady([[0.9, 0.1], [0.3, 0.7]], states=["home", "out"])
@@ -94,9 +95,9 @@ def test_single_and_many_answers_use_words_alike(monkeypatch):
     limit = noise.flip_threshold(0.2, 4)
     words = [0, limit - 1, limit, 2 * limit, 3 * limit - 1, 3 * limit, noise.WORD - 1]
     for code in range(4):
-        monkeypatch.setattr(noise.os, "urandom", Words(words))
+        monkeypatch.setattr(randomised_response.os, "urandom", Words(words))
         many = noise.responses(np.full(len(words), code), [limit] * 4).tolist()
-        monkeypatch.setattr(noise.os, "urandom", Words(words))
+        monkeypatch.setattr(randomised_response.os, "urandom", Words(words))
         assert many == list(noise.response_stream(iter([code] * len(words)), [limit] * 4))
         assert many == [(code + s) % 4 for s in (1, 1, 2, 3, 3, 0, 0)]
 

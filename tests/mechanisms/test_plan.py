@@ -32,7 +32,7 @@ def test_plan_lists_every_mechanism_with_its_own_scale():
 
 
 @pytest.mark.slow
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(chains(3, least=2), st.integers(1, 30), epsilons)
 def test_plan_is_sorted_and_its_best_is_the_least_that_hides_entries(chain, length, epsilon):
     plan = pk.plan(chain.believed, pk.count(0, length), epsilon)

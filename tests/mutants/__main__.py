@@ -95,7 +95,15 @@ AREAS = {
         "or thousands_of_nodes or a_long_way_from_the_start or json_both_ways "
         "or never_less_noise_than_for_a_member",
     ),
-    "noise": Area(["noise.py"], ["test_noise.py", "test_noise_exact.py", "test_forks.py"]),
+    "noise": Area(
+        ["noise/*.py"],
+        [
+            "noise/test_exact_laplace.py",
+            "noise/test_forks.py",
+            "noise/test_noise.py",
+            "noise/test_noise_exact.py",
+        ],
+    ),
     "composition": Area(
         ["accounting/composition.py", "accounting/spending.py", "accounting/windows.py"],
         ["accounting/test_composition.py", "accounting/test_composition_rules.py"],

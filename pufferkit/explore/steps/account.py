@@ -28,10 +28,10 @@ def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
 
             async def look() -> None:
                 async with parts.attempt(wrong):
-                    told = await workspace.books()
+                    books = await workspace.books()
                     if not place.is_deleted:
                         with place:
-                            _books(workspace, told)
+                            _books(workspace, books)
                 if not waiting.is_deleted:
                     waiting.delete()
 
@@ -39,12 +39,12 @@ def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
     _given(workspace)
 
 
-def _books(workspace: Workspace, told: dict[str, Any]) -> None:
+def _books(workspace: Workspace, books: dict[str, Any]) -> None:
     ui.label(
-        f"Together epsilon {told['spent']:g} of {workspace.budget:g}, by the rule "
-        f"{told['rule']}; {told['remaining']:g} remain."
+        f"Together epsilon {books['spent']:g} of {workspace.budget:g}, by the rule "
+        f"{books['rule']}; {books['remaining']:g} remain."
     ).style("font-weight: 600").mark("spent")
-    if not told["history"]:
+    if not books["history"]:
         parts.soft("Nothing was released yet.")
         return
     parts.heading("What was released")
@@ -58,25 +58,25 @@ def _books(workspace: Workspace, told: dict[str, Any]) -> None:
                 f"{row['total']:g}",
                 row["made_at"][:16].replace("T", " "),
             ]
-            for row in told["history"]
+            for row in books["history"]
         ],
         numeric=(2, 3),
     )
     parts.heading("What the releases together say about each entry")
-    if told["profile"]:
-        parts.picture(page_charts.profile(told["profile"])).mark("profile")
+    if books["profile"]:
+        parts.picture(page_charts.profile(books["profile"])).mark("profile")
         parts.soft(
             "Solid: the Pufferfish loss of the entry, through its neighbours too. Dashed: the "
             "event-level epsilon that the releases spent on it."
         )
     else:
-        parts.soft(told["no_profile"])
+        parts.soft(books["no_profile"])
     parts.heading("The ledger")
-    if told["problems"]:
-        for line in told["problems"]:
+    if books["problems"]:
+        for line in books["problems"]:
             ui.label(line).classes("pk-bad")
     else:
-        ui.label(f"{told['entries']} entries, nothing wrong; head {told['head']}").style(
+        ui.label(f"{books['entries']} entries, nothing wrong; head {books['head']}").style(
             "overflow-wrap: anywhere"
         ).mark("ledger-ok")
     parts.heading("Verify")
@@ -84,7 +84,7 @@ def _books(workspace: Workspace, told: dict[str, Any]) -> None:
     place = ui.element("div").classes("pk-stack").props('role="status"')
     wrong = parts.problem()
     with ui.element("div").classes("pk-row"):
-        for record in told["records"]:
+        for record in books["records"]:
             words = f"Verify {record['query']}, epsilon {record['epsilon']:g}"
             verify = partial(_verified, workspace, record["json"], place, wrong)
             parts.button(words, verify, mark="verify")
@@ -94,12 +94,12 @@ async def _verified(workspace: Workspace, record: str, place: Any, wrong: ui.lab
     """Verify a record, and say what came of it."""
     place.clear()
     async with parts.attempt(wrong):
-        told = await workspace.verify(record)
+        check = await workspace.verify(record)
         if place.is_deleted:
             return
         with place:
-            head, *rest = told["text"].splitlines()
-            ui.label(head).style("font-weight: 600").classes("" if told["ok"] else "pk-bad").mark(
+            head, *rest = check["text"].splitlines()
+            ui.label(head).style("font-weight: 600").classes("" if check["ok"] else "pk-bad").mark(
                 "verified"
             )
             if rest:

@@ -57,7 +57,7 @@ def _mechanism(workspace: Workspace, changed: Any) -> None:
         workspace.mechanism = event.value
         await changed()
 
-    words = {name: f"{name}: {told}" for name, told in MECHANISMS.items()}
+    words = {name: f"{name}: {text}" for name, text in MECHANISMS.items()}
     parts.select("Mechanism", words, workspace.mechanism, chosen, mark="mechanism")
 
 
@@ -114,13 +114,13 @@ class _Answer:
 
     async def show(self) -> None:
         """The answer for the question and epsilon as they are now."""
-        told = await self._workspace.live()
+        errors = await self._workspace.live()
         if self._place.is_deleted:
             return
-        self._words.set_text(told["text"])
-        self._drowned.set_text(told["warning"])
-        self._odds.set_text(". ".join(told["odds"]))
-        self._draw(told)
+        self._words.set_text(errors["text"])
+        self._drowned.set_text(errors["warning"])
+        self._odds.set_text(". ".join(errors["odds"]))
+        self._draw(errors)
         left = await self._workspace.remaining()
         if not self._left.is_deleted:
             self._left.set_text(
@@ -129,15 +129,15 @@ class _Answer:
                 else f"{left:g} of the budget of {self._workspace.budget:g} remain."
             )
 
-    def _draw(self, told: dict[str, Any]) -> None:
-        simulated = told["simulated"]
-        scale = f"Epsilon {told['epsilon']:g}, noise scale {told['scale']:.4g}."
+    def _draw(self, errors: dict[str, Any]) -> None:
+        simulated = errors["simulated"]
+        scale = f"Epsilon {errors['epsilon']:g}, noise scale {errors['scale']:.4g}."
         if simulated is None:
             self._place.clear()
             self._chart = None
             self._whose.set_text(f"{scale} The class names no chain to make data up from.")
             return
-        options, high = simulation(simulated, simulated["what"] or told["what"])
+        options, high = simulation(simulated, simulated["what"] or errors["what"])
         if self._chart is None or high != self._high:
             self._place.clear()
             with self._place:

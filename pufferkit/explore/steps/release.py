@@ -83,17 +83,17 @@ def _release(workspace: Workspace, refresh: Any) -> None:
 
         async def price() -> None:
             async with parts.attempt(wrong):
-                told = await workspace.cost()
+                quote = await workspace.cost()
                 if cost.is_deleted:
                     return
-                verdict = "fits" if told["fits"] else "does NOT fit"
+                verdict = "fits" if quote["fits"] else "does NOT fit"
                 cost.set_text(
-                    f"It takes {told['cost']:g} of the {told['remaining']:g} that remain: "
+                    f"It takes {quote['cost']:g} of the {quote['remaining']:g} that remain: "
                     f"{verdict}."
                 )
-                drowned.set_text(told["warning"])
-                anyway.set_visibility(bool(told["warning"]))
-                price_known.update(fits=told["fits"], drowned=bool(told["warning"]))
+                drowned.set_text(quote["warning"])
+                anyway.set_visibility(bool(quote["warning"]))
+                price_known.update(fits=quote["fits"], drowned=bool(quote["warning"]))
                 ready()
             if wrong.text and not cost.is_deleted:
                 cost.set_text("")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pufferkit import noise
+from pufferkit.noise import grid_noise, opendp_draws, randomised_response, whole_noise
 from pufferkit.rounding import round_up
 
 WORD = 2**64
@@ -22,7 +23,7 @@ def sampler(monkeypatch):
         asked.append((size, scale, k, lipschitz))
         return list, (lipschitz + size * 2.0**k) / scale
 
-    monkeypatch.setattr(noise, "_measurement", measurement)
+    monkeypatch.setattr(opendp_draws, "grid_measurement", measurement)
     return asked
 
 
@@ -59,12 +60,12 @@ def test_bad_scale_and_constant_are_named():
 
 
 def test_the_largest_number_of_steps_has_52_digits():
-    step = Fraction(2) ** -30
-    assert noise._snapped((2**52 - 1) * step, -30, 1.0) == float((2**52 - 1) * step)
-    assert noise._snapped(Fraction(5, 4), -1, 1.0) == 1.0
-    assert noise._snapped(Fraction(7, 4) + step, -1, 1.0) == 2.0
+    step, half = Fraction(2) ** -30, Fraction(1, 2)
+    assert grid_noise._steps((2**52 - 1) * step, step, 1.0) == 2**52 - 1
+    assert grid_noise._steps(Fraction(5, 4), half, 1.0) == 2
+    assert grid_noise._steps(Fraction(7, 4) + step, half, 1.0) == 4
     with pytest.raises(ValueError, match="too large"):
-        noise._snapped(2**52 * step, -30, 1.0)
+        grid_noise._steps(2**52 * step, step, 1.0)
 
 
 # --- many at once ---------------------------------------------------------------------------------
@@ -84,7 +85,8 @@ def test_many_releases_are_one_long_vector_in_their_order(sampler):
 
 def test_a_draw_beyond_the_largest_float_is_that_float(monkeypatch):
     most = sys.float_info.max
-    monkeypatch.setattr(noise, "_measurement", lambda *_: (lambda _: [inf, -inf, 1.0], 0.0))
+    made = (lambda _: [inf, -inf, 1.0]), 0.0
+    monkeypatch.setattr(opendp_draws, "grid_measurement", lambda *_: made)
     assert noise.laplace([[Fraction(0)] * 3], [0], 1.0, 1.0) == [most, -most, 1.0]
 
 
@@ -94,12 +96,12 @@ def test_a_sampler_that_charges_too_much_releases_nothing(monkeypatch, discrete)
 
     def release():
         if discrete:
-            return noise.discrete_laplace_rows(np.array([[1]]), np.array([[2.0]])).tolist()
+            return [noise.discrete_laplace([[Fraction(1)]], [0], [2.0], Fraction(1))]
         return [noise.laplace([[Fraction(1)]], [0], 4.0, 2.0)]
 
     charged = []
-    for door in ("_measurement", "_whole_measurement"):
-        monkeypatch.setattr(noise, door, lambda *_: (list, charged[-1]))
+    for door in ("grid_measurement", "whole_measurement"):
+        monkeypatch.setattr(opendp_draws, door, lambda *_: (list, charged[-1]))
     charged.append(round_up(0.5))
     assert release() == [[1.0]]
     charged.append(round_up(0.5, 5))
@@ -116,12 +118,13 @@ def whole_sampler(monkeypatch):
         asked.append((size, scale))
         return list, 1 / scale
 
-    monkeypatch.setattr(noise, "_whole_measurement", measurement)
+    monkeypatch.setattr(opendp_draws, "whole_measurement", measurement)
+    monkeypatch.setenv("PUFFERKIT_SAMPLER", "opendp")
     return asked
 
 
 def test_rows_have_scales_of_their_own(whole_sampler, monkeypatch):
-    monkeypatch.setattr(noise, "_AT_ONCE", 4)
+    monkeypatch.setattr(whole_noise, "_AT_ONCE", 4)
     rows = np.array([[1, 2], [3, 4], [5, 6], [-7, 8]])
     noisy = noise.discrete_laplace_rows(rows, np.array([2.0, 1.0, 2.0, 2.0])[:, None])
     assert noisy.tolist() == rows.tolist()
@@ -193,7 +196,7 @@ def test_unsigned_rows_are_taken(whole_sampler):
 
 
 def test_the_sampler_is_laplace_on_the_grid_and_charges_for_it():
-    measurement, cost = noise._measurement(3, 2.0, -4, 1.0)
+    measurement, cost = opendp_draws.grid_measurement(3, 2.0, -4, 1.0)
     values = [Fraction(x) for x in measurement([0.0, 1.0, 1e9])]
     assert all((x * 16).denominator == 1 for x in values)
     assert len(values) == 3
@@ -238,7 +241,7 @@ def words_from(monkeypatch, words):
         some = [next(supply, 0) for _ in range(count // 8)]
         return np.array(some, dtype=np.uint64).tobytes()
 
-    monkeypatch.setattr(noise.os, "urandom", urandom)
+    monkeypatch.setattr(randomised_response.os, "urandom", urandom)
 
 
 def answer(code, word, thresholds):
@@ -275,7 +278,7 @@ def test_responses_are_the_definition_word_by_word(monkeypatch, thresholds):
     codes = [code for code in range(len(thresholds)) for _ in near]
     words = near * len(thresholds)
     wanted = [answer(code, word, thresholds) for code, word in zip(codes, words, strict=True)]
-    monkeypatch.setattr(noise, "_CHUNK", 1 if len(thresholds) == 2 else 4)
+    monkeypatch.setattr(randomised_response, "_CHUNK", 1 if len(thresholds) == 2 else 4)
     words_from(monkeypatch, words)
     assert noise.responses(np.array(codes), thresholds).tolist() == wanted
     words_from(monkeypatch, words)

@@ -15,6 +15,7 @@ import pytest
 
 from pufferkit import MarkovChain, Series, count, influence_curve, noise
 from pufferkit.local import cheapest_noise
+from pufferkit.noise import opendp_draws
 
 HALF = (2**63, 2**63)
 THIRDS = (2**62, 2**62, 2**62)
@@ -75,6 +76,7 @@ DOORS = {
     "discrete_laplace_rows": lambda: (
         lambda: noise.discrete_laplace_rows(np.zeros((1, 4), int), WIDE).ravel().tolist()
     ),
+    "laplace, many numbers": lambda: lambda: noise.laplace([[Fraction(0)] * 40], [0], 1.0, 40.0),
     "release": released,
     "responses": lambda: lambda: noise.responses(np.zeros(ENTRIES, int), HALF).tolist(),
     "responses of three": lambda: lambda: noise.responses(np.zeros(ENTRIES, int), THIRDS).tolist(),
@@ -124,8 +126,9 @@ def test_a_sampler_that_knows_nothing_of_forks_is_asked_on_a_thread_of_its_own(m
         wide = state.generator.laplace(scale=1e9, size=len(values))
         return (np.array(values) + np.rint(wide)).astype(int).tolist()
 
-    for sampler in ("_measurement", "_whole_measurement"):
-        monkeypatch.setattr(noise, sampler, lambda *_: (careless, 0.0))
+    monkeypatch.setenv("PUFFERKIT_SAMPLER", "opendp")
+    for sampler in ("grid_measurement", "whole_measurement"):
+        monkeypatch.setattr(opendp_draws, sampler, lambda *_: (careless, 0.0))
     for name in ("laplace", "discrete_laplace", "discrete_laplace_rows"):
         door = DOORS[name]()
         door()

@@ -1,0 +1,57 @@
+"""The only door through which randomness enters a release.
+
+Noise is drawn with exact integer arithmetic, from the randomness of the operating system. A
+floating-point Laplace sampler leaks: some outputs are possible under one data set only (Mironov
+2012). One file for each kind:
+
+- `whole_noise`: discrete Laplace noise on answers that are whole multiples of a unit;
+- `grid_noise`: Laplace noise on all others, on a fine grid that is paid for;
+- `choices`: a noisy choice, for quantiles;
+- `randomised_response`: answers of single entries.
+
+Laplace noise of both kinds comes from one of two samplers (`samplers`): OpenDP's (`opendp_draws`)
+or our own for many numbers at once (`exact_laplace`, `digits`).
+
+No random number is kept for later, so nothing can be drawn twice: a process that forks, or whose
+memory is copied in another way, takes no words with it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pufferkit.noise.choices import noisy_choice
+from pufferkit.noise.grid_noise import grid_exponent, grid_sampler, laplace, paid_scale
+from pufferkit.noise.randomised_response import WORD, flip_threshold, response_stream, responses
+from pufferkit.noise.samplers import SAMPLER_NAMES, Sampler
+from pufferkit.noise.whole_noise import (
+    as_shares,
+    discrete_laplace,
+    discrete_laplace_rows,
+    is_discrete,
+    whole_sampler,
+)
+
+Family = Literal["laplace", "discrete laplace", "noisy choice"]
+"""Laplace noise on a fine grid, discrete Laplace noise on the multiples of the answer's unit, or
+exponential noise on scores of which the best is told."""
+
+__all__ = [
+    "SAMPLER_NAMES",
+    "WORD",
+    "Family",
+    "Sampler",
+    "as_shares",
+    "discrete_laplace",
+    "discrete_laplace_rows",
+    "flip_threshold",
+    "grid_exponent",
+    "grid_sampler",
+    "is_discrete",
+    "laplace",
+    "noisy_choice",
+    "paid_scale",
+    "response_stream",
+    "responses",
+    "whole_sampler",
+]

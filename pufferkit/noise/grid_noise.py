@@ -1,0 +1,123 @@
+"""Laplace noise on a grid of multiples of 2^k, for answers that have no unit.
+
+The grid is paid for. Rounding each of n coordinates to a multiple of 2^k can move two answers apart
+by n 2^k, so an L-Lipschitz query becomes (L + n 2^k)-Lipschitz, and the scale is raised in that
+proportion. With n 2^k at most L / 2^30 that is one part in 10^9. Very long series need a coarser
+grid, because an answer must stay a whole number of steps that a float can hold.
+
+What is drawn is discrete Laplace noise, in steps of the grid, on the answer in such steps. The sum
+is told as the nearest float: post-processing, which costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.noise import opendp_draws
+from pufferkit.noise.exact_laplace import DiscreteLaplace
+from pufferkit.noise.samplers import Sampler, sampler_of
+from pufferkit.rounding import round_up
+
+GRID_SHARE = 2.0**-30
+"""Most of the Lipschitz constant that the grid may cost."""
+
+_MOST = sys.float_info.max
+_MOST_DIGITS = 52
+
+
+def grid_exponent(lipschitz: float, size: int, largest: float | None = None) -> int:
+    """The k of the grid: fine against the Lipschitz constant, coarse enough for the answer.
+
+    Parameters
+    ----------
+    lipschitz, size
+        Of the query; the grid may cost ``GRID_SHARE`` of the constant over all coordinates.
+    largest
+        Public bound on the size of a coordinate of the answer, if there is one.
+    """
+    k = math.floor(math.log2(checks.positive("lipschitz", lipschitz) * GRID_SHARE / size))
+    if largest:
+        k = max(k, math.ceil(math.log2(largest)) + 1 - _MOST_DIGITS)
+    return k
+
+
+def paid_scale(scale: float, lipschitz: float, size: int, largest: float | None = None) -> float:
+    """The scale that pays for the grid as well, rounded up."""
+    grid = size * 2.0 ** grid_exponent(lipschitz, size, largest)
+    return round_up(checks.positive("scale", scale) * (1 + grid / lipschitz))
+
+
+def grid_sampler(
+    scale: float, lipschitz: float, size: int, largest: float | None = None
+) -> Sampler:
+    """Who draws Laplace noise on a release of ``size`` numbers."""
+    step = Fraction(2) ** grid_exponent(lipschitz, size, largest)
+    return sampler_of(Fraction(paid_scale(scale, lipschitz, size, largest)) / step, size)
+
+
+def laplace(
+    answers: Sequence[Sequence[Fraction]],
+    which: Sequence[int],
+    scale: float,
+    lipschitz: float,
+    largest: float | None = None,
+) -> list[float]:
+    """Laplace noise of the scale `paid_scale` on every number of many releases.
+
+    Release n is of ``answers[which[n]]``, and each has draws of its own; only the call is shared,
+    because a call is slow and a draw is not.
+
+    Parameters
+    ----------
+    answers, which
+        The exact answers, each of which is rounded to the grid without further error; and which of
+        them each release is of.
+    scale
+        What the theorem asks for a query of this Lipschitz constant.
+    lipschitz
+        L1 change of the whole answer when one entry changes.
+    largest
+        Public bound on the size of a number, if there is one.
+    """
+    size = len(answers[0])
+    if size == 0:
+        raise ValueError("exact: has no numbers to add noise to")
+    paid = paid_scale(scale, lipschitz, size, largest)
+    k = grid_exponent(lipschitz, size, largest)
+    step = Fraction(2) ** k
+    in_steps = [[_steps(value, step, scale) for value in exact] for exact in answers]
+    flat = [steps for n in which for steps in in_steps[n]]
+    if grid_sampler(scale, lipschitz, size, largest) == "pufferkit":
+        charge = (Fraction(lipschitz) + size * step) / Fraction(paid)
+        if charge > Fraction(lipschitz) / Fraction(scale):
+            raise RuntimeError(
+                f"noise: scale {paid!r} does not pay for its grid; nothing was released"
+            )
+        noisy = DiscreteLaplace.of(Fraction(paid) / step).on(np.array(flat, dtype=np.int64))
+        with np.errstate(over="ignore", under="ignore"):
+            drawn = np.ldexp(noisy.astype(np.float64), k).tolist()
+    else:
+        made = opendp_draws.grid_measurement(size, paid, k, lipschitz)
+        if len(which) > 1:  # the same noise on a longer vector
+            longer, _ = opendp_draws.grid_measurement(size * len(which), paid, k, lipschitz)
+            made = longer, made[1]
+        drawn = opendp_draws.drawn(made, lipschitz / scale, [float(n * step) for n in flat])
+    # A draw beyond the largest float is given as that float: post-processing, which costs nothing.
+    return [min(max(float(value), -_MOST), _MOST) for value in drawn]
+
+
+def _steps(value: Fraction, step: Fraction, scale: float) -> int:
+    """The nearest number of steps; the message of a refusal must not tell the answer."""
+    steps = round(value / step)
+    if steps.bit_length() > _MOST_DIGITS:
+        raise ValueError(
+            f"answer: is too large to carry noise of scale {scale:g} on its grid; ask for it "
+            "in smaller units"
+        )
+    return steps

@@ -1,0 +1,96 @@
+"""OpenDP's samplers, and what they charge.
+
+What OpenDP keeps is not ours to clear, and not every version of it looks for a fork; in a forked
+process it is asked on new threads only, where its generators start anew from the operating system.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache
+from typing import Any
+
+from pufferkit.rounding import round_up
+
+_home = [os.getpid()]
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_home.clear)
+
+
+def _is_forked() -> bool:
+    """By Python's own hook, or by the number of the process where other code has forked."""
+    return _home != [os.getpid()]
+
+
+def drawn(made: tuple[Any, float], allowed: float, values: list[Any]) -> Any:
+    """Noisy values or a choice, if the sampler charges no more than is allowed.
+
+    They are drawn with a generator that no other process shares. A generator of OpenDP belongs to a
+    thread. OpenSSL's, which version 0.16 uses, starts anew after a fork; that of other versions
+    does not, and would repeat the noise of the parent.
+
+    Parameters
+    ----------
+    made
+        A measurement, and what it charges.
+    allowed
+        The most that it may charge, up to a few units in the last place.
+    values
+        The exact values.
+    """
+    measurement, cost = made
+    if cost > round_up(allowed):
+        raise RuntimeError(
+            f"noise: the sampler charges {cost!r} for {allowed!r}; nothing was released"
+        )
+    if _is_forked():
+        with ThreadPoolExecutor(max_workers=1) as own:
+            return own.submit(measurement, values).result()
+    return measurement(values)
+
+
+@cache
+def _opendp() -> tuple[Any, Any, Any]:
+    """Domains, metrics and samplers of OpenDP, loaded when first used.
+
+    Its prelude would load scikit-learn and polars as well, which takes seconds.
+    """
+    from opendp import domains, measurements, metrics  # noqa: PLC0415
+    from opendp.mod import enable_features  # noqa: PLC0415
+
+    enable_features("contrib")
+    return domains, metrics, measurements
+
+
+def _sampler(atoms: dict[str, Any], size: int, scale: float, **grid: int) -> Any:
+    domains, metrics, measurements = _opendp()
+    domain = domains.vector_domain(domains.atom_domain(**atoms), size=size)
+    return measurements.make_laplace(domain, metrics.l1_distance(T=float), scale=scale, **grid)
+
+
+def grid_measurement(size: int, scale: float, k: int, lipschitz: float) -> tuple[Any, float]:
+    """The sampler on multiples of 2^k, and what it charges for this distance and its rounding."""
+    measurement = _sampler({"T": float, "nan": False}, size, scale, k=k)
+    return measurement, float(measurement.map(lipschitz))
+
+
+def whole_measurement(size: int, scale: float) -> tuple[Any, float]:
+    """The sampler on whole numbers, and what it charges for a distance of 1."""
+    measurement = _sampler({"T": "i64"}, size, scale)
+    return measurement, float(measurement.map(1.0))
+
+
+@lru_cache(8)
+def choice_measurement(scale: float, step: int) -> tuple[Any, float]:
+    """The sampler of a choice, and what it charges for scores that move by ``step``."""
+    from opendp.measures import max_divergence  # noqa: PLC0415
+
+    domains, metrics, measurements = _opendp()
+    measurement = measurements.make_noisy_max(
+        domains.vector_domain(domains.atom_domain(T="i64")),
+        metrics.linf_distance(T="i64"),
+        max_divergence(),
+        scale=scale,
+    )
+    return measurement, float(measurement.map(step))

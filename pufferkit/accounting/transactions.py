@@ -81,6 +81,7 @@ class Access:
             database.make(self.place)
         self.recognition.prepare(self.place)
         result, head = database.write(self.place, checked)
+        self._made = True
         if anchor is not None and head != START:
             anchor.advance(head)
         return result

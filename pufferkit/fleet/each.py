@@ -133,7 +133,7 @@ def release_each(
         with _accounts(run, ledger, budget) as accounts:
             return release_on_cluster(table, run, accounts, prefix, storage, progress)
     asked, labels, record = _asked(table, run)
-    run = run.settled(int(np.median(asked.entries)), int(table.longest.max()))
+    run = run.decided(int(np.median(asked.entries)), int(table.longest.max()))
     used, calibrations = run.calibrations(table.longest)
     values = np.empty((len(asked.owner), 1 if run.chooses else len(labels)))
     scales = np.empty(len(asked.owner))
@@ -226,7 +226,7 @@ def release_all(
     run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, local.windows)
     asked, labels, record_of = _asked(local, run)
     together = _together(asked, grouped)
-    run = run.settled(int(np.median(together.entries)), int(local.longest.max()))
+    run = run.decided(int(np.median(together.entries)), int(local.longest.max()))
     per = together.per(run.per)
     if per is not None and not per.all():
         raise ValueError(

@@ -237,10 +237,15 @@ JOBS = [
     Job("curve, class, chains", (100, 300, 1000), lambda n: curve(of_many(n), 9000)),
     Job(
         "curve, absorbing, length",
-        (100, 200, 400),
+        (250, 500, 1000),
         lambda n: curve(
             pk.MarkovChain([0.5, 0.3, 0.2], [[0.9, 0.05, 0.05], [0.1, 0.8, 0.1], [0, 0, 1]]), n
         ),
+    ),
+    Job(
+        "curve, fixed start, length",
+        (250, 500, 1000),
+        lambda n: curve(pk.MarkovChain([1.0, 0.0], [[0.999, 0.001], [0.001, 0.999]]), n),
     ),
     Job(
         "wasserstein, binary, length",

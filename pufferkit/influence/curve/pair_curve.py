@@ -15,6 +15,7 @@ from math import log
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit.beliefs.chain_class import Member
 from pufferkit.beliefs.structure import Bools
@@ -28,12 +29,15 @@ from pufferkit.influence.curve.pair_sides import (
 from pufferkit.influence.curve.pairs import (
     LARGEST,
     SLACK,
+    Followed,
     PairSteps,
+    StepsInRow,
     certificate,
     closure,
+    followed,
     off_diagonal,
 )
-from pufferkit.influence.curve.plan_bases import bases_of, packed
+from pufferkit.influence.curve.plan_bases import bases_in, packed
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS
 
@@ -46,6 +50,7 @@ _MOST_TRIALS = 40
 _USUAL_TRIALS = 5
 _MOST_KNOWN = 8
 _WITHIN = 0.98
+_MANY = 16
 _TOO_DENSE = "pairs of values not told apart: with so many moves of so many states that takes long"
 
 
@@ -53,13 +58,15 @@ _TOO_DENSE = "pairs of values not told apart: with so many moves of so many stat
 class Stretch:
     """Entries ``first`` ... ``last`` to which a side adds at most ``steps``.
 
-    ``limit`` is the variation beyond, from which the steps follow.
+    ``limit`` is the variation beyond, from which the steps follow; ``trees`` are those of the
+    plans, where they were kept.
     """
 
     first: int
     last: int
     steps: Floats
     limit: Floats | None
+    trees: NDArray[np.int16] | None = None
 
 
 def swept(
@@ -89,7 +96,7 @@ def swept(
         return None
     nothing = np.zeros((size, size))
     stretches: list[Stretch] = []
-    variation, done, followed = nothing, 0, 0
+    variation, done, visited = nothing, 0, 0
     for count, cost in runs:
         end, limit, looked = done + count, None, False
         while done < end:
@@ -113,13 +120,49 @@ def swept(
                     continue
                 if limit is None and not cheap:
                     return None
-            own = steps(variation)
-            stretches.append(Stretch(here, here, own, variation))
-            variation, done = closure((cost + own) * raised), here
-            followed += 1
-            if float(variation.max()) > most or followed * size**2 > 20 * EXPLICIT_WORK:
+            room = 20 * EXPLICIT_WORK // size**2 - visited
+            along = _along(side, here, left, room, cost, variation, most, limit)
+            if along is None:
+                own = steps(variation)
+                stretches.append(Stretch(here, here, own, variation))
+                variation = closure((cost + own) * raised)
+            else:
+                each = zip(along.steps, along.met, along.trees, strict=True)
+                stretches += [Stretch(n, n, *one) for n, one in enumerate(each, here)]
+                variation = along.after
+            visited += stretches[-1].last - done
+            done = stretches[-1].last
+            if float(variation.max()) > most or visited * size**2 > 20 * EXPLICIT_WORK:
                 return None
     return stretches
+
+
+def _along(
+    side: PairSide,
+    here: int,
+    left: int,
+    room: int,
+    cost: Floats,
+    variation: Floats,
+    most: float,
+    limit: Floats | None,
+) -> Followed | None:
+    """Entries from this one on, by one compiled loop; ``None`` where it does not pay."""
+    if here - 2 < len(side.first):
+        if not isinstance(side.first, StepsInRow):
+            return None
+        kernels, error = side.first.kernels[here - 2 : here - 2 + left], side.first.error
+        count = len(kernels)
+    else:
+        if not (isinstance(side.then, PairSteps) and side.then.may_follow):
+            return None
+        kernels, error, count = side.then.kernels[0][None], side.then.error, left - 2
+    count = min(count, room)
+    if count < _MANY:
+        return None
+    cheap = EXPLICIT_WORK // len(cost) ** 2 - (left - count)
+    near = 0.0 if limit is None else _NEAR * float(limit.max())
+    return followed(kernels, error, count, cost, variation, most, limit, near, cheap)
 
 
 def _may_settle(variation: Floats, limit: Floats, cheap: bool) -> bool:
@@ -186,12 +229,18 @@ def pair_losses(
 def _bases(side: PairSide, stretches: Sequence[Stretch]) -> Iterator[bytes]:
     """The bases of the plans from which the steps of all entries but the first follow."""
     for stretch in stretches:
-        if stretch.limit is not None:
-            steps = side.at(stretch.first)
-            if not isinstance(steps, PairSteps):
-                raise TypeError("only programmes have bases")
+        if stretch.limit is None:
+            continue
+        if stretch.trees is not None and isinstance(side.first, StepsInRow):
+            place = min(stretch.first - 2, len(side.first) - 1)
+            yield bases_in([side.first.kernels[place]], [stretch.trees])
+            continue
+        steps = side.at(stretch.first)
+        if not isinstance(steps, PairSteps):
+            raise TypeError("only programmes have bases")
+        if stretch.trees is None:
             steps(stretch.limit)
-            yield bases_of(steps)
+        yield bases_in(steps.kernels, steps.trees if stretch.trees is None else [stretch.trees])
 
 
 def _cost_at(runs: Runs, entry: int) -> Floats:

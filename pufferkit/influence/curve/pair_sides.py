@@ -16,7 +16,7 @@ import numpy as np
 from pufferkit.beliefs.chain_class import Member
 from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
-from pufferkit.influence.curve.pairs import PairSteps, Steps
+from pufferkit.influence.curve.pairs import PairSteps, Steps, StepsInRow
 from pufferkit.influence.quilts.chains import (
     CONVERGED,
     StationaryInfluence,
@@ -64,14 +64,17 @@ def pair_sides(member: Member, length: int) -> Sides | None:
     """
     source = influence_of(member, "definition", length)
     error = source.powers.rounding(1)
-    right = PairSide([], PairSteps([member.chain.transition], error))
     if isinstance(source, StationaryInfluence):
         left, supports = _stationary(source, error)
     elif isinstance(source, GivenStartInfluence):
         left, supports = _given_start(source, length, error)
     else:
         return None
-    return None if left is None else (left, right, supports)
+    if left is None:
+        return None
+    often = isinstance(left.first, StepsInRow)  # compiled loops are loaded then
+    right = PairSteps([member.chain.transition], error, often=often)
+    return left, PairSide([], right), supports
 
 
 def takes_long(member: Member) -> bool:
@@ -111,8 +114,10 @@ def _stationary(source: StationaryInfluence, error: float) -> tuple[PairSide | N
     chain, support = source.chain, source.support(1)
     if chain.has_underflow:
         return None, []
-    steps = _backward(chain.transition, chain.initial, support, error)
-    return None if steps is None else PairSide([], steps), [support]
+    kernels = _backward(chain.transition, chain.initial[None], support[None])
+    if kernels is None:
+        return None, [support]
+    return PairSide([], PairSteps([kernels[0]], error + CONVERGED)), [support]
 
 
 def _given_start(
@@ -124,33 +129,33 @@ def _given_start(
     short = own * len(source.chain) ** 2 <= EXPLICIT_WORK
     if not (certain and short) or (source.cycle > 1 and length > own):
         return None, []
-    steps = [
-        _backward(
-            source.chain.transition,
-            source.distribution(n - 1),
-            source.support(n),
-            error + source.prior(n)[1],
-            often=own > _MANY,
-        )
-        for n in range(2, own + 1)
-    ]
-    known = [step for step in steps if step is not None]
-    if len(known) < len(steps):
+    before, here = (source.rows(np.arange(first, own + first - 1)) for first in (1, 2))
+    possible = source.patterns[source.which]
+    kernels = _backward(
+        source.chain.transition, np.exp(source.logs[before]) * possible[before], possible[here]
+    )
+    if kernels is None:
         return None, []
     supports = [source.support(n) for n in range(1, own + 1)]
-    return PairSide(known, known[-1] if known else None), supports
+    error += source.prior(1)[1] + CONVERGED
+    if own > _MANY:
+        in_row = StepsInRow(kernels, error)
+        return PairSide(in_row, in_row[-1]), supports
+    steps = [PairSteps([kernel], error) for kernel in kernels]
+    return PairSide(steps, steps[-1] if steps else None), supports
 
 
-def _backward(
-    transition: Floats, before: Floats, here: Bools, error: float, *, often: bool = False
-) -> PairSteps | None:
-    """P(X_{i-1} = u | X_i = x) for X_{i-1} distributed as ``before``; ``None`` after an underflow.
+def _backward(transition: Floats, before: Floats, here: Bools) -> Floats | None:
+    """P(X_{i-1} = u | X_i = x) for rows of distributions of X_{i-1} and possible values of X_i.
 
-    Values that X_i cannot take get the row of one that it can: nothing is told about them.
+    ``None`` after an underflow. Values that X_i cannot take get the row of one that it can: nothing
+    is told about them.
     """
-    joint = (before[:, None] * transition).T
-    if (joint[(before[:, None] > 0).T & (transition.T > 0)] < TINY).any():
+    joint = (before[:, :, None] * transition).transpose(0, 2, 1)
+    moves = (before[:, :, None] > 0).transpose(0, 2, 1) & (transition.T > 0)
+    if (joint[moves] < TINY).any():
         return None
-    joint[~here] = joint[int(np.flatnonzero(here)[0])]
-    kernel = joint / joint.sum(axis=1, keepdims=True)
-    return PairSteps([kernel], error + CONVERGED, often=often)
+    one = joint[np.arange(len(joint)), here.argmax(axis=1)]
+    joint = np.where(here[:, :, None], joint, one[:, None, :])
+    kernels: Floats = joint / joint.sum(axis=2, keepdims=True)
+    return kernels

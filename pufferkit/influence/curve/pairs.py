@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,7 @@ _MOST_SWEEPS = 256
 _DENSE = 24
 _MOST_PIVOTS = 20_000
 _PLAIN = 16
-_PATIENCE = 100
+PATIENCE = 100
 """So many plain steps take as long as loading the compiled ones."""
 
 
@@ -132,7 +132,7 @@ class PairSteps:
         if self._last is not None and np.array_equal(self._last[0], limit):
             return self._last[1].copy()
         self._asked += 1
-        if self._asked == _PATIENCE:  # slow sweeps are many, however few the states
+        if self._asked == PATIENCE:  # slow sweeps are many, however few the states
             self._programme = transport_programme.compiled()
         room = 2 * self.rows * self.rows * self.states
         values, self.arcs = [], []
@@ -151,6 +151,13 @@ class PairSteps:
         largest: Floats = stacked.max(axis=0) + self.error * off_diagonal(self.rows)
         self._last = limit.copy(), largest
         return largest.copy()
+
+    @property
+    def may_follow(self) -> bool:
+        """Whether `followed` takes it: one kernel, and the compiler was worth its wait."""
+        return (
+            len(self.kernels) == 1 and not self._half and self._programme is not transport_programme
+        )
 
     def derivative(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         """D steps(x, x') / d limit(y, z) at the last limit, as rows, columns and values."""
@@ -230,6 +237,81 @@ def certificate(
             if float(point.max()) > most:
                 return None
     return None
+
+
+class StepsInRow(Sequence[PairSteps]):
+    """Steps of entries in a row, each with a kernel of its own, made when they are asked for.
+
+    Parameters
+    ----------
+    kernels
+        One for each entry.
+    error
+        As of `PairSteps`; the same for all.
+    """
+
+    def __init__(self, kernels: Floats, error: float) -> None:
+        self.kernels, self.error = kernels, error
+        self._made: dict[int, PairSteps] = {}
+
+    def __len__(self) -> int:
+        return len(self.kernels)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return StepsInRow(self.kernels[place], self.error)
+        place = range(len(self))[place]
+        if place not in self._made:
+            self._made[place] = PairSteps([self.kernels[place]], self.error, often=True)
+        return self._made[place]
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Entries in a row: the variation that each met, its steps, and the trees of its plans."""
+
+    met: Floats
+    steps: Floats
+    trees: NDArray[np.int16]
+    after: Floats
+
+
+def followed(
+    kernels: Floats,
+    error: float,
+    count: int,
+    cost: Floats,
+    variation: Floats,
+    most: float,
+    limit: Floats | None = None,
+    near: float = 0.0,
+    cheap: int = 0,
+) -> Followed:
+    """Follow up to ``count`` entries of one cost, by one compiled loop.
+
+    ``kernels`` are those of each of them; the last serves all later entries too. It ends early
+    where the variation is above ``most``, and after the first entry where it is within ``limit``;
+    with no more than ``cheap`` entries left, only where it is within ``near`` of that.
+    """
+    shape = count, *cost.shape
+    met, own = np.empty(shape), np.empty(shape)
+    trees = np.empty((*shape, 2 * kernels.shape[2], 2), dtype=np.int16)
+    after = np.array(variation, dtype=np.float64)
+    done = transport_programme.compiled().followed(
+        np.array(kernels, dtype=np.float64),  # never read-only: that would compile anew
+        error,
+        np.array(cost, dtype=np.float64),
+        after,
+        float(most),
+        _MOST_PIVOTS,
+        np.full(cost.shape, -inf) if limit is None else np.array(limit),
+        near,
+        cheap,
+        trees,
+        own,
+        met,
+    )
+    return Followed(met[:done], own[:done], trees[:done], after)
 
 
 def _swept(steps: Steps, raised: Floats, point: Floats, sweeps: int) -> Floats:

@@ -14,9 +14,13 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import permutations
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit.checks import Floats
 from pufferkit.influence.curve.pairs import PairSteps
@@ -31,22 +35,34 @@ _MOST_BYTES = 20_000_000
 
 
 def bases_of(steps: PairSteps) -> bytes:
-    """The trees of the last call, kernel by kernel, for all ordered pairs of different rows."""
-    if steps.states > _MOST_STATES:
+    """The trees of the last call."""
+    return bases_in(steps.kernels, steps.trees)
+
+
+def bases_in(kernels: Sequence[Floats], trees: Sequence[NDArray[Any]]) -> bytes:
+    """Trees of plans, kernel by kernel, for all ordered pairs of different rows."""
+    if kernels[0].shape[1] > _MOST_STATES:
         raise OverflowError("too many states for a byte")
+    written = b""
+    for kernel, own in zip(kernels, trees, strict=True):
+        counts = tuple((kernel > 0).sum(axis=1).tolist())
+        same = (kernel[:, None, :] == kernel[None, :, :]).all(axis=2)
+        written += _of_kernel(counts, same.tobytes(), own.astype(np.int16).tobytes())
+    return written
+
+
+@lru_cache(maxsize=4)  # entries in a row mostly have the same trees
+def _of_kernel(counts: tuple[int, ...], same: bytes, trees: bytes) -> bytes:
+    """Trees of all pairs of rows with so many states each; ``same`` says which rows are equal."""
+    size = len(counts)
+    arcs = np.frombuffer(trees, dtype=np.int16).reshape(size, size, -1, 2)
     written = bytearray()
-    for kernel, trees in zip(steps.kernels, steps.trees, strict=True):
-        counts = (kernel > 0).sum(axis=1).tolist()
-        for x in range(steps.rows):
-            for other in range(steps.rows):
-                if other == x:
-                    continue
-                rows, columns = counts[x], counts[other]
-                if np.array_equal(kernel[x], kernel[other]):
-                    written += bytes([STAY]) * (rows + columns - 1)
-                else:
-                    arcs = trees[x, other, : rows + columns - 1].tolist()
-                    written += _neighbours(rows, columns, arcs)
+    for x, other in permutations(range(size), 2):
+        number = counts[x] + counts[other] - 1
+        if same[x * size + other]:
+            written += bytes([STAY]) * number
+        else:
+            written += _neighbours(counts[x], counts[other], arcs[x, other, :number].tolist())
     return bytes(written)
 
 

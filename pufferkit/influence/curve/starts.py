@@ -36,7 +36,7 @@ from pufferkit.influence.curve.steps import (
     ReweightedStep,
     Step,
 )
-from pufferkit.influence.curve.sweep import Side, StepOf
+from pufferkit.influence.curve.sweep import Side, StepOf, Tables
 from pufferkit.influence.quilts.chains import (
     AnyStartInfluence,
     ChainInfluence,
@@ -55,6 +55,8 @@ _FORGOTTEN = 0.02
 
 _WORK = 3 * 10**7
 _SMALL = 16
+_MANY = 64
+"""From so many nodes with kernels of their own on, waiting for compiled loops pays."""
 
 
 def sides_of(member: Member, length: int) -> tuple[Side, Side]:
@@ -173,7 +175,17 @@ def _given_start(source: GivenStartInfluence, length: int, short: bool) -> tuple
     stretches = [(node, exact(node)) for node in range(1, own + 1)]
     if own < length:
         stretches += _reweighted(source, own + 1, length, final, reach)
-    return Side(stretches, blocks), Side([(1, right)], blocks)
+    return Side(stretches, blocks, _tables(source, blocks, own)), Side([(1, right)], blocks)
+
+
+def _tables(source: GivenStartInfluence, blocks: list[int], nodes: int) -> Tables | None:
+    """The steps of the first nodes in one table, if they are so many that it pays."""
+    if nodes < _MANY:
+        return None
+    # Compiled code, loaded when first needed: it takes a second.
+    from pufferkit.influence.curve.node_tables import NodeTables  # noqa: PLC0415
+
+    return NodeTables(source, blocks, nodes)
 
 
 def _reweighted(

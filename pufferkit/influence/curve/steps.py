@@ -28,11 +28,14 @@ import numpy as np
 from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
 from pufferkit.influence.quilts.powers import TINY, Kernel
+from pufferkit.rounding import EPS
 
 MOST_CANDIDATES = 1 << 22
 """Above this many candidate sets (k^3 for k states), pairs of rows are no longer told apart."""
 
-_LARGE = 30.0
+LARGE = 30.0
+"""From this variation on, e to its power is taken out of sums."""
+
 _SATURATES = 8.0
 _CHUNK = 1 << 21
 _BINS = 1 << 16
@@ -65,7 +68,7 @@ class KernelStep(Step):
 
     def __init__(self, kernel: Kernel, allowed: Bools, error: float) -> None:
         size, columns = kernel.values.shape
-        self.error: float = 2 * error + 8 * max(size, columns) * float(np.finfo(float).eps)
+        self.error: float = kernel_error(error, size, columns)
         self.allowed = allowed
         self._kernel: Kernel | None = None
         self._tables: tuple[Floats, Floats] | None = None
@@ -107,6 +110,11 @@ class KernelStep(Step):
         steps[~self.allowed] = -inf
         np.fill_diagonal(steps, np.where(np.diag(self.allowed), 0.0, -inf))
         return steps
+
+
+def kernel_error(error: float, size: int, columns: int) -> float:
+    """What to add to a step: for both entries of its ratios, and for sums over the columns."""
+    return 2 * error + 8 * max(size, columns) * EPS
 
 
 class DiameterStep(Step):
@@ -226,7 +234,7 @@ def _largest_of(above: Floats, below: Floats, variation: float) -> Any:
 
     One logarithm for each maximum; the error of a step covers the rounding of the ratio.
     """
-    if variation < _LARGE:
+    if variation < LARGE:
         rise = expm1(variation)
         ratio = (1 + above * rise) / (1 + below * rise)
         return np.log(ratio.max(axis=-1))
@@ -235,7 +243,7 @@ def _largest_of(above: Floats, below: Floats, variation: float) -> Any:
 
 def log_mean(share: Floats, variation: float) -> Floats:
     """log(1 + share (e^a - 1)), rounded to the safe side for a numerator."""
-    if variation < _LARGE:
+    if variation < LARGE:
         return np.log1p(share * expm1(variation))
     shares = np.maximum(share, TINY)
     if variation == inf:
@@ -245,7 +253,7 @@ def log_mean(share: Floats, variation: float) -> Floats:
 
 def log_mean_low(share: Floats, variation: float) -> Floats:
     """The same for a denominator: a share lost to underflow counts as zero."""
-    if variation < _LARGE:
+    if variation < LARGE:
         return np.log1p(share * expm1(variation))
     known = np.where(share >= TINY, share, 0.0)
     with np.errstate(divide="ignore"):

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
+from typing import Protocol
 
 import numpy as np
 
@@ -52,6 +53,16 @@ class Run:
     b: float
 
 
+class Tables(Protocol):
+    """The steps of nodes 1 ... ``nodes``, each with kernels of its own, in one place."""
+
+    nodes: int
+
+    def values(self, spent: Floats) -> Floats:
+        """Alpha of every node; ``spent[i]`` is what the first i entries spend together."""
+        ...
+
+
 @dataclass(frozen=True)
 class Side:
     """One side of every entry, nodes counted from the end that the side runs towards.
@@ -62,10 +73,13 @@ class Side:
         (first node, step of each block) for stretches of nodes with the same kernels.
     blocks
         Block sizes to try.
+    tables
+        The same steps of the first nodes, if each of many is a stretch of its own.
     """
 
     stretches: Sequence[tuple[int, StepOf]]
     blocks: Sequence[int]
+    tables: Tables | None = None
 
     @cached_property
     def _firsts(self) -> list[int]:
@@ -210,7 +224,15 @@ class Sweep:
             yield first, after - 1, self.side.steps_at(first)
 
     def _sweep(self) -> None:
+        tables = self.side.tables
+        if tables is not None:
+            spent = np.array([self._until(node) for node in range(tables.nodes + 1)])
+            self.firsts = list(range(1, tables.nodes + 1))
+            self.values = tables.values(spent).tolist()
+        done = len(self.values)
         for first, last, steps in self._regions():
+            if first <= done:
+                continue
             node = first
             while node <= last:
                 plateau = None

@@ -43,6 +43,7 @@ import numpy as np
 _TIGHT = 1e-12
 _NEGATIVE = -1e-13
 _LEAST = 1e-300
+_EPS = 2.0**-52
 
 
 def _as_it_stands(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -405,3 +406,69 @@ def all_steps(kernel, limit, warm, trees, known, pivots, half, pairs, ys, zs, pl
                     plans[written], flows[written] = plan[arc], flow[arc]
                     written += 1
     return steps, written, made
+
+
+@jit
+def closed(variation):
+    """The triangle closure, in place: shortest paths, rounded up."""
+    size = len(variation)
+    for middle in range(size):
+        for x in range(size):
+            for y in range(size):
+                way = (variation[x, middle] + variation[middle, y]) * (1.0 + 2.0 * _EPS)
+                variation[x, y] = min(variation[x, y], way)
+
+
+@jit
+def followed(kernels, error, cost, variation, most, pivots, limit, near, cheap, trees, steps, met):
+    """Entry after entry: the steps at the variation so far, then what this entry adds to it.
+
+    Parameters
+    ----------
+    kernels, error
+        One for every entry, the last for all later ones; what to add to a step.
+    cost, variation
+        Cost of the entries; variation before the first, afterwards before the next one.
+    most
+        Ends where a variation is above this.
+    pivots
+        Most pivots of one programme.
+    limit, near, cheap
+        Ends after the first entry where the variation is within the limit, and if no more than
+        ``cheap`` entries are left, only where it is within ``near`` of it too.
+    trees, steps, met
+        Filled in for each entry: trees of the plans, steps, and the variation that it met.
+
+    Returns
+    -------
+    int
+        How many entries were followed.
+    """
+    size, states = kernels.shape[1:]
+    warm = np.zeros((size, size, states))
+    tree = np.zeros((size, size, 2 * states, 2), np.int64)
+    known = np.zeros((size, size), np.bool_)
+    room = 2 * size * size * states
+    pairs, ys, zs = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+    plans, flows = np.empty(room), np.empty(room)
+    for entry in range(len(steps)):
+        least = limit - (np.inf if len(steps) - entry > cheap else near)
+        if entry > 0 and np.all(variation <= limit) and np.all(variation >= least):
+            return entry
+        at = min(entry, len(kernels) - 1)
+        if at > 0 and np.any((kernels[at] > 0.0) != (kernels[at - 1] > 0.0)):
+            known[:] = False  # trees are over the states that are possible
+        own, _, _ = all_steps(
+            kernels[at], variation, warm, tree, known, pivots, 0, pairs, ys, zs, plans, flows
+        )
+        met[entry], trees[entry] = variation, tree
+        for x in range(size):
+            for y in range(size):
+                own[x, y] += error if x != y else 0.0
+                further = (cost[x, y] + own[x, y]) * (1.0 + 2.0 * _EPS)
+                variation[x, y] = further if x != y else 0.0
+        steps[entry] = own
+        closed(variation)
+        if variation.max() > most:
+            return entry + 1
+    return len(steps)

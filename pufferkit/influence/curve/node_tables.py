@@ -1,0 +1,192 @@
+"""Steps of many nodes with kernels of their own, in one table.
+
+From a fixed initial distribution the kernel P(X_{i-m} = u | X_i = x) differs from node to node
+until the start is forgotten, and for a chain that is absorbed it always does. One object for each
+node and block takes most of the time there. Here the candidates of all of them (see
+`pufferkit.influence.curve.steps`) stand in two flat arrays, those that others beat left out, and
+one compiled loop goes through all nodes. Time and memory grow with nodes times blocks.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pufferkit.checks import Floats
+from pufferkit.compiling import compiled_loop
+from pufferkit.influence.curve.steps import LARGE, kernel_error
+from pufferkit.influence.quilts.given_start import GivenStartInfluence
+from pufferkit.influence.quilts.powers import TINY
+
+_FEW = 32
+
+
+class NodeTables:
+    """Steps to the left of nodes 1 ... ``nodes``, for blocks of these sizes."""
+
+    def __init__(self, source: GivenStartInfluence, blocks: Sequence[int], nodes: int) -> None:
+        self.nodes = nodes
+        self._source, self._blocks = source, np.array(blocks, dtype=np.int64)
+
+    def values(self, spent: Floats) -> Floats:
+        """Alpha of every node; ``spent[i]`` is what the first i entries spend together."""
+        values: Floats = _swept(*self._candidates, self._blocks, self._errors, spent)
+        return values
+
+    @cached_property
+    def _errors(self) -> Floats:
+        source = self._source
+        prior = source.prior(1)[1]
+        size = len(source.chain)
+        rounding = [source.powers.rounding(m) for m in self._blocks.tolist()]
+        return np.array([kernel_error(own + prior, size, size) for own in rounding])
+
+    @cached_property
+    def _candidates(self) -> tuple[Any, ...]:
+        source = self._source
+        rows = source.rows(np.arange(1, self.nodes + 1))
+        possible = source.patterns[source.which[rows]]
+        distributions = np.where(possible, np.exp(source.logs[rows]), 0.0)
+        kernels = [source.powers[m] for m in self._blocks.tolist()]
+        return _tabled(  # type: ignore[no-any-return]
+            distributions,
+            possible,
+            source.underflowed[rows].any(axis=1),
+            np.array([kernel.values for kernel in kernels]),
+            np.array([kernel.possible for kernel in kernels]),
+            self._blocks,
+            TINY,
+        )
+
+
+@compiled_loop
+def _tabled(distributions, possible, underflows, kernels, patterns, blocks, tiny):
+    """For every node and block: where its candidates begin and end, or -1 if it has no kernel."""
+    nodes, size = distributions.shape
+    begins = np.full((nodes, len(blocks)), -1, np.int64)
+    ends = np.zeros((nodes, len(blocks)), np.int64)
+    above, below = np.empty(1024), np.empty(1024)
+    written = 0
+    upper, lower = np.empty((size, size)), np.empty((size, size))
+    highs, lows, order = np.empty(size**3), np.empty(size**3), np.empty(size**3, np.int64)
+    for node in range(nodes):
+        for place in range(len(blocks)):
+            before = node - blocks[place]
+            if before < 0 or underflows[node] or underflows[before]:
+                continue
+            _backwards(
+                distributions[before],
+                possible[before],
+                kernels[place],
+                patterns[place],
+                tiny,
+                upper,
+                lower,
+            )
+            count = _prefixes(possible[node], upper, lower, highs, lows)
+            while written + count > len(above):
+                above = np.concatenate((above, np.empty(len(above))))
+                below = np.concatenate((below, np.empty(len(below))))
+            begins[node, place] = written
+            least = np.inf
+            _sort(-highs[:count], order[:count])
+            for n in order[:count]:
+                if lows[n] < least:
+                    least = lows[n]
+                    above[written], below[written] = highs[n], lows[n]
+                    written += 1
+            ends[node, place] = written
+    return begins, ends, above[:written].copy(), below[:written].copy()
+
+
+@compiled_loop
+def _backwards(distribution, possible, kernel, pattern, tiny, upper, lower):
+    """P(X_{i-m} = u | X_i = x), as large and as small as underflow leaves open."""
+    size = len(distribution)
+    for x in range(size):
+        total = 0.0
+        for u in range(size):
+            total += distribution[u] * kernel[u, x]
+        for u in range(size):
+            value = distribution[u] * kernel[u, x] / total if total > 0.0 else 0.0
+            upper[x, u] = max(value, tiny) if possible[u] and pattern[u, x] else 0.0
+            lower[x, u] = value if value >= tiny else 0.0
+
+
+@compiled_loop
+def _prefixes(possible, upper, lower, highs, lows):
+    """K(x, S) and K(x', S) for possible x, x' and prefixes S, where the first is larger."""
+    size, count = len(possible), 0
+    ratios, order = np.empty(size), np.empty(size, np.int64)
+    for x in range(size):
+        for other in range(size):
+            if x == other or not (possible[x] and possible[other]):
+                continue
+            for u in range(size):
+                if upper[x, u] == 0.0:
+                    ratios[u] = 1.0
+                else:
+                    ratios[u] = -upper[x, u] / lower[other, u] if lower[other, u] else -np.inf
+            high, low = 0.0, 0.0
+            _sort(ratios, order)
+            for state in order:
+                high, low = high + upper[x, state], low + lower[other, state]
+                if min(high, 1.0) > min(low, 1.0):
+                    highs[count], lows[count] = min(high, 1.0), min(low, 1.0)
+                    count += 1
+    return count
+
+
+@compiled_loop
+def _sort(keys, order):
+    """Places of the keys in rising order; by insertion if they are few, as they mostly are."""
+    if len(keys) > _FEW:
+        order[:] = np.argsort(keys)
+        return
+    for n in range(len(keys)):
+        place = n
+        while place > 0 and keys[order[place - 1]] > keys[n]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = n
+
+
+@compiled_loop
+def _swept(begins, ends, above, below, blocks, errors, spent):
+    """The cheapest bound of every node, one after the other."""
+    values = np.empty(len(begins))
+    for node in range(len(begins)):
+        best = spent[node + 1]
+        for place in range(len(blocks)):
+            before = node - blocks[place]
+            own = spent[node + 1] - spent[max(before + 1, 0)]
+            if before < 0 or own >= best:
+                break  # larger blocks cost more still
+            begin, end = begins[node, place], ends[node, place]
+            if begin >= 0:
+                step = _largest(above, below, begin, end, values[before]) + errors[place]
+                best = min(best, own + (min(step, values[before]) if end > begin else 0.0))
+        values[node] = best
+    return values
+
+
+@compiled_loop
+def _largest(above, below, begin, end, variation):
+    """The largest log (1 + A (e^a - 1)) / (1 + B (e^a - 1)) of some candidates."""
+    if variation < LARGE:
+        rise, ratio = np.expm1(variation), 1.0
+        for n in range(begin, end):
+            ratio = max(ratio, (1.0 + above[n] * rise) / (1.0 + below[n] * rise))
+        return np.log(ratio)
+    # The same divided by e^a; a share that may be lost to underflow counts as nothing.
+    rest, largest = np.exp(-variation), 0.0
+    for n in range(begin, end):
+        low = below[n] + (1.0 - below[n]) * rest
+        high = above[n] + (1.0 - above[n]) * rest
+        largest = max(largest, np.log(high) - (np.log(low) if low > 0.0 else -variation))
+    return largest

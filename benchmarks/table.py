@@ -21,7 +21,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -29,7 +29,8 @@ from typing import Any
 for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "POLARS_MAX_THREADS"):
     os.environ.setdefault(threads, "1")
 
-import numpy as np  # noqa: E402  (threads are set first)
+import draws  # noqa: E402  (threads are set first)
+import numpy as np  # noqa: E402
 
 import pufferkit as pk  # noqa: E402
 
@@ -91,53 +92,45 @@ def quilt_scan(length: int) -> Work:
     return lambda: scan(sticky_chain(51, stay=3), 5.0, optimum)
 
 
-def draws(number: int) -> Work:
-    from pufferkit.noise import discrete_laplace_rows
+def grid(side: int) -> pk.BayesianNetwork:
+    parents = {
+        (r, c): ((r - 1, c),) * (r > 0) + ((r, c - 1),) * (c > 0)
+        for r in range(side)
+        for c in range(side)
+    }
 
-    return lambda: discrete_laplace_rows(
-        np.zeros((number, 1), dtype=np.int64), np.full((number, 1), 10.0)
-    )
+    def row(key: tuple[int, ...]) -> list[float]:
+        p = 0.2 + 0.6 * sum(key) / max(1, len(key))
+        return [1 - p, p]
 
-
-def opendp_draws(number: int, atom: str = "i64", **grid: int) -> Work:
-    import opendp.prelude as dp
-
-    dp.enable_features("contrib")
-    domain = dp.atom_domain(T=float, nan=False) if atom == "f64" else dp.atom_domain(T=atom)
-    space = dp.vector_domain(domain, size=number), dp.l1_distance(T=float)
-    noise = dp.m.make_laplace(*space, scale=10.0, **grid)
-    zeros = [0.0 if atom == "f64" else 0] * number
-    return lambda: noise(zeros)
-
-
-def grid_draws(number: int) -> Work:
-    from pufferkit.noise import laplace
-
-    zeros = [[Fraction(0)] * number]
-    return lambda: laplace(zeros, [0], 10.0, float(number))
+    tables = {
+        node: {key: row(key) for key in product((0, 1), repeat=len(own))}
+        for node, own in parents.items()
+    }
+    return pk.BayesianNetwork(parents, tables)
 
 
-def scales_drawn(number: int) -> Work:
-    from pufferkit.noise import discrete_laplace_rows
-
-    rows, scales = np.zeros((number, 3), dtype=np.int64), np.linspace(1, 20, number)[:, None]
-    return lambda: discrete_laplace_rows(rows, scales)
+def network_quilt(network: pk.BayesianNetwork) -> Work:
+    return lambda: pk.markov_quilt(network, pk.count(1, len(network)), 1)
 
 
-def unsafe_draws(number: int) -> Work:
-    return lambda: np.random.default_rng().laplace(0, 10, number)
+def plain_quilt(network: pk.BayesianNetwork) -> Work:
+    """Every quilt of every node from its joint distribution, smallest X_N first."""
+    from pufferkit.influence.quilts.networks import influence_in
+    from pufferkit.influence.quilts.separation import quilts
 
+    def best(node: int) -> float:
+        graph, least = network.graph, math.inf
+        for quilt, near in quilts(graph, node):
+            if near.bit_count() >= least:
+                break
+            names = (graph.nodes[node], *graph.names(quilt))
+            influence = influence_in(network.table(names)) if quilt else 0.0
+            if influence < 1:
+                least = min(least, near.bit_count() / (1 - influence))
+        return least
 
-def answers(number: int) -> Work:
-    from pufferkit.noise import flip_threshold, responses
-
-    codes = np.random.default_rng(0).integers(0, 2, number).astype(np.uint8)
-    return lambda: responses(codes, [flip_threshold(0.3, 2)] * 2)
-
-
-def unsafe_answers(number: int) -> Work:
-    codes = np.random.default_rng(0).integers(0, 2, number).astype(np.uint8)
-    return lambda: codes ^ (np.random.default_rng().random(number) < 0.3)
+    return lambda: max(best(node) for node in range(len(network)))
 
 
 def spends(number: int) -> Work:
@@ -257,31 +250,34 @@ JOBS = [
         (100, 1000, 10**4),
         lambda n: lambda: pk.plan(pk.MarkovChain.steady(SLEEP), pk.count(1, n), 1),
     ),
+    Job("quilt, tree, nodes", (125, 250, 500), lambda n: network_quilt(tree(n))),
+    Job("quilt, grid, nodes", (36, 64, 100), lambda n: network_quilt(grid(math.isqrt(n)))),
     Job(
-        "quilt, tree, nodes",
-        (40, 80, 160),
-        lambda n: lambda: pk.markov_quilt(tree(n), pk.count(1, n), 1),
+        "quilt, small grid, nodes",
+        (9, 16, 25),
+        lambda n: network_quilt(grid(math.isqrt(n))),
+        ("plain search", lambda n: plain_quilt(grid(math.isqrt(n)))),
     ),
     Job(
         "noise, draws",
         (10**5, 3 * 10**5, 10**6),
-        draws,
-        ("raw OpenDP", opendp_draws),
-        ("numpy, unsafe", unsafe_draws),
+        draws.draws,
+        ("raw OpenDP", draws.opendp_draws),
+        ("numpy, unsafe", draws.unsafe_draws),
     ),
     Job(
         "noise, draws on a grid",
         (10**5, 3 * 10**5, 10**6),
-        grid_draws,
-        ("raw OpenDP", lambda n: opendp_draws(n, "f64", k=-27)),
-        ("numpy, unsafe", unsafe_draws),
+        draws.grid_draws,
+        ("raw OpenDP", lambda n: draws.opendp_draws(n, "f64", k=-27)),
+        ("numpy, unsafe", draws.unsafe_draws),
     ),
-    Job("noise, scales of 3 draws", (3000, 6000, 12_000), scales_drawn),
+    Job("noise, scales of 3 draws", (3000, 6000, 12_000), draws.scales_drawn),
     Job(
         "randomised response, bits",
         (10**6, 3 * 10**6, 10**7),
-        answers,
-        ("numpy, unsafe", unsafe_answers),
+        draws.answers,
+        ("numpy, unsafe", draws.unsafe_answers),
     ),
     Job("ledger, spends", (50, 100, 200), spends, ("bare SQLite", bare_spends)),
     Job("table, rows", (10**5, 3 * 10**5, 10**6), rows_of, ("bare polars", bare_rows)),

@@ -166,8 +166,8 @@ class GivenStartInfluence(ChainInfluence):
             return None
         solve, middle = self.solve(length, epsilon), (length + 1) // 2
         quilt = solve(middle, 0.0, hint)
-        settled = int(np.flatnonzero(self.which != self.which[-1]).max(initial=-1)) + 2
-        before = self.burn_in + settled + int(quilt.score * epsilon) + 1
+        last_change = int(np.flatnonzero(self.which != self.which[-1]).max(initial=-1)) + 2
+        before = self.burn_in + last_change + int(quilt.score * epsilon) + 1
         if not (quilt.ends_left and quilt.ends_right) or 2 * before >= length:
             return None
         binding = hardest_node(solve, before + 1, length, enough, quilt, same_everywhere=True)

@@ -105,13 +105,13 @@ def test_memory_is_known_before():
 
 
 def test_what_takes_too_much_is_refused_with_the_number():
-    with pytest.raises(NotApplicable, match=r"about 1.e\+.. products .* GB"):
+    with pytest.raises(NotApplicable, match=r"about .* products .* GB"):
         wasserstein(grid(14), count(1, 196), 1)
 
 
 def test_probabilities_beyond_floats_are_refused():
     rare = {(0,): [1 - 1e-9, 1e-9], (1,): [0.5, 0.5]}
-    length = 60
+    length = 90
     network = BayesianNetwork(
         {n: (n - 1,) if n else () for n in range(length)},
         {n: rare if n else {(): [0.5, 0.5]} for n in range(length)},

@@ -228,7 +228,7 @@ def _checked_plan(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> 
     if plan.products > MOST_PRODUCTS or size > MOST_BYTES:
         raise NotApplicable(
             f"the distributions of the sum take about {plan.products:.1e} products (at most "
-            f"{MOST_PRODUCTS:.0e}) and {size / 1e9:.1g} GB (at most {MOST_BYTES / 1e9:.0f}); use "
+            f"{MOST_PRODUCTS:.0e}) and {size / 1e9:.3g} GB (at most {MOST_BYTES / 1e9:.0f}); use "
             "rounder values, markov_quilt, or influence_curve on a tree"
         )
     return plan

@@ -182,8 +182,13 @@ JOBS = [
     ),
     Job(
         "wasserstein, binary, length",
-        (500, 1000, 2000),
+        (2500, 5000, 10**4),
         lambda n: lambda: pk.wasserstein(pk.MarkovChain.steady(SLEEP), pk.count(1, n), 1),
+    ),
+    Job(
+        "wasserstein, 5 states, length",
+        (500, 1000, 2000),
+        lambda n: lambda: pk.wasserstein(dense(5), pk.count(1, n), 1),
     ),
     Job(
         "plan, binary, length",

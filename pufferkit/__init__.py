@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pufferkit.data.moves import days_with as days_with
     from pufferkit.data.moves import episodes as episodes
     from pufferkit.data.moves import stays as stays
+    from pufferkit.data.moves import transition_counts as transition_counts
     from pufferkit.data.numbers import clipped_mean as clipped_mean
     from pufferkit.data.numbers import clipped_total as clipped_total
     from pufferkit.data.numbers import moments as moments
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from pufferkit.data.queries import mean as mean
     from pufferkit.data.queries import relative_frequencies as relative_frequencies
     from pufferkit.data.queries import total as total
-    from pufferkit.data.queries import transition_counts as transition_counts
     from pufferkit.data.questions import Question as Question
     from pufferkit.data.series import Series as Series
     from pufferkit.data.table import Table as Table
@@ -72,10 +72,13 @@ if TYPE_CHECKING:
     from pufferkit.influence.curve.profile import InfluenceCurve as InfluenceCurve
     from pufferkit.influence.quilts.hardest import max_influence as max_influence
     from pufferkit.influence.sums.transport import w_infinity as w_infinity
+    from pufferkit.mechanisms.baselines import Baseline as Baseline
     from pufferkit.mechanisms.baselines import entry_dp as entry_dp
     from pufferkit.mechanisms.baselines import gk16 as gk16
     from pufferkit.mechanisms.baselines import group_dp as group_dp
     from pufferkit.mechanisms.calibration import Calibration as Calibration
+    from pufferkit.mechanisms.comparison import Comparison as Comparison
+    from pufferkit.mechanisms.comparison import compare as compare
     from pufferkit.mechanisms.dashboard import Dashboard as Dashboard
     from pufferkit.mechanisms.dashboard import dashboard as dashboard
     from pufferkit.mechanisms.derived import Derived as Derived
@@ -102,10 +105,15 @@ if TYPE_CHECKING:
     from pufferkit.mechanisms.quantiles import QuantilePlan as QuantilePlan
     from pufferkit.mechanisms.quantiles import plan_quantile as plan_quantile
     from pufferkit.mechanisms.release import Release as Release
+    from pufferkit.mechanisms.renyi import renyi_pufferfish as renyi_pufferfish
     from pufferkit.mechanisms.synthetic import synthetic as synthetic
     from pufferkit.mechanisms.targets import Target as Target
     from pufferkit.mechanisms.targets import epsilon_for as epsilon_for
     from pufferkit.mechanisms.targets import remedies as remedies
+    from pufferkit.mechanisms.temporal import TemporalLeakage as TemporalLeakage
+    from pufferkit.mechanisms.temporal import leakage_limit as leakage_limit
+    from pufferkit.mechanisms.temporal import step_epsilon as step_epsilon
+    from pufferkit.mechanisms.temporal import temporal_leakage as temporal_leakage
     from pufferkit.mechanisms.usefulness import Usefulness as Usefulness
     from pufferkit.mechanisms.wasserstein import wasserstein as wasserstein
     from pufferkit.verification.verify import Verdict as Verdict
@@ -130,7 +138,15 @@ _HOMES = {
     "fleet": ["Releases", "release_all", "release_each"],
     "frames": ["TextFormat", "read_series", "read_table"],
     "influence.quilts.hardest": ["max_influence"],
-    "mechanisms.baselines": ["entry_dp", "gk16", "group_dp"],
+    "mechanisms.baselines": ["Baseline", "entry_dp", "gk16", "group_dp"],
+    "mechanisms.comparison": ["Comparison", "compare"],
+    "mechanisms.renyi": ["renyi_pufferfish"],
+    "mechanisms.temporal": [
+        "TemporalLeakage",
+        "leakage_limit",
+        "step_epsilon",
+        "temporal_leakage",
+    ],
     "mechanisms.calibration": ["Calibration"],
     "fitting.check_model": ["check_model"],
     "fitting.choosing": ["choose_beliefs"],
@@ -155,11 +171,10 @@ _HOMES = {
         "mean",
         "relative_frequencies",
         "total",
-        "transition_counts",
     ],
     "data.by_time": ["by_time", "time_in"],
     "data.calendar": ["Calendar"],
-    "data.moves": ["days_with", "episodes", "stays"],
+    "data.moves": ["days_with", "episodes", "stays", "transition_counts"],
     "data.numbers": ["clipped_mean", "clipped_total", "moments", "quantile_of"],
     "data.own": ["linear", "per_entry"],
     "data.questions": ["Question"],

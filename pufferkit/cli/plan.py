@@ -8,7 +8,7 @@ from typing import Annotated
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
 from pufferkit.cli.derived import asked
-from pufferkit.cli.flags import File, Text, option
+from pufferkit.cli.flags import File, Text, option, real
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import with_options
 from pufferkit.cli.question_options import QuestionOptions
@@ -31,9 +31,13 @@ def plan(
     simulate: Annotated[
         File, option("Draw releases of data that the model makes up.", "FILE")
     ] = None,
+    delta: Annotated[
+        float | None, real("Compare with others too, who may fail with this chance.", "X")
+    ] = None,
 ) -> None:
     """Compare mechanisms for a query, and the noise with the answer; spends nothing.
 
+    With --delta: also Rényi Pufferfish privacy and temporal leakage, to compare with.
     With --target: the epsilon, the number of entries or the coarser question that it takes.
     """
     pictures = [picture for picture in (error_plot, simulate) if picture is not None]
@@ -46,7 +50,11 @@ def plan(
     about = asked(question, beliefs, lengths, epsilon)
     query = about.query
     with terminal.progress() as progress:
-        table = pk.plan(beliefs, query, epsilon, progress)
+        if delta is None:
+            sides, table = None, pk.plan(beliefs, query, epsilon, progress)
+        else:
+            sides = pk.compare(beliefs, query, epsilon, delta, progress)
+            table = sides.plan
     written = {}
     if error_plot is not None:
         written[error_plot] = usefulness.error_picture(beliefs, table, wanted, error_plot)
@@ -60,6 +68,8 @@ def plan(
     outputs.write_all(written)
     if not as_json:
         terminal.show_plan(table)  # the search for what would do takes longer than the plan
+        if sides is not None:
+            terminal.say(f"\n{sides}\n")
     ways = usefulness.ways(beliefs, table, wanted)
     if as_json:
         record = {
@@ -68,6 +78,7 @@ def plan(
             "epsilon": table.epsilon,
             "beliefs": table.beliefs,
             "rows": table.rows,
+            **({} if sides is None else {"compared": sides.table_rows()}),
             "useful": table.useful.to_dict(),
             "target": None if wanted is None else wanted.half_width(query),
             **({} if about.plan is None else {"ways": about.plan.table_rows()}),

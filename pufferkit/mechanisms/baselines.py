@@ -10,6 +10,7 @@ for epsilon = 2 b max_i sum_j Phi_ij with Phi = (I - Gamma)^-1.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf, pi, sqrt
 from typing import Any, NamedTuple
 
@@ -24,6 +25,43 @@ from pufferkit.influence.quilts.powers import Kernel, row_log_ratios
 from pufferkit.mechanisms.calibration import Calibration, chains_only, check_states
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.rounding import last_passing, round_up
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Noise by somebody else's theorem, to compare with. It has no way to a release.
+
+    Attributes
+    ----------
+    name
+        The mechanism.
+    noise
+        The distribution, "gaussian" or "laplace".
+    deviation, expected_l1_error
+        Standard deviation of the noise on a coordinate, and the mean error over all of them.
+    promise
+        What it promises, and to whom.
+    why
+        What decided the size of the noise.
+    weaker
+        Whether the promise is weaker than Pufferfish for each entry.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, count
+    >>> from pufferkit.mechanisms.renyi import renyi_pufferfish
+    >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> renyi_pufferfish(chain, count(1, 20), 1, delta=1e-6).weaker
+    True
+    """
+
+    name: str
+    noise: str
+    deviation: float
+    expected_l1_error: float
+    promise: str
+    why: str
+    weaker: bool
 
 
 def group_dp(query: Query, epsilon: float) -> Calibration:

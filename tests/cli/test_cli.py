@@ -119,6 +119,15 @@ def test_plan_as_json(folder: Path):
     assert rows["entry_dp"]["pufferfish"] is False
 
 
+def test_plan_beside_what_others_would_add(folder: Path):
+    asked = ["plan", "--model", "model.json", "--epsilon", "1", "--length", "30"]
+    asked += ["--query", "count", "--state-value", "run", "--delta"]
+    assert "renyi_gaussian" in good(*asked, "1e-6")
+    compared = json.loads(good(*asked, "1e-6", "--json"))["compared"]
+    assert {"temporal_leakage", "influence_curve"} <= {row["mechanism"] for row in compared}
+    assert "delta: must lie between 0 and 1" in refusal(*asked, "2")
+
+
 def test_plan_takes_lengths_from_data(folder: Path):
     by_data = [*PLAN[:-2], "--data", "data.csv", "--state", "state", "--time", "when"]
     assert good(*by_data) == good(*PLAN)

@@ -32,7 +32,7 @@ from pufferkit.influence.sums.long_vectors import (
     Ints,
     convolved,
     least_shift,
-    running_sums,
+    placed_sums,
     within,
 )
 from pufferkit.influence.sums.work import by_halving, sum_bytes
@@ -129,7 +129,7 @@ def _at_node(
     for x in possible:
         given = around.mantissas[x], around.exponents[x]
         placed = 1.0 / distribution[x], values[x], size
-        lower, upper = (cast(Any, running_sums)(*given, up, *placed) for up in (False, True))
+        lower, upper = (cast(Any, placed_sums)(*given, up, *placed) for up in (False, True))
         tails.append((*lower, *upper))
     for n, one in enumerate(tails):
         for other in tails[n + 1 :]:

@@ -246,8 +246,15 @@ def _reached(first, first_exp, second, pairs, j):  # type: ignore[no-untyped-def
     return False
 
 
+def running_sums(distribution: Floats, exponents: Ints, backwards: bool) -> tuple[Floats, Ints]:
+    """Sums with an exponent each: up to and including j, or strictly above j."""
+    size = len(distribution)
+    sums: tuple[Floats, Ints] = placed_sums(distribution, exponents, backwards, 1.0, 0, size)
+    return sums
+
+
 @compiled_loop
-def running_sums(distribution, exponents, backwards, weight, shift, size):  # type: ignore[no-untyped-def]
+def placed_sums(distribution, exponents, backwards, weight, shift, size):  # type: ignore[no-untyped-def]
     """Sums with an exponent each: up to and including j, or strictly above j.
 
     Of the numbers times ``weight``, ``shift`` places further up, in a vector of ``size``.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import log2
 
+from pufferkit.beliefs.secrets import Automaton
+
 _EACH = 5e4
 
 
@@ -40,3 +42,12 @@ def sum_bytes(length: int, states: int, largest: int) -> int:
 def by_halving(length: int, states: int) -> bool:
     """Whether halving is the cheaper way."""
     return length < 3 or halving_cost(length, states) <= sides_cost(length, states)
+
+
+def window_work(automaton: Automaton, length: int, states: int, largest: int) -> float:
+    """The same for the labels of all windows of a series."""
+    width, labels = len(automaton.moves), len(automaton.labels)
+    cases = states * max(int(moves.max()) + 1 for moves in automaton.moves)
+    room = length * max(1, largest) + 1
+    each = width * cases * states * room + cases * room**2 / 6 + labels**2 * room
+    return float((length - width + 1) * each)

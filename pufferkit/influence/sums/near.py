@@ -1,0 +1,101 @@
+"""How far one entry of a chain moves a sum, but for a small share of the mass.
+
+W-infinity is set by the rarest outcomes. Its *near* version leaves a share ``far`` of the mass
+aside: the least w such that two distributions can be coupled with P(|x - y| > w) <= far. On the
+line the most mass is paired within w by pairing the lowest that is left with the lowest that is
+left, and giving up the lower of the two where they lie further apart: if x_0 <= y_0 were paired
+with y_1 and x_1, the pairs (x_0, y_0) and (x_1, y_1) would do as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+
+MOST_WORK = 4e9
+"""Multiplications beyond which near distances are refused."""
+
+
+def unpaired(mu: Floats, nu: Floats, reach: int) -> float:
+    """The least mass that must move further than ``reach``, of two distributions on 0, 1, ..."""
+    first, second = mu.tolist(), nu.tolist()
+    x = y = 0
+    left, right, paired = first[0], second[0], 0.0
+    while True:
+        if abs(x - y) <= reach:
+            moved = min(left, right)
+            paired += moved
+            left, right = left - moved, right - moved
+            forward = left <= right
+        else:
+            forward = x < y
+        if forward:
+            x += 1
+            if x == len(first):
+                return max(0.0, 1 - paired)
+            left = first[x]
+        else:
+            y += 1
+            if y == len(second):
+                return max(0.0, 1 - paired)
+            right = second[y]
+
+
+def near_distance(
+    initial: Floats, transition: Floats, values: Sequence[int], length: int, far: float
+) -> int:
+    """Largest near distance of v(X_1) + ... + v(X_T) over entries and pairs of their values.
+
+    Rounding counts against it: the mass left aside is less than ``far`` by more than all errors.
+    """
+    slack = 1e-12 + 1e-14 * length
+    if far <= 10 * slack:
+        raise NotApplicable(f"delta: {far:g} is too small for floats to leave aside")
+    work = length * len(values) * (length * max(values)) ** 2 / 4
+    if work > MOST_WORK:
+        raise NotApplicable(f"near distances over {length:,} entries would take long")
+    reach = 0
+    for given in _sums_given(initial, transition, values, length):
+        for mu, nu in combinations(given, 2):
+            if unpaired(mu, nu, reach) > far - slack:
+                low, high = reach, len(mu)  # the sums differ by less than their number
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    fails = unpaired(mu, nu, middle) > far - slack
+                    low, high = (middle, high) if fails else (low, middle)
+                reach = high
+    return reach
+
+
+def _sums_given(
+    initial: Floats, transition: Floats, values: Sequence[int], length: int
+) -> Iterator[list[Floats]]:
+    """For every entry, the distributions of the sum given each of its possible values."""
+    size, room = len(values), length * max(values) + 1
+    after = np.zeros((length, size, room))
+    after[-1, :, 0] = 1
+    for node in range(length - 2, -1, -1):
+        after[node] = transition @ _shifted(after[node + 1], values)
+    before = np.zeros((size, room))
+    before[:, 0] = initial
+    for node in range(length):
+        before = _shifted(before, values)
+        chances = before.sum(axis=1)
+        yield [
+            np.convolve(before[x] / chances[x], after[node, x])[:room]
+            for x in range(size)
+            if chances[x] > 0
+        ]
+        before = transition.T @ before
+
+
+def _shifted(sums: Floats, values: Sequence[int]) -> Floats:
+    moved = np.zeros_like(sums)
+    for x, value in enumerate(values):
+        moved[x, value:] = sums[x, : sums.shape[1] - value]
+    return moved

@@ -1,0 +1,134 @@
+"""Our noise beside that of others, with what each promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from math import sqrt
+from typing import Any
+
+from pufferkit.data.queries import Query
+from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.baselines import Baseline
+from pufferkit.mechanisms.evidence import Guarantee
+from pufferkit.mechanisms.plan import OPTIONS, Plan, Progress, plan
+from pufferkit.mechanisms.renyi import renyi_pufferfish
+from pufferkit.mechanisms.temporal import temporal_noise
+from pufferkit.shown import Shown
+
+_HEADS = ("mechanism", "noise", "deviation", "expected L1 error", "promise")
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
+    """A plan, and what other theorems ask for the same question.
+
+    Attributes
+    ----------
+    plan
+        Our mechanisms; what is released comes from here alone.
+    baselines
+        Those of others that apply.
+    refused
+        Those that do not, and why.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> sides = pk.compare(chain, pk.count(1, 100), epsilon=1, delta=1e-6)
+    >>> [row["mechanism"] for row in sides.table_rows() if row["promise"].startswith("(1, 1e-06)")]
+    ['renyi_near_laplace', 'renyi_gaussian_exact', 'renyi_near_gaussian_exact', 'renyi_gaussian']
+    """
+
+    plan: Plan
+    baselines: tuple[Baseline, ...]
+    refused: tuple[tuple[str, str], ...] = ()
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """All of them, those that hide entries first, then the least error first."""
+        rows = []
+        for own in self.plan.entries:
+            if own.calibration is not None and own.mechanism not in OPTIONS:
+                entry = own.calibration.guarantee is Guarantee.ENTRY
+                scale, error = own.calibration.mean_scale, own.calibration.expected_l1_error
+                promise = str(own.calibration.guarantee)
+                rows.append((entry, own.mechanism, "laplace", sqrt(2) * scale, error, promise))
+        for other in self.baselines:
+            rows.append(
+                (
+                    other.weaker,
+                    other.name,
+                    other.noise,
+                    other.deviation,
+                    other.expected_l1_error,
+                    f"{other.promise}; to compare only",
+                )
+            )
+        rows.sort(key=lambda row: (row[0], row[4]))
+        return [dict(zip(_HEADS, row[1:], strict=True)) for row in rows]
+
+    def __str__(self) -> str:
+        table = [_HEADS, *self._cells()]
+        widths = [max(len(line[j]) for line in table) for j in range(len(_HEADS))]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if j in (2, 3) else cell.ljust(width)
+                for j, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in table
+        ]
+        head = f"{self.plan.query.name}, epsilon {self.plan.epsilon:g}; {self.plan.beliefs}"
+        not_here = [f"{name} does not apply: {why}" for name, why in self.refused]
+        return "\n".join([head, "", *lines, *([""] if not_here else []), *not_here])
+
+    def _cells(self) -> Iterator[tuple[str, ...]]:
+        for name, noise, deviation, error, promise in (row.values() for row in self.table_rows()):
+            yield name, noise, f"{deviation:.6g}", f"{error:.6g}", promise
+
+
+def compare(
+    beliefs: Any,
+    query: Query,
+    epsilon: float,
+    delta: float = 1e-6,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Our mechanisms beside what one would use today, each with its promise. Spends nothing.
+
+    Rényi Pufferfish privacy promises less: with a chance of ``delta`` nothing. Temporal privacy
+    leakage promises the same, for one known chain. Neither can be released from here.
+
+    Parameters
+    ----------
+    beliefs, query, epsilon, progress
+        As for `plan`.
+    delta
+        For promises that leave a chance out.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, compare, count
+    >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> errors = {row["mechanism"]: row["expected L1 error"]
+    ...           for row in compare(chain, count(1, 100), 1).table_rows()}
+    >>> round(errors["influence_curve"], 1), round(errors["temporal_leakage"], 1)
+    (3.3, 3.3)
+    """
+    sides = plan(beliefs, query, epsilon, progress)
+    asked: dict[str, Callable[[], Baseline]] = {
+        "temporal_leakage": partial(temporal_noise, beliefs, query, epsilon)
+    }
+    renyi = partial(renyi_pufferfish, beliefs, query, epsilon, delta)
+    asked["renyi_gaussian"] = renyi
+    asked["renyi_gaussian_exact"] = partial(renyi, conversion="exact")
+    asked["renyi_near_gaussian_exact"] = partial(renyi, conversion="exact", near=True)
+    asked["renyi_near_laplace"] = partial(renyi, noise="laplace", near=True)
+    baselines, refused = [], []
+    for name, work in asked.items():
+        try:
+            baselines.append(work())
+        except NotApplicable as reason:
+            refused.append((name, str(reason)))
+    return Comparison(sides, tuple(baselines), tuple(refused))

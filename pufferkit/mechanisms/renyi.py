@@ -1,0 +1,171 @@
+"""Rényi Pufferfish privacy (Pierquin, Bellet, Tommasi, Boussard, 2024), to compare with.
+
+Let W be the largest infinity-Wasserstein distance between the distributions of the answer given
+two values of one entry, as for the Wasserstein Mechanism. Under Gaussian noise of standard
+deviation s the two distributions of the output have a Rényi divergence of order alpha of at most
+alpha W^2 / (2 s^2), for every alpha > 1: couple the answers so that they differ by at most W, and
+use that the divergence is jointly quasi-convex. That is (alpha, epsilon)-Rényi Pufferfish privacy.
+A Rényi bound for all orders gives, for every delta, the promise
+
+    P(S | X_i = a) <= e^epsilon P(S | X_i = b) + delta   for every set S of outputs,
+
+with epsilon = r + 2 sqrt(r log(1 / delta)), r = W^2 / (2 s^2), at the best order. The same coupling
+shows it with the exact delta of two Gaussians W apart, which is never more noise.
+
+With a coupling that leaves a share far of the mass aside, W is the near distance, mostly much
+shorter, and far is added to delta.
+
+The promise is weaker than Pufferfish privacy: with a chance of delta it says nothing.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import exp, inf, log, pi, sqrt
+from typing import Any, Literal
+
+from pufferkit import checks
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.data.queries import Query
+from pufferkit.errors import NotApplicable
+from pufferkit.mechanisms.baselines import Baseline
+from pufferkit.mechanisms.calibration import checked
+from pufferkit.mechanisms.chain_distances import whole_values
+from pufferkit.mechanisms.wasserstein import wasserstein
+from pufferkit.rounding import at_least, last_passing, round_up
+
+Noise = Literal["gaussian", "laplace"]
+Conversion = Literal["renyi", "exact"]
+
+
+def renyi_pufferfish(
+    beliefs: Any,
+    query: Query,
+    epsilon: float,
+    delta: float,
+    *,
+    noise: Noise = "gaussian",
+    conversion: Conversion = "renyi",
+    near: bool = False,
+) -> Baseline:
+    """Noise of the general Wasserstein mechanism, for (epsilon, delta); it cannot be released.
+
+    Parameters
+    ----------
+    beliefs, query, epsilon
+        As for `wasserstein`: a number, and beliefs whose distributions are known.
+    delta
+        The chance with which the promise may say nothing, between 0 and 1.
+    noise
+        Gaussian; or Laplace, which needs `near` (without it, it is `wasserstein` with delta 0).
+    conversion
+        How the standard deviation follows from the distance: by Rényi divergences, as published,
+        or by the exact delta of two Gaussians.
+    near
+        Whether the distance leaves a share of the mass aside: delta for Laplace noise, half of it
+        for Gaussian noise. For chains and sums.
+
+    Raises
+    ------
+    NotApplicable
+        Where `wasserstein` has no theorem; near distances of other beliefs than chains.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, count
+    >>> chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> print(renyi_pufferfish(chain, count(1, 20), 1, delta=1e-6).promise)
+    (1, 1e-06)-Pufferfish for each entry: a chance of 1e-06 is left out
+    >>> round(renyi_pufferfish(chain, count(1, 20), 1, delta=1e-6).deviation, 2)
+    21.4
+    >>> near = renyi_pufferfish(chain, count(1, 20), 1, delta=1e-6, noise="laplace", near=True)
+    >>> round(near.deviation, 2)
+    5.66
+    """
+    theta, epsilon = checked(beliefs, query, epsilon)
+    delta = checks.real("delta", delta)
+    if not 0 < delta < 1:
+        raise ValueError(f"delta: must lie between 0 and 1, got {delta:g}")
+    if noise not in ("gaussian", "laplace"):
+        raise ValueError(f"noise: must be 'gaussian' or 'laplace', got {noise!r}")
+    if conversion not in ("renyi", "exact"):
+        raise ValueError(f"conversion: must be 'renyi' or 'exact', got {conversion!r}")
+    if noise == "laplace" and not near:
+        raise ValueError("noise: Laplace noise without near is `wasserstein`, with delta 0")
+    aside = 0.0 if not near else delta if noise == "laplace" else delta / 2
+    if near:
+        distance = _near(theta, query, aside)
+    else:
+        distance = float(wasserstein(theta, query, epsilon).evidence.influence or 0.0)
+    name, why = f"renyi{'_near' * near}_{noise}", "near distance" if near else "W-infinity"
+    why = f"{why} {distance:.6g}"
+    if noise == "laplace":
+        scale = round_up(distance / epsilon)
+        deviation, error = sqrt(2) * scale, scale
+    else:
+        ratio, order = _by_order(epsilon, delta - aside)
+        if conversion == "exact":
+            ratio, name = _by_tails(epsilon, delta - aside, ratio), f"{name}_exact"
+        else:
+            why += f", order {order:.4g}"
+        deviation = round_up(distance / ratio)
+        error = deviation * sqrt(2 / pi)
+    return Baseline(
+        name,
+        noise,
+        deviation,
+        error,
+        f"({epsilon:g}, {delta:g})-Pufferfish for each entry: a chance of {delta:g} is left out",
+        why,
+        weaker=True,
+    )
+
+
+def _near(theta: Any, query: Query, aside: float) -> float:
+    if query.size > 1 or query.weights is None or query.missing:
+        raise NotApplicable("near distances are for sums over entries that were all observed")
+    if not isinstance(theta, ChainClass) or theta.names_secrets:
+        raise NotApplicable(f"near distances hide entries of chains; here is a {theta.description}")
+    if any(member.any_start or member.chain.has_underflow for member in theta.members()):
+        raise NotApplicable("near distances need known distributions, not a class with any start")
+    from pufferkit.influence.sums.near import near_distance  # noqa: PLC0415
+
+    weights = (query.weights.get(state, (Fraction(0),))[0] for state in theta.states)
+    values, unit = whole_values(weights)
+    if max(values) == 0:
+        raise NotApplicable("no secret moves the answer: there is nothing to hide")
+    steps = max(
+        near_distance(member.chain.initial, member.chain.transition, values, length, aside)
+        for member in theta.members()
+        for length in set(query.lengths)
+    )
+    if steps == 0:
+        raise NotApplicable("no secret moves more than a share of delta: there is nothing to hide")
+    return at_least(steps * unit)
+
+
+def _by_order(epsilon: float, delta: float) -> tuple[float, float]:
+    """The largest distance over deviation that Rényi divergences allow, and the order it is at.
+
+    That is sqrt(2 r) at the largest r with r + 2 sqrt(r log(1 / delta)) <= epsilon.
+    """
+    rare = sqrt(log(1 / delta))
+    root = epsilon / (sqrt(rare**2 + epsilon) + rare)
+    return sqrt(2) * root * (1 - 1e-12), 1 + rare / root
+
+
+def _by_tails(epsilon: float, delta: float, passes: float) -> float:
+    """The largest distance over deviation at which two Gaussians keep to (epsilon, delta)."""
+    from scipy.special import log_ndtr  # noqa: PLC0415  (slow to load)
+
+    def margin(ratio: float) -> float:
+        above = exp(log_ndtr(ratio / 2 - epsilon / ratio))
+        below = exp(min(0.0, epsilon + log_ndtr(-ratio / 2 - epsilon / ratio)))
+        return delta * (1 - 1e-9) - (above - below)
+
+    fails = 2 * passes
+    while margin(fails) >= 0:
+        passes, fails = fails, 2 * fails
+        if fails == inf:
+            break
+    return last_passing(margin, passes, fails, 1e-9)

@@ -255,6 +255,16 @@ JOBS = [
         (100, 1000, 10**4),
         lambda n: lambda: pk.plan(pk.MarkovChain.steady(SLEEP), pk.count(1, n), 1),
     ),
+    Job(
+        "plan, class, chains",
+        (10, 100, 1000),
+        lambda n: lambda: pk.plan(of_many(n), pk.count(1, [9000, 800, 70]), 1),
+    ),
+    Job(
+        "plan, lengths",
+        (5, 10, 20),
+        lambda n: lambda: pk.plan(of_many(10), pk.count(1, [100 + 7 * m for m in range(n)]), 1),
+    ),
     Job("quilt, tree, nodes", (125, 250, 500), lambda n: network_quilt(tree(n))),
     Job("quilt, grid, nodes", (36, 64, 100), lambda n: network_quilt(grid(math.isqrt(n)))),
     Job(

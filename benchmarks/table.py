@@ -13,6 +13,7 @@ change. A job that takes 1.5 times as long as in the table kept last at the same
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import os
@@ -172,6 +173,77 @@ def bare_rows(number: int) -> Work:
     return lambda: bare(frame)
 
 
+def in_duckdb(number: int) -> tuple[Any, Any]:
+    import duckdb
+    from tables import made
+
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    connection.register("made", made(number, 100).to_arrow())
+    connection.execute("CREATE TABLE rows_made AS SELECT * FROM made")
+    return connection, connection.table("rows_made")
+
+
+def duckdb_rows(number: int) -> Work:
+    from tables import COLUMNS
+
+    connection, rows = in_duckdb(number)
+    return lambda: (pk.read_table(rows, **COLUMNS), connection)
+
+
+def bare_duckdb(number: int) -> Work:
+    """Transition counts for each subject: no gaps, no checks, no segment lengths."""
+    connection, _ = in_duckdb(number)
+    before = 'lag(what) OVER (PARTITION BY who ORDER BY "when")'
+    linked = f"SELECT who, what, {before} AS before FROM rows_made"
+    counts = f"SELECT who, before, what, count(*) FROM ({linked}) GROUP BY ALL"
+    return lambda: connection.sql(counts).fetchall()
+
+
+def csv_file(number: int) -> str:
+    import polars as pl
+
+    path = Path(tempfile.gettempdir()) / f"pufferkit-bench-{os.getpid()}-{number}.csv"
+    minutes = pl.Series(np.arange(number) * 60_000_000).cast(pl.Datetime("us"))
+    states = np.random.default_rng(0).integers(0, 5, number)
+    pl.DataFrame({"when": minutes, "what": states}).write_csv(path)
+    atexit.register(path.unlink, missing_ok=True)
+    return str(path)
+
+
+def csv_series(number: int) -> Work:
+    path = csv_file(number)
+    return lambda: pk.read_series(path, "what", time="when", states=range(5))
+
+
+def bare_csv(number: int) -> Work:
+    import polars as pl
+
+    path = csv_file(number)
+    return lambda: pl.read_csv(path, try_parse_dates=True)
+
+
+def each_with_accounts(number: int) -> Work:
+    import polars as pl
+
+    rows = pl.DataFrame(
+        {
+            "who": np.repeat(np.arange(number), 60),
+            "when": np.tile(np.arange(60), number),
+            "what": np.random.default_rng(0).integers(0, 2, 60 * number),
+        }
+    )
+    columns = {"subject": "who", "time": "when", "state": "what"}
+    table = pk.read_table(rows, **columns, states=[0, 1])
+    chain = pk.MarkovChain.steady(SLEEP)
+
+    def work() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            pk.release_each(table, chain, 1, ledger=f"{folder}/l.db", budget=2)
+
+    return work
+
+
 def attack(steps: int) -> Work:
     from pufferkit.audit import ForwardBackward
 
@@ -295,6 +367,9 @@ JOBS = [
         ("numpy, unsafe", draws.unsafe_answers),
     ),
     Job("ledger, spends", (50, 100, 200), spends, ("bare SQLite", bare_spends)),
+    Job("release_each, accounts", (2_000, 6_000, 20_000), each_with_accounts),
+    Job("duckdb table, rows", (10**5, 3 * 10**5, 10**6), duckdb_rows, ("bare duckdb", bare_duckdb)),
+    Job("CSV series, rows", (10**4, 3 * 10**4, 10**5), csv_series, ("bare polars", bare_csv)),
     Job("table, rows", (10**5, 3 * 10**5, 10**6), rows_of, ("bare polars", bare_rows)),
     Job("attack, steps", (10**5, 3 * 10**5, 10**6), attack, ("hmmlearn", hmmlearn_attack)),
     Job("paths, steps", (10**5, 3 * 10**5, 10**6), paths, ("hmmlearn", hmmlearn_paths)),

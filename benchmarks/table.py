@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from time import process_time
 
@@ -70,6 +71,47 @@ def tree(nodes: int) -> pk.BayesianNetwork:
     parents = {n: (int(rng.integers(max(0, n - 3), n)),) if n else () for n in range(nodes)}
     table = {(0,): [0.8, 0.2], (1,): [0.3, 0.7]}
     return pk.BayesianNetwork(parents, {n: table if n else {(): [0.6, 0.4]} for n in range(nodes)})
+
+
+def grid(side: int) -> pk.BayesianNetwork:
+    parents = {
+        (r, c): ((r - 1, c),) * (r > 0) + ((r, c - 1),) * (c > 0)
+        for r in range(side)
+        for c in range(side)
+    }
+
+    def row(key: tuple[int, ...]) -> list[float]:
+        p = 0.2 + 0.6 * sum(key) / max(1, len(key))
+        return [1 - p, p]
+
+    tables = {
+        node: {key: row(key) for key in product((0, 1), repeat=len(own))}
+        for node, own in parents.items()
+    }
+    return pk.BayesianNetwork(parents, tables)
+
+
+def network_quilt(network: pk.BayesianNetwork) -> Work:
+    return lambda: pk.markov_quilt(network, pk.count(1, len(network)), 1)
+
+
+def plain_quilt(network: pk.BayesianNetwork) -> Work:
+    """Every quilt of every node from its joint distribution, smallest X_N first."""
+    from pufferkit.influence.quilts.networks import influence_in
+    from pufferkit.influence.quilts.separation import quilts
+
+    def best(node: int) -> float:
+        graph, least = network.graph, math.inf
+        for quilt, near in quilts(graph, node):
+            if near.bit_count() >= least:
+                break
+            names = (graph.nodes[node], *graph.names(quilt))
+            influence = influence_in(network.table(names)) if quilt else 0.0
+            if influence < 1:
+                least = min(least, near.bit_count() / (1 - influence))
+        return least
+
+    return lambda: max(best(node) for node in range(len(network)))
 
 
 def draws(number: int) -> Work:
@@ -190,10 +232,13 @@ JOBS = [
         (100, 1000, 10**4),
         lambda n: lambda: pk.plan(pk.MarkovChain.steady(SLEEP), pk.count(1, n), 1),
     ),
+    Job("quilt, tree, nodes", (125, 250, 500), lambda n: network_quilt(tree(n))),
+    Job("quilt, grid, nodes", (36, 64, 100), lambda n: network_quilt(grid(math.isqrt(n)))),
     Job(
-        "quilt, tree, nodes",
-        (40, 80, 160),
-        lambda n: lambda: pk.markov_quilt(tree(n), pk.count(1, n), 1),
+        "quilt, small grid, nodes",
+        (9, 16, 25),
+        lambda n: network_quilt(grid(math.isqrt(n))),
+        ("plain search", lambda n: plain_quilt(grid(math.isqrt(n)))),
     ),
     Job("noise, draws", (10**4, 3 * 10**4, 10**5), draws, ("numpy, unsafe", unsafe_draws)),
     Job(

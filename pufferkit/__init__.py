@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pufferkit.data.moves import days_with as days_with
     from pufferkit.data.moves import episodes as episodes
     from pufferkit.data.moves import stays as stays
+    from pufferkit.data.moves import transition_counts as transition_counts
     from pufferkit.data.numbers import clipped_mean as clipped_mean
     from pufferkit.data.numbers import clipped_total as clipped_total
     from pufferkit.data.numbers import moments as moments
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from pufferkit.data.queries import mean as mean
     from pufferkit.data.queries import relative_frequencies as relative_frequencies
     from pufferkit.data.queries import total as total
-    from pufferkit.data.queries import transition_counts as transition_counts
     from pufferkit.data.questions import Question as Question
     from pufferkit.data.series import Series as Series
     from pufferkit.data.table import Table as Table
@@ -171,11 +171,10 @@ _HOMES = {
         "mean",
         "relative_frequencies",
         "total",
-        "transition_counts",
     ],
     "data.by_time": ["by_time", "time_in"],
     "data.calendar": ["Calendar"],
-    "data.moves": ["days_with", "episodes", "stays"],
+    "data.moves": ["days_with", "episodes", "stays", "transition_counts"],
     "data.numbers": ["clipped_mean", "clipped_total", "moments", "quantile_of"],
     "data.own": ["linear", "per_entry"],
     "data.questions": ["Question"],

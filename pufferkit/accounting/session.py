@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
@@ -28,6 +27,7 @@ from pufferkit.accounting.entries import Account, Charge, Entry, Terms
 from pufferkit.accounting.fingerprints import SeriesData
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.profiles import entry_rows
+from pufferkit.accounting.session_plan import BEST, SessionPlan, best_for, composable
 from pufferkit.accounting.spending import Spending, asked, check_query, joined, spendings_of
 from pufferkit.accounting.spent import Composed
 from pufferkit.accounting.transactions import over_budget
@@ -36,39 +36,16 @@ from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.beliefs.provenance import check_not_fitted_on
 from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
-from pufferkit.errors import NotApplicable, NoTheorem
-from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, in_order
+from pufferkit.errors import NoTheorem
+from pufferkit.mechanisms.calibration import Calibration, in_order
 from pufferkit.mechanisms.dashboard import Dashboard, split
-from pufferkit.mechanisms.evidence import Guarantee
-from pufferkit.mechanisms.plan import MECHANISMS, OPTIONS, Plan, calibrate, plan
+from pufferkit.mechanisms.plan import calibrate, plan
 from pufferkit.mechanisms.release import Release
 from pufferkit.mechanisms.usefulness import questioned
 from pufferkit.records import digest
 from pufferkit.shown import Shown
 
-BEST = "best"
 _OVER = "the data of the session, like histogram(session.data.states, session.data)"
-
-
-@dataclass(frozen=True, repr=False)
-class SessionPlan(Shown):
-    """A plan, with what the best mechanism would take from the budget."""
-
-    plan: Plan
-    cost: float
-    remaining: float
-
-    @property
-    def fits(self) -> bool:
-        """Whether the budget allows it."""
-        return self.cost <= self.remaining
-
-    def __str__(self) -> str:
-        verdict = "fits" if self.fits else "does NOT fit"
-        return (
-            f"{self.plan}\n\n{_best(self.plan).mechanism} would take {self.cost:g} of the "
-            f"{self.remaining:g} that remain: {verdict}"
-        )
 
 
 class Session(Shown):
@@ -189,7 +166,7 @@ class Session(Shown):
         check_start(bounds, self.beliefs, self.data.lengths)
         table = plan(self.beliefs, query, epsilon)
         account, composed = self._standing()
-        total = self._joint(account, composed, _best(table), bounds)[0].micro
+        total = self._joint(account, composed, composable(table), bounds)[0].micro
         cost = max(0, total - account.total)
         return SessionPlan(table, in_epsilon(cost), in_epsilon(account.remaining))
 
@@ -422,7 +399,7 @@ class Session(Shown):
         )
         if key not in self._made:
             if mechanism == BEST:
-                self._made[key] = _best_for(self.beliefs, query, epsilon)
+                self._made[key] = best_for(self.beliefs, query, epsilon)
             else:
                 made = calibrate(mechanism, self.beliefs, query, epsilon)
                 self._made[key] = (mechanism, made)
@@ -496,26 +473,6 @@ class Session(Shown):
                 "label": label,
             }
         )
-
-
-def _best(table: Plan) -> Calibration:
-    """The least noise of those with a per-entry bound, so that they compose."""
-    return next(
-        row.calibration
-        for row in table.entries
-        if row.pufferfish and row.calibration is not None and row.mechanism not in OF_SUMS | OPTIONS
-    )
-
-
-def _best_for(beliefs: Beliefs, query: Query, epsilon: float) -> tuple[str, Calibration]:
-    """As `_best` of a plan, and its name, without the mechanisms that it leaves out."""
-    made: list[tuple[str, Calibration]] = []
-    for name in MECHANISMS:
-        if name not in OF_SUMS | OPTIONS:
-            with suppress(NotApplicable):
-                made.append((name, calibrate(name, beliefs, query, epsilon)))
-    hiding = [own for own in made if own[1].guarantee is not Guarantee.ENTRY]
-    return min(hiding, key=lambda own: own[1].mean_scale)
 
 
 def _three_digits(epsilon: float) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import combinations
 from math import lcm
 from typing import Any, Protocol
 
@@ -25,11 +26,11 @@ from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.secrets import Events, Pairs
+from pufferkit.beliefs.secrets import Events, Pairs, Secrets, Sets
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
-from pufferkit.mechanisms.wasserstein import whole_values
+from pufferkit.mechanisms.chain_distances import whole_values
 
 Answer = tuple[Fraction, ...]
 
@@ -43,6 +44,7 @@ _MOST_SEGMENTS = 20
 _MOST_PRODUCTS = 10**9
 _MOST_COUNTS = 4_000
 _MOST_CELLS = 10_000_000
+_MOST_SETS = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,16 +131,30 @@ def model_of(own: Distribution, query: Query) -> AnswerModel:
         width = min(own.hidden.window, end - begin)
         if width < own.hidden.window and isinstance(own.hidden, Events):
             continue
-        for first in range(begin, end - width + 1):
-            which, codes = _secrets_of(own, table.codes[:, first : first + width])
+        for places in _places(own.hidden, begin, end, width):
+            which, codes = _secrets_of(own, table.codes[:, places])
             labels.append(which)
             columns.append(codes)
-            names.append(f"{first + 1} to {first + width}" if width > 1 else first + 1)
+            names.append(_name([place + 1 for place in places], isinstance(own.hidden, Sets)))
     if not names:
         raise NotApplicable("no segment is as long as the window, so there is nothing to hide")
     return ListedModel(
         tuple(names), tuple(labels), np.stack(columns, axis=1), table.probability, table.answers
     )
+
+
+def _places(hidden: Secrets, begin: int, end: int, width: int) -> list[tuple[int, ...]]:
+    """The entries that a secret of one segment is about, for each secret; of many sets some."""
+    if isinstance(hidden, Sets):
+        sets = list(combinations(range(begin, end), width))
+        return sets[:: 1 + len(sets) // _MOST_SETS]
+    return [tuple(range(first, first + width)) for first in range(begin, end - width + 1)]
+
+
+def _name(entries: list[int], apart: bool) -> Hashable:
+    if len(entries) == 1:
+        return entries[0]
+    return ", ".join(map(str, entries)) if apart else f"{entries[0]} to {entries[-1]}"
 
 
 def _secrets_of(

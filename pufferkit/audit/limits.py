@@ -21,6 +21,9 @@ from pufferkit import checks
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.rounding import last_passing
 
+POWER = 0.95
+"""How surely what is called detectable is found."""
+
 _TAIL_ROUNDING = 1e-9
 """Relative error of the incomplete beta function that is allowed for; scipy has far less."""
 
@@ -101,18 +104,16 @@ def proven_epsilon(hits: int, other_hits: int, trials: int, confidence: float) -
     return math.log(low) - math.log(high)
 
 
-def detectable_epsilon(
-    hits: int, trials: int, confidence: float, promise: float, power: float = 0.95
-) -> float:
+def detectable_epsilon(hits: int, trials: int, confidence: float, promise: float) -> float:
     """The least true epsilon that an event would show to be above the promise.
 
     The event has the rate p = hits / trials under one secret and p e^-epsilon under the other. For
     the epsilon returned, and every larger one, what it proves is above ``promise`` with probability
-    at least ``power``. Infinite if these trials cannot prove that much, whatever epsilon.
+    at least `POWER`. Infinite if these trials cannot prove that much, whatever epsilon.
     """
     from scipy.stats import binom  # noqa: PLC0415  (slow to load)
 
-    spare = (1 - power) / 2
+    spare = (1 - POWER) / 2
     rate = max(hits, 1) / trials
     low = int(binom.ppf(spare, trials, rate))
 

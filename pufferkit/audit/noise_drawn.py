@@ -25,12 +25,10 @@ from math import exp, log, sqrt
 import numpy as np
 from scipy.special import betainc, gammaincinv, gammaln, xlogy
 
+from pufferkit.audit.limits import POWER
 from pufferkit.checks import Floats
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.rounding import EPS, last_passing, least_passing
-
-POWER = 0.95
-"""How surely what is called detectable is found."""
 
 _GRID = 1e-6
 _WHOLE = 1e-6

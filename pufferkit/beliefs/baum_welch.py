@@ -52,6 +52,9 @@ SMOOTHING = 0.02
 SHRINKAGE = 2.0
 """Pseudo-entries by which each row of a regime's chain is drawn to the chain of all data."""
 
+TOLERANCE = 1e-6
+"""Nats an entry: a round that gains less is the last."""
+
 _SHORT = 50_000
 """Steps times regimes squared, over all rounds, below which plain Python beats a compiler."""
 
@@ -197,7 +200,7 @@ def fit(
     restarts: int = 6,
     seed: int = 0,
     iterations: int = 200,
-    tolerance: float = 1e-6,
+    tolerance: float = TOLERANCE,
 ) -> HiddenModel:
     """The model with this many regimes that fits segments of levels best.
 
@@ -252,7 +255,6 @@ def refine(
     smoothing: float = SMOOTHING,
     shrinkage: float = SHRINKAGE,
     iterations: int = 200,
-    tolerance: float = 1e-6,
 ) -> HiddenModel:
     """The model fitted to these segments, starting from ``model`` instead of at random.
 
@@ -261,7 +263,7 @@ def refine(
     data = Symbols.of(segments, model.levels, model.within)
     prior = _prior(data, model.regimes, smoothing, shrinkage)
     start = _Run(model.regime_distribution, model.transition, model.emission)
-    return _stationary(_run(start, data, prior, iterations, tolerance), data)
+    return _stationary(_run(start, data, prior, iterations, TOLERANCE), data)
 
 
 @dataclass(frozen=True, eq=False)

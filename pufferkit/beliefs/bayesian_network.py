@@ -212,6 +212,11 @@ class BayesianNetwork(Shown, JsonRecord):
         return all(len(p) <= 1 for p in self.parents.values())
 
     @cached_property
+    def is_positive(self) -> bool:
+        """Whether no table has a zero."""
+        return all(bool((table > 0).all()) for table in self.arrays.values())
+
+    @cached_property
     def components(self) -> tuple[tuple[Node, ...], ...]:
         """Parts of the network without an edge between them: they are independent."""
         rest, parts = (1 << len(self)) - 1, []

@@ -16,7 +16,7 @@ from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.kernel_class import KernelClass, Kernels, Paths, reversed_kernel
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.provenance import Provenance
-from pufferkit.beliefs.secrets import Automaton, Events, Pairs, Runs, Secrets
+from pufferkit.beliefs.secrets import Automaton, Events, Pairs, Runs, Secrets, Sets
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.rounding import EPS
@@ -106,6 +106,15 @@ class EventClass(KernelClass):
             f"this mechanism hides single entries, not {self._what}; use influence_curve"
         )
 
+    def known_chains(self) -> tuple[Member, ...]:
+        """The chains of the beliefs, with stationary starts; ``NotApplicable`` if not known."""
+        if self.beliefs.kernels():
+            raise NotApplicable(
+                "this mechanism hides several entries where chains are known, not for "
+                f"{self.beliefs.description}; use influence_curve"
+            )
+        return self.beliefs.corners() or ()
+
     def mixing_bounds(self) -> tuple[Mixing, ...]:
         self.members()
         return ()
@@ -150,6 +159,14 @@ class EventClass(KernelClass):
             return replace(part, name=name, window=secrets.window)
         if isinstance(secrets, Pairs):
             return replace(part, name=name, parts=secrets.parts(self.states))
+        if isinstance(secrets, Sets):
+            if initial is None or not (part.forward[0][0] > 0).all():
+                raise NotApplicable(
+                    "secrets: sets of entries have a theorem for known chains in which every move "
+                    f"is possible, not for {self.beliefs.description}; Secrets.runs hides entries "
+                    "in a row"
+                )
+            return replace(part, name=name, sets=secrets.window)
         assert isinstance(secrets, Events)
         if initial is None:
             raise NotApplicable(
@@ -166,7 +183,7 @@ class EventClass(KernelClass):
     ) -> EventClass:
         """See `ChainClass.with_secrets`."""
         named = any(isinstance(one, Pairs) for one in secrets)
-        whole = any(isinstance(one, Runs) for one in secrets)
+        whole = any(isinstance(one, (Runs, Sets)) for one in secrets)
         if secrets and not whole and (not named if entries is None else entries):
             secrets = [Runs(1), *secrets]
         return cls(theta, tuple(secrets))

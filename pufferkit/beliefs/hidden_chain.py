@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pufferkit.beliefs.hidden_model import HiddenModel
 from pufferkit.beliefs.markov_chain import MarkovChain
 
 
@@ -25,6 +26,15 @@ class HiddenChain:
     """For each state of W, the place of the value that is seen."""
     states: tuple[Hashable, ...]
     """The values that are seen."""
+
+    @classmethod
+    def of_model(cls, model: HiddenModel, states: tuple[Hashable, ...]) -> HiddenChain:
+        """Regimes with their levels as one chain, without the pairs that never occur."""
+        kept = np.flatnonzero(model.joint.ravel() > 0)
+        labels = [divmod(int(n), model.levels) for n in kept]
+        matrix = model.kernel[np.ix_(kept, kept)]
+        chain = MarkovChain.steady(matrix / matrix.sum(axis=1, keepdims=True), labels)
+        return cls(chain, tuple(x for _, x in labels), states)
 
     def __len__(self) -> int:
         return len(self.states)

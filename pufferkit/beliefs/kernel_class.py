@@ -75,6 +75,9 @@ class Kernels:
         value of all of them, or what ``paths`` says.
     paths
         How the label of a window comes about, where labels are the secrets.
+    sets
+        How many entries, wherever they lie, the secrets are about; above 1 the class is one known
+        chain in which every move is possible.
     parts
         By what the loss of each pair of values counts, where pairs are promised different epsilons.
     """
@@ -90,6 +93,7 @@ class Kernels:
     start: int | None = None
     window: int = 1
     paths: Paths | None = None
+    sets: int = 1
     parts: Floats | None = None
     notes: tuple[str, ...] = field(default=())
 

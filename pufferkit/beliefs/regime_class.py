@@ -26,9 +26,9 @@ from pufferkit.beliefs.markov_chain import RAREST, MarkovChain, state_labels
 from pufferkit.beliefs.order_class import function_of_chain
 from pufferkit.beliefs.provenance import Provenance
 from pufferkit.beliefs.regime_estimation import known_slow, mean_stays, people_models, refits
+from pufferkit.beliefs.sequences import series_of_people
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
-from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
 from pufferkit.shown import Matrix
 
@@ -266,7 +266,7 @@ class RegimeClass(KernelClass):
         2
         """
         private = checks.flag("theta_from_private_data", theta_from_private_data)
-        each = _people(data)
+        each = series_of_people(data)
         states = each[0].states
         pieces = [piece for one in each for piece in one.segments]
         whole = Series(np.concatenate(pieces), states, tuple(len(piece) for piece in pieces))
@@ -373,7 +373,9 @@ class RegimeClass(KernelClass):
         if self.together == "finite" or len(parts) == 1:
             return tuple(parts)
         if self.switching:
-            labels = {_with_levels(model, self.states).chain.states for model in self.models}
+            labels = {
+                HiddenChain.of_model(model, self.states).chain.states for model in self.models
+            }
             if len(labels) > 1:
                 raise NotApplicable("models with different zeros have no common hidden states")
         first = parts[0]
@@ -399,7 +401,7 @@ class RegimeClass(KernelClass):
         if model.within == "chain":
             if self.secret == "regime":
                 raise NotApplicable("the regime as a secret needs independent entries within it")
-            return function_of_chain(name, _with_levels(model, self.states))
+            return function_of_chain(name, HiddenChain.of_model(model, self.states))
         forward, backward, posteriors = [], [], []
         shown = model
         if self._slow:
@@ -431,7 +433,7 @@ class RegimeClass(KernelClass):
             for m in self.models
         ]
         return [
-            (f"model {n} of {count}", _with_levels(model, self.states))
+            (f"model {n} of {count}", HiddenChain.of_model(model, self.states))
             for n, model in enumerate(each, 1)
         ]
 
@@ -476,22 +478,6 @@ class RegimeClass(KernelClass):
         return plain
 
 
-def _people(data: Any) -> tuple[Series, ...]:
-    """One series for each person, all with the same states."""
-    if isinstance(data, Series):
-        return (data,)
-    if isinstance(data, Table):
-        return tuple(data.series(name) for name in data.subjects)
-    if isinstance(data, Mapping):
-        data = list(data.values())
-    several = list(data) if isinstance(data, Iterable) else []
-    if not several or not all(isinstance(one, Series) for one in several):
-        return (Series.of(data),)
-    if any(one.states != several[0].states for one in several):
-        raise ValueError("data: the series of all people must have the same states")
-    return tuple(several)
-
-
 def _checked(transition: ArrayLike, emission: ArrayLike) -> HiddenModel:
     model = HiddenModel(np.array(transition), np.array(emission))
     if model.within == "chain" and model.regimes * model.levels > MOST_HIDDEN:
@@ -507,15 +493,6 @@ def _checked(transition: ArrayLike, emission: ArrayLike) -> HiddenModel:
             "have no stationary distribution to speak of; drop them"
         )
     return model
-
-
-def _with_levels(model: HiddenModel, states: tuple[Hashable, ...]) -> HiddenChain:
-    """Regimes with their levels as one chain, without the pairs that never occur."""
-    kept = np.flatnonzero(model.joint.ravel() > 0)
-    labels = [divmod(int(n), model.levels) for n in kept]
-    matrix = model.kernel[np.ix_(kept, kept)]
-    chain = MarkovChain.steady(matrix / matrix.sum(axis=1, keepdims=True), labels)
-    return HiddenChain(chain, tuple(x for _, x in labels), states)
 
 
 def _distinct(emissions: list[Floats]) -> tuple[Floats, ...]:

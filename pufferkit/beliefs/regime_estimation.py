@@ -24,8 +24,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
 from pufferkit.beliefs.baum_welch import (
-    SHRINKAGE,
-    SMOOTHING,
     Symbols,
     expectation,
     refine,
@@ -224,9 +222,6 @@ def refits(
     *,
     count: int = 20,
     seed: int = 0,
-    smoothing: float = SMOOTHING,
-    shrinkage: float = SHRINKAGE,
-    iterations: int = 25,
 ) -> tuple[HiddenModel, ...]:
     """The model refitted to ``count`` data sets simulated from it: a parametric bootstrap.
 
@@ -244,15 +239,7 @@ def refits(
             for piece in pieces
             if len(piece)
         ]
-        models.append(
-            refine(
-                model,
-                simulated,
-                smoothing=smoothing,
-                shrinkage=shrinkage,
-                iterations=iterations,
-            )
-        )
+        models.append(refine(model, simulated, iterations=25))
     return tuple(models)
 
 

@@ -70,6 +70,19 @@ class Secrets(ABC):
         return Runs(checks.whole("window", window, 1))
 
     @staticmethod
+    def sets(count: int) -> Secrets:
+        """Any two values of any ``count`` entries of a segment, wherever they lie.
+
+        `runs` are entries side by side, which say much the same; entries far apart add up.
+
+        Examples
+        --------
+        >>> Secrets.sets(3)
+        Secrets(any two values of any 3 entries of a segment)
+        """
+        return Sets(checks.whole("count", count, 1))
+
+    @staticmethod
     def at_least(states: Any, within: int, times: int = 1) -> Secrets:
         """Whether something happens in a window at least so often, or not.
 
@@ -176,6 +189,8 @@ class Secrets(ABC):
         kind = data.get("kind")
         if kind == "runs":
             return Secrets.runs(data["window"])
+        if kind == "sets":
+            return Secrets.sets(data["count"])
         if kind == "counted" and data["times"] is None:
             return Secrets.throughout(list(plain_labels(data["states"])), data["window"])
         if kind == "counted":
@@ -207,6 +222,23 @@ class Runs(Secrets):
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": "runs", "window": self.window}
+
+
+@dataclass(frozen=True, repr=False)
+class Sets(Secrets):
+    """See `Secrets.sets`."""
+
+    kind = "sets"
+    window: int
+
+    @property
+    def description(self) -> str:
+        if self.window == 1:
+            return "any two values of any entry"
+        return f"any two values of any {self.window} entries of a segment"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "sets", "count": self.window}
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,6 +23,7 @@ _WHOLE = "STATE:ENTRIES"
 def hide(
     model: ModelFile,
     runs: Annotated[int | None, whole("Any values of so many entries in a row.")] = None,
+    sets: Annotated[int | None, whole("Any values of so many entries, wherever they lie.")] = None,
     at_least: Annotated[
         list[str] | None,
         option("Whether a state comes in so many entries in a row, TIMES or more.", _EVENT),
@@ -48,6 +49,7 @@ def hide(
     if beliefs.entries is not None:
         raise ValueError("MODEL: events about several entries in a row are for chains")
     secrets = [] if runs is None else [pk.Secrets.runs(runs)]
+    secrets += [] if sets is None else [pk.Secrets.sets(sets)]
     for given in at_least or ():
         state, within, *times = _parts("--at-least", given, _EVENT, 2, 3)
         often = terminal.integer(times[0]) if times else 1
@@ -62,7 +64,7 @@ def hide(
         pairs = [tuple(_state("--pair", state, beliefs) for state in one) for one in both]
         secrets.append(pk.Secrets.pairs(pairs))
     if not secrets:
-        raise ValueError("say what to hide: --runs, --at-least, --throughout or --pair")
+        raise ValueError("say what to hide: --runs, --sets, --at-least, --throughout or --pair")
     hiding = cast("ChainClass", beliefs).with_secrets(*secrets, entries=False if only else None)
     terminal.warn(hiding.caveats[-1])
     give(json.dumps(hiding.to_dict(), indent=2) + "\n", out, as_json)

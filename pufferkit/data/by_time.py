@@ -33,7 +33,8 @@ from pufferkit.data.calendar import (
     week_name,
 )
 from pufferkit.data.durations import DAY
-from pufferkit.data.queries import Lengths, OverCodes, Query, several_states
+from pufferkit.data.over_codes import OverCodes
+from pufferkit.data.queries import Lengths, Query, several_states
 from pufferkit.data.series import Series, in_memory
 
 By = Literal["hour", "weekday and hour", "day", "week"]
@@ -232,9 +233,9 @@ def several(of: Any) -> tuple[Hashable, ...]:
     return checks.distinct_states([of] if one else of)
 
 
-def indicator(of: Iterable[Hashable], moved: int = 1) -> dict[Hashable, tuple[Fraction, ...]]:
+def indicator(of: Iterable[Hashable]) -> dict[Hashable, tuple[Fraction, ...]]:
     """Rows that hold these states apart from all others, and nothing else."""
-    return {state: (Fraction(moved),) for state in of}
+    return {state: (Fraction(1),) for state in of}
 
 
 def in_words(of: Iterable[Hashable]) -> str:

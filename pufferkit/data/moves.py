@@ -10,7 +10,7 @@ follow the distribution of a sum do not apply.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -21,8 +21,46 @@ from pufferkit import checks
 from pufferkit.data.by_time import calendar_of, in_words, indicator, several
 from pufferkit.data.calendar import Calendar, Whole
 from pufferkit.data.durations import ticks
-from pufferkit.data.queries import Lengths, OverCodes, Query
+from pufferkit.data.over_codes import OverCodes
+from pufferkit.data.queries import Lengths, Query, several_states
 from pufferkit.data.series import Series, in_memory
+
+
+def transition_counts(states: Iterable[Hashable], lengths: Lengths) -> Query:
+    """How often each state is followed by each, within segments; row by row.
+
+    A move is counted between neighbours that were both observed. An entry is part of two moves, so
+    changing it takes away two counts and adds two: 4-Lipschitz, or 2-Lipschitz if no segment has
+    more than two entries.
+
+    Examples
+    --------
+    >>> from pufferkit import Series
+    >>> data = Series.of(["rest", "active", "rest", "rest"], ["rest", "active"])
+    >>> moves = transition_counts(data.states, data)
+    >>> [(label, int(n)) for label, n in zip(moves.labels, moves.exact(data))][:2]
+    [('rest to rest', 1), ('rest to active', 1)]
+    """
+    labels, over = several_states(states), in_memory(lengths)
+    if isinstance(over, Series):
+        sizes, moves = over.lengths, int(over.transitions.sum())
+    else:
+        sizes = over = checks.segment_lengths(over)
+        moves = sum(sizes) - len(sizes)
+    if max(sizes) < 2:
+        raise ValueError("lengths: segments of one entry have no transitions")
+    return Query(
+        "transition counts",
+        _TransitionCounts(labels, sizes),
+        4 if max(sizes) > 2 else 2,
+        over,
+        labels=[f"{before} to {after}" for before in labels for after in labels],
+        states=labels,
+        total=float(moves),
+        observed=sizes,
+        kind="transition counts",
+        unit=1,
+    )
 
 
 def episodes(of: Hashable | Iterable[Hashable], lengths: Lengths) -> Query:
@@ -162,6 +200,18 @@ def days_with(
 
 def _inside(codes: NDArray[np.intp], states: tuple[Hashable, ...]) -> NDArray[np.bool_]:
     return np.asarray((codes >= 0) & (codes < len(states)))
+
+
+@dataclass(frozen=True, eq=False)
+class _TransitionCounts(OverCodes):
+    """How often each state is followed by each within segments."""
+
+    def exact(self, series: Series) -> list[Fraction]:
+        # Segment by segment, in any order of them.
+        return OverCodes.exact(replace(self, lengths=series.lengths), series)
+
+    def of_codes(self, codes: NDArray[np.intp]) -> NDArray[Any]:
+        return Series(codes, self.states, self.lengths).transitions
 
 
 @dataclass(frozen=True, eq=False)

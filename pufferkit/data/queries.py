@@ -11,7 +11,7 @@ knows which entries those are, and mechanisms may then ask less noise.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from pufferkit import checks
 from pufferkit.checks import Floats
-from pufferkit.data.series import UNOBSERVED, Pattern, Series, in_memory
+from pufferkit.data.over_codes import OverCodes
+from pufferkit.data.series import Pattern, Series, in_memory
 from pufferkit.data.table import Table
 from pufferkit.rounding import as_fraction, round_up
 
@@ -296,56 +297,6 @@ class Query:
         return parts
 
 
-@dataclass(frozen=True, eq=False)
-class OverCodes:
-    """An answer computed from states as whole numbers; an object, so that it pickles.
-
-    Entries that were not observed are -1; other states than ``states``, where these are not all
-    that can occur, are one more. Subclasses say what the numbers give. Every coordinate must lie
-    between 0 and the number of entries, in units.
-    """
-
-    states: tuple[Hashable, ...]
-    lengths: tuple[int, ...]
-
-    def of_codes(self, codes: NDArray[np.intp]) -> NDArray[Any]:
-        """The answer, in whole multiples of the unit."""
-        raise NotImplementedError
-
-    @property
-    def unit(self) -> Fraction:
-        """What the answer counts in."""
-        return Fraction(1)
-
-    def check(self, series: Series) -> None:
-        """Refuse a series that the question was not made for."""
-        if series.lengths != self.lengths:
-            raise ValueError(
-                f"series: has segments of {list(series.lengths)[:5]} entries, but the question was "
-                f"made for {list(self.lengths)[:5]}, in this order"
-            )
-
-    def exact(self, series: Series) -> list[Fraction]:
-        """The answer about a series."""
-        self.check(series)
-        codes = series.codes
-        if series.states != self.states:
-            place, other = {label: code for code, label in enumerate(self.states)}, len(self.states)
-            table = np.array([*(place.get(label, other) for label in series.states), UNOBSERVED])
-            codes = table[codes]
-        return [int(value) * self.unit for value in self.of_codes(codes).ravel()]
-
-    def __call__(self, entries: NDArray[Any]) -> Floats:
-        place: dict[Any, int] = {str(label): x for x, label in enumerate(self.states)}
-        place |= {label: x for x, label in enumerate(self.states)}
-        place[None] = UNOBSERVED
-        plain = [tuple(e) if isinstance(e, list) else e for e in entries.tolist()]
-        other = len(self.states)
-        codes = np.array([place[e] if e in place else place.get(str(e), other) for e in plain])
-        values = self.of_codes(codes).ravel().tolist()
-        return np.array([float(int(value) * self.unit) for value in values])
-
-
 def count(state: Hashable, lengths: Lengths) -> Query:
     """How many entries are in ``state``; 1-Lipschitz.
 
@@ -426,43 +377,6 @@ def mean(values: Values, lengths: Lengths) -> Query:
     return _additive("mean", _scaled(values, share), lengths, ["mean"], observed=observed)
 
 
-def transition_counts(states: Iterable[Hashable], lengths: Lengths) -> Query:
-    """How often each state is followed by each, within segments; row by row.
-
-    A move is counted between neighbours that were both observed. An entry is part of two moves, so
-    changing it takes away two counts and adds two: 4-Lipschitz, or 2-Lipschitz if no segment has
-    more than two entries.
-
-    Examples
-    --------
-    >>> from pufferkit import Series
-    >>> data = Series.of(["rest", "active", "rest", "rest"], ["rest", "active"])
-    >>> moves = transition_counts(data.states, data)
-    >>> [(label, int(n)) for label, n in zip(moves.labels, moves.exact(data))][:2]
-    [('rest to rest', 1), ('rest to active', 1)]
-    """
-    labels, over = several_states(states), in_memory(lengths)
-    if isinstance(over, Series):
-        sizes, moves = over.lengths, int(over.transitions.sum())
-    else:
-        sizes = over = checks.segment_lengths(over)
-        moves = sum(sizes) - len(sizes)
-    if max(sizes) < 2:
-        raise ValueError("lengths: segments of one entry have no transitions")
-    return Query(
-        "transition counts",
-        _TransitionCounts(labels, sizes),
-        4 if max(sizes) > 2 else 2,
-        over,
-        labels=[f"{before} to {after}" for before in labels for after in labels],
-        states=labels,
-        total=float(moves),
-        observed=sizes,
-        kind="transition counts",
-        unit=1,
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class WeightedCounts:
     """The sum over entries of the weights of their states; an object, so that it pickles."""
@@ -474,18 +388,6 @@ class WeightedCounts:
         for state, row in self.weights.items():
             answer += int(np.sum(entries == state)) * np.array([float(w) for w in row])
         return answer if len(answer) > 1 else float(answer[0])
-
-
-@dataclass(frozen=True, eq=False)
-class _TransitionCounts(OverCodes):
-    """How often each state is followed by each within segments."""
-
-    def exact(self, series: Series) -> list[Fraction]:
-        # Segment by segment, in any order of them.
-        return OverCodes.exact(replace(self, lengths=series.lengths), series)
-
-    def of_codes(self, codes: NDArray[np.intp]) -> NDArray[Any]:
-        return Series(codes, self.states, self.lengths).transitions
 
 
 def _unit_of(unit: Fraction | float | None, weights: Weights | None) -> Fraction | None:

@@ -324,7 +324,7 @@ def _plain(label: Any) -> Hashable | None:
     return label
 
 
-def _few(names: Iterable[str] | Sequence[str], most: int = 8) -> str:
+def _few(names: Iterable[str]) -> str:
     listed = list(names)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more
+    more = f" and {len(listed) - 8} more" if len(listed) > 8 else ""
+    return ", ".join(listed[:8]) + more

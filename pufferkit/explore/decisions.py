@@ -74,27 +74,27 @@ def live(
         raise ValueError("question: hours and days need a private file with times; see step 1")
     about: Any = [length] if series is None else series
     asked = question.asked(theta, about, epsilon)
-    found = noise_of(mechanism, theta, asked.query, epsilon)
-    useful = pk.Usefulness.of(found)
+    calibration = noise_of(mechanism, theta, asked.query, epsilon)
+    useful = pk.Usefulness.of(calibration)
     return {
         "epsilon": epsilon,
-        "scale": found.scale,
-        "mechanism": found.mechanism,
+        "scale": calibration.scale,
+        "mechanism": calibration.mechanism,
         "half_width": useful.half_width,
         "what": useful.what,
         "text": ("" if asked.read is None else "Of what it follows from: ")
         + str(useful).partition("\n")[0],
         "warning": useful.warning if useful.drowned else "",
         "odds": [*in_odds(epsilon), *filter(None, [questioned(epsilon)])],
-        "simulated": None if stand_in is None else _simulated(found, asked, *stand_in),
+        "simulated": None if stand_in is None else _simulated(calibration, asked, *stand_in),
     }
 
 
 def _simulated(
-    found: Calibration, asked: QueryAndReader, series: Series, whose: str
+    calibration: Calibration, asked: QueryAndReader, series: Series, whose: str
 ) -> dict[str, Any]:
     """A few releases of a stand-in of the same shape as the data, with their exact answer."""
-    releases = [found.release(series) for _ in range(_DRAWS)]
+    releases = [calibration.release(series) for _ in range(_DRAWS)]
     answers = [shown(release, asked) for release in releases]
     exact = None
     if asked.read is None:
@@ -107,7 +107,7 @@ def _simulated(
         "exact": exact,
         "drawn": [answer["value"] for answer in answers],
         "interval": answers[0]["interval"],
-        "half_width": found.half_width(),
+        "half_width": calibration.half_width(),
         "grid": answers[0]["grid"],
         "what": answers[0]["query"] if answers[0]["derived"] else "",
         "whose": whose,

@@ -299,11 +299,16 @@ def noise(
     for model in models:
         try:
             theta, query = asked(model, question, private, length)
-            found = pk.influence_curve(theta, query, epsilon)
+            calibration = pk.influence_curve(theta, query, epsilon)
         except ValueError as reason:
             rows.append({"model": model, "scale": None, "half_width": None, "why": str(reason)})
             continue
         rows.append(
-            {"model": model, "scale": found.scale, "half_width": found.half_width(), "why": ""}
+            {
+                "model": model,
+                "scale": calibration.scale,
+                "half_width": calibration.half_width(),
+                "why": "",
+            }
         )
     return rows

@@ -92,7 +92,7 @@ class XorChain:
         if size is not None and size <= LONGEST:
             zero, one = losses_of_length(sides, size, every)[0].tolist()
             return Loss((zero, one), adversary, size, "exact recursion", True)
-        near, far, _ = longest_losses(sides, every)
+        near, far = longest_losses(sides, every)
         (zero, one), exact = far[0].tolist(), bool((far - near).max() <= 2 * CLOSE)
         return Loss((zero, one), adversary, size, "recursion to the limit", exact and size is None)
 

@@ -131,10 +131,8 @@ def _moved_range(maps: Floats, low: Floats, high: Floats) -> tuple[Floats, Float
     return np.minimum(one, two).min(axis=-2), np.maximum(one, two).max(axis=-2)
 
 
-def longest_losses(
-    sides: XorSides, every: bool, most: int = FARTHEST
-) -> tuple[Floats, Floats, int]:
-    """Supremum over all lengths: what near distances reach, a bound on it, and the distances taken.
+def longest_losses(sides: XorSides, every: bool) -> tuple[Floats, Floats]:
+    """Supremum over all lengths: what near distances reach, and a bound on it.
 
     Both have a row for each noise chain: 0 over 1, and 1 over 0.
     """
@@ -142,14 +140,14 @@ def longest_losses(
     best = np.full((2, len(sides.rho), 2, 2), -inf)
     for steps, (ratios, beyond) in enumerate(sides.walk()):
         best = np.maximum(best, np.stack([ratios[part].max(axis=0) for part in parts]))
-        if steps & 7 and steps < most:
+        if steps & 7 and steps < FARTHEST:
             continue
         near = best.sum(axis=0).max(axis=1)
         far = np.maximum(best, beyond).sum(axis=0).max(axis=1)
-        if steps >= most or bool((far - near <= CLOSE).all()):
+        if steps >= FARTHEST or bool((far - near <= CLOSE).all()):
             break
     pad = 2 * sides.padding(steps)[:, None]
-    return np.maximum(near[:, ::-1], 0.0), np.maximum(far[:, ::-1] + pad, 0.0), steps
+    return np.maximum(near[:, ::-1], 0.0), np.maximum(far[:, ::-1] + pad, 0.0)
 
 
 def losses_of_length(sides: XorSides, length: int, every: bool) -> Floats:

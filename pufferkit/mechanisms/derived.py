@@ -98,14 +98,9 @@ def transition_rates(release: Release, level: float = 0.95) -> Derived:
     value = _share(raw, raw.sum(axis=1, keepdims=True) - raw)
     least = _share(low, high.sum(axis=1, keepdims=True) - high, 0.0)
     most = _share(high, low.sum(axis=1, keepdims=True) - low, 1.0)
-    return _derived(
-        release,
-        level,
-        "transition rates",
-        release.labels,
-        (value, least, np.maximum(most, value)),
-        "rows of noisy counts divided by their sums, below 0 taken for 0",
-    )
+    how = "rows of noisy counts divided by their sums, below 0 taken for 0"
+    ends = (value, least, np.maximum(most, value))
+    return _derived(release, level, "transition rates", release.labels, ends, how)
 
 
 def mean_stay(release: Release, level: float = 0.95) -> Derived:
@@ -129,14 +124,9 @@ def mean_stay(release: Release, level: float = 0.95) -> Derived:
     least = max(1.0, float(low[0] / high[1])) if high[1] > 0 else 1.0
     most = max(least, float(high[0] / low[1])) if low[1] > 0 else inf
     value = min(max(entries / max(episodes, 1.0), least), most)
-    return _derived(
-        release,
-        level,
-        "mean length of a stay",
-        ("entries",),
-        (value, least, most),
-        "noisy time over noisy episodes; the ends are ratios at the corners of their intervals",
-    )
+    how = "noisy time over noisy episodes; the ends are ratios at the corners of their intervals"
+    ends = (value, least, most)
+    return _derived(release, level, "mean length of a stay", ("entries",), ends, how)
 
 
 def variance(release: Release, low: float, high: float, level: float = 0.95) -> Derived:
@@ -167,14 +157,9 @@ def variance(release: Release, low: float, high: float, level: float = 0.95) -> 
     least = max(0.0, float(s_low) - max(m_low**2, m_high**2))
     mean, second = release.raw
     value = min(max(second - mean**2, least), most)
-    return _derived(
-        release,
-        level,
-        "variance",
-        ("variance",),
-        (value * half**2, least * half**2, most * half**2),
-        "mean square less squared mean, over the box of both",
-    )
+    how = "mean square less squared mean, over the box of both"
+    ends = (value * half**2, least * half**2, most * half**2)
+    return _derived(release, level, "variance", ("variance",), ends, how)
 
 
 def cumulative(release: Release, level: float = 0.95) -> Derived:
@@ -193,14 +178,9 @@ def cumulative(release: Release, level: float = 0.95) -> Derived:
     1.0
     """
     values, low, high, total = _steps_of(release, level)
-    return _derived(
-        release,
-        level,
-        "cumulative distribution",
-        release.labels,
-        (values / total, low / total, high / total),
-        "sums of the noisy histogram from either end, made monotone",
-    )
+    how = "sums of the noisy histogram from either end, made monotone"
+    ends = (values / total, low / total, high / total)
+    return _derived(release, level, "cumulative distribution", release.labels, ends, how)
 
 
 def quantile(
@@ -239,14 +219,8 @@ def quantile(
     at = share * total
     place = [int(np.searchsorted(curve, at * (1 - 1e-12))) for curve in (middle, high, low)]
     chosen = [numbers[min(n, len(numbers) - 1)] for n in place]
-    return _derived(
-        release,
-        level,
-        f"quantile {share:g}",
-        (f"{share:g}",),
-        chosen,
-        "the noisy histogram inverted",
-    )
+    how = "the noisy histogram inverted"
+    return _derived(release, level, f"quantile {share:g}", (f"{share:g}",), chosen, how)
 
 
 def load_duration(
@@ -269,14 +243,10 @@ def load_duration(
     values_below, low, high, total = _steps_of(release, level)
     below = [np.concatenate([[0.0], curve[:-1]]) for curve in (values_below, high, low)]
     middle, least, most = (total - curve for curve in below)
-    return _derived(
-        release,
-        level,
-        "load duration",
-        tuple(f"at least {number:g}" for number in numbers),
-        (middle, least, most),
-        "what the noisy cumulative distribution leaves above each level",
-    )
+    how = "what the noisy cumulative distribution leaves above each level"
+    ends = (middle, least, most)
+    labels = tuple(f"at least {number:g}" for number in numbers)
+    return _derived(release, level, "load duration", labels, ends, how)
 
 
 def peak(
@@ -301,14 +271,8 @@ def peak(
     sure, possible = np.flatnonzero(low > 0), np.flatnonzero(high > 0)
     least = numbers[sure[-1]] if len(sure) else numbers[0]
     most = numbers[possible[-1]] if len(possible) else least
-    return _derived(
-        release,
-        level,
-        "peak",
-        ("peak",),
-        (least, least, max(most, least)),
-        "the highest bin whose interval lies above 0",
-    )
+    how = "the highest bin whose interval lies above 0"
+    return _derived(release, level, "peak", ("peak",), (least, least, max(most, least)), how)
 
 
 def top_states(release: Release, count: int, level: float = 0.95) -> Derived:

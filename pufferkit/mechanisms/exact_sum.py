@@ -12,8 +12,8 @@ from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.calibration import GAPS, Calibration, chains_only, checked
+from pufferkit.mechanisms.chain_distances import whole_values
 from pufferkit.mechanisms.evidence import Evidence
-from pufferkit.mechanisms.wasserstein import whole_values
 from pufferkit.noise import grid_exponent, is_discrete
 from pufferkit.rounding import at_least, round_up
 

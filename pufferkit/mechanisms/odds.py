@@ -6,6 +6,8 @@ import math
 
 from pufferkit import checks
 
+_PRIOR = 0.1
+
 
 def posterior(prior: float, loss: float) -> float:
     """The most that somebody with this prior may think after a release.
@@ -36,10 +38,10 @@ def one_in(probability: float) -> str:
     return f"1 in {1 / probability:.2g}" if probability > 0.01 else f"1 in {1 / probability:,.0f}"
 
 
-def in_odds(loss: float, prior: float = 0.1) -> tuple[str, ...]:
-    """A loss in words: the posterior of somebody with this prior, up and down."""
-    up, down = posterior(prior, loss), 1 - posterior(1 - prior, loss)
+def in_odds(loss: float) -> tuple[str, ...]:
+    """A loss in words: the posterior of somebody with a prior of 1 in 10, up and down."""
+    up, down = posterior(_PRIOR, loss), 1 - posterior(1 - _PRIOR, loss)
     return (
-        f"epsilon {loss:.4g}: whoever thought {one_in(prior)} that an entry has a value may think "
+        f"epsilon {loss:.4g}: whoever thought {one_in(_PRIOR)} that an entry has a value may think "
         f"at most {one_in(up)} after it, and no less than {one_in(down)}",
     )

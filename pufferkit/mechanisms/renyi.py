@@ -30,7 +30,8 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.baselines import Baseline
 from pufferkit.mechanisms.calibration import checked
-from pufferkit.mechanisms.wasserstein import wasserstein, whole_values
+from pufferkit.mechanisms.chain_distances import whole_values
+from pufferkit.mechanisms.wasserstein import wasserstein
 from pufferkit.rounding import at_least, last_passing, round_up
 
 Noise = Literal["gaussian", "laplace"]

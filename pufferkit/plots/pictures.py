@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pufferkit.accounting.session import Session, SessionPlan
+from pufferkit.accounting.session import Session
+from pufferkit.accounting.session_plan import SessionPlan
 from pufferkit.audit.report import Audit
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.bayesian_network import BayesianNetwork

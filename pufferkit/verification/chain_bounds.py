@@ -159,6 +159,39 @@ def score_by_quilts(side: PairTables, task: Task) -> float:
     return worst
 
 
+def score_around_blocks(side: PairTables, task: Task, window: int) -> float:
+    """The same for several entries in a row: endpoints beyond the first and the last of them.
+
+    The two values of the block may differ in any two pairs of first and last values. A block on the
+    right counts from the first entry, so it is at least the window. ``side`` is stationary.
+    """
+    one_pair = np.ones(1, dtype=bool)
+
+    def left(node: int, block: int) -> Floats:
+        return np.array([side.left(node, block, inf)[side.pairs(node)].max()])
+
+    def right(node: int, block: int) -> Floats:
+        if block < window:
+            return np.array([inf])
+        return np.array([side.right(block - window + 1, inf)[side.pairs(node)].max()])
+
+    worst = min(window, task.length) / task.epsilon
+    for node in range(1, max(0, min(task.length - window, task.reach)) + 2):
+        choice = best_choice(
+            task,
+            one_pair,
+            partial(left, node),
+            partial(right, node),
+            (node, task.length - node + 1),
+            range(1, task.reach + 1),
+            task.hint,
+        )
+        worst = max(worst, choice.score)
+        if choice.loss > task.epsilon:
+            break
+    return worst
+
+
 def loss_by_curve(side: PairTables, task: Task) -> float:
     """Largest loss of an entry on the curve, or one that is above epsilon."""
     if task.length * task.b <= task.epsilon:

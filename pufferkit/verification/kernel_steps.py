@@ -12,6 +12,8 @@ own.
 Secrets about several entries in a row: two values of the window lose what the left side adds to its
 first entry, the cost of each of its entries and what the right side adds to its last one. Labels of
 the window are the secret of its last entry, in the chain of entries and what the event remembers.
+Sets of entries are exchanged one by one, each with sides that are open or end where a value is
+given.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ from pufferkit.verification.pair_steps import plan_value, plans, steps
 from pufferkit.verification.pair_tables import Allowance, Floats
 
 PairStep = Callable[[Floats], Floats]
+
+_HARDLY = 1.001e-7
+_MOST_PINNED = 2_100
 
 
 def loss_of_kernels(
@@ -49,42 +54,58 @@ def loss_of_kernels(
     hidden = cost
     if part.emission is not None:
         hidden = _steps(part.emission, part.contamination, work)(_closed(cost))
-    mixed = part.contamination if part.emission is None else 0.0
     window = min(part.window, length)
     if part.paths is not None and part.window > length:
         return inf  # nothing of the kind to hide: no such release is made
+    sides = _sides(part, length, window, hidden, recorded, work)
+    if sides is None:
+        return inf
+    if part.sets > 1:
+        return min(part.sets, length) * _among_given(part, cost, sides, recorded, work)
+    if part.paths is not None:
+        ours = np.max([before for _, before, _ in sides], axis=0)
+        theirs = np.max([after for _, _, after in sides], axis=0)
+        return _of_labels(part.paths, cost, ours, theirs, work)
+    if window > 1:
+        return max(_of_values(part, cost, *side, window) for side in sides)
+    sums = [(slot, before + after) for slot, before, after in sides]
+    return max(_secret(part, cost, hidden, slot, both, work) for slot, both in _largest(sums))
+
+
+def _sides(
+    part: Kernels,
+    length: int,
+    window: int,
+    hidden: Floats,
+    recorded: Mapping[str, Any],
+    work: Allowance,
+) -> list[tuple[int, Floats, Floats]] | None:
+    """Slots of first entries of windows, and what the left and the right side add there."""
+    mixed = part.contamination if part.emission is None else 0.0
     left = [_steps(vertices, mixed, work) for vertices in part.backward]
     right = [_steps(vertices, mixed, work) for vertices in part.forward]
     if part.period == 1:
         ours = _side(left[0], length, hidden, recorded.get("left"))
         theirs = _side(right[0], length, hidden, recorded.get("right"))
         if ours is None or theirs is None:
-            return inf
+            return None
         last = length - window + 1
         nodes = {*range(1, min(last, len(ours) + 1) + 1)}
         nodes |= {*range(max(1, last - len(theirs)), last + 1)}
-        sides = [
+        return [
             (0, ours[min(n, len(ours)) - 1], theirs[min(last + 1 - n, len(theirs)) - 1])
             for n in nodes
         ]
-    elif recorded.get("right") is None:
-        sides = _followed(part, left, right, length, hidden, window)
-    else:
-        before = _round(left, hidden, -1, recorded["left"])
-        after = _round(right, hidden, 1, recorded["right"])
-        if before is None or after is None:
-            return inf
-        sides = [
-            (slot, before[slot], after[(slot + window - 1) % part.period])
-            for slot in range(part.period)
-        ]
-    if part.paths is not None:
-        both = [np.max([one[side] for one in sides], axis=0) for side in (1, 2)]
-        return _of_labels(part.paths, cost, both[0], both[1], work)
-    if window > 1:
-        return max(_of_values(part, cost, *side, window) for side in sides)
-    sums = [(slot, before + after) for slot, before, after in sides]
-    return max(_secret(part, cost, hidden, slot, both, work) for slot, both in _largest(sums))
+    if recorded.get("right") is None:
+        return _followed(part, left, right, length, hidden, window)
+    before = _round(left, hidden, -1, recorded["left"])
+    after = _round(right, hidden, 1, recorded["right"])
+    if before is None or after is None:
+        return None
+    return [
+        (slot, before[slot], after[(slot + window - 1) % part.period])
+        for slot in range(part.period)
+    ]
 
 
 def _of_values(
@@ -118,6 +139,49 @@ def _of_labels(paths: Paths, cost: Floats, before: Floats, after: Floats, work: 
     for n, kernel in enumerate(paths.kernels, 1):
         variation = _closed(at(n, cost) + steps(kernel, variation, work))
     return float(steps(paths.posterior, _closed(variation + at(-1, after)), work).max())
+
+
+def _among_given(
+    part: Kernels,
+    cost: Floats,
+    sides: Sequence[tuple[int, Floats, Floats]],
+    recorded: Mapping[str, Any],
+    work: Allowance,
+) -> float:
+    """The largest loss of an entry, whichever others are given: its sides are open, or pinned."""
+    left, right = (
+        _pinned(own[0][0], cost, limit, work)
+        for own, limit in zip((part.backward, part.forward), recorded["pinned"], strict=True)
+    )
+    if left is None or right is None:
+        return inf
+    ours = np.max([left, *(side for _, side, _ in sides)], axis=0)
+    theirs = np.max([right, *(side for _, _, side in sides)], axis=0)
+    return float((cost + ours + theirs).max())
+
+
+def _pinned(kernel: Floats, cost: Floats, recorded: Any, work: Allowance) -> Floats | None:
+    """What a side adds at most that ends where a value is given, however far away.
+
+    Near ones are followed; where the kernel hardly depends any more on what is given, one limit has
+    to hold for all, with the rest of that dependence added to every step.
+    """
+    limit = _table(recorded, len(cost))
+    if not (kernel > 0).all():
+        return None
+    power, variation, adds = kernel, _closed(cost), np.zeros_like(cost)
+    for _ in range(_MOST_PINNED):
+        apart = float(np.ptp(np.log(power), axis=0).max())
+        if apart <= _HARDLY:
+            last = steps(kernel, limit, work) + 2 * apart * (1 - np.eye(len(cost)))
+            holds = np.all(variation <= limit) and np.all(_closed(cost + last) <= limit)
+            return np.maximum(adds, last) if holds else None
+        weighted = [kernel * column for column in power.T]
+        own = [steps(w / w.sum(axis=1, keepdims=True), variation, work) for w in weighted]
+        adds = np.max([adds, *own], axis=0)
+        variation = _closed(cost + np.max(own, axis=0))
+        power = power @ kernel
+    return None
 
 
 def _largest(sums: Sequence[tuple[int, Floats]]) -> list[tuple[int, Floats]]:
@@ -190,13 +254,18 @@ def _mixed(kernel: Floats, eta: float, limit: Floats, work: Allowance) -> Floats
 
 
 def _limit(recorded: Mapping[str, Any], size: int, name: str) -> tuple[int, Floats]:
-    place, limit = recorded[name], np.array(recorded["limit"], dtype=float)
+    place = recorded[name]
     if isinstance(place, bool) or not isinstance(place, int):
         raise TypeError(f"a limit holds from a place on, not from {place!r}")
+    return place, _table(recorded["limit"], size)
+
+
+def _table(recorded: Any, size: int) -> Floats:
+    limit = np.array(recorded, dtype=float)
     if limit.shape != (size, size) or not np.isfinite(limit).all() or limit.min() < 0:
         raise TypeError("a limit must have a number for each pair of hidden states")
     np.fill_diagonal(limit, 0.0)
-    return place, limit
+    return limit
 
 
 def _side(

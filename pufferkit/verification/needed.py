@@ -11,16 +11,19 @@ from typing import Any
 import numpy as np
 
 from pufferkit.beliefs.chain_class import ChainClass, chain_kinds
+from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.region_class import RegionClass
+from pufferkit.beliefs.secrets import Events, Sets
 from pufferkit.data.series import SegmentPattern
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.chain_bounds import (
     Blocks,
     Task,
     loss_by_curve,
+    score_around_blocks,
     score_by_quilts,
     spread_by_neighbours,
 )
@@ -205,6 +208,33 @@ def _(theta: RegionClass, longest: int, work: Allowance, printed: bool) -> list[
     if len(theta.states) != 2 or theta.before is not None:
         return [RegionBound(theta, work)]
     return [KnownChain(m, longest, work, as_printed=printed) for m in members_to_check(theta)]
+
+
+@_needed.register
+def _on_events(
+    theta: EventClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
+) -> float:
+    """Quilts around several entries in a row, or the curve of kernels."""
+    if record.mechanism != "markov_quilt":
+        return _on_kernels(theta, record, lipschitz, checks, work)
+    longest, b = longest_promised(record), lipschitz / (record.scale * (1 + TOLERANCE))
+    task = Task(longest, b, record.epsilon, hint_of(record), work)
+    printed = record.evidence.variant == "formula"
+    sides = _sides(theta.beliefs, longest, work, printed)
+    theta.known_chains()
+    scores = []
+    for secrets in theta.hidden:
+        if isinstance(secrets, Sets) and secrets.window > 1:
+            raise BadBeliefs("hide sets of entries that lie apart, and quilts do not")
+        if isinstance(secrets, Events) and secrets.window > longest:
+            raise BadBeliefs(f"hide nothing by {secrets.description!r} in series as short as these")
+        checks.append(f"markov_quilt: quilts around {secrets.window} entries in a row")
+        for side in sides:
+            if secrets.window == 1:
+                scores.append(score_by_quilts(side, task))
+            else:
+                scores.append(score_around_blocks(side, task, secrets.window))
+    return lipschitz * max(scores)
 
 
 @_needed.register

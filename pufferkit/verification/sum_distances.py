@@ -19,9 +19,11 @@ import numpy as np
 
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.secrets import Events, Secrets, Sets
 from pufferkit.verification.pair_tables import Allowance, NotChecked
 
 ExactDistribution = dict[Fraction, Fraction]
@@ -182,34 +184,50 @@ def distance_of_chains(
     theta: ChainClass, weights: Sequence[Fraction], lengths: Iterable[int], work: Allowance
 ) -> Fraction:
     """W of a sum over the entries of a chain, for every entry."""
-    denominator = lcm(*(weight.denominator for weight in weights))
-    least = min(weights)
-    steps = [int((weight - least) * denominator) for weight in weights]
-    unit = int(np.gcd.reduce(np.array(steps, dtype=object))) or 1
-    values = [step // unit for step in steps]
+    values, unit = _whole(weights)
     worst = 0
     for member in theta.members():
         for length in set(lengths):
             worst = max(worst, _of_chain(member.chain, values, length, work))
-    return Fraction(worst * unit, denominator)
+    return worst * unit
+
+
+def _whole(weights: Sequence[Fraction]) -> tuple[list[int], Fraction]:
+    """The weights as whole multiples of a unit above the least of them, and the unit."""
+    denominator = lcm(*(weight.denominator for weight in weights))
+    least = min(weights)
+    steps = [int((weight - least) * denominator) for weight in weights]
+    unit = int(np.gcd.reduce(np.array(steps, dtype=object))) or 1
+    return [step // unit for step in steps], Fraction(unit, denominator)
+
+
+def _check_tails(chain: MarkovChain, length: int) -> None:
+    positive = np.concatenate([chain.transition.ravel(), chain.initial])
+    if length * np.log2(positive[positive > 0].min()) < _LEAST:
+        raise NotChecked("its tails are too thin for the numbers of this machine")
+
+
+def _sums_after(chain: MarkovChain, values: list[int], count: int, top: int) -> list[Any]:
+    """Sums over 0, 1, ... ``count`` entries after an entry, given its value."""
+    matrix = chain.transition.astype(np.longdouble)
+    after = [np.zeros((len(values), top), dtype=np.longdouble)]
+    after[0][:, 0] = 1
+    for _ in range(count):
+        with_own = np.array([_moved(row, v) for row, v in zip(after[-1], values, strict=True)])
+        after.append(matrix @ with_own)
+    return after
 
 
 def _of_chain(chain: MarkovChain, values: list[int], length: int, work: Allowance) -> int:
     size, top = len(values), length * max(values) + 1
-    positive = np.concatenate([chain.transition.ravel(), chain.initial])
-    if length * np.log2(positive[positive > 0].min()) < _LEAST:
-        raise NotChecked("its tails are too thin for the numbers of this machine")
+    _check_tails(chain, length)
     if 16.0 * length * size * top > _MOST_BYTES:
         raise NotChecked(
             f"distributions of the sum need about {16e-9 * length * size * top:,.0f} GB of memory"
         )
     work.spend(1.5 * size * float(top) ** 2 * length / 3 + 100.0 * length * size**2 * top)
     matrix = chain.transition.astype(np.longdouble)
-    after = [np.zeros((size, top), dtype=np.longdouble)]  # sums after an entry, given its value
-    after[0][:, 0] = 1
-    for _ in range(length - 1):
-        with_own = np.array([_moved(row, v) for row, v in zip(after[-1], values, strict=True)])
-        after.append(matrix @ with_own)
+    after = _sums_after(chain, values, length - 1, top)
     before = np.zeros((size, top), dtype=np.longdouble)  # sums up to an entry, with its value
     for x, value in enumerate(values):
         before[x, value] = chain.initial[x]
@@ -246,3 +264,139 @@ def _whole_distance(one: Any, other: Any) -> int:
             reached = np.searchsorted(np.cumsum(g) * (1 + _ROUNDING), heights)
             worst = max(worst, int((reached - low).max(initial=0)))
     return worst
+
+
+def distance_of_windows(
+    theta: EventClass, weights: Sequence[Fraction], lengths: Iterable[int], work: Allowance
+) -> Fraction:
+    """W of a sum between two labels, or two values, of a window, for every window."""
+    values, unit = _whole(weights)
+    worst = 0
+    for chain in (member.chain for member in theta.known_chains()):
+        for hidden in theta.hidden:
+            for length in set(lengths):
+                if isinstance(hidden, Sets) and hidden.window > 1:
+                    raise NotChecked("there is no recomputation of W for sets of entries")
+                if not isinstance(hidden, Events) and hidden.window == 1:
+                    worst = max(worst, _of_chain(chain, values, length, work))
+                elif not isinstance(hidden, Events) or hidden.window <= length:
+                    worst = max(worst, _of_windows(chain, values, length, hidden, work))
+    return worst * unit
+
+
+def _of_windows(
+    chain: MarkovChain, values: list[int], length: int, hidden: Secrets, work: Allowance
+) -> int:
+    """Labels are read along the window; without labels, its values are remembered."""
+    size, top, window = len(values), length * max(values) + 1, min(hidden.window, length)
+    _check_tails(chain, length)
+    moves, ends = None, None
+    if isinstance(hidden, Events):
+        automaton = hidden.automaton(chain.states)
+        moves, ends = automaton.moves, automaton.ends
+    after = _sums_after(chain, values, length - window, top)
+    before = np.zeros((size, top), dtype=np.longdouble)  # sums before an entry, with its value
+    before[:, 0] = chain.initial
+    matrix, worst = chain.transition.astype(np.longdouble), 0
+    for first in range(1, length - window + 2):
+        cases: dict[tuple[Any, int], Any] = {}
+        for x in range(size):
+            if before[x].any():
+                memory = (x,) if moves is None else int(moves[0][0, x])
+                cases[memory, x] = _moved(before[x], values[x])
+        for n in range(1, window):
+            work.spend(20.0 * len(cases) * size * top)
+            further: dict[tuple[Any, int], Any] = {}
+            for (memory, x), sums in cases.items():
+                for y in np.flatnonzero(matrix[x] > 0).tolist():
+                    read = (*memory, y) if moves is None else int(moves[n][memory, y])
+                    moved = matrix[x, y] * _moved(sums, values[y])
+                    further[read, y] = further.get((read, y), 0) + moved
+            cases = further
+        rest = after[length - window + 1 - first]
+        distributions: dict[Any, Any] = {}
+        for (memory, x), sums in cases.items():
+            work.spend(1.5 * float(top) ** 2)
+            label = memory if ends is None else ends[memory]
+            distributions[label] = distributions.get(label, 0) + np.convolve(sums, rest[x])
+        for one, other in combinations(distributions.values(), 2):
+            work.spend(30.0 * top)
+            worst = max(worst, _whole_distance(one / one.sum(), other / other.sum()))
+        before = matrix.T @ np.array([_moved(r, v) for r, v in zip(before, values, strict=True)])
+    return worst
+
+
+def distance_of_conditions(
+    theta: ChainClass,
+    weights: Sequence[Fraction],
+    lengths: Sequence[int],
+    pairs: Sequence[Any],
+    work: Allowance,
+) -> Fraction:
+    """W between events about named entries; the distances of several segments add up."""
+    values, unit = _whole(weights)
+    worst = 0
+    for chain in (member.chain for member in theta.members()):
+        _check_tails(chain, max(lengths))
+        for one, other in pairs:
+            events = [{int(entry): set(allowed) for entry, allowed in e} for e in (one, other)]
+            total, begin = 0, 0
+            for length in lengths:
+                if any(begin < entry <= begin + length for event in events for entry in event):
+                    given = [_conditioned(chain, values, begin, length, e, work) for e in events]
+                    if all(sums.any() for sums in given):
+                        shares = [sums / sums.sum() for sums in given]
+                        total += _whole_distance(*shares)
+                begin += length
+            worst = max(worst, total)
+    return worst * unit
+
+
+def _conditioned(
+    chain: MarkovChain,
+    values: list[int],
+    begin: int,
+    length: int,
+    event: Mapping[int, set[int]],
+    work: Allowance,
+) -> Any:
+    """The sum over a segment together with an event, entries counted from before the segment."""
+    size, top = len(values), length * max(values) + 1
+    matrix = chain.transition.astype(np.longdouble)
+    sums = np.zeros((size, top), dtype=np.longdouble)
+    for n in range(1, length + 1):
+        work.spend(50.0 * size**2 * top)
+        if n == 1:
+            sums[:, 0] = chain.initial
+        else:
+            sums = matrix.T @ sums
+        allowed = event.get(begin + n, range(size))
+        rows = [_moved(row, v) for row, v in zip(sums, values, strict=True)]
+        sums = np.array([row if x in allowed else 0 * row for x, row in enumerate(rows)])
+    return sums.sum(axis=0)
+
+
+def distance_of_network_events(
+    theta: NetworkClass, weights: Mapping[Hashable, Fraction], pairs: Sequence[Any], work: Allowance
+) -> Fraction:
+    """W between events about named nodes: what is not allowed has no probability."""
+    worst = Fraction(0)
+    for network in theta.networks:
+        for pair in pairs:
+            given = []
+            for event in pair:
+                allowed = {_hashable(node): set(values) for node, values in event}
+                tables = {node: _fractions(network, node) for node in network.nodes}
+                for node, values in allowed.items():
+                    for key, row in tables[node].items():
+                        named = zip(network.values[node], row, strict=True)
+                        tables[node][key] = [p if v in values else 0 * p for v, p in named]
+                together = distribution_of(network, (), tables, work, weights)
+                given.append({total: mass for (_, total), mass in together.items()})
+            worst = max(worst, _largest(given))
+    return worst
+
+
+def _hashable(node: Any) -> Hashable:
+    """A name as JSON gives it back."""
+    return tuple(node) if isinstance(node, list) else node

@@ -7,6 +7,7 @@ from fractions import Fraction
 from functools import singledispatch
 
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs
@@ -16,8 +17,11 @@ from pufferkit.verification.pair_tables import TOLERANCE, Allowance, BadBeliefs,
 from pufferkit.verification.query_checks import weights_of
 from pufferkit.verification.sum_distances import (
     distance_of_chains,
+    distance_of_conditions,
     distance_of_joints,
+    distance_of_network_events,
     distance_of_networks,
+    distance_of_windows,
 )
 from pufferkit.verification.sum_windows import loss_of_sum
 
@@ -31,10 +35,15 @@ def wasserstein_scale(record: Release, theta: Beliefs, checks: list[str], work: 
         weights = None
     distance = _distance(theta, weights, record, work)
     checks.append(
-        f"wasserstein: distributions of the answer given two values of an entry are at most "
+        f"wasserstein: distributions of the answer given two {_what(record, theta)} are at most "
         f"{float(distance):.9g} apart, over {theta.description}"
     )
     return float(distance) / record.epsilon
+
+
+def _what(record: Release, theta: Beliefs) -> str:
+    named = theta.names_secrets or (record.verification_data or {}).get("secrets") is not None
+    return "of the secrets" if named else "values of an entry"
 
 
 def exact_sum_scale(record: Release, theta: Beliefs, checks: list[str], work: Allowance) -> float:
@@ -92,11 +101,26 @@ def _(theta: JointClass, weights: ExactWeights, record: Release, work: Allowance
 def _(theta: NetworkClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
-    return distance_of_networks(theta, dict(zip(theta.states, weights, strict=True)), work)
+    added = dict(zip(theta.states, weights, strict=True))
+    events = (record.verification_data or {}).get("secrets")
+    if events is not None:
+        return distance_of_network_events(theta, added, events, work)
+    return distance_of_networks(theta, added, work)
 
 
 @_distance.register
 def _(theta: ChainClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
     if weights is None:
         raise NotChecked(_NO_WEIGHTS)
+    events = (record.verification_data or {}).get("secrets")
+    if events is not None:
+        return distance_of_conditions(theta, weights, record.lengths, events, work)
     return distance_of_chains(theta, weights, record.lengths, work)
+
+
+@_distance.register
+def _(theta: EventClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
+    if weights is None:
+        raise NotChecked(_NO_WEIGHTS)
+    theta.check_length(max(record.lengths))
+    return distance_of_windows(theta, weights, record.lengths, work)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
+from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
@@ -225,7 +226,7 @@ def _verify_one(record: Release, most_work: float) -> Verdict:
         needed = needed_scale(record, lipschitz, checks, Allowance(most_work))
     except NotChecked as reason:
         checks.append(f"not checked: {reason}")
-    except BadBeliefs as error:
+    except (BadBeliefs, NotApplicable) as error:
         problems.append(f"beliefs: {error}")
     except (TypeError, AttributeError, LookupError) as error:
         problems.append(f"verification_data: is not well formed ({error})")

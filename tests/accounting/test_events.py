@@ -101,17 +101,24 @@ def test_a_session_plans_pays_and_can_be_checked(tmp_path):
     assert restored.to_dict() == theta.to_dict()
 
 
-def test_too_little_noise_is_found_out():
-    theta = ChainClass.of(CHAIN).with_secrets(Secrets.at_least(1, 12))
+@pytest.mark.parametrize("secrets", [Secrets.at_least(1, 12), Secrets.sets(4)], ids=str)
+def test_too_little_noise_is_found_out(secrets):
+    theta = ChainClass.of(CHAIN).with_secrets(secrets)
     noise = influence_curve(theta, count(1, 200), 1)
     release = noise.release([0, 1] * 100)
     plain = release.to_dict()
     assert verify(plain).ok
     assert not verify({**plain, "scale": 0.98 * noise.scale}).ok
     assert not verify({**plain, "guarantee": "pufferfish"}).ok
+    assert ChainClass.from_json(theta.to_json()).to_dict() == theta.to_dict()
 
 
 def test_the_exact_loss_is_that_of_the_events():
-    for secrets in (Secrets.runs(2), Secrets.throughout(0, 3), Secrets.at_least(1, 6)):
+    for secrets in (
+        Secrets.runs(2),
+        Secrets.sets(2),
+        Secrets.throughout(0, 3),
+        Secrets.at_least(1, 6),
+    ):
         theta = ChainClass.of(CHAIN).with_secrets(secrets, entries=False)
         assert 0.3 < exact_loss(influence_curve(theta, count(1, 6), 1)) <= 1

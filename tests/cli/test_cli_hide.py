@@ -40,6 +40,8 @@ def test_from_a_model_to_a_release_that_is_verified():
 def test_named_pairs_only():
     done = run("model", "hide", "m.json", "--pair", "rest:run")
     assert json.loads(done.stdout)["secrets"] == [{"kind": "pairs", "pairs": [["rest", "run", 1]]}]
+    done = run("model", "hide", "m.json", "--sets", "3")
+    assert json.loads(done.stdout)["secrets"] == [{"kind": "sets", "count": 3}]
     done = run("model", "hide", "m.json", "--at-least", "run:12:4", "--only")
     (one,) = json.loads(done.stdout)["secrets"]
     assert (one["window"], one["times"], one["states"]) == (12, 4, ["run"])

@@ -11,15 +11,19 @@ from pufferkit import (
     Secrets,
     count,
     explain,
+    gk16,
+    histogram,
     influence_curve,
     markov_quilt,
     total,
+    verify,
 )
 from tests.oracles.events import (
     attacked_loss,
     labels_of_windows,
     listed,
     sum_loss,
+    values_of_sets,
     values_of_windows,
 )
 from tests.oracles.kernel_losses import extreme_functions
@@ -79,6 +83,47 @@ def test_values_of_windows(seed):
     assert reached >= 0.9 * bound or size > 2
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_values_of_sets_of_entries(seed):
+    """Wherever they lie: side by side, at the ends, far apart."""
+    rng = np.random.default_rng(seed)
+    size, count = int(rng.integers(2, 4)), int(rng.integers(1, 4))
+    chain, metric = random_chain(rng, size, zeros=False), metric_of(rng, size)
+    b, length = float(rng.uniform(0.1, 2)), 7 if size == 2 else LENGTH
+    theta = ChainClass.of(chain).with_secrets(Secrets.sets(count))
+    bound = InfluenceCurve(theta, length, metric).epsilon(b)
+    series, chance = listed(chain.initial, [chain.transition] * (length - 1))
+    functions = extreme_functions(metric, b)
+    reached = max(
+        attacked_loss(series, chance, labels, functions, rng, starts=1)
+        for labels in values_of_sets(series, count)
+    )
+    assert 0.3 * bound <= reached <= bound * (1 + 1e-9)
+
+
+def test_one_of_a_set_is_an_entry_and_more_are_never_less_than_a_run():
+    chain = MarkovChain.steady([[0.9, 0.1], [0.3, 0.7]])
+    query = histogram(chain.states, lengths=300)
+
+    def scale(secrets):
+        return influence_curve(ChainClass.of(chain), query, 1, secrets=secrets).scale
+
+    assert scale(Secrets.sets(1)) == pytest.approx(scale(Secrets.runs(1)), rel=1e-9)
+    assert scale(Secrets.runs(3)) < scale(Secrets.sets(3)) <= 3.01 * scale(Secrets.runs(1))
+
+
+def test_sets_need_moves_that_are_all_possible():
+    chain = MarkovChain.steady([[0.5, 0.5], [1.0, 0.0]])
+    with pytest.raises(NotApplicable, match="every move is possible"):
+        ChainClass.of(chain).with_secrets(Secrets.sets(2))
+    with pytest.raises(NotApplicable, match="known chains"):
+        ChainClass.hull(chain, chain).with_secrets(Secrets.sets(2))
+    slow = MarkovChain.steady([[1 - 1e-6, 1e-6], [1e-6, 1 - 1e-6]])
+    theta = ChainClass.of(slow).with_secrets(Secrets.sets(2))
+    with pytest.raises(NotApplicable, match="mixes too slowly"):
+        influence_curve(theta, histogram([0, 1], lengths=100), 1)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_labels_of_windows(seed):
     rng = np.random.default_rng(seed)
@@ -125,6 +170,24 @@ def test_sums_with_noise_keep_the_promise(seed):
         )
         losses = [sum_loss(series, chance, own, range(size), noise.scale) for own in windows]
         assert max(losses) <= 0.8 * (1 + 1e-9), secrets
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_quilts_around_several_entries_keep_the_promise(seed):
+    rng = np.random.default_rng(seed)
+    stay, back = rng.uniform(0.45, 0.65, 2)
+    chain = MarkovChain.steady([[stay, 1 - stay], [1 - back, back]])
+    length, window, epsilon = 10, int(rng.integers(2, 4)), float(rng.uniform(2, 5))
+    series, chance = listed(chain.initial, [chain.transition] * (length - 1))
+    theta = ChainClass.of(chain).with_secrets(Secrets.runs(window))
+    noise = markov_quilt(theta, count(1, length), epsilon)
+    assert noise.evidence.quilt, "a quilt that is not trivial"
+    for labels in values_of_windows(series, window):
+        assert sum_loss(series, chance, labels, range(2), noise.scale) <= epsilon
+    assert noise.scale <= influence_curve(theta, count(1, length), epsilon).scale * 4
+    release = noise.release([0, 1] * (length // 2)).to_dict()
+    assert verify(release).ok
+    assert not verify({**release, "scale": 0.98 * noise.scale}).ok
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -228,7 +291,12 @@ def test_what_has_no_theorem_is_refused():
         )
     theta = ChainClass.of(chain).with_secrets(event)
     with pytest.raises(NotApplicable, match="hides single entries"):
-        markov_quilt(theta, count(1, 100), 1)
+        gk16(theta, count(1, 100), 1)
+    with pytest.raises(NotApplicable, match="sets of entries"):
+        markov_quilt(ChainClass.of(chain).with_secrets(Secrets.sets(2)), count(1, 100), 1)
+    hull = ChainClass.hull(chain, chain).with_secrets(Secrets.runs(2))
+    with pytest.raises(NotApplicable, match="where chains are known"):
+        markov_quilt(hull, count(1, 100), 1)
     with pytest.raises(NotApplicable, match="single entries"):
         explain(influence_curve(theta, count(1, 100), 1))
     with pytest.raises(ValueError, match="secrets of their own"):

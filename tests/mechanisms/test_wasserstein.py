@@ -29,7 +29,7 @@ from pufferkit import (
 )
 from pufferkit.influence.sums import chain_sums as sums
 from pufferkit.influence.sums import long_vectors as blocks
-from pufferkit.mechanisms.wasserstein import exact_distance
+from pufferkit.mechanisms.chain_distances import exact_distance
 
 
 def flu_clique(size, distribution):

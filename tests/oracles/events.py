@@ -7,7 +7,8 @@ answer of a sum with Laplace noise, gone through at every point that matters.
 
 from __future__ import annotations
 
-from itertools import product
+from fractions import Fraction
+from itertools import combinations, product
 
 import numpy as np
 
@@ -27,6 +28,13 @@ def values_of_windows(series, window):
     size = series.max() + 1
     for first in range(series.shape[1] - window + 1):
         yield series[:, first : first + window] @ size ** np.arange(window)
+
+
+def values_of_sets(series, count):
+    """For each set of so many entries their values, as one number each."""
+    size = series.max() + 1
+    for places in combinations(range(series.shape[1]), count):
+        yield series[:, places] @ size ** np.arange(count)
 
 
 def labels_of_windows(series, window, label):
@@ -90,3 +98,27 @@ def attacked_loss(series, chance, labels, functions, rng, starts=2, weights=None
             now, choice = losses[at], trials[at]
         best = max(best, now)
     return best
+
+
+def farthest_sums(series, chance, labels, values):
+    """The largest W-infinity between distributions of the sum given two labels.
+
+    ``chance`` are fractions: the quantiles of the two are compared exactly.
+    """
+    sums = np.asarray(values)[series].sum(axis=1)
+    quantiles = []
+    for name in np.unique(labels):
+        rows = np.flatnonzero((labels == name) & (chance > 0))
+        if not len(rows):
+            continue
+        whole, reached, steps = sum(chance[rows]), Fraction(0), []
+        for value in np.unique(sums[rows]):
+            reached += sum(chance[rows[sums[rows] == value]]) / whole
+            steps.append((reached, int(value)))
+        quantiles.append(steps)
+    worst = 0
+    for one, other in combinations(quantiles, 2):
+        for level in {height for height, _ in (*one, *other)}:
+            ends = [next(v for height, v in steps if height >= level) for steps in (one, other)]
+            worst = max(worst, abs(ends[0] - ends[1]))
+    return worst

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pufferkit as pk
-from pufferkit.data.queries import transition_counts
+from pufferkit.data.moves import transition_counts
 from pufferkit.mechanisms.intervals import project_to_simplex
 from pufferkit.verification.query_checks import nearest_histogram
 

@@ -56,6 +56,7 @@ from pufferkit.influence.curve.pairs import (
     closure,
     off_diagonal,
 )
+from pufferkit.influence.curve.pinned import Pinned, PinnedSide
 from pufferkit.influence.curve.window_losses import LabelLosses, value_losses, windows_of_both
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import EPS
@@ -149,6 +150,8 @@ class KernelCurve:
         right = swept(PairSide([], self._right[0]), hidden[::-1], most)
         if right is None:
             return None
+        if self.kernels.sets > 1:
+            return self._of_sets(left, right, runs, most)
         if self.kernels.window > 1 or self.kernels.paths is not None:
             return self._of_windows(left, right, runs)
         costs = list(stretches_of_both([_whole(self.length)], [_whole(self.length)], runs))
@@ -157,6 +160,33 @@ class KernelCurve:
             for first, last, own, steps in stretches_of_both(left, right, hidden)
         ]
         return self._undominated(stretches)
+
+    def _of_sets(
+        self, left: list[Stretch], right: list[Stretch], runs: Runs, most: float
+    ) -> list[Row] | None:
+        """The loss of one entry among others that are given, as often as there are of them."""
+        cost = np.max([own for _, own in runs], axis=0)
+        pinned = self._pinned(cost, most)
+        if pinned is None:
+            return None
+        sides = [
+            np.max([own.adds, *(stretch.steps for stretch in open_)], axis=0)
+            for own, open_ in zip(pinned, (left, right), strict=True)
+        ]
+        count = min(self.kernels.sets, self.length)
+        return [(1, self.length, count * (cost + sides[0] + sides[1]) * (1 + 16 * EPS))]
+
+    def _pinned(self, cost: Floats, most: float) -> tuple[Pinned, Pinned] | None:
+        """What the left and the right side add where entries beyond them are given."""
+        left = self._pinned_sides[0](cost, most)
+        right = None if left is None else self._pinned_sides[1](cost, most)
+        return None if left is None or right is None else (left, right)
+
+    @cached_property
+    def _pinned_sides(self) -> tuple[PinnedSide, PinnedSide]:
+        kernels = self.kernels
+        left = PinnedSide(kernels.backward[0][0], kernels.rounding)
+        return left, PinnedSide(kernels.forward[0][0], 0.0)
 
     @property
     def window(self) -> int:
@@ -332,6 +362,11 @@ class KernelCurve:
             for stretch in stretches:
                 if stretch.last > stretch.first and stretch.limit is not None:
                     record[name] = {"from": stretch.first, "limit": stretch.limit.tolist()}
+        if self.kernels.sets > 1:
+            pinned = self._pinned(hidden, LARGEST)
+            if pinned is None:
+                return None
+            record["pinned"] = [side.limit.tolist() for side in pinned]
         return record
 
     def _clock_record(self, hidden: Floats) -> dict[str, Any] | None:

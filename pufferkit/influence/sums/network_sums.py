@@ -7,7 +7,7 @@ distribution is never listed; every number is exact, so ties between tails are d
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from fractions import Fraction
 from math import lcm, prod
 from typing import Any
@@ -37,6 +37,27 @@ def conditional_distributions(
     return {
         node: _distributions_given(network, factors, order, weights, node) for node in network.nodes
     }
+
+
+def distribution_given(
+    network: BayesianNetwork,
+    weights: Mapping[Hashable, int],
+    event: Mapping[Hashable, Collection[Hashable]],
+) -> SumDistribution:
+    """Distribution of the sum given which values some nodes have; empty if that is impossible."""
+    order = _elimination_order(network)
+    _check_work(network, order, weights)
+    live = [_whole_table(network, node) for node in network.nodes]
+    for node, allowed in event.items():
+        chosen = np.array([int(value in allowed) for value in network.values[node]], dtype=object)
+        live.append(((node,), chosen[:, None]))
+    for variable in order:
+        used = [factor for factor in live if variable in factor[0]]
+        live = [factor for factor in live if variable not in factor[0]]
+        live.append(_summed_out(network, used, variable, weights))
+    _, numbers = _product(live, network)
+    whole = sum(numbers)
+    return {s: Fraction(int(n), int(whole)) for s, n in enumerate(numbers) if n}
 
 
 def _distributions_given(

@@ -1,0 +1,171 @@
+"""How far one entry of a known chain moves a sum: what the Wasserstein Mechanism asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from math import gcd
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pufferkit.beliefs.chain_class import ChainClass, Member
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.data.queries import Query
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.progress import Progress
+from pufferkit.influence.sums.transport import w_infinity
+from pufferkit.rounding import as_fraction
+
+Ints = NDArray[np.int64]
+
+OPEN_TIE = "a tie was too close for floats and counted as the larger distance"
+
+_EXACT_WORK = 2 * 10**6
+
+
+@dataclass(frozen=True)
+class Farthest:
+    """The largest distance for one belief, exactly or rounded up, and where it is."""
+
+    distance: Fraction
+    node: Hashable
+    notes: tuple[str, ...] = ()
+
+
+Distance = tuple[Farthest, str, int, dict[str, Any] | None]
+"""The largest distance over a class, the belief that has it, of which length, and what a check of
+it needs."""
+
+
+def known_members(theta: ChainClass) -> tuple[Member, ...]:
+    """The chains of a class; ``NotApplicable`` if their distributions are not known."""
+    members = theta.members()
+    if any(member.chain.has_underflow for member in members):
+        raise NotApplicable("some states are too rare for a float; drop or merge them")
+    if any(member.any_start for member in members):
+        raise NotApplicable(
+            "the Wasserstein Mechanism needs known distributions, and this class leaves the start "
+            "open; name the starts with ChainClass.of, or use influence_curve"
+        )
+    return members
+
+
+def whole_values(weights: Iterable[Fraction]) -> tuple[list[int], Fraction]:
+    """Values as whole numbers from 0 up, and the unit they are counted in."""
+    values = list(weights)
+    least = min(values)
+    steps = [value - least for value in values]
+    denominator = 1
+    for step in steps:
+        denominator = denominator * step.denominator // gcd(denominator, step.denominator)
+    unit = gcd(*(int(step * denominator) for step in steps)) or 1
+    return [int(step * denominator) // unit for step in steps], Fraction(unit, denominator)
+
+
+def chain_distance(
+    chain: MarkovChain, query: Query, length: int, progress: Progress | None
+) -> Farthest:
+    """W between any two values of an entry, for the entries of a segment of one length."""
+    weights = query.weights or {}
+    values, unit = whole_values(weights.get(state, (Fraction(0),))[0] for state in chain.states)
+    if max(values) == 0:
+        return Farthest(Fraction(0), 1)
+    if np.ptp(chain.transition, axis=0).max() == 0:
+        # Entries are independent: the distributions given two values are shifts of one another.
+        possible = [values[x] for x in np.flatnonzero(chain.transition[0] > 0)]
+        possible += [values[x] for x in np.flatnonzero(chain.initial > 0)] if length == 1 else []
+        first = [values[x] for x in np.flatnonzero(chain.initial > 0)]
+        spread = max(max(first) - min(first), (max(possible) - min(possible)) if length > 1 else 0)
+        return Farthest(spread * unit, 1, ("entries are independent",))
+    # Compiled code, loaded when first needed: it takes a second.
+    from pufferkit.influence.sums.chain_sums import check_memory, largest_distance  # noqa: PLC0415
+
+    check_memory(length, len(values), max(values))
+    distributions = _distributions(chain, length)
+    distance = largest_distance(
+        distributions,
+        chain.transition,
+        np.array(values, dtype=np.int64),
+        mirrored=chain.is_stationary and chain.is_reversible,
+        progress=progress,
+    )
+    if not (distance.unsure or distance.lost):
+        return Farthest(distance.value * unit, distance.node)
+    if length**3 * len(values) ** 2 * max(values) <= _EXACT_WORK:
+        exact = exact_distance(chain, values, length)
+        return Farthest(exact.distance * unit, exact.node, ("ties decided by exact arithmetic",))
+    refuse_lost(distance.lost)
+    return Farthest(distance.value * unit, distance.node, (OPEN_TIE,))
+
+
+def _distributions(chain: MarkovChain, length: int) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
+    """The distribution of every node; exactly zero where a state is impossible."""
+    if chain.is_stationary:
+        return [chain.initial] * length
+    distributions = [chain.initial]
+    for _ in range(length - 1):
+        distributions.append(distributions[-1] @ chain.transition)
+    return distributions
+
+
+def exact_distance(chain: MarkovChain, values: Sequence[int], length: int) -> Farthest:
+    """The same with fractions throughout; a float of the chain stands for its decimal."""
+    size = len(values)
+    rows = [[as_fraction("transition", p) for p in row] for row in chain.transition.tolist()]
+    rows = [[p / sum(row) for p in row] for row in rows]
+    start = [as_fraction("initial", p) for p in chain.initial.tolist()]
+    start = [p / sum(start) for p in start]
+    worst = Farthest(Fraction(0), 1)
+    for node in range(1, length + 1):
+        distributions = []
+        for given in range(size):
+            distribution: dict[tuple[int, int], Fraction] = {
+                (x, values[x]): p for x, p in enumerate(start) if p and (node > 1 or x == given)
+            }
+            for step in range(2, length + 1):
+                moved: dict[tuple[int, int], Fraction] = {}
+                for (x, total), mass in distribution.items():
+                    for y in range(size) if step != node else (given,):
+                        if rows[x][y]:
+                            key = y, total + values[y]
+                            moved[key] = moved.get(key, Fraction(0)) + mass * rows[x][y]
+                distribution = moved
+            whole = sum(distribution.values(), Fraction(0))
+            if whole:
+                table: dict[int, Fraction] = {}
+                for (_, total), mass in distribution.items():
+                    table[total] = table.get(total, Fraction(0)) + mass / whole
+                distributions.append(table)
+        for n, one in enumerate(distributions):
+            for other in distributions[n + 1 :]:
+                distance = Fraction(w_infinity(one, other))
+                if distance > worst.distance:
+                    worst = Farthest(distance, node)
+    return worst
+
+
+def values_of(query: Query, states: Sequence[Hashable]) -> tuple[Ints, Fraction]:
+    """What each state adds to the answer, in whole multiples of a unit, and the unit."""
+    nothing = (Fraction(0),)
+    values, unit = whole_values((query.weights or {}).get(s, nothing)[0] for s in states)
+    return np.array(values, dtype=np.int64), unit
+
+
+def refuse_lost(lost: bool) -> None:
+    """Refuse distributions of which floats do not hold all numbers."""
+    if lost:
+        raise NotApplicable(
+            "some sums are too unlikely for floats next to others, and the least likely decide the "
+            "distance; use influence_curve, a shorter series, or beliefs without transitions "
+            "of next to no probability"
+        )
+
+
+def largest_between(distributions: Sequence[Mapping[Any, Fraction]]) -> Fraction:
+    """The largest W-infinity between two of these distributions."""
+    pairs = (Fraction(w_infinity(*pair)) for pair in combinations(distributions, 2))
+    return max(pairs, default=Fraction(0))

@@ -1,0 +1,187 @@
+"""How far events move a sum: what the Wasserstein Mechanism asks where events are the secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.event_class import EventClass
+from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.beliefs.secrets import Automaton, Events, Listed, Secrets, Sets
+from pufferkit.beliefs.structure import Bools
+from pufferkit.data.queries import Query
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.progress import Progress
+from pufferkit.influence.sums.network_sums import distribution_given
+from pufferkit.influence.sums.work import sum_work, window_work
+from pufferkit.mechanisms.chain_distances import (
+    OPEN_TIE,
+    Distance,
+    Farthest,
+    chain_distance,
+    known_members,
+    largest_between,
+    refuse_lost,
+    values_of,
+)
+
+Event = Mapping[Hashable, Any]
+"""Entries or variables by name, and the value or the values that each may have."""
+
+Condition = dict[int, list[int]]
+"""Places of entries, and the places of the states that each may have."""
+
+_MOST_VALUES = 256
+
+
+def condition(
+    event: Mapping[Hashable, Any], entries: Sequence[Hashable], values: Sequence[Hashable]
+) -> Condition:
+    """An event by the places of its entries and of the values that they may have."""
+    places: Condition = {}
+    for entry, allowed in event.items():
+        if entry not in entries or isinstance(entry, bool):
+            named = f"1 to {len(entries)}" if isinstance(entries, range) else list(entries)
+            raise ValueError(f"secrets: {entry!r} is no entry; they are {named}")
+        several = isinstance(allowed, (list, tuple, set, frozenset)) and allowed not in values
+        chosen = list(allowed) if several else [allowed]
+        unknown = [value for value in chosen if value not in values]
+        if unknown or not chosen:
+            raise ValueError(
+                f"secrets: entry {entry!r} cannot be {unknown or chosen}; its values are "
+                f"{list(values)}"
+            )
+        places[entries.index(entry)] = sorted(values.index(value) for value in chosen)
+    if not places:
+        raise ValueError("secrets: an event must name at least one entry")
+    return places
+
+
+def of_conditions(
+    theta: ChainClass, query: Query, pairs: Sequence[tuple[Event, Event]]
+) -> Distance:
+    """W between events about named entries, counted through all segments.
+
+    Segments are independent, so distances of the segments that a pair of events is about add up:
+    moving the sum of each by at most its own distance moves the whole by at most their sum.
+    """
+    from pufferkit.influence.sums.event_sums import SummedChain  # noqa: PLC0415  (compiled code)
+
+    entries = range(1, sum(query.lengths) + 1)
+    events = [[condition(event, entries, theta.states) for event in pair] for pair in pairs]
+    worst, name = Farthest(Fraction(0), None), ""
+    for member in known_members(theta):
+        chain = member.chain
+        values, unit = values_of(query, chain.states)
+        for number, pair in enumerate(events, 1):
+            total, notes, begin = 0, dict[str, None](), 0
+            for length in query.lengths:
+                summed = SummedChain(chain.initial, chain.transition, values, length)
+                own = [_within(event, begin, length, len(values)) for event in pair]
+                begin += length
+                if not any(own):
+                    continue
+                between = summed.by_conditions([(own[0], own[1])])
+                refuse_lost(between.lost)
+                notes |= {OPEN_TIE: None} if between.unsure else {}
+                total += between.value
+            if total * unit > worst.distance or not name:
+                worst = Farthest(total * unit, f"secret pair {number}", tuple(notes))
+                name = member.name
+    record = [[[[p + 1, v] for p, v in sorted(e.items())] for e in pair] for pair in events]
+    return worst, name, query.longest, {"secrets": record}
+
+
+def _within(event: Condition, begin: int, length: int, size: int) -> dict[int, Bools]:
+    """What an event asks of one segment, entries counted from 1."""
+    allowed = {}
+    for place, states in event.items():
+        if begin <= place < begin + length:
+            allowed[place - begin + 1] = np.isin(np.arange(size), states)
+    return allowed
+
+
+def of_network_events(
+    theta: NetworkClass,
+    added: Mapping[Hashable, int],
+    unit: Fraction,
+    pairs: Sequence[tuple[Event, Event]],
+) -> Distance:
+    """W between events about named nodes; values add multiples of ``unit``."""
+    worst, name, record = Farthest(Fraction(0), None), "", []
+    for number, (one, other) in enumerate(pairs, 1):
+        events = []
+        for event in (one, other):
+            places = condition(event, theta.nodes, theta.states)
+            events.append(
+                {theta.nodes[n]: [theta.states[v] for v in own] for n, own in places.items()}
+            )
+        record.append([[[node, own] for node, own in event.items()] for event in events])
+        for which, network in enumerate(theta.networks, 1):
+            given = [distribution_given(network, added, event) for event in events]
+            distance = largest_between([own for own in given if own]) * unit
+            if distance > worst.distance or not name:
+                worst = Farthest(distance, f"secret pair {number}")
+                name = f"network {which} of {len(theta.networks)}"
+    return worst, name, len(theta.nodes), {"secrets": record}
+
+
+def window_distance(
+    chain: MarkovChain, query: Query, hidden: Secrets, length: int, progress: Progress | None
+) -> Farthest | None:
+    """W between what windows of one length of segment may hold; ``None`` if there are none."""
+    if hidden.window == 1 and not isinstance(hidden, Events):
+        return chain_distance(chain, query, length, progress)
+    if isinstance(hidden, Events) and hidden.window > length:
+        return None
+    automaton = _automaton(hidden, chain.states, length)
+    from pufferkit.influence.sums.event_sums import SummedChain  # noqa: PLC0415  (compiled code)
+
+    values, unit = values_of(query, chain.states)
+    summed = SummedChain(chain.initial, chain.transition, values, length)
+    distance = summed.by_labels(automaton, progress)
+    refuse_lost(distance.lost)
+    notes = (OPEN_TIE,) if distance.unsure else ()
+    return Farthest(distance.value * unit, distance.node, notes)
+
+
+def _automaton(hidden: Secrets, states: Sequence[Hashable], length: int) -> Automaton:
+    """What reads the secret of a window: its label, or all values of its entries."""
+    if isinstance(hidden, Events):
+        return hidden.automaton(states)
+    if isinstance(hidden, Sets):
+        raise NotApplicable(
+            "the Wasserstein Mechanism is not built for sets of entries that lie apart; use "
+            "influence_curve, or name the events with secrets="
+        )
+    window = min(hidden.window, length)
+    count = len(states) ** window
+    if count > _MOST_VALUES:
+        raise NotApplicable(
+            f"{window} entries of {len(states)} states have {count} values, more than "
+            f"{_MOST_VALUES} for the Wasserstein Mechanism; use influence_curve"
+        )
+    return Listed(window, tuple(map(str, range(count)))).automaton(states)
+
+
+def work_of_windows(theta: EventClass, query: Query) -> float:
+    """About how many multiplications `window_distance` takes for all of them; 0 if it refuses."""
+    values, _ = values_of(query, theta.states)
+    work = 0.0
+    try:
+        members = len(theta.known_chains())
+        for hidden in theta.hidden:
+            for length in set(query.lengths):
+                if hidden.window == 1 and not isinstance(hidden, Events):
+                    work += sum_work(length, len(theta.states), int(values.max()))
+                elif hidden.window <= length:
+                    automaton = _automaton(hidden, theta.states, length)
+                    work += window_work(automaton, length, len(theta.states), int(values.max()))
+    except NotApplicable:
+        return 0.0
+    return members * work

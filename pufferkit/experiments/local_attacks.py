@@ -36,7 +36,7 @@ PUBLISHED = {"N10": (0.0893, 0.1092, 26923), "N5": (0.2384, 0.3831, 16859)}
 """q, r and length that [B] gives for its two sleepers; these files have them."""
 
 _STRETCH = 100
-"""Entries side by side in a fold, so that every fold is of the whole night."""
+"""Entries side by side in a fold, fewer in a short series: every fold is of the whole night."""
 
 NOTE = """\
 Bits are sanitised by randomised response and guessed back; `success` is the share guessed
@@ -147,7 +147,8 @@ def _attacked(
     }
     if training is not None:
         with _one_thread():
-            validation = cross_validate(seen, bits, training=training, stretch=_STRETCH)
+            stretch = min(_STRETCH, len(bits) // 20)
+            validation = cross_validate(seen, bits, training=training, stretch=stretch)
             success["lstm"] = validation.accuracy
     odds = float(chain.stationary.max() / chain.stationary.min())
     shared: dict[str, Any] = {

@@ -297,6 +297,8 @@ def _networks(count: int, symbols: int, training: Training) -> Any:
             self.inward = weights(training.embedding, 4 * hidden)
             self.onward = weights(hidden, 4 * hidden)
             self.bias = weights(1, 4 * hidden)
+            # Memory is kept from the start: what lies in the middle must reach the last state.
+            self.bias.data[:, :, hidden : 2 * hidden] += 1
             self.out = weights(hidden, 1)
             self.out_bias = weights(1, 1)
 

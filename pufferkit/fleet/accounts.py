@@ -77,8 +77,11 @@ class Accounts:
         self._privacies: dict[int, int] = {}
         self._bodies: dict[Any, dict[str, Any]] = {}
 
-    def check(self, pending: Sequence[PendingRelease]) -> None:
-        """Whether every account can pay; nothing is written. Refuses before anything is spent."""
+    def check(self, pending: Sequence[PendingRelease]) -> list[Charge] | None:
+        """Whether every account can pay; nothing is written. Refuses before anything is spent.
+
+        Returns the charges if none of them was made before, for `pay`.
+        """
         names = list(dict.fromkeys(release.account for release in pending))
         self.ledger.check_terms(dict.fromkeys(names, (self.terms, None)))
         known, entries = self._standing(names)
@@ -93,35 +96,51 @@ class Accounts:
             others = len({charge.account for charge in short}) - 1
             more = f" (and {others:,} more like it)" if others else ""
             raise OverBudget(f"{first.account}{more}: {refusal}")
+        return charges if len(charges) == len(pending) else None
 
-    def pay(self, pending: Sequence[PendingRelease], draw: Draw) -> Receipt:
+    def pay(
+        self, pending: Sequence[PendingRelease], draw: Draw, new: Sequence[Charge] | None = None
+    ) -> Receipt:
         """Charges and values of all of them in one transaction, each once.
 
         What is stored is what counts, whoever wrote it: values that are there are given as they
-        are, and what was drawn is dropped if another process was first.
+        are, and what was drawn is dropped if another process was first. ``new`` are the charges if
+        none was made before; they are worked out again if an account has moved on since.
         """
         names = list(dict.fromkeys(release.account for release in pending))
         keys = self.run.keys(release.window for release in pending)
         places = [(release.account, keys[release.window]) for release in pending]
+        known: dict[str, Account] = {}
+        values: dict[tuple[str, str], Mapping[str, Any]] = {}
+        charged: dict[tuple[str, str], Entry] = {}
         while True:
-            stored = self.ledger.find_many(names, list(keys.values()))
-            known, entries = self._standing(names)
-            new = {(c.account, c.key): c for c in self._charges(pending, known, entries)}
-            missing = np.array([n for n, at in enumerate(places) if at not in stored], dtype=int)
-            if not len(missing):
-                values = [stored[place].body for place in places]
-                return Receipt(self._joint_micro(pending, entries), values)
-            # A run that was killed may have charged for more noise, among subjects of more lengths.
-            charged = {(e.account, e.key): e for e in entries if e.body["run"] == self.run.identity}
-            least = [charged[p].body["scale"] if p in charged else 0.0 for p in places]
-            noisy, scales = draw(missing, np.array(least)[missing])
-            batch = []
-            for n, value, scale in zip(
-                missing.tolist(), noisy.tolist(), scales.tolist(), strict=True
-            ):
-                charge = new.get(places[n]) or self._again(charged[places[n]], known)
-                batch.append(replace(charge, value={"value": value, "scale": scale}))
-            self.ledger.charge_many(batch, data_meant=self._meant)
+            if new is None:
+                stored = self.ledger.find_many(names, list(keys.values()))
+                values = {place: entry.body for place, entry in stored.items()}
+                known, entries = self._standing(names)
+                new = self._charges(pending, known, entries)
+                run = self.run.identity
+                charged = {(e.account, e.key): e for e in entries if e.body["run"] == run}
+            charges = {(c.account, c.key): c for c in new}
+            missing = np.array([n for n, at in enumerate(places) if at not in values], dtype=int)
+            if len(missing):
+                # A run that was killed may have charged for more noise, among subjects of more
+                # lengths.
+                least = [charged[p].body["scale"] if p in charged else 0.0 for p in places]
+                noisy, scales = draw(missing, np.array(least)[missing])
+                batch = []
+                for n, value, scale in zip(
+                    missing.tolist(), noisy.tolist(), scales.tolist(), strict=True
+                ):
+                    charge = charges.get(places[n]) or self._again(charged[places[n]], known)
+                    batch.append(charge.with_value({"value": value, "scale": scale}))
+                if not self.ledger.charge_many(batch, data_meant=self._meant):
+                    new = None
+                    continue
+                values |= {(c.account, c.key): c.value for c in batch if c.value is not None}
+            bodies = {place: entry.body for place, entry in charged.items()}
+            bodies |= {place: charge.body for place, charge in charges.items()}
+            return Receipt(self._joint_micro(pending, bodies), [values[p] for p in places])
 
     def _again(self, entry: Entry, known: Mapping[str, Account]) -> Charge:
         """A charge that was made before, to store its value with."""
@@ -285,15 +304,18 @@ class Accounts:
         spans += [(release.first, release.last, b) for release in new]
         return self._loss(spans, new[0])
 
-    def _joint_micro(self, pending: Sequence[PendingRelease], entries: Sequence[Entry]) -> int:
+    def _joint_micro(
+        self,
+        pending: Sequence[PendingRelease],
+        charged: Mapping[tuple[str, str], Mapping[str, Any]],
+    ) -> int:
         """Millionths of epsilon for these rows of one run, for the subject who pays most."""
-        paid = {(e.account, e.key): e.body["entry_privacy_pico"] for e in entries}
         keys = self.run.keys(release.window for release in pending)
         rows: dict[str, list[tuple[int, int, int]]] = {}
         raised: dict[str, PendingRelease] = {}
         for release in pending:
             now = self._pico(release.calibration)
-            pico = paid[release.account, keys[release.window]]
+            pico = charged[release.account, keys[release.window]]["entry_privacy_pico"]
             rows.setdefault(release.account, []).append((release.first, release.last, pico))
             if pico > now:
                 raised[release.account] = release

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
+from pufferkit.accounting.entries import Charge
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
@@ -132,23 +133,21 @@ def release_each(
         with _accounts(run, ledger, budget) as accounts:
             return release_on_cluster(table, run, accounts, prefix, storage, progress)
     asked, labels, record = _asked(table, run)
-    run = run.settled(int(np.median(asked.entries)), int(table.longest.max()))
+    run = run.decided(int(np.median(asked.entries)), int(table.longest.max()))
     used, calibrations = run.calibrations(table.longest)
     values = np.empty((len(asked.owner), 1 if run.chooses else len(labels)))
     scales = np.empty(len(asked.owner))
     together = [run.epsilon]
     data = recognised(table, account_names(table, prefix)) if ledger is not None else {}
     with _accounts(run, ledger, budget, data, data_meant) as accounts:
-        chunks = chunks_of(asked.owner)
-        if accounts is not None:
-            for rows in chunks:
-                accounts.check(pending_releases(table, asked, rows, used, calibrations, prefix))
-        for rows in chunks:
-            pending = (
-                pending_releases(table, asked, rows, used, calibrations, prefix) if accounts else []
-            )
+        chunks, dues = chunks_of(asked.owner), []
+        for rows in chunks if accounts is not None else ():
+            pending = pending_releases(table, asked, rows, used, calibrations, prefix)
+            dues.append((pending, accounts.check(pending)))
+        for number, rows in enumerate(chunks):
             lengths = used[asked.owner[rows]]
-            drawn = _drawn(run, asked, rows, lengths, calibrations, accounts, pending)
+            due = dues[number] if dues else None
+            drawn = _drawn(run, asked, rows, lengths, calibrations, accounts, due)
             values[rows], scales[rows], cost = drawn
             together.append(cost)
             if progress is not None:
@@ -227,7 +226,7 @@ def release_all(
     run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, local.windows)
     asked, labels, record_of = _asked(local, run)
     together = _together(asked, grouped)
-    run = run.settled(int(np.median(together.entries)), int(local.longest.max()))
+    run = run.decided(int(np.median(together.entries)), int(local.longest.max()))
     per = together.per(run.per)
     if per is not None and not per.all():
         raise ValueError(
@@ -330,7 +329,7 @@ def _drawn(
     lengths: Counts,
     calibrations: dict[int, Calibration],
     accounts: Accounts | None,
-    pending: Sequence[PendingRelease],
+    due: tuple[Sequence[PendingRelease], Sequence[Charge] | None] | None,
 ) -> tuple[Floats, Floats, float]:
     """Noisy counts of some rows, their scales, and what they cost together.
 
@@ -342,9 +341,9 @@ def _drawn(
         counts, scales = asked.counts[rows[which]], np.maximum(wanted[which], least)
         return run.draw(counts, scales), scales
 
-    if accounts is None:
+    if accounts is None or due is None:
         return *draw(np.arange(len(rows)), wanted), 0.0
-    paid = accounts.pay(pending, draw)
+    paid = accounts.pay(due[0], draw, due[1])
     values = np.array([stored["value"] for stored in paid.values])
     scales = np.array([stored["scale"] for stored in paid.values])
     dearer = paid.joint_micro > spent_micro(accounts.run.epsilon)

@@ -137,7 +137,7 @@ class FleetRun:
         clip = None if asked.clip is None else [repr(end) for end in asked.clip]
         return {"values": pairs, "clip": clip, "labels": labels, "chooses": self.chooses}
 
-    def settled(self, entries: int, longest: int) -> FleetRun:
+    def decided(self, entries: int, longest: int) -> FleetRun:
         """The run with the way of a quantile that errs less for rows of this many entries.
 
         Beliefs and numbers of entries decide, and no data. Other questions have one way.
@@ -148,9 +148,9 @@ class FleetRun:
         scale = self.calibration(longest).scale
         states = asked.ordered(self.beliefs.states)
         way, _, _ = better_way(self.beliefs, states, float(asked.share), entries, scale)
-        settled = replace(self, chooses=way == CHOSEN)
-        settled.__dict__["_calibrated"] = self._calibrated  # the noise of either way is the same
-        return settled
+        decided = replace(self, chooses=way == CHOSEN)
+        decided.__dict__["_calibrated"] = self._calibrated  # the noise of either way is the same
+        return decided
 
     @cached_property
     def unit(self) -> Fraction:

@@ -47,7 +47,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "markov_quilt_approx": markov_quilt_approx,
     "markov_quilt_approx_tight": lambda b, q, e: markov_quilt_approx(b, q, e, bound="tight"),
     "gk16": gk16,
-    "group_dp": lambda _, query, epsilon: group_dp(query, epsilon),
+    "group_dp": lambda beliefs, query, epsilon: group_dp(query, epsilon, beliefs),
     "entry_dp": lambda _, query, epsilon: entry_dp(query, epsilon),
 }
 """Every mechanism by name, all called alike."""

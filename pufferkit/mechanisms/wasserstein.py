@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import singledispatch
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
+from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.finite_joint import FiniteJoint, Row
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
@@ -45,6 +47,9 @@ RowEvent = Callable[[Row], bool]
 EventPairs = Iterable[tuple[Event | RowEvent, Event | RowEvent]]
 """Pairs of events that must not be told apart."""
 
+MOST_FIELD = 40
+"""Nodes of a Markov random field up to which the distribution of a sum is computed."""
+
 
 def wasserstein(
     beliefs: Any,
@@ -63,7 +68,8 @@ def wasserstein(
     ----------
     beliefs
         A `FiniteJoint` or several, with any query. Or a `MarkovChain`, `ChainClass.of` chains, a
-        `BayesianNetwork` or several, with a sum over entries: `count`, `total` or `mean`.
+        `BayesianNetwork` or a `MarkovRandomField` or several, with a sum over entries: `count`,
+        `total` or `mean`.
     query
         A number, not a vector.
     epsilon
@@ -99,11 +105,13 @@ def wasserstein(
     worst, name, length, verification_data = _largest_distance(theta, query, secrets, progress)
     if worst.distance == 0:
         raise NotApplicable("no secret moves the answer: there is nothing to hide")
+    if epsilon <= worst.rounding:
+        raise NotApplicable(f"epsilon {epsilon:g} is below the rounding of {theta.description}")
     distance = at_least(worst.distance)
     return Calibration(
         "wasserstein",
         epsilon,
-        round_up(distance / epsilon),
+        round_up(distance / (epsilon - worst.rounding)),
         query,
         theta,
         Evidence(name, worst.node, length, influence=distance, notes=worst.notes, bound="distance"),
@@ -213,6 +221,28 @@ def _(
                 worst = Farthest(distance, node)
                 name = f"network {number} of {len(theta.networks)}"
     return worst, name, len(theta.nodes), None
+
+
+@_largest_distance.register
+def _(
+    theta: FieldClass, query: Query, secrets: EventPairs | None, progress: Progress | None
+) -> Distance:
+    _only_sums(query)
+    if secrets is not None:
+        raise NotApplicable(
+            "secrets of your own are for networks and joint distributions; write the field as one "
+            "of these by its network() or joint()"
+        )
+    if len(theta.nodes) > MOST_FIELD:
+        raise NotApplicable(
+            f"the distribution of a sum over a Markov random field is computed for up to "
+            f"{MOST_FIELD} nodes, here are {len(theta.nodes):,}; use influence_curve"
+        )
+    networks, rounding = theta.networks()
+    each = [_largest_distance(network, query, None, progress)[0] for network in networks]
+    worst = max(each, key=lambda farthest: farthest.distance)
+    name = f"field {each.index(worst) + 1} of {len(each)}"
+    return replace(worst, rounding=rounding), name, len(theta.nodes), None
 
 
 @_largest_distance.register

@@ -21,10 +21,11 @@ from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.sums.network_sums import conditional_distributions
+from pufferkit.influence.sums.network_sums import largest_distance, work_of
 from pufferkit.influence.sums.work import sum_work
 from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
 from pufferkit.mechanisms.chain_distances import (
+    OPEN_TIE,
     Distance,
     Farthest,
     chain_distance,
@@ -214,12 +215,10 @@ def _(
     if secrets is not None:
         return of_network_events(theta, added, unit, _pairs(secrets))
     for number, network in enumerate(theta.networks, 1):
-        distributions = conditional_distributions(network, added)
-        for node, given in distributions.items():
-            distance = largest_between(list(given.values())) * unit
-            if distance > worst.distance or not name:
-                worst = Farthest(distance, node)
-                name = f"network {number} of {len(theta.networks)}"
+        value, node, exact = largest_distance(network, added)
+        if value * unit > worst.distance or not name:
+            worst = Farthest(value * unit, node, () if exact else (OPEN_TIE,))
+            name = f"network {number} of {len(theta.networks)}"
     return worst, name, len(theta.nodes), None
 
 
@@ -353,3 +352,14 @@ def estimated_work(theta: Beliefs, query: Query) -> float:
 @estimated_work.register
 def _(theta: EventClass, query: Query) -> float:
     return 0.0 if query.size > 1 or query.weights is None else work_of_windows(theta, query)
+
+
+@estimated_work.register
+def _(theta: NetworkClass, query: Query) -> float:
+    if query.size > 1 or query.weights is None:
+        return 0.0
+    weights, labels = query.weights, list(theta.states)
+    values, _ = whole_values(weights.get(label, (Fraction(0),))[0] for label in labels)
+    return sum(
+        work_of(network, dict(zip(labels, values, strict=True))) for network in theta.networks
+    )

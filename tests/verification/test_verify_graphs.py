@@ -105,6 +105,16 @@ def test_a_session_about_a_field(tmp_path):
             session.release(CASES, 2, mechanism="influence_curve")
 
 
+def test_group_releases_add_up_only_over_parts_they_were_made_for():
+    two = [pk.Spending.of(pk.group_dp(CASES, 1, FLU))] * 2
+    rows = {row.rule: row for row in pk.compose(two, FLU, 6).considered}
+    assert rows["group_sum"].micro == 2_000_000
+    joined = pk.MarkovRandomField.ising([*FLU.edges, ("a", "e")], 0.4, -0.3, ("well", "ill"))
+    rows = {row.rule: row for row in pk.compose(two, joined, 6).considered}
+    assert rows["group_sum"].micro is None
+    assert "smaller than 6 entries" in rows["group_sum"].why
+
+
 def test_what_has_no_theorem_is_refused():
     for mechanism in (pk.gk16, pk.exact_sum, pk.markov_quilt_approx):
         with pytest.raises(pk.NotApplicable, match="Markov chains"):

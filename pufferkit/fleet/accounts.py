@@ -8,7 +8,7 @@ account had paid for before is added entry by entry (the entry-profile rule of `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -161,7 +161,57 @@ class Accounts:
         transaction. Returns their key.
         """
         used = digest([[release.account, release.window, *release.used] for release in pending])
-        key = digest({"run": self.run.identity, "record": True})
+        return self._pay_record(record, used, body, draw, pending)
+
+    def charge(self, pending: Sequence[PendingRelease]) -> int:
+        """Charge some releases of a run whose value is kept in one place, each once.
+
+        Nothing is drawn before `pay_record`, after all of them. Returns the largest total.
+        """
+        names = list(dict.fromkeys(release.account for release in pending))
+        while True:
+            known, entries = self._standing(names)
+            charges = self._charges(pending, known, entries)
+            if not charges:
+                return max(account.total for account in known.values())
+            self.ledger.charge_many(charges, data_meant=self._meant)
+
+    def pay_record(
+        self,
+        record: str,
+        used: str,
+        total: int,
+        body: Mapping[str, Any],
+        draw: Callable[[], Mapping[str, Any]],
+    ) -> str:
+        """Draw and store what all subjects were charged for, with `charge`, before.
+
+        ``used`` is a digest of the entries, ``total`` the largest total. Returns the key.
+        """
+        return self._pay_record(record, used, body, draw, (), total)
+
+    def refuse_other_entries(self, record: str, used: str) -> None:
+        """Refuse a label that stands for other entries than these."""
+        self._same_entries(record, self._record_key, used)
+
+    def forget(self) -> None:
+        """Let go of what was kept for speed; it grows with the number of subjects."""
+        self._bodies.clear()
+
+    @property
+    def _record_key(self) -> str:
+        return digest({"run": self.run.identity, "record": True})
+
+    def _pay_record(
+        self,
+        record: str,
+        used: str,
+        body: Mapping[str, Any],
+        draw: Callable[[], Mapping[str, Any]],
+        pending: Sequence[PendingRelease],
+        least: int = 0,
+    ) -> str:
+        key = self._record_key
         facts = {**body, "label": self.run.label, "run": self.run.identity, "entries used": used}
         facts |= self._notes
         names = list(dict.fromkeys(release.account for release in pending))
@@ -172,7 +222,7 @@ class Accounts:
             known, entries = self._standing([*names, record])
             charges = self._charges(pending, known, entries)
             account = known[record]
-            total = max([account.total, *(charge.total for charge in charges)])
+            total = max([account.total, least, *(charge.total for charge in charges)])
             value = None if self.ledger.find(record, key) is not None else draw()
             charges.append(
                 Charge(record, key, amount, total, facts, account.entries, self.terms, value)
@@ -188,51 +238,6 @@ class Accounts:
         known, entries = self.ledger.charges_of(names)
         rule, budget = self.terms.rule, self.terms.budget
         return {n: known.get(n) or Account(n, rule, budget, 0, 0) for n in names}, entries
-
-    def pay_part(
-        self, pending: Sequence[PendingRelease], record: str, body: Mapping[str, Any]
-    ) -> dict[tuple[str, str], Entry]:
-        """Charge what is new of a run whose values are kept in files, in one transaction.
-
-        What is charged together is a *part* of the run, drawn and written as a whole. Every charge
-        names its part, and so does one to the account ``record``, under which the files are noted.
-        Returns the charges of all these rows, new and old, by account and key.
-        """
-        names = list(dict.fromkeys(release.account for release in pending))
-        while True:
-            known, entries = self._standing([*names, record])
-            entries = [entry for entry in entries if entry.account != record]
-            charges = self._charges(pending, known, entries)
-            if not charges:
-                break
-            part = digest({"run": self.run.identity, "rows": [[c.account, c.key] for c in charges]})
-            facts = {**body, "label": self.run.label, "run": self.run.identity}
-            facts |= {"rows": len(charges), **self._notes}
-            bodies = {id(charge.body): {**charge.body, "part": part} for charge in charges}
-            charges = [replace(charge, body=bodies[id(charge.body)]) for charge in charges]
-            account = known[record]
-            total = max([account.total, *(charge.total for charge in charges)])
-            amount = spent_micro(self.run.epsilon)
-            charges.append(Charge(record, part, amount, total, facts, account.entries, self.terms))
-            self.ledger.charge_many(charges, data_meant=self._meant)
-        run = self.run.identity
-        return {(e.account, e.key): e for e in entries if e.body["run"] == run}
-
-    def name_folder(self, record: str, part: str, path: str) -> None:
-        """Record where an attempt at a part will be written, before anything is. Costs nothing."""
-        body = {"query": "a folder to be written", "attempt at": part, "path": path}
-        body |= {"run": self.run.identity, "label": self.run.label}
-        key = digest({"path": path})
-        while True:
-            account = self._standing([record])[0][record]
-            attempt = Charge(record, key, 0, account.total, body, account.entries, self.terms)
-            if self.ledger.charge_many([attempt]):
-                return
-
-    def folders(self, record: str, part: str) -> list[str]:
-        """The folders of all attempts at a part, the first one first."""
-        _, entries = self.ledger.charges_of([record])
-        return [entry.body["path"] for entry in entries if entry.body.get("attempt at") == part]
 
     def _same_entries(self, record: str, key: str, used: str) -> None:
         charged = self.ledger.find(record, key, "charge")

@@ -5,7 +5,7 @@ Calibrations see lengths, never counts. There is a row for each subject and wind
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from pufferkit import checks, noise
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
-from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.checks import Floats
 from pufferkit.data.names import FOLLOWS, SUMS
 from pufferkit.data.numbers import rank_scores
@@ -202,11 +201,14 @@ class FleetRun:
         ]
         return np.array([row for row, _ in made]), np.array([scale for _, scale in made])
 
-    def notes(self, table: Table) -> tuple[str, ...]:
-        """What a reader must know about the beliefs, and about what they say of this table."""
-        fixed = (
-            self.beliefs.fixed_start if len(table.segment_lengths) > len(table.subjects) else None
-        )
+    def notes(self, table: Table, segmented: bool | None = None) -> tuple[str, ...]:
+        """What a reader must know about the beliefs, and about what they say of this table.
+
+        ``segmented``: whether a subject has several segments, where the table is but a part.
+        """
+        if segmented is None:
+            segmented = len(table.segment_lengths) > len(table.subjects)
+        fixed = self.beliefs.fixed_start if segmented else None
         start = (f"{fixed} has a fixed initial distribution, and {FRESH_STARTS}",) if fixed else ()
         return (*self.beliefs.caveats, *start, *table.notes)
 
@@ -251,10 +253,9 @@ class FleetRun:
         return used, {int(n): self.calibration(int(n)) for n in np.unique(used)}
 
 
-def aligned(table: Table, beliefs: ChainClass) -> Counts:
-    """The counts of each piece, by the states of the beliefs; not if these were fitted on them."""
-    check_not_counted_from(beliefs.sources, table.transitions, table.states)
-    place = {state: number for number, state in enumerate(beliefs.states)}
+def aligned(table: Table, states: Sequence[Hashable]) -> Counts:
+    """The counts of each piece, by the states of the beliefs."""
+    place = {state: number for number, state in enumerate(states)}
     strange = [
         state
         for number, state in enumerate(table.states)
@@ -262,10 +263,9 @@ def aligned(table: Table, beliefs: ChainClass) -> Counts:
     ]
     if strange:
         raise ValueError(
-            f"table: has states {strange} that the beliefs do not know; theirs are "
-            f"{list(beliefs.states)}"
+            f"table: has states {strange} that the beliefs do not know; theirs are {list(states)}"
         )
-    counts = np.zeros((len(table.pieces), len(beliefs.states)), dtype=np.int64)
+    counts = np.zeros((len(table.pieces), len(states)), dtype=np.int64)
     for number, state in enumerate(table.states):
         if state in place:
             counts[:, place[state]] = table.pieces[:, number]

@@ -10,8 +10,6 @@ import pytest
 
 import pufferkit as pk
 from pufferkit.frames import aggregate
-from tests.conftest import require
-from tests.frames.spark_sessions import small_spark
 
 COLUMNS = {"subject": "who", "time": "when", "state": "what"}
 
@@ -130,17 +128,14 @@ def test_local_engines_agree(state, clock):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-def test_spark_agrees():
-    require("pyspark")
-    require("pyarrow")
-    with small_spark() as spark:
-        for state, clock in PAIRS:
-            rows = _rows(state, clock, 8)
-            kinds = f"who string, when {CLOCKS[clock][2]}, what {CELLS[state][2]}"
-            frame, far = _frame(state, clock, rows), spark.createDataFrame(rows, kinds)
-            for rules in _rules(clock):
-                expected = _facts(frame, rules)
-                assert _facts(far, rules) == expected, (state, clock, rules)
+def test_spark_agrees(spark):
+    for state, clock in PAIRS:
+        rows = _rows(state, clock, 8)
+        kinds = f"who string, when {CLOCKS[clock][2]}, what {CELLS[state][2]}"
+        frame, far = _frame(state, clock, rows), spark.createDataFrame(rows, kinds)
+        for rules in _rules(clock):
+            expected = _facts(frame, rules)
+            assert _facts(far, rules) == expected, (state, clock, rules)
 
 
 @pytest.mark.parametrize("most", [2_000_000, 3])

@@ -341,7 +341,7 @@ JOBS = [
     Job("quilt, grid, nodes", (36, 64, 100), lambda n: network_quilt(grid(math.isqrt(n)))),
     Job(
         "quilt, small grid, nodes",
-        (9, 16, 25),
+        (4, 9, 16),
         lambda n: network_quilt(grid(math.isqrt(n))),
         ("plain search", lambda n: plain_quilt(grid(math.isqrt(n)))),
     ),

@@ -314,19 +314,34 @@ JOBS = [
     ),
     Job(
         "wasserstein, binary, length",
-        (500, 1000, 2000),
+        (2500, 5000, 10**4),
         lambda n: lambda: pk.wasserstein(pk.MarkovChain.steady(SLEEP), pk.count(1, n), 1),
+    ),
+    Job(
+        "wasserstein, 5 states, length",
+        (500, 1000, 2000),
+        lambda n: lambda: pk.wasserstein(dense(5), pk.count(1, n), 1),
     ),
     Job(
         "plan, binary, length",
         (100, 1000, 10**4),
         lambda n: lambda: pk.plan(pk.MarkovChain.steady(SLEEP), pk.count(1, n), 1),
     ),
+    Job(
+        "plan, class, chains",
+        (10, 100, 1000),
+        lambda n: lambda: pk.plan(of_many(n), pk.count(1, [9000, 800, 70]), 1),
+    ),
+    Job(
+        "plan, lengths",
+        (5, 10, 20),
+        lambda n: lambda: pk.plan(of_many(10), pk.count(1, [100 + 7 * m for m in range(n)]), 1),
+    ),
     Job("quilt, tree, nodes", (125, 250, 500), lambda n: network_quilt(tree(n))),
     Job("quilt, grid, nodes", (36, 64, 100), lambda n: network_quilt(grid(math.isqrt(n)))),
     Job(
         "quilt, small grid, nodes",
-        (9, 16, 25),
+        (4, 9, 16),
         lambda n: network_quilt(grid(math.isqrt(n))),
         ("plain search", lambda n: plain_quilt(grid(math.isqrt(n)))),
     ),

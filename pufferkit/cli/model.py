@@ -27,7 +27,7 @@ app = typer.Typer(help="Show, check and fit beliefs.", rich_markup_mode=None)
 
 _SHOWN = 4
 _PLAIN_LENGTH = 1000
-_SOON = 1e7
+_SOON = 5e7
 _MOST_STATES = 1000
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Beliefs: a JSON file.")]

@@ -7,32 +7,36 @@
 Times are CPU seconds of one thread, the best of a few runs. The growth is the exponent of time over
 size, from the smallest and the largest of three sizes. Two tables are compared in units of a small
 job of numpy and Python that is timed in the same run, so that another machine does not count as a
-change. A job that takes 1.5 times as long as in the table kept last, and more than 50 ms longer,
-fails the command.
+change. A job that takes 1.5 times as long as in the table kept last at the same size, and more than
+50 ms longer, fails the command. A ratio below 1 says that ours is faster than the peer.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import os
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "POLARS_MAX_THREADS"):
     os.environ.setdefault(threads, "1")
 
-import numpy as np  # noqa: E402  (threads are set first)
+import draws  # noqa: E402  (threads are set first)
+import numpy as np  # noqa: E402
 
 import pufferkit as pk  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
-SLOWER, LEAST = 1.5, 0.05
+SLOWER, LEAST, WIDE = 1.5, 0.05, 21
 SLEEP = [[0.9, 0.1], [0.4, 0.6]]
 
 Work = Callable[[], object]
@@ -40,12 +44,13 @@ Work = Callable[[], object]
 
 @dataclass(frozen=True)
 class Job:
-    """Work of three sizes, made before it is timed, and perhaps a peer that does the like."""
+    """Work of three sizes, made before it is timed, and perhaps one or two peers."""
 
     name: str
     sizes: tuple[int, int, int]
     made: Callable[[int], Work]
     peer: tuple[str, Callable[[int], Work]] | None = None
+    other: tuple[str, Callable[[int], Work]] | None = None
 
 
 def dense(states: int, seed: int = 0) -> pk.MarkovChain:
@@ -72,28 +77,61 @@ def tree(nodes: int) -> pk.BayesianNetwork:
     return pk.BayesianNetwork(parents, {n: table if n else {(): [0.6, 0.4]} for n in range(nodes)})
 
 
-def draws(number: int) -> Work:
-    from pufferkit.noise import discrete_laplace_rows
+def sticky_quilt(length: int) -> Work:
+    from quilt import sticky_chain
 
-    return lambda: discrete_laplace_rows(
-        np.zeros((number, 1), dtype=np.int64), np.full((number, 1), 10.0)
-    )
-
-
-def unsafe_draws(number: int) -> Work:
-    return lambda: np.random.default_rng().laplace(0, 10, number)
+    chain = pk.MarkovChain.steady(sticky_chain(51, stay=3))
+    return lambda: pk.markov_quilt(chain, pk.count(0, length), 5)
 
 
-def answers(number: int) -> Work:
-    from pufferkit.noise import flip_threshold, responses
+def quilt_scan(length: int) -> Work:
+    from quilt import scan, sticky_chain
 
-    codes = np.random.default_rng(0).integers(0, 2, number).astype(np.uint8)
-    return lambda: responses(codes, [flip_threshold(0.3, 2)] * 2)
+    optimum = pk.markov_quilt(
+        pk.MarkovChain.steady(sticky_chain(51, stay=3)), pk.count(0, length), 5
+    ).scale
+    return lambda: scan(sticky_chain(51, stay=3), 5.0, optimum)
 
 
-def unsafe_answers(number: int) -> Work:
-    codes = np.random.default_rng(0).integers(0, 2, number).astype(np.uint8)
-    return lambda: codes ^ (np.random.default_rng().random(number) < 0.3)
+def grid(side: int) -> pk.BayesianNetwork:
+    parents = {
+        (r, c): ((r - 1, c),) * (r > 0) + ((r, c - 1),) * (c > 0)
+        for r in range(side)
+        for c in range(side)
+    }
+
+    def row(key: tuple[int, ...]) -> list[float]:
+        p = 0.2 + 0.6 * sum(key) / max(1, len(key))
+        return [1 - p, p]
+
+    tables = {
+        node: {key: row(key) for key in product((0, 1), repeat=len(own))}
+        for node, own in parents.items()
+    }
+    return pk.BayesianNetwork(parents, tables)
+
+
+def network_quilt(network: pk.BayesianNetwork) -> Work:
+    return lambda: pk.markov_quilt(network, pk.count(1, len(network)), 1)
+
+
+def plain_quilt(network: pk.BayesianNetwork) -> Work:
+    """Every quilt of every node from its joint distribution, smallest X_N first."""
+    from pufferkit.influence.quilts.networks import influence_in
+    from pufferkit.influence.quilts.separation import quilts
+
+    def best(node: int) -> float:
+        graph, least = network.graph, math.inf
+        for quilt, near in quilts(graph, node):
+            if near.bit_count() >= least:
+                break
+            names = (graph.nodes[node], *graph.names(quilt))
+            influence = influence_in(network.table(names)) if quilt else 0.0
+            if influence < 1:
+                least = min(least, near.bit_count() / (1 - influence))
+        return least
+
+    return lambda: max(best(node) for node in range(len(network)))
 
 
 def spends(number: int) -> Work:
@@ -135,6 +173,77 @@ def bare_rows(number: int) -> Work:
     return lambda: bare(frame)
 
 
+def in_duckdb(number: int) -> tuple[Any, Any]:
+    import duckdb
+    from tables import made
+
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    connection.register("made", made(number, 100).to_arrow())
+    connection.execute("CREATE TABLE rows_made AS SELECT * FROM made")
+    return connection, connection.table("rows_made")
+
+
+def duckdb_rows(number: int) -> Work:
+    from tables import COLUMNS
+
+    connection, rows = in_duckdb(number)
+    return lambda: (pk.read_table(rows, **COLUMNS), connection)
+
+
+def bare_duckdb(number: int) -> Work:
+    """Transition counts for each subject: no gaps, no checks, no segment lengths."""
+    connection, _ = in_duckdb(number)
+    before = 'lag(what) OVER (PARTITION BY who ORDER BY "when")'
+    linked = f"SELECT who, what, {before} AS before FROM rows_made"
+    counts = f"SELECT who, before, what, count(*) FROM ({linked}) GROUP BY ALL"
+    return lambda: connection.sql(counts).fetchall()
+
+
+def csv_file(number: int) -> str:
+    import polars as pl
+
+    path = Path(tempfile.gettempdir()) / f"pufferkit-bench-{os.getpid()}-{number}.csv"
+    minutes = pl.Series(np.arange(number) * 60_000_000).cast(pl.Datetime("us"))
+    states = np.random.default_rng(0).integers(0, 5, number)
+    pl.DataFrame({"when": minutes, "what": states}).write_csv(path)
+    atexit.register(path.unlink, missing_ok=True)
+    return str(path)
+
+
+def csv_series(number: int) -> Work:
+    path = csv_file(number)
+    return lambda: pk.read_series(path, "what", time="when", states=range(5))
+
+
+def bare_csv(number: int) -> Work:
+    import polars as pl
+
+    path = csv_file(number)
+    return lambda: pl.read_csv(path, try_parse_dates=True)
+
+
+def each_with_accounts(number: int) -> Work:
+    import polars as pl
+
+    rows = pl.DataFrame(
+        {
+            "who": np.repeat(np.arange(number), 60),
+            "when": np.tile(np.arange(60), number),
+            "what": np.random.default_rng(0).integers(0, 2, 60 * number),
+        }
+    )
+    columns = {"subject": "who", "time": "when", "state": "what"}
+    table = pk.read_table(rows, **columns, states=[0, 1])
+    chain = pk.MarkovChain.steady(SLEEP)
+
+    def work() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            pk.release_each(table, chain, 1, ledger=f"{folder}/l.db", budget=2)
+
+    return work
+
+
 def attack(steps: int) -> Work:
     from pufferkit.audit import ForwardBackward
 
@@ -143,18 +252,41 @@ def attack(steps: int) -> Work:
     return lambda: attacker.posterior(outputs)
 
 
-def hmmlearn_attack(steps: int) -> Work:
+def hmmlearn_model(steps: int) -> tuple[Any, Any]:
     from hmmlearn import hmm
 
     theirs = hmm.CategoricalHMM(n_components=2, init_params="", implementation="scaling")
     theirs.n_features, theirs.startprob_ = 2, np.array([0.8, 0.2])
     theirs.transmat_, theirs.emissionprob_ = np.array(SLEEP), np.array([[0.8, 0.2], [0.3, 0.7]])
-    outputs = np.random.default_rng(0).integers(0, 2, steps)[:, None]
+    return theirs, np.random.default_rng(0).integers(0, 2, steps)[:, None]
+
+
+def hmmlearn_attack(steps: int) -> Work:
+    theirs, outputs = hmmlearn_model(steps)
     return lambda: theirs.predict_proba(outputs)
+
+
+def paths(steps: int) -> Work:
+    from pufferkit.audit import Viterbi
+
+    outputs = np.random.default_rng(0).integers(0, 2, steps)
+    attacker = Viterbi(pk.MarkovChain.steady(SLEEP), np.array([[0.8, 0.2], [0.3, 0.7]]))
+    return lambda: attacker.guess(outputs)
+
+
+def hmmlearn_paths(steps: int) -> Work:
+    theirs, outputs = hmmlearn_model(steps)
+    return lambda: theirs.predict(outputs)
 
 
 JOBS = [
     Job("quilt, 51 states, length", (10**5, 10**6, 10**7), lambda n: quilt(dense(51), n)),
+    Job(
+        "quilt, 51 sticky states, length",
+        (10**5, 10**6, 10**7),
+        sticky_quilt,
+        ("scan, tables once", quilt_scan),
+    ),
     Job(
         "quilt, fixed start, length",
         (10**5, 10**6, 10**7),
@@ -182,8 +314,13 @@ JOBS = [
     ),
     Job(
         "wasserstein, binary, length",
-        (500, 1000, 2000),
+        (2500, 5000, 10**4),
         lambda n: lambda: pk.wasserstein(pk.MarkovChain.steady(SLEEP), pk.count(1, n), 1),
+    ),
+    Job(
+        "wasserstein, 5 states, length",
+        (500, 1000, 2000),
+        lambda n: lambda: pk.wasserstein(dense(5), pk.count(1, n), 1),
     ),
     Job(
         "plan, binary, length",
@@ -191,20 +328,51 @@ JOBS = [
         lambda n: lambda: pk.plan(pk.MarkovChain.steady(SLEEP), pk.count(1, n), 1),
     ),
     Job(
-        "quilt, tree, nodes",
-        (40, 80, 160),
-        lambda n: lambda: pk.markov_quilt(tree(n), pk.count(1, n), 1),
+        "plan, class, chains",
+        (10, 100, 1000),
+        lambda n: lambda: pk.plan(of_many(n), pk.count(1, [9000, 800, 70]), 1),
     ),
-    Job("noise, draws", (10**4, 3 * 10**4, 10**5), draws, ("numpy, unsafe", unsafe_draws)),
+    Job(
+        "plan, lengths",
+        (5, 10, 20),
+        lambda n: lambda: pk.plan(of_many(10), pk.count(1, [100 + 7 * m for m in range(n)]), 1),
+    ),
+    Job("quilt, tree, nodes", (125, 250, 500), lambda n: network_quilt(tree(n))),
+    Job("quilt, grid, nodes", (36, 64, 100), lambda n: network_quilt(grid(math.isqrt(n)))),
+    Job(
+        "quilt, small grid, nodes",
+        (4, 9, 16),
+        lambda n: network_quilt(grid(math.isqrt(n))),
+        ("plain search", lambda n: plain_quilt(grid(math.isqrt(n)))),
+    ),
+    Job(
+        "noise, draws",
+        (10**5, 3 * 10**5, 10**6),
+        draws.draws,
+        ("raw OpenDP", draws.opendp_draws),
+        ("numpy, unsafe", draws.unsafe_draws),
+    ),
+    Job(
+        "noise, draws on a grid",
+        (10**5, 3 * 10**5, 10**6),
+        draws.grid_draws,
+        ("raw OpenDP", lambda n: draws.opendp_draws(n, "f64", k=-27)),
+        ("numpy, unsafe", draws.unsafe_draws),
+    ),
+    Job("noise, scales of 3 draws", (3000, 6000, 12_000), draws.scales_drawn),
     Job(
         "randomised response, bits",
         (10**6, 3 * 10**6, 10**7),
-        answers,
-        ("numpy, unsafe", unsafe_answers),
+        draws.answers,
+        ("numpy, unsafe", draws.unsafe_answers),
     ),
     Job("ledger, spends", (50, 100, 200), spends, ("bare SQLite", bare_spends)),
+    Job("release_each, accounts", (2_000, 6_000, 20_000), each_with_accounts),
+    Job("duckdb table, rows", (10**5, 3 * 10**5, 10**6), duckdb_rows, ("bare duckdb", bare_duckdb)),
+    Job("CSV series, rows", (10**4, 3 * 10**4, 10**5), csv_series, ("bare polars", bare_csv)),
     Job("table, rows", (10**5, 3 * 10**5, 10**6), rows_of, ("bare polars", bare_rows)),
     Job("attack, steps", (10**5, 3 * 10**5, 10**6), attack, ("hmmlearn", hmmlearn_attack)),
+    Job("paths, steps", (10**5, 3 * 10**5, 10**6), paths, ("hmmlearn", hmmlearn_paths)),
 ]
 
 
@@ -233,54 +401,64 @@ def reference() -> float:
     return seconds(work, 5)
 
 
-def measured(job: Job) -> dict[str, object]:
+def measured(job: Job) -> dict[str, Any]:
     """The row of one job."""
     job.made(job.sizes[0])()  # compile, load, warm
     times = [seconds(job.made(size)) for size in job.sizes]
     growth = math.log(times[2] / times[0]) / math.log(job.sizes[2] / job.sizes[0])
-    row: dict[str, object] = {"size": job.sizes[2], "seconds": times[2], "growth": growth}
-    if job.peer is not None:
-        name, made = job.peer
-        made(job.sizes[0])()
-        theirs = seconds(made(job.sizes[2]))
-        row |= {"peer": name, "peer seconds": theirs, "ratio": times[2] / theirs}
+    row: dict[str, Any] = {"size": job.sizes[2], "seconds": times[2], "growth": growth}
+    for word, peer in (("", job.peer), ("other ", job.other)):
+        if peer is not None:
+            name, made = peer
+            made(job.sizes[0])()
+            theirs = seconds(made(job.sizes[2]))
+            row |= {f"{word}peer": name, f"{word}peer seconds": theirs}
+            row |= {f"{word}ratio": times[2] / theirs}
     return row
 
 
-def last_kept() -> tuple[str, dict[str, float]] | None:
-    """The table kept last: job to seconds in units of the reference."""
+def last_kept() -> tuple[str, dict[tuple[str, int], float]] | None:
+    """The table kept last: job and size to seconds in units of the reference."""
     kept = sorted(RESULTS.glob("*.json"), key=lambda path: json.loads(path.read_text())["number"])
     if not kept:
         return None
     table = json.loads(kept[-1].read_text())
     return kept[-1].stem, {
-        name: row["seconds"] / table["reference"] for name, row in table["jobs"].items()
+        (name, row["size"]): row["seconds"] / table["reference"]
+        for name, row in table["jobs"].items()
     }
+
+
+def printed(name: str, row: Mapping[str, Any], compared: str) -> None:
+    """A line for the job and its peer, and one more for another peer."""
+    line = f"{name:32} {row['size']:>{WIDE},} {row['seconds']:9.3f} {row['growth']:7.2f}"
+    for word in ("", "other ") if "other peer" in row else ("",):
+        theirs = f"{'-':>9} {'-':>7}  "
+        if f"{word}peer" in row:
+            theirs = f"{row[f'{word}peer seconds']:9.3f} {row[f'{word}ratio']:7.2f}  "
+        words = (row.get(f"{word}peer"), "" if word else compared)
+        print(f"{line} {theirs}" + ", ".join(filter(None, words)), flush=True)
+        line = " " * len(line)
 
 
 def main(arguments: list[str]) -> int:
     keep = arguments.pop(arguments.index("--keep") + 1) if "--keep" in arguments else None
     parts = [part for part in arguments if part != "--keep"]
     unit, last, slower = reference(), last_kept(), []
-    print(f"{'job':30} {'size':>12} {'seconds':>9} {'growth':>7} {'ratio':>7}  peer, and the last")
-    rows: dict[str, dict[str, object]] = {}
+    heads = f"{'job':32} {'size':>{WIDE}} {'ours, s':>9} {'growth':>7} {'peer, s':>9} {'ratio':>7}"
+    print(f"{heads}  peer, and the last")
+    rows: dict[str, dict[str, Any]] = {}
     for job in JOBS:
         if parts and not any(part in job.name for part in parts):
             continue
         row = rows[job.name] = measured(job)
-        ratio = f"{row['ratio']:7.1f}" if "ratio" in row else f"{'-':>7}"
-        words = [str(row.get("peer", ""))]
-        if last is not None and job.name in last[1]:
-            before = last[1][job.name] * unit
-            now = float(str(row["seconds"]))
-            words.append(f"{now / before:.2f} times {last[0]}")
+        compared = ""
+        if last is not None and (job.name, job.sizes[2]) in last[1]:
+            before, now = last[1][job.name, job.sizes[2]] * unit, row["seconds"]
+            compared = f"{now / before:.2f} times {last[0]}"
             if now > SLOWER * before and now > before + LEAST:
                 slower.append(job.name)
-        print(
-            f"{job.name:30} {row['size']:12,} {row['seconds']:9.3f} {row['growth']:7.2f} {ratio}  "
-            + ", ".join(word for word in words if word),
-            flush=True,
-        )
+        printed(job.name, row, compared)
     if keep is not None:
         number = len(list(RESULTS.glob("*.json")))
         table = {"number": number, "reference": unit, "jobs": rows}

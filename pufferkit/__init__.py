@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.chain_class import ChainClass as ChainClass
     from pufferkit.beliefs.finite_joint import FiniteJoint as FiniteJoint
     from pufferkit.beliefs.markov_chain import MarkovChain as MarkovChain
+    from pufferkit.beliefs.markov_random_field import MarkovRandomField as MarkovRandomField
     from pufferkit.beliefs.regime_class import RegimeClass as RegimeClass
     from pufferkit.beliefs.secrets import Secrets as Secrets
     from pufferkit.data.bins import Bins as Bins
@@ -132,6 +133,7 @@ _HOMES = {
     "beliefs.bayesian_network": ["BayesianNetwork"],
     "beliefs.finite_joint": ["FiniteJoint"],
     "beliefs.markov_chain": ["MarkovChain"],
+    "beliefs.markov_random_field": ["MarkovRandomField"],
     "beliefs.regime_class": ["RegimeClass"],
     "beliefs.secrets": ["Secrets"],
     "errors": ["LedgerError", "NoTheorem", "NotApplicable", "OverBudget"],

@@ -25,7 +25,7 @@ def allowed_micro(budget: float) -> int:
 
 
 def spent_pico(b: float) -> int:
-    """Entry privacy in units of 10^-12, rounded up; it can be far below a millionth."""
+    """Event-level epsilon in units of 10^-12, rounded up; it can be far below a millionth."""
     return _units(checks.real("entry_epsilon", b), PICO, ROUND_CEILING)
 
 

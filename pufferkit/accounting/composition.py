@@ -179,7 +179,7 @@ def rules_for(
         "single": lambda: anchored(single(history)),
         "entry_profile": lambda: entry_profile(history, theta, sizes),
         "quilt_max": lambda: anchored(quilt_max(history)),
-        "group_sum": lambda: group_sum(history),
+        "group_sum": lambda: group_sum(history, theta),
         "dependence": lambda: anchored(bounded_dependence(history, dependence)),
         "quilt_sum": lambda: anchored(quilt_sum(history)),
     }
@@ -327,15 +327,20 @@ def quilt_max(history: Sequence[Spending]) -> int:
     return len(history) * max(spent_micro(s.epsilon) for s in history)
 
 
-def group_sum(history: Sequence[Spending]) -> int:
+def group_sum(history: Sequence[Spending], theta: Beliefs | None = None) -> int:
     """Group DP releases add up.
 
-    *Secrets*: any two values of any entry. *Beliefs*: any in which segments are independent.
+    *Secrets*: any two values of any entry. *Beliefs*: any in which segments are independent, or the
+    parts of a graph: no part may be larger than each release was made for.
     *Releases*: by `group_dp`, over any windows. Each is differentially private for all entries of a
     segment at once, so the likelihood of all outputs moves by at most the sum when a whole segment
     changes, and a value of one entry says nothing of other segments.
     """
     all_by(history, {"group_dp"}, "group DP releases")
+    most = None if theta is None else theta.largest_part
+    for s in history:
+        if most is not None and (s.entry_epsilon or 0.0) * most > s.epsilon * (1 + 1e-9):
+            raise NoTheorem(f"a group DP release was made for parts smaller than {most} entries")
     return sum(spent_micro(s.epsilon) for s in history)
 
 

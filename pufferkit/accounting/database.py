@@ -108,7 +108,7 @@ def _guarded(place: Place, act: Callable[[], Result], doing: str, assurance: str
         try:
             return act()
         except DriverError as error:
-            words = _words(place, error.origin, doing)
+            words = _words(place, error.origin, unopened=error.unopened)
             again = error.lost or getattr(error.origin, "sqlstate", None) in _AGAIN
         if not again:
             break
@@ -117,7 +117,7 @@ def _guarded(place: Place, act: Callable[[], Result], doing: str, assurance: str
     raise LedgerError(f"ledger: cannot {doing} {place.name}: {words}{assurance}")
 
 
-def _words(place: Place, origin: Exception, doing: str) -> str:
+def _words(place: Place, origin: Exception, *, unopened: bool) -> str:
     """What is wrong; never what was being written, nor a password."""
     name = getattr(origin, "sqlite_errorname", None)
     if name is not None:
@@ -129,7 +129,7 @@ def _words(place: Place, origin: Exception, doing: str) -> str:
     if isinstance(origin, sqlite3.Error):
         return f"SQLite answers {type(origin).__name__}"
     if isinstance(place, Server) and isinstance(origin, place.unreachable):
-        if doing != "open":
+        if not unopened:
             return "the connection to the server was lost"
         # Nothing was sent yet, and the text names host and reason only.
         text = " ".join(str(origin).split())[:200]

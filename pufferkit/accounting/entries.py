@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pufferkit.accounting.amounts import show
@@ -128,9 +129,9 @@ class Terms:
                 "Ledger.change_budget, or pufferkit ledger budget"
             )
 
-    @property
+    @cached_property
     def body(self) -> dict[str, Any]:
-        """As the entry that opens the account has it."""
+        """As the entry that opens the account has it; the same object for all that it opens."""
         return {"budget": self.budget, "rule": self.rule, "about": self.about}
 
 
@@ -164,6 +165,12 @@ class Charge:
             if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
                 raise ValueError(f"{name}: must be a whole number from 0 on, got {amount!r}")
 
+    def with_value(self, value: Mapping[str, Any]) -> Charge:
+        """The same charge, checked already, with the noisy answer."""
+        charge = object.__new__(Charge)
+        charge.__dict__.update(self.__dict__, value=value)
+        return charge
+
 
 def checked_name(argument: str, text: Any, longest: int = _LONGEST_NAME) -> str:
     """A name that every database keeps as it is: text, not empty, not too long."""
@@ -180,51 +187,85 @@ def append(
     by: str,
     known: Mapping[str, Account],
     states: Mapping[str, Mapping[str, Any] | None] | None = None,
-) -> list[Entry]:
+) -> list[tuple[Any, ...]]:
     """Append entries to the chain, in order, and bring the balances to where they lead.
 
     ``known`` are the accounts as they stood before, ``states`` those that the drafts lead to, with
-    ``None`` where that is not known any more; the caller holds the write lock.
+    ``None`` where that is not known any more; the caller holds the write lock. Returns the rows.
     """
     if not drafts:
         return []
     seq, previous = connection.head
     now = datetime.now(UTC).isoformat(timespec="microseconds")
-    entries: list[Entry] = []
     rows: list[tuple[Any, ...]] = []
-    bodies: dict[int, str] = {}
-    who, when = canonical(by), canonical(now)
+    spelled = _Spelled()
     stands = dict(known)
+    marks: dict[str, str] = {}
+    at: dict[str, int] = {}
+    made = f'"made_at":{canonical(now)},"made_by":{canonical(by)},"previous":'
     for draft in drafts:
         seq += 1
-        # Releases of one run share most of their bodies; equal ones are spelled out once.
-        body = bodies.get(id(draft.body))
-        if body is None:
-            body = bodies[id(draft.body)] = canonical(draft.body)
-        name, kind, key, epsilon, total = (
-            draft.account, draft.kind, draft.key, draft.epsilon, draft.total,
+        name, kind, key, epsilon, total, content = (
+            draft.account, draft.kind, draft.key, draft.epsilon, draft.total, draft.body,
         )  # fmt: skip
+        body = spelled.body(content)
         # What `canonical` would make of the whole entry: its keys in order.
         text = (
-            f'{{"account":{canonical(name)},"body":{body},"epsilon":{epsilon},'
-            f'"key":{canonical(key)},"kind":"{kind}","made_at":{when},'
-            f'"made_by":{who},"previous":"{previous}","seq":{seq},"total":{total}}}'
+            f'{{"account":{spelled[name]},"body":{body},"epsilon":{epsilon},'
+            f'"key":{spelled[key]},"kind":"{kind}",{made}"{previous}","seq":{seq},"total":{total}}}'
         )
         own = hashlib.sha256(text.encode()).hexdigest()
-        entry = Entry(name, kind, key, epsilon, total, draft.body, seq, now, by, previous, own)
-        entries.append(entry)
         rows.append((seq, name, kind, key, epsilon, total, body, now, by, previous, own))
-        stands[name] = after_entry(stands.get(name), entry)
+        stands[name] = after_entry(stands.get(name), draft)
+        if DATA_MARKS in content:
+            marks[name] = canonical(content[DATA_MARKS])
+        if STATE in content:
+            at[name] = seq
         previous = own
     connection.put("entries", rows)
     connection.head = seq, previous
-    changed = dict.fromkeys(draft.account for draft in drafts)
-    connection.put("accounts", [stands[name].row for name in changed])
-    marks = {e.account: canonical(e.body[DATA_MARKS]) for e in entries if DATA_MARKS in e.body}
+    connection.put("accounts", [stands[name].row for name in {row[1]: None for row in rows}])
     connection.put("marks", list(marks.items()))
     if states:
-        _keep(connection, states, {e.account: e.seq for e in entries if STATE in e.body})
-    return entries
+        _keep(connection, states, at)
+    return rows
+
+
+class Extended(dict[str, Any]):
+    """A body that many entries share, and what this one adds to it."""
+
+    def __init__(self, shared: Mapping[str, Any], added: Mapping[str, Any]) -> None:
+        super().__init__(shared)
+        self.update(added)
+        self.shared, self.added = shared, added
+
+
+class _Spelled(dict[str, str]):
+    """Texts and bodies in JSON. Releases of one run share most of it, which is spelled once."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[int, str] = {}
+        self._items: dict[int, dict[str, str]] = {}
+
+    def __missing__(self, text: str) -> str:
+        self[text] = spelled = canonical(text)
+        return spelled
+
+    def body(self, content: Mapping[str, Any]) -> str:
+        """What `canonical` makes of a body."""
+        if isinstance(content, Extended):
+            shared = self._items.get(id(content.shared))
+            if shared is None:
+                shared = self._items[id(content.shared)] = self._each(content.shared)
+            items = {**shared, **self._each(content.added)}
+            return "{" + ",".join([items[name] for name in sorted(items)]) + "}"
+        text = self._bodies.get(id(content))
+        if text is None:
+            text = self._bodies[id(content)] = canonical(content)
+        return text
+
+    def _each(self, content: Mapping[str, Any]) -> dict[str, str]:
+        return {name: f"{self[name]}:{canonical(value)}" for name, value in content.items()}
 
 
 def _keep(
@@ -246,13 +287,13 @@ def leading_to(body: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, A
     return {**body, STATE: digest(state)}
 
 
-def after_entry(known: Account | None, entry: Entry) -> Account:
+def after_entry(known: Account | None, entry: Draft) -> Account:
     """Where an account stands after one more entry."""
+    name, body = entry.account, entry.body
     if entry.kind == "open" or known is None:
-        rule, budget = entry.body.get("rule", ""), entry.body.get("budget", 0)
-        return Account(entry.account, rule, budget, 0, 1)
-    budget = entry.body.get("budget", 0) if entry.kind == "budget" else known.budget
-    return replace(known, budget=budget, total=entry.total, entries=known.entries + 1)
+        return Account(name, body.get("rule", ""), body.get("budget", 0), 0, 1)
+    budget = body.get("budget", 0) if entry.kind == "budget" else known.budget
+    return Account(name, known.rule, budget, entry.total, known.entries + 1)
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -302,13 +343,16 @@ def _named(
     return connection.execute(text + order, values)
 
 
-def marks_named(connection: Connection, names: Iterable[str] | None = None) -> dict[str, Any]:
-    """The marks of these accounts, or of all."""
+def marks_named(
+    connection: Connection, names: Iterable[str] | None = None, but: Collection[str] = ()
+) -> dict[str, Any]:
+    """The marks of these accounts, or of all but some."""
     text, values = "SELECT account, marks FROM pufferkit_marks", []
     if names is not None:
         where, value = connection.among("account", list(names))
         text, values = f"{text} WHERE {where}", [value]
-    return {name: json.loads(marks) for name, marks in connection.execute(text, values)}
+    rows = connection.execute(text, values)
+    return {name: json.loads(marks) for name, marks in rows if name not in but}
 
 
 def state_of(connection: Connection, account: str) -> dict[str, Any] | None:

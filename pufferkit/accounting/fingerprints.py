@@ -184,7 +184,7 @@ class Marks:
     def __init__(self, key: bytes, account: str, stored: Mapping[str, Any]) -> None:
         text = str(stored["digests"])
         pad = _pad(key, account, int(stored["entries"]), len(text) // 2)
-        plain = bytes(a ^ b for a, b in zip(bytes.fromhex(text), pad, strict=True))
+        plain = _either(bytes.fromhex(text), pad)
         digests = [plain[n : n + _DIGEST] for n in range(0, len(plain), _DIGEST)]
         places = [int(place) for place in stored["at"]]
         self.account, self.length = account, int(stored["entries"])
@@ -202,13 +202,20 @@ def _pad(key: bytes, account: str, length: int, size: int) -> bytes:
 
 
 def _hidden(digests: Sequence[bytes], pad: bytes) -> str:
-    return bytes(a ^ b for a, b in zip(b"".join(digests), pad, strict=True)).hex()
+    return _either(b"".join(digests), pad).hex()
+
+
+def _either(content: bytes, pad: bytes) -> bytes:
+    """Bits that are in one of two, which are of the same size."""
+    bits = int.from_bytes(content, "big") ^ int.from_bytes(pad, "big")
+    return bits.to_bytes(len(content), "big")
 
 
 def same_data(key: bytes, new: Mapping[str, Data], known: Sequence[Marks]) -> str | None:
-    """Why new accounts seem to be second names for data of known ones; ``None`` if they do not."""
-    fellows = next(iter(new.values())).fellows  # of one table, or of one series
-    known = [marks for marks in known if marks.account not in fellows]
+    """Why new accounts seem to be second names for data of known ones; ``None`` if they do not.
+
+    The known ones are no fellows of the new ones.
+    """
     at: dict[tuple[int, bytes], str] = {}
     stretches: dict[int, str] = {}
     ends: Counter[tuple[int, bytes]] = Counter()

@@ -225,7 +225,7 @@ class Ledger(Shown):
         def act(connection: Connection) -> None:
             on_terms(connection, {name: terms for name, (terms, _) in accounts.items()})
             data = {name: data for name, (_, data) in accounts.items() if data is not None}
-            self._recognition.marks(connection, data, data_meant)
+            self._recognition.check(connection, data, data_meant)
 
         self._read(act)
 
@@ -301,7 +301,7 @@ class Ledger(Shown):
             raise ValueError(f"epsilon: must be above 0, got {epsilon!r}")
         # Also a spend without a key is done once, if its commit has to be tried again.
         fresh = secrets.token_hex(32) if key is None else checked_name("key", key, 64)
-        body = json.loads(canonical({"what": what, **details}))
+        body = {"what": what, **details}
 
         def act(connection: Connection) -> Entry:
             # Both are asked for before either is looked at: one round trip to a server.
@@ -322,7 +322,7 @@ class Ledger(Shown):
             if amount > known.remaining:
                 raise over_budget(amount, known.remaining)
             draft = Draft(account, "charge", fresh, amount, known.total + amount, body)
-            return append(connection, [draft], self.by, {account: known})[0]
+            return entry_of(append(connection, [draft], self.by, {account: known})[0])
 
         return self._write(act)
 

@@ -23,11 +23,11 @@ _LEFT_ALONE: list[Any] = []
 
 
 class DriverError(Exception):
-    """An error of a driver, and whether the connection was lost with it."""
+    """An error of a driver: whether a connection was lost with it, or was never there."""
 
-    def __init__(self, origin: Exception, *, lost: bool = False) -> None:
+    def __init__(self, origin: Exception, *, lost: bool = False, unopened: bool = False) -> None:
         super().__init__()
-        self.origin, self.lost = origin, lost
+        self.origin, self.lost, self.unopened = origin, lost, unopened
 
 
 class Place:
@@ -54,7 +54,7 @@ class Place:
         try:
             driver = self._taken(mark) or self._open()
         except self._errors as error:
-            raise DriverError(error) from None
+            raise DriverError(error, unopened=True) from None
         kept = False
         try:
             connection = Connection(driver, server=self.server)

@@ -54,35 +54,43 @@ class Recognition:
         self._prepared = True
 
     def marks(
-        self,
-        connection: Connection,
-        data: Mapping[str, Data],
-        meant: bool,
+        self, connection: Connection, data: Mapping[str, Data], meant: bool
     ) -> dict[str, dict[str, Any]]:
         """What charges about these data must note; an error if the data are not as they should be.
 
         An account that was opened before it had marks gets them now.
         """
-        if not data:
-            return {}
-        key = self._key(connection, meant)
+        stored, key = self.check(connection, data, meant)
         if key is None:
             return {}
+        fresh = {name: marks_of(key, name, d) for name, d in data.items()}
+        return {
+            name: {DATA_MARKS: marks} for name, marks in fresh.items() if marks != stored.get(name)
+        }
+
+    def check(
+        self, connection: Connection, data: Mapping[str, Data], meant: bool
+    ) -> tuple[dict[str, Any], bytes | None]:
+        """An error if the data are not as they should be; their marks, and the key that reads them.
+
+        There is no key where data are not recognised.
+        """
+        key = self._key(connection, meant) if data else None
+        if key is None:
+            return {}, None
         stored = marks_named(connection, data)
         if not meant:
             for name, marks in stored.items():
                 self._unchanged(key, name, marks, data[name])
             new = {name: d for name, d in data.items() if name not in stored}
             if new:
-                others = marks_named(connection)
+                fellows = next(iter(new.values())).fellows  # of one table, or of one series
+                others = marks_named(connection, but=fellows)
                 known = [self._known(key, n, marks) for n, marks in others.items()]
                 refusal = same_data(key, new, known)
                 if refusal is not None:
                     raise ValueError(refusal)
-        fresh = {name: marks_of(key, name, d) for name, d in data.items()}
-        return {
-            name: {DATA_MARKS: marks} for name, marks in fresh.items() if marks != stored.get(name)
-        }
+        return stored, key
 
     def _unchanged(self, key: bytes, name: str, stored: Any, data: Data) -> None:
         place = self._known(key, name, stored).changed(key, data)

@@ -17,6 +17,7 @@ from pufferkit.accounting.entries import (
     Account,
     Charge,
     Draft,
+    Extended,
     Terms,
     accounts_named,
     entries_named,
@@ -80,6 +81,7 @@ class Access:
             database.make(self.place)
         self.recognition.prepare(self.place)
         result, head = database.write(self.place, checked)
+        self._made = True
         if anchor is not None and head != START:
             anchor.advance(head)
         return result
@@ -110,7 +112,7 @@ class Batch:
         drafts: list[Draft] = []
         for charge in charges:
             place = (charge.account, charge.key)
-            if charge.value is not None and place in self._valued:
+            if charge.value is not None and (place in self._valued or self._moved_on(charge)):
                 return None
             if place not in self._charged:
                 new = self._charge(charge)
@@ -124,11 +126,15 @@ class Batch:
                 self._valued.add(place)
         return drafts
 
+    def _moved_on(self, charge: Charge) -> bool:
+        known = self._before.get(charge.account)
+        return charge.after != (0 if known is None else known.entries)
+
     def _charge(self, charge: Charge) -> list[Draft] | None:
         name, known = charge.account, self._before.get(charge.account)
         if known is None and charge.terms is None:
             raise ValueError(f"account: {name!r} is not in this ledger; open it first")
-        if charge.after != (0 if known is None else known.entries):
+        if self._moved_on(charge):
             return None
         budget = known.budget if known is not None else charge.terms.budget  # type: ignore[union-attr]
         drafts = []
@@ -140,7 +146,7 @@ class Batch:
             raise OverBudget(f"{name}: {refusal}")
         total = self._totals[name] = max(charge.total, total)
         marks = self._marks.pop(name, {})
-        body = {**charge.body, **marks} if marks else charge.body
+        body = Extended(charge.body, marks) if marks else charge.body
         if charge.state is not None:
             body = leading_to(body, charge.state)
         elif STATE in body:  # copied from another entry

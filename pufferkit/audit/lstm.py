@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -26,6 +25,9 @@ from pufferkit import checks
 from pufferkit.audit.attackers import Attacker
 from pufferkit.audit.conditioned import Codes, cumulative_rows
 from pufferkit.checks import Floats
+
+_WARMING = 20
+"""Steps until the step size is reached."""
 
 
 @dataclass(frozen=True)
@@ -85,22 +87,27 @@ class Validation:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained network; ``symbols`` is how many symbols it knows."""
+    """Trained networks; ``symbols`` is how many symbols they know."""
 
-    network: Any
+    networks: Any
     symbols: int
     window: int
 
     def chances(self, outputs: ArrayLike) -> Floats:
-        """The probability that each hidden entry is the second state."""
+        """The probability that each hidden entry is the second state, by the first network."""
+        codes = _bits("outputs", outputs, self.symbols)
+        return self.chances_at(codes, [np.arange(len(codes))])[0]
+
+    def chances_at(self, outputs: Codes, places: list[Codes]) -> list[Floats]:
+        """The same at some places for each network."""
         torch = _torch()
-        windows = _windows(_bits("outputs", outputs, self.symbols), self.window, self.symbols)
-        parts = []
+        windows = torch.from_numpy(_windows(outputs, self.window, self.symbols))
+        most = max(map(len, places))
+        padded = torch.from_numpy(np.stack([np.resize(own, most) for own in places]))
         with torch.no_grad():
-            for part in torch.from_numpy(windows).split(8192):
-                parts.append(torch.sigmoid(self.network(part)).numpy())
-        chances: Floats = np.concatenate(parts).astype(np.float64)
-        return chances
+            parts = [self.networks(windows[rows]) for rows in padded.split(8192, dim=1)]
+            chances = torch.sigmoid(torch.cat(parts, dim=1)).numpy().astype(np.float64)
+        return [row[: len(own)] for row, own in zip(chances, places, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +140,8 @@ class LSTM(Attacker):
         draws = rng.random(len(truth))[:, None]
         outputs = (draws >= cumulative_rows(self.matrix)[truth]).sum(axis=1)
         with _bar(self.training, 1) as advance:
-            return _train(outputs, truth, self.matrix.shape[1], self.training, advance)
+            everything = [np.arange(len(truth))]
+            return _train(outputs, truth, self.matrix.shape[1], self.training, advance, everything)
 
     def _posterior(self, codes: Codes, offset: int) -> Floats:
         chances = self.trained.chances(codes)
@@ -141,9 +149,16 @@ class LSTM(Attacker):
 
 
 def cross_validate(
-    outputs: ArrayLike, truth: ArrayLike, *, folds: int = 10, training: Training | None = None
+    outputs: ArrayLike,
+    truth: ArrayLike,
+    *,
+    folds: int = 10,
+    training: Training | None = None,
+    stretch: int | None = None,
 ) -> Validation:
-    """Train on all but one stretch of a series and guess that one, for each stretch ([B] 4.3).
+    """Train on all but one part of a series and guess that one, for each part ([B] 4.3).
+
+    All folds are trained at once, each by a network of its own.
 
     Parameters
     ----------
@@ -152,9 +167,14 @@ def cross_validate(
     truth
         The hidden series of the same length, 0 and 1.
     folds
-        How many stretches; they are contiguous, because neighbours share their windows.
+        How many parts.
     training
         How the network learns.
+    stretch
+        Length of the stretches that a part is made of, one in every ``folds`` of them; what is
+        within a window of such a stretch is not learned from. By default each part is one whole
+        stretch: then what a network learns of the share of ones is wrong where it changes slowly,
+        and it can do worse than guessing.
     """
     training = training or Training()
     hidden = _bits("truth", truth, 2)
@@ -164,19 +184,34 @@ def cross_validate(
     folds = checks.whole("folds", folds, 2)
     if len(seen) < 10 * folds:
         raise ValueError(f"outputs: {len(seen)} entries are too few for {folds} folds")
+    size = -(-len(seen) // folds) if stretch is None else checks.whole("stretch", stretch, 1)
+    if size * folds >= len(seen) + size:
+        raise ValueError(f"stretch: {size} leaves some of {folds} folds empty; take a shorter one")
     _torch()
+    stretches = np.arange(len(seen)) // size
+    guessed = [np.flatnonzero(stretches % folds == fold) for fold in range(folds)]
+    near = 0 if stretch is None else training.window
+    learned = [_away_from(places, len(seen), near) for places in guessed]
+    if min(map(len, learned)) < 10:
+        raise ValueError(f"stretch: {size} leaves nothing to learn from; take a longer one")
     symbols = int(seen.max()) + 1
-    accuracies, sizes = [], []
-    edges = np.linspace(0, len(seen), folds + 1).astype(int)
-    with _bar(training, folds) as advance:
-        for begin, end in pairwise(edges):
-            rest = np.ones(len(seen), dtype=bool)
-            rest[begin:end] = False
-            fitted = _train(seen, hidden, symbols, training, advance, rest)
-            guesses = fitted.chances(seen)[begin:end] > 0.5
-            accuracies.append(float(np.mean(guesses == hidden[begin:end])))
-            sizes.append(int(end - begin))
-    return Validation(tuple(accuracies), tuple(sizes))
+    with _bar(training, 1) as advance:
+        trained = _train(seen, hidden, symbols, training, advance, learned)
+    chances = trained.chances_at(seen, guessed)
+    accuracies = [
+        float(np.mean((own > 0.5) == hidden[places]))
+        for own, places in zip(chances, guessed, strict=True)
+    ]
+    return Validation(tuple(accuracies), tuple(map(len, guessed)))
+
+
+def _away_from(places: Codes, length: int, near: int) -> Codes:
+    """All places but these, and but those closer to one of them than ``near``."""
+    left_out = np.zeros(length, dtype=bool)
+    for shift in range(-near, near + 1):
+        moved = places + shift
+        left_out[moved[(moved >= 0) & (moved < length)]] = True
+    return np.flatnonzero(~left_out)
 
 
 def _train(
@@ -185,58 +220,102 @@ def _train(
     symbols: int,
     training: Training,
     advance: Any,
-    used: NDArray[np.bool_] | None = None,
+    learned: list[Codes],
 ) -> Trained:
-    """Adam on the cross-entropy; the last tenth of the examples says when to stop."""
+    """Adam on the cross-entropy, a network for each set of places; the best of all passes is kept.
+
+    What is best is decided by a tenth of the examples, in ten stretches, which are not learned
+    from. Steps grow to ``rate`` at first and shrink towards the last pass.
+    """
     torch = _torch()
-    windows = _windows(outputs, training.window, symbols)
-    places = np.arange(len(outputs)) if used is None else np.flatnonzero(used)
-    held = max(1, len(places) // 10)
-    fit, check = places[:-held], places[-held:]
-    x, y = torch.from_numpy(windows), torch.from_numpy(truth.astype(np.float32))
-    loss = torch.nn.BCEWithLogitsLoss()
+    x = torch.from_numpy(_windows(outputs, training.window, symbols))
+    y = torch.from_numpy(truth.astype(np.float32))
+    entropy = torch.nn.functional.binary_cross_entropy_with_logits
+    fit, check = zip(*map(_parted, learned), strict=True)
+    rng = np.random.default_rng(training.seed)
+    # Networks learn side by side, so each pass takes as many examples of every set.
+    each, held = min(map(len, fit)), min(map(len, check))
+    checked = torch.from_numpy(np.stack([places[:held] for places in check]))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(training.seed)
-        network = _network(symbols, training)
-        optimiser = torch.optim.Adam(network.parameters(), lr=training.rate)
-        best, kept, since = float("inf"), network.state_dict(), 0
-        for epoch in range(training.epochs):
-            for rows in torch.from_numpy(fit)[torch.randperm(len(fit))].split(training.batch):
-                optimiser.zero_grad()
-                loss(network(x[rows]), y[rows]).backward()
-                optimiser.step()
-            with torch.no_grad():
-                now = float(loss(network(x[check]), y[check]))
-            advance(1 / training.epochs)
-            since = 0 if now < best else since + 1
-            if now < best:
-                best, kept = now, {k: v.clone() for k, v in network.state_dict().items()}
-            if since >= training.patience:
-                advance((training.epochs - epoch - 1) / training.epochs)
-                break
-        network.load_state_dict(kept)
-    network.eval()
-    return Trained(network, symbols, training.window)
+        networks = _networks(len(learned), symbols, training)
+    optimiser = torch.optim.Adam(networks.parameters(), lr=training.rate)
+    steps, done = training.epochs * -(-each // training.batch), 0
+    best, since = np.full(len(learned), np.inf), np.zeros(len(learned), dtype=int)
+    kept = [weights.detach().clone() for weights in networks.parameters()]
+    for epoch in range(training.epochs):
+        order = np.stack([rng.permutation(places)[:each] for places in fit])
+        for rows in torch.from_numpy(order).split(training.batch, dim=1):
+            done += 1
+            pace = min(1, done / _WARMING) * (1 - (done - 1) / steps)
+            optimiser.param_groups[0]["lr"] = training.rate * pace
+            optimiser.zero_grad()
+            entropy(networks(x[rows]), y[rows], reduction="none").mean(dim=1).sum().backward()
+            optimiser.step()
+        with torch.no_grad():
+            logits = networks(x[checked])
+            now = entropy(logits, y[checked], reduction="none").mean(dim=1).numpy()
+        advance(1 / training.epochs)
+        better = now < best
+        best, since = np.where(better, now, best), np.where(better, 0, since + 1)
+        for old, weights in zip(kept, networks.parameters(), strict=True):
+            old[better] = weights.detach()[better]
+        if (since >= training.patience).all():
+            advance((training.epochs - epoch - 1) / training.epochs)
+            break
+    with torch.no_grad():
+        for old, weights in zip(kept, networks.parameters(), strict=True):
+            weights.copy_(old)
+    networks.eval()
+    return Trained(networks, symbols, training.window)
 
 
-def _network(symbols: int, training: Training) -> Any:
+def _parted(places: Codes) -> tuple[Codes, Codes]:
+    """Nine tenths of at least ten places; and a tenth, every tenth of up to a hundred stretches."""
+    parts = np.arange(len(places)) * min(100, len(places)) // len(places)
+    held = parts % 10 == 9
+    return places[~held], places[held]
+
+
+def _networks(count: int, symbols: int, training: Training) -> Any:
+    """Networks of the same shape, with the same first weights, worked out side by side."""
     torch = _torch()
+    hidden = training.hidden
 
-    class Network(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
-        """Embedding, LSTM, linear layer on its last state."""
+    class Networks(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+        """Embedding, LSTM, linear layer on its last state; windows come a set for each network."""
 
         def __init__(self) -> None:
             super().__init__()
+
+            def weights(*shape: int, normal: bool = False) -> Any:
+                drawn = torch.randn(shape) if normal else (2 * torch.rand(shape) - 1) / hidden**0.5
+                return torch.nn.Parameter(drawn.expand(count, *shape).clone())
+
             # One symbol more, for what lies beyond the ends of the series.
-            self.embed = torch.nn.Embedding(symbols + 1, training.embedding)
-            self.lstm = torch.nn.LSTM(training.embedding, training.hidden, batch_first=True)
-            self.linear = torch.nn.Linear(training.hidden, 1)
+            self.embed = weights(symbols + 1, training.embedding, normal=True)
+            self.inward = weights(training.embedding, 4 * hidden)
+            self.onward = weights(hidden, 4 * hidden)
+            self.bias = weights(1, 4 * hidden)
+            # Memory is kept from the start: what lies in the middle must reach the last state.
+            self.bias.data[:, :, hidden : 2 * hidden] += 1
+            self.out = weights(hidden, 1)
+            self.out_bias = weights(1, 1)
 
         def forward(self, windows: Any) -> Any:
-            _, (last, _) = self.lstm(self.embed(windows))
-            return self.linear(last[-1])[:, 0]
+            """Logits, a row for each network."""
+            table = self.embed @ self.inward + self.bias  # what each symbol adds to the gates
+            rows = windows + (symbols + 1) * torch.arange(len(windows))[:, None, None]
+            table = table.reshape(-1, 4 * hidden)
+            state = memory = torch.zeros(*windows.shape[:2], hidden)
+            for t in range(windows.shape[2]):
+                gates = torch.baddbmm(table[rows[:, :, t]], state, self.onward)
+                gate_in, forget, fresh, shown = gates.chunk(4, dim=2)
+                memory = forget.sigmoid() * memory + gate_in.sigmoid() * fresh.tanh()
+                state = shown.sigmoid() * memory.tanh()
+            return (torch.bmm(state, self.out) + self.out_bias)[:, :, 0]
 
-    return Network()
+    return Networks()
 
 
 def _windows(outputs: Codes, window: int, symbols: int) -> NDArray[np.int64]:

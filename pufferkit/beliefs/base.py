@@ -102,6 +102,19 @@ class Beliefs(Shown, JsonRecord, ABC):
         return self.states
 
     @property
+    def largest_part(self) -> int | None:
+        """Most entries that hang together; all others are independent of them, whatever is true.
+
+        ``None`` for series, whose segments are the parts.
+        """
+        return None if self.entries is None else len(self.entries)
+
+    @property
+    def edges(self) -> tuple[tuple[Hashable, Hashable], ...] | None:
+        """Entries that sway one another directly; ``None`` where the beliefs are no graph."""
+        return None
+
+    @property
     def sources(self) -> tuple[Provenance, ...]:
         """What the class was fitted on, where that is known."""
         return ()

@@ -28,6 +28,7 @@ from pufferkit.beliefs import network_checks
 from pufferkit.beliefs.contraction import TINY, Factor, JointTable, contract
 from pufferkit.beliefs.finite_joint import FiniteJoint, labels
 from pufferkit.beliefs.graph import Graph, bits
+from pufferkit.beliefs.junction_tree import LogFactor
 from pufferkit.beliefs.network_checks import Node, Rows, Values
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
@@ -212,6 +213,11 @@ class BayesianNetwork(Shown, JsonRecord):
         return all(len(p) <= 1 for p in self.parents.values())
 
     @cached_property
+    def is_positive(self) -> bool:
+        """Whether no table has a zero."""
+        return all(bool((table > 0).all()) for table in self.arrays.values())
+
+    @cached_property
     def components(self) -> tuple[tuple[Node, ...], ...]:
         """Parts of the network without an edge between them: they are independent."""
         rest, parts = (1 << len(self)) - 1, []
@@ -220,6 +226,16 @@ class BayesianNetwork(Shown, JsonRecord):
             parts.append(self.graph.names(part))
             rest &= ~part
         return tuple(parts)
+
+    @cached_property
+    def log_factors(self) -> tuple[LogFactor, ...]:
+        """The logarithms of the tables, by places of nodes."""
+        place = self.graph.place
+        with np.errstate(divide="ignore"):
+            return tuple(
+                (tuple(place[n] for n in (*self.parents[node], node)), np.log(self.arrays[node]))
+                for node in self.nodes
+            )
 
     def ancestors(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
         """These nodes and everything above them, parents first."""

@@ -52,6 +52,7 @@ class Graph:
             for p in bits(own):
                 near |= self.children[p] | self._kin[p]
             self._kin.append(near)
+        self._married: dict[int, tuple[list[int], bool]] = {}
 
     def mask(self, nodes: Iterable[Node]) -> int:
         """A set of nodes as bits."""
@@ -137,10 +138,14 @@ class Graph:
                 near[member] |= family & ~(1 << member)
         return near
 
-    def is_moral(self, within: int) -> bool:
-        """Whether the parents of each child are neighbours already, in an ancestral set."""
-        married = self.moral(within)
-        return all(married[j] == self.parents[j] | self.children[j] & within for j in bits(within))
+    def married(self, part: int) -> tuple[list[int], bool]:
+        """The moral graph of a `component`, and whether it has the arrows' edges and no more."""
+        if part not in self._married:
+            near = self.moral(part)
+            arrows = zip(self.parents, self.children, strict=True)
+            plain = all(near[j] in (0, above | below) for j, (above, below) in enumerate(arrows))
+            self._married[part] = near, plain
+        return self._married[part]
 
     def gates(self, chosen: int) -> int:
         """Nodes that part all above them from ``chosen`` and from the rest of its ancestors.

@@ -49,6 +49,15 @@ class NetworkClass(ListedClass):
         return self.networks[0].values[entry]
 
     @property
+    def edges(self) -> tuple[tuple[Node, Node], ...]:
+        parents = self.networks[0].parents
+        return tuple((above, node) for node, own in parents.items() for above in own)
+
+    @property
+    def largest_part(self) -> int:
+        return max(len(part) for part in self.networks[0].components)
+
+    @property
     def description(self) -> str:
         count = len(self.networks)
         first = self.networks[0].description

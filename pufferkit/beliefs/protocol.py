@@ -9,9 +9,11 @@ from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
+from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.markov_random_field import MarkovRandomField
 from pufferkit.beliefs.network_class import NetworkClass
 
 __all__ = ["Beliefs", "as_beliefs", "beliefs_from_dict", "beliefs_from_json"]
@@ -26,12 +28,15 @@ def as_beliefs(beliefs: Any) -> Beliefs:
     several = list(beliefs) if isinstance(beliefs, (list, tuple)) else [beliefs]
     if several and all(isinstance(one, BayesianNetwork) for one in several):
         return NetworkClass(tuple(several))
+    if several and all(isinstance(one, MarkovRandomField) for one in several):
+        return FieldClass(tuple(several))
     if several and all(isinstance(one, FiniteJoint) for one in several):
         return JointClass(tuple(several))
     if several and all(isinstance(one, MarkovChain) for one in several):
         return ChainClass.of(*several)
     raise ValueError(
-        f"beliefs: must be a MarkovChain, a ChainClass, a BayesianNetwork or a FiniteJoint, got "
+        f"beliefs: must be a MarkovChain, a ChainClass, a BayesianNetwork, a MarkovRandomField or "
+        "a FiniteJoint, got "
         f"{type(beliefs).__name__}; for example ChainClass.of(MarkovChain.steady(matrix))"
     )
 
@@ -41,6 +46,8 @@ def beliefs_from_dict(data: Mapping[str, Any]) -> Beliefs:
     kind = data.get("kind")
     if kind in ("bayesian_network", "networks"):
         return NetworkClass.from_dict(data)
+    if kind in ("markov_random_field", "fields"):
+        return FieldClass.from_dict(data)
     if kind in ("finite_joint", "joints"):
         return JointClass.from_dict(data)
     return ChainClass.from_dict(data)

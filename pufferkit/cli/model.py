@@ -27,7 +27,7 @@ app = typer.Typer(help="Show, check and fit beliefs.", rich_markup_mode=None)
 
 _SHOWN = 4
 _PLAIN_LENGTH = 1000
-_SOON = 1e7
+_SOON = 5e7
 _MOST_STATES = 1000
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Beliefs: a JSON file.")]
@@ -341,12 +341,14 @@ def _tell_mechanisms(words: Mapping[str, str], lengths: Sequence[int]) -> None:
 
 def _entries(beliefs: Beliefs) -> Iterator[str]:
     """The entries of networks or joint tables: what they depend on, and how they vary."""
-    distributions = list(getattr(beliefs, "networks", ()) or getattr(beliefs, "joints", ()))
+    distributions = list(getattr(beliefs, "listed", ()))
     yield f"{distributions[0].to_dict()['kind']}: {beliefs.description}"
     for number, distribution in enumerate(distributions, 1):
         if len(distributions) > 1:
             yield f"\nnumber {number}"
-        if isinstance(distribution, pk.BayesianNetwork):
+        if isinstance(distribution, pk.MarkovRandomField):
+            yield from _field(distribution)
+        elif isinstance(distribution, pk.BayesianNetwork):
             for node in distribution.nodes:
                 above = ", ".join(printable(parent) for parent in distribution.parents[node])
                 own = zip(distribution.values[node], distribution.distribution(node), strict=True)
@@ -360,6 +362,20 @@ def _entries(beliefs: Beliefs) -> Iterator[str]:
                 ]
                 cells = ", ".join(f"{printable(value)} {float(p):.6g}" for value, p in each)
                 yield f"  {printable(name)}: {cells}"
+
+
+def _field(field: pk.MarkovRandomField) -> Iterator[str]:
+    """Its parts, and the distribution of every node where that is within reach."""
+    sizes = sorted((len(part) for part in field.components), reverse=True)
+    yield f"  {len(sizes):,} independent parts, the largest of {sizes[0]:,} nodes"
+    try:
+        yield f"  exact distributions take tables of {field.width} nodes at once"
+        for node in field.nodes:
+            own = zip(field.values[node], field.distribution(node), strict=True)
+            cells = ", ".join(f"{printable(value)} {p:.6g}" for value, p in own)
+            yield f"  {printable(node)}: {cells}"
+    except pk.NotApplicable as reason:
+        yield f"  {reason}"
 
 
 def _described(member: Member) -> Iterator[str]:

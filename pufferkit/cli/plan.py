@@ -28,6 +28,9 @@ def plan(
         option("Half-width at 95% that would do, also as part of an average answer.", "0.05|5%"),
     ] = None,
     error_plot: Annotated[File, option("Draw error against epsilon.", "FILE")] = None,
+    who_binds: Annotated[
+        File, option("Draw the graph of the model, and whose privacy sets the noise.", "FILE")
+    ] = None,
     simulate: Annotated[
         File, option("Draw releases of data that the model makes up.", "FILE")
     ] = None,
@@ -40,7 +43,7 @@ def plan(
     With --delta: also Rényi Pufferfish privacy and temporal leakage, to compare with.
     With --target: the epsilon, the number of entries or the coarser question that it takes.
     """
-    pictures = [picture for picture in (error_plot, simulate) if picture is not None]
+    pictures = [own for own in (error_plot, simulate, who_binds) if own is not None]
     outputs.check_outputs(pictures, [model, size.data], plot)
     for picture in pictures:
         outputs.check_outputs([], [], picture)
@@ -60,6 +63,10 @@ def plan(
         written[error_plot] = usefulness.error_picture(beliefs, table, wanted, error_plot)
     if simulate is not None:
         written[simulate] = usefulness.simulation_picture(beliefs, table, simulate)
+    if who_binds is not None:
+        from pufferkit import plots  # noqa: PLC0415
+
+        written[who_binds] = plots.picture(table.best.plot(), who_binds)
     if plot is not None:
         from pufferkit import plots  # noqa: PLC0415
 

@@ -21,6 +21,7 @@ from pufferkit.experiments.result import (
 )
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.wasserstein import wasserstein
+from pufferkit.rounding import last_passing
 
 EPSILONS = (0.2, 1.0, 5.0)
 MECHANISMS = ("gk16", "markov_quilt_approx", "markov_quilt", "influence_curve", "group_dp")
@@ -132,12 +133,11 @@ def agreement(rows: Rows) -> list[tuple[str, bool]]:
 def gk16_line(length: int) -> float:
     """The least alpha for which GK16 applies, to 1e-6."""
     query: Query = mean([0, 1], length)
-    low, high = 0.1, 0.5
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        calibration = attempt("gk16", ChainClass.binary(middle, 1 - middle), query, 1.0)
-        low, high = (low, middle) if calibration else (middle, high)
-    return high
+
+    def margin(alpha: float) -> float:
+        return 1.0 if attempt("gk16", ChainClass.binary(alpha, 1 - alpha), query, 1.0) else -1.0
+
+    return last_passing(margin, 0.5, 0.1, 2e-6)
 
 
 def few_chains(alpha: float) -> ChainClass:

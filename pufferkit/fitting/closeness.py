@@ -6,7 +6,8 @@ is then (epsilon + 2 Delta)-private against that adversary. Conditioning on the 
 left out: the divergence can grow by it.
 
 For chains the divergence given X_i = a is a maximum over paths through a of a sum of log-ratios, so
-a forward and a backward pass of maxima give it for all i and a at once.
+a forward and a backward pass of maxima give it for all i and a at once; for networks two passes
+along the edges do (`pufferkit.fitting.network_closeness`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ from typing import Any
 import numpy as np
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import as_chain_class
+from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.network_class import as_network_class
 from pufferkit.checks import Floats
+from pufferkit.fitting.nearest_starts import nearest_starts
+from pufferkit.fitting.network_closeness import network_delta
 
 # A path impossible under the first never counts; one impossible under the second is infinite.
 _NEVER, _UNSEEN, _INFINITE = 1e300, 1e200, 1e150
@@ -66,11 +71,13 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
     Parameters
     ----------
     adversary
-        A `FiniteJoint` or a `MarkovChain`.
+        A `FiniteJoint`, a `MarkovChain` or a `BayesianNetwork`.
     beliefs
-        For a joint distribution: a `FiniteJoint` or several. For a chain: a `MarkovChain`, or
-        `ChainClass.of`, `any_start` or `binary`. Where the class leaves the start or the matrix
-        open, the adversary's own start and the nearest staying probabilities are taken; the
+        For a joint distribution: a `FiniteJoint` or several. For a network: a `BayesianNetwork` or
+        several, over the same nodes. For a chain: a `MarkovChain`, or `ChainClass.of`, `any_start`
+        or `binary`. Where the class leaves the start open, it is the best for a given matrix, by
+        linear programmes (`pufferkit.fitting.nearest_starts`; for long series the adversary's own
+        start). Where it leaves the matrix open, the nearest staying probabilities are taken. The
         Delta of any member is a valid one.
     length
         Number of entries, for chains.
@@ -95,13 +102,25 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
         if length is None:
             raise ValueError("length: is needed for chains; give the number of entries")
         size = checks.whole("length", length, 1)
+        theta = as_chain_class(beliefs)
+        distances = []
+        for name, chain in _candidates(adversary, theta):
+            delta = _chain_delta(adversary, chain, size)
+            if delta < inf and any(start is None for *_, start in theta.boxes()):
+                for start in nearest_starts(adversary, chain.transition, size, delta):
+                    nearer = MarkovChain(start, chain.transition, chain.states)
+                    delta = min(delta, _chain_delta(adversary, nearer, size))
+            distances.append(Closeness(delta, name))
+    elif isinstance(adversary, BayesianNetwork):
+        networks = as_network_class(beliefs).networks
         distances = [
-            Closeness(_chain_delta(adversary, chain, size), name)
-            for name, chain in _candidates(adversary, beliefs)
+            Closeness(network_delta(adversary, network), f"network {n} of {len(networks)}")
+            for n, network in enumerate(networks, 1)
         ]
     else:
         raise ValueError(
-            f"adversary: must be a FiniteJoint or a MarkovChain, got {type(adversary).__name__}"
+            "adversary: must be a FiniteJoint, a MarkovChain or a BayesianNetwork, got "
+            f"{type(adversary).__name__}"
         )
     return min(distances, key=lambda one: one.delta)
 
@@ -123,8 +142,7 @@ def _joint_delta(adversary: FiniteJoint, belief: FiniteJoint) -> float:
     return delta
 
 
-def _candidates(adversary: MarkovChain, beliefs: Any) -> Sequence[tuple[str, MarkovChain]]:
-    theta = as_chain_class(beliefs)
+def _candidates(adversary: MarkovChain, theta: ChainClass) -> Sequence[tuple[str, MarkovChain]]:
     if theta.states != adversary.states:
         raise ValueError(
             f"beliefs: are about states {list(theta.states)}, the adversary about "

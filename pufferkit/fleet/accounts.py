@@ -8,7 +8,7 @@ account had paid for before is added entry by entry (the entry-profile rule of `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -77,8 +77,11 @@ class Accounts:
         self._privacies: dict[int, int] = {}
         self._bodies: dict[Any, dict[str, Any]] = {}
 
-    def check(self, pending: Sequence[PendingRelease]) -> None:
-        """Whether every account can pay; nothing is written. Refuses before anything is spent."""
+    def check(self, pending: Sequence[PendingRelease]) -> list[Charge] | None:
+        """Whether every account can pay; nothing is written. Refuses before anything is spent.
+
+        Returns the charges if none of them was made before, for `pay`.
+        """
         names = list(dict.fromkeys(release.account for release in pending))
         self.ledger.check_terms(dict.fromkeys(names, (self.terms, None)))
         known, entries = self._standing(names)
@@ -93,35 +96,51 @@ class Accounts:
             others = len({charge.account for charge in short}) - 1
             more = f" (and {others:,} more like it)" if others else ""
             raise OverBudget(f"{first.account}{more}: {refusal}")
+        return charges if len(charges) == len(pending) else None
 
-    def pay(self, pending: Sequence[PendingRelease], draw: Draw) -> Receipt:
+    def pay(
+        self, pending: Sequence[PendingRelease], draw: Draw, new: Sequence[Charge] | None = None
+    ) -> Receipt:
         """Charges and values of all of them in one transaction, each once.
 
         What is stored is what counts, whoever wrote it: values that are there are given as they
-        are, and what was drawn is dropped if another process was first.
+        are, and what was drawn is dropped if another process was first. ``new`` are the charges if
+        none was made before; they are worked out again if an account has moved on since.
         """
         names = list(dict.fromkeys(release.account for release in pending))
         keys = self.run.keys(release.window for release in pending)
         places = [(release.account, keys[release.window]) for release in pending]
+        known: dict[str, Account] = {}
+        values: dict[tuple[str, str], Mapping[str, Any]] = {}
+        charged: dict[tuple[str, str], Entry] = {}
         while True:
-            stored = self.ledger.find_many(names, list(keys.values()))
-            known, entries = self._standing(names)
-            new = {(c.account, c.key): c for c in self._charges(pending, known, entries)}
-            missing = np.array([n for n, at in enumerate(places) if at not in stored], dtype=int)
-            if not len(missing):
-                values = [stored[place].body for place in places]
-                return Receipt(self._joint_micro(pending, entries), values)
-            # A run that was killed may have charged for more noise, among subjects of more lengths.
-            charged = {(e.account, e.key): e for e in entries if e.body["run"] == self.run.identity}
-            least = [charged[p].body["scale"] if p in charged else 0.0 for p in places]
-            noisy, scales = draw(missing, np.array(least)[missing])
-            batch = []
-            for n, value, scale in zip(
-                missing.tolist(), noisy.tolist(), scales.tolist(), strict=True
-            ):
-                charge = new.get(places[n]) or self._again(charged[places[n]], known)
-                batch.append(replace(charge, value={"value": value, "scale": scale}))
-            self.ledger.charge_many(batch, data_meant=self._meant)
+            if new is None:
+                stored = self.ledger.find_many(names, list(keys.values()))
+                values = {place: entry.body for place, entry in stored.items()}
+                known, entries = self._standing(names)
+                new = self._charges(pending, known, entries)
+                run = self.run.identity
+                charged = {(e.account, e.key): e for e in entries if e.body["run"] == run}
+            charges = {(c.account, c.key): c for c in new}
+            missing = np.array([n for n, at in enumerate(places) if at not in values], dtype=int)
+            if len(missing):
+                # A run that was killed may have charged for more noise, among subjects of more
+                # lengths.
+                least = [charged[p].body["scale"] if p in charged else 0.0 for p in places]
+                noisy, scales = draw(missing, np.array(least)[missing])
+                batch = []
+                for n, value, scale in zip(
+                    missing.tolist(), noisy.tolist(), scales.tolist(), strict=True
+                ):
+                    charge = charges.get(places[n]) or self._again(charged[places[n]], known)
+                    batch.append(charge.with_value({"value": value, "scale": scale}))
+                if not self.ledger.charge_many(batch, data_meant=self._meant):
+                    new = None
+                    continue
+                values |= {(c.account, c.key): c.value for c in batch if c.value is not None}
+            bodies = {place: entry.body for place, entry in charged.items()}
+            bodies |= {place: charge.body for place, charge in charges.items()}
+            return Receipt(self._joint_micro(pending, bodies), [values[p] for p in places])
 
     def _again(self, entry: Entry, known: Mapping[str, Account]) -> Charge:
         """A charge that was made before, to store its value with."""
@@ -142,7 +161,57 @@ class Accounts:
         transaction. Returns their key.
         """
         used = digest([[release.account, release.window, *release.used] for release in pending])
-        key = digest({"run": self.run.identity, "record": True})
+        return self._pay_record(record, used, body, draw, pending)
+
+    def charge(self, pending: Sequence[PendingRelease]) -> int:
+        """Charge some releases of a run whose value is kept in one place, each once.
+
+        Nothing is drawn before `pay_record`, after all of them. Returns the largest total.
+        """
+        names = list(dict.fromkeys(release.account for release in pending))
+        while True:
+            known, entries = self._standing(names)
+            charges = self._charges(pending, known, entries)
+            if not charges:
+                return max(account.total for account in known.values())
+            self.ledger.charge_many(charges, data_meant=self._meant)
+
+    def pay_record(
+        self,
+        record: str,
+        used: str,
+        total: int,
+        body: Mapping[str, Any],
+        draw: Callable[[], Mapping[str, Any]],
+    ) -> str:
+        """Draw and store what all subjects were charged for, with `charge`, before.
+
+        ``used`` is a digest of the entries, ``total`` the largest total. Returns the key.
+        """
+        return self._pay_record(record, used, body, draw, (), total)
+
+    def refuse_other_entries(self, record: str, used: str) -> None:
+        """Refuse a label that stands for other entries than these."""
+        self._same_entries(record, self._record_key, used)
+
+    def forget(self) -> None:
+        """Let go of what was kept for speed; it grows with the number of subjects."""
+        self._bodies.clear()
+
+    @property
+    def _record_key(self) -> str:
+        return digest({"run": self.run.identity, "record": True})
+
+    def _pay_record(
+        self,
+        record: str,
+        used: str,
+        body: Mapping[str, Any],
+        draw: Callable[[], Mapping[str, Any]],
+        pending: Sequence[PendingRelease],
+        least: int = 0,
+    ) -> str:
+        key = self._record_key
         facts = {**body, "label": self.run.label, "run": self.run.identity, "entries used": used}
         facts |= self._notes
         names = list(dict.fromkeys(release.account for release in pending))
@@ -153,7 +222,7 @@ class Accounts:
             known, entries = self._standing([*names, record])
             charges = self._charges(pending, known, entries)
             account = known[record]
-            total = max([account.total, *(charge.total for charge in charges)])
+            total = max([account.total, least, *(charge.total for charge in charges)])
             value = None if self.ledger.find(record, key) is not None else draw()
             charges.append(
                 Charge(record, key, amount, total, facts, account.entries, self.terms, value)
@@ -169,51 +238,6 @@ class Accounts:
         known, entries = self.ledger.charges_of(names)
         rule, budget = self.terms.rule, self.terms.budget
         return {n: known.get(n) or Account(n, rule, budget, 0, 0) for n in names}, entries
-
-    def pay_part(
-        self, pending: Sequence[PendingRelease], record: str, body: Mapping[str, Any]
-    ) -> dict[tuple[str, str], Entry]:
-        """Charge what is new of a run whose values are kept in files, in one transaction.
-
-        What is charged together is a *part* of the run, drawn and written as a whole. Every charge
-        names its part, and so does one to the account ``record``, under which the files are noted.
-        Returns the charges of all these rows, new and old, by account and key.
-        """
-        names = list(dict.fromkeys(release.account for release in pending))
-        while True:
-            known, entries = self._standing([*names, record])
-            entries = [entry for entry in entries if entry.account != record]
-            charges = self._charges(pending, known, entries)
-            if not charges:
-                break
-            part = digest({"run": self.run.identity, "rows": [[c.account, c.key] for c in charges]})
-            facts = {**body, "label": self.run.label, "run": self.run.identity}
-            facts |= {"rows": len(charges), **self._notes}
-            bodies = {id(charge.body): {**charge.body, "part": part} for charge in charges}
-            charges = [replace(charge, body=bodies[id(charge.body)]) for charge in charges]
-            account = known[record]
-            total = max([account.total, *(charge.total for charge in charges)])
-            amount = spent_micro(self.run.epsilon)
-            charges.append(Charge(record, part, amount, total, facts, account.entries, self.terms))
-            self.ledger.charge_many(charges, data_meant=self._meant)
-        run = self.run.identity
-        return {(e.account, e.key): e for e in entries if e.body["run"] == run}
-
-    def name_folder(self, record: str, part: str, path: str) -> None:
-        """Record where an attempt at a part will be written, before anything is. Costs nothing."""
-        body = {"query": "a folder to be written", "attempt at": part, "path": path}
-        body |= {"run": self.run.identity, "label": self.run.label}
-        key = digest({"path": path})
-        while True:
-            account = self._standing([record])[0][record]
-            attempt = Charge(record, key, 0, account.total, body, account.entries, self.terms)
-            if self.ledger.charge_many([attempt]):
-                return
-
-    def folders(self, record: str, part: str) -> list[str]:
-        """The folders of all attempts at a part, the first one first."""
-        _, entries = self.ledger.charges_of([record])
-        return [entry.body["path"] for entry in entries if entry.body.get("attempt at") == part]
 
     def _same_entries(self, record: str, key: str, used: str) -> None:
         charged = self.ledger.find(record, key, "charge")
@@ -285,15 +309,18 @@ class Accounts:
         spans += [(release.first, release.last, b) for release in new]
         return self._loss(spans, new[0])
 
-    def _joint_micro(self, pending: Sequence[PendingRelease], entries: Sequence[Entry]) -> int:
+    def _joint_micro(
+        self,
+        pending: Sequence[PendingRelease],
+        charged: Mapping[tuple[str, str], Mapping[str, Any]],
+    ) -> int:
         """Millionths of epsilon for these rows of one run, for the subject who pays most."""
-        paid = {(e.account, e.key): e.body["entry_privacy_pico"] for e in entries}
         keys = self.run.keys(release.window for release in pending)
         rows: dict[str, list[tuple[int, int, int]]] = {}
         raised: dict[str, PendingRelease] = {}
         for release in pending:
             now = self._pico(release.calibration)
-            pico = paid[release.account, keys[release.window]]
+            pico = charged[release.account, keys[release.window]]["entry_privacy_pico"]
             rows.setdefault(release.account, []).append((release.first, release.last, pico))
             if pico > now:
                 raised[release.account] = release

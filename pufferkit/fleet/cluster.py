@@ -1,222 +1,406 @@
-"""`release_each` on a Spark cluster: the driver calibrates and pays, the executors draw.
+"""`release_each` and `release_all` on a Spark cluster: executors count, the driver pays in batches.
 
-1. The cluster counts; numbers of entries, which are public, come to the driver.
-2. The executors show in a trial that they can draw and write.
-3. The driver calibrates and charges every account for the rows that are new, in one transaction.
-   Rows that are charged together are a *part* of the run.
-4. For a part without a folder, the ledger records which folder this attempt will write.
-5. The executors draw the noise and write the rows there.
-6. The ledger notes the folder. The first one noted holds the values of the part, for ever.
+1. The executors show in a trial that they have what they need; nothing is charged before.
+2. They sort, link and count; what is public of all subjects together comes to the driver, which
+   calibrates.
+3. Packs of a few thousand subjects come to the driver one after another. First it asks the ledger
+   whether everybody can pay, then it charges pack by pack.
 
-A lost executor or a task that runs twice may draw again, but only one attempt of each task is
-committed, and nobody is given a row before step 6. A driver can die anywhere. After step 3 the next
-one draws under the same charge; after step 5 it finds all rows in the folder of step 4 and notes
-it; after step 6 it gives what was noted.
+`release_each` draws the noise of a pack and stores it *with its charges, in one transaction*, under
+keys that follow from the run, the subject and the window. What is handed over is what is stored. So
+it does not matter how often Spark computes a pack, which driver died where, or how many drivers run
+at once: a charge has one value, and the files in the storage are copies of it. Without a ledger the
+executors draw, in a job that writes files.
+
+`release_all` charges everybody first, pack by pack. The sums are made in the executors, and their
+noise is drawn and stored when the last account has paid, in one transaction with the account of
+the record.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pickle
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from pufferkit import noise
 from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.checks import Floats
+from pufferkit.data.questions import Question
 from pufferkit.data.table import Counts, Table
 from pufferkit.fleet.accounts import Accounts
-from pufferkit.fleet.releases import note_of
+from pufferkit.fleet.answering import (
+    asked_of,
+    exact_rows,
+    noisy_sums,
+    releases_of,
+    rows_used,
+    summed_up,
+)
+from pufferkit.fleet.exact_answers import refuse_digits
+from pufferkit.fleet.releases import Releases, note_of
 from pufferkit.fleet.run import (
+    EVERYBODY,
     ON_CLUSTER,
     FleetRows,
     FleetRun,
     PendingRelease,
     account_names,
+    chunks_of,
     pending_releases,
 )
 from pufferkit.frames import spark_storage
-from pufferkit.frames.spark import ClusterTable, CountedTable, RowNoise
+from pufferkit.frames.aggregate import SUBJECT, WINDOW
+from pufferkit.frames.spark import ENTRIES, SCALE, ClusterTable, CountedTable
+from pufferkit.influence.progress import Progress
+from pufferkit.mechanisms.calibration import Calibration
+from pufferkit.records import canonical, digest
+
+_CHANGED = (
+    "table: has other rows than at the beginning of this call; give a table that stays as it is, "
+    "such as one that was written to files"
+)
+
+ROWS_OF_A_FILE = 50_000
+"""Rows that the driver holds before it has them written."""
 
 
-def release_on_cluster(
+def release_each_on_cluster(
     table: ClusterTable,
     run: FleetRun,
     accounts: Accounts | None,
     prefix: str,
     storage: str | None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Any:
     """One noisy row for each subject and window, as a DataFrame that reads committed files."""
     if storage is None:
         raise ValueError(
-            "storage: name a folder that driver and executors can reach; noise is written there "
-            "once, so that Spark cannot draw it again"
+            "storage: name a folder that driver and executors can reach; the noisy rows are "
+            "written there"
         )
-    folder = spark_storage.full_path(table.session, os.fspath(storage).rstrip("/"))
+    session, states = table.session, run.beliefs.states
+    folder = spark_storage.full_path(session, os.fspath(storage).rstrip("/"))
+    if accounts is None:
+        spark_storage.try_executors(session, None)
+    else:
+        _refuse_files(accounts, prefix)
+        spark_storage.try_executors(session, f"{folder}/_trial-{uuid.uuid4().hex[:16]}")
+    with table.counted() as counted:
+        _refuse(counted, run)
+        scales = _Scales.of(run, counted.lengths.longest)
+        after = counted.reading(states).independent_after
+        note = note_of(run.beliefs.is_private, after)
+        own = f"{folder}/{run.identity[:16]}-{uuid.uuid4().hex[:16]}"
+        if accounts is None:
+            draw = _RowNoise(
+                states, run.query == "frequencies", scales.of_length, counted.subject_kind
+            )
+            _written(own, partial(counted.write, own, states, draw, note))
+            paths = [own]
+            if progress is not None:
+                progress(counted.lengths.rows, counted.lengths.rows)
+        else:
+            packs = _Packs(counted, run, scales, prefix)
+            packs.check(accounts)
+            paths = []
+            for rows, done in packs.paid(accounts):
+                path = f"{own}/{len(paths):06}"
+                _written(path, partial(counted.write_rows, path, states, rows, note))
+                paths.append(path)
+                if progress is not None:
+                    progress(done, counted.lengths.rows)
+    return session.read.parquet(*paths)
+
+
+def release_all_on_cluster(
+    table: ClusterTable,
+    run: FleetRun,
+    keep: Callable[[FleetRun], AbstractContextManager[Accounts | None]],
+    prefix: str,
+    progress: Progress | None = None,
+) -> Releases:
+    """One noisy answer over all subjects, or for each window; ``keep`` opens the accounts."""
+    spark_storage.try_executors(table.session, None)
     states = run.beliefs.states
     with table.counted() as counted:
-        counted.refuse_unknown(states)
-        moves = counted.transitions(states)
-        check_not_counted_from(run.beliefs.sources, moves, states)
-        sizes = counted.sizes()
-        asked = FleetRows.of(sizes, sizes.pieces)
-        used, calibrations = run.calibrations(sizes.longest)
-        wanted = np.array([calibrations[int(length)].scale for length in used])
-        draw = _ClusterDraw(counted, run, sizes, asked, wanted[asked.owner], folder)
-        everything = np.arange(len(asked.owner))
-        if accounts is None:
-            path = draw.new_folder("unpaid")
-            draw.write(path, everything, draw.wanted)
-            rows = spark_storage.read(table.session, [path])
-        else:
-            pending = pending_releases(sizes, asked, everything, used, calibrations, prefix)
-            rows = _paid(draw, accounts, pending, f"{prefix}{ON_CLUSTER}", prefix)
+        _refuse(counted, run)
+        first = next(counted.tables(states))
+        _, labels, record_of = asked_of(first, run)
+        add = _Sums(states, run.question)
+        with spark_storage.job("adding up"):
+            parts = counted.worked(states, add, "part binary").toLocalIterator()
+            together = summed_up(_joined(pickle.loads(bytes(row[0])) for row in parts), None)
+        refuse_digits(record_of, int(together.entries.sum()))
+        longest = int(counted.lengths.longest.max())
+        run = run.decided(int(np.median(together.entries)), longest)
+        calibration = run.calibration(longest)
+        scales = _Scales(np.array([longest]), np.array([longest]), {longest: calibration})
+        packs = _Packs(counted, run, scales, prefix)
+        with keep(run) as accounts:
+            sampler = None
+            if accounts is None:
+                values, drawn = noisy_sums(together.counts, run, calibration)
+                sampler = run.sampler(drawn)
+            else:
+                values, drawn = packs.paid_together(accounts, together, calibration)
     if progress is not None:
-        progress(len(asked.owner), len(asked.owner))
-    return rows
+        progress(len(together.window), len(together.window))
+    calibrations = {longest: calibration}
+    answer = releases_of(run, None, together, values, drawn, calibrations, labels, record_of)
+    return replace(
+        answer,
+        notes=run.notes(first, counted.lengths.segments > counted.lengths.subjects),
+        lengths=np.full(len(together.window), longest),
+        independent_after=first.independent_after,
+        sampler=sampler,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Scales:
+    """The length that a subject is calibrated for, by the length of its longest segment."""
+
+    longest: Counts
+    used: Counts
+    calibrations: dict[int, Calibration]
+
+    @classmethod
+    def of(cls, run: FleetRun, longest: Counts) -> _Scales:
+        used, calibrations = run.calibrations(longest)
+        return cls(longest, used, calibrations)
+
+    def lengths(self, table: Table) -> Counts:
+        """For the subjects of a table; between two lengths the longer."""
+        if table.longest.max() > self.longest[-1]:
+            raise ValueError(_CHANGED)
+        return np.asarray(self.used[np.searchsorted(self.longest, table.longest)])
+
+    @property
+    def of_length(self) -> dict[int, float]:
+        """The scale for each length of a longest segment."""
+        pairs = zip(self.longest.tolist(), self.used.tolist(), strict=True)
+        return {longest: self.calibrations[used].scale for longest, used in pairs}
 
 
 @dataclass(frozen=True)
-class _ClusterDraw:
-    """What the executors are to draw, and where to; ``wanted`` is the scale of each row."""
+class _RowNoise:
+    """Rows with noise that no ledger keeps; runs in the executors, within a job that writes."""
+
+    states: tuple[Hashable, ...]
+    shares: bool
+    scales: Mapping[int, float]
+    kind: Any
+
+    def __call__(self, tables: Iterator[Table]) -> Iterator[Mapping[str, Any]]:
+        for table in tables:
+            rows, _, _ = exact_rows(table, None, self.states)
+            wanted = np.array([self.scales[int(n)] for n in table.longest])[rows.owner]
+            values = noise.discrete_laplace_rows(rows.counts, wanted[:, None]).astype(np.float64)
+            yield _columns(table, rows, values, wanted, self.shares, self.kind)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """The rows of all subjects of a partition added up, in the executors."""
+
+    states: tuple[Hashable, ...]
+    question: Question | None
+
+    def __call__(self, tables: Iterator[Table]) -> Iterator[Mapping[str, Any]]:
+        together: FleetRows | None = None
+        for table in tables:
+            rows = summed_up(exact_rows(table, self.question, self.states)[0], None)
+            if together is not None:
+                rows = summed_up(_joined([together, rows]), None)
+            together = rows
+        if together is not None:
+            yield {"part": [pickle.dumps(together)]}
+
+
+def _joined(parts: Iterator[FleetRows] | Sequence[FleetRows]) -> FleetRows:
+    """Rows of several parts, one after another."""
+    rows = list(parts)
+
+    def put(name: str) -> Any:
+        columns = [getattr(part, name) for part in rows]
+        return None if columns[0] is None else np.concatenate(columns)
+
+    return FleetRows(**{name: put(name) for name in FleetRows.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class _Packs:
+    """What every subject pays for, some thousand subjects at a time."""
 
     counted: CountedTable
     run: FleetRun
-    sizes: Table
-    asked: FleetRows
-    wanted: Floats
-    folder: str
+    scales: _Scales
+    prefix: str
+
+    def check(self, accounts: Accounts) -> None:
+        """Whether everybody can pay; nothing is written."""
+        for pending in self._pending():
+            accounts.check(pending)
+            accounts.forget()
+
+    def paid(self, accounts: Accounts) -> Iterator[tuple[dict[str, Any], int]]:
+        """Rows whose values are in the ledger, and how many there were so far."""
+        done, held = 0, list[dict[str, Any]]()
+        for table in self.counted.tables(self.run.beliefs.states):
+            held.append(self._paid_pack(table, accounts))
+            done += len(held[-1][ENTRIES])
+            if sum(len(columns[ENTRIES]) for columns in held) >= ROWS_OF_A_FILE:
+                yield _stacked(held), done
+                held = []
+        if held:
+            yield _stacked(held), done
+
+    def _paid_pack(self, table: Table, accounts: Accounts) -> dict[str, Any]:
+        """The rows of a pack: drawn and stored with their charges, or as they are stored."""
+        run, (asked, _, _) = self.run, asked_of(table, self.run)
+        used = self.scales.lengths(table)
+        wanted = np.array([self.scales.calibrations[int(n)].scale for n in used])[asked.owner]
+        values, scales = np.empty(asked.counts.shape), np.empty(len(asked.owner))
+
+        def draw(rows: Counts, which: Counts, least: Floats) -> tuple[Floats, Floats]:
+            enough = np.maximum(wanted[rows[which]], least)
+            return run.draw(asked.counts[rows[which]], enough), enough
+
+        for rows in chunks_of(asked.owner):
+            pending = self._releases(table, asked, rows, used)
+            paid = accounts.pay(pending, partial(draw, rows)).values
+            values[rows] = [one["value"] for one in paid]
+            scales[rows] = [one["scale"] for one in paid]
+            accounts.forget()
+        return _columns(
+            table, asked, values, scales, run.query == "frequencies", self.counted.subject_kind
+        )
+
+    def paid_together(
+        self, accounts: Accounts, together: FleetRows, calibration: Calibration
+    ) -> tuple[Floats, Floats]:
+        """Charge everybody, then draw and store the noisy sums; or give what is stored."""
+        record, total = f"{self.prefix}{EVERYBODY}", 0
+        before, after = _Used(), _Used()
+        for pending in self._pending():
+            before.add(pending)
+        used = before.digest
+        if before.entries != int(together.entries.sum()):
+            raise ValueError(_CHANGED)
+        accounts.refuse_other_entries(record, used)
+        self.check(accounts)
+        for pending in self._pending():
+            total = max(total, accounts.charge(pending))
+            accounts.forget()
+            after.add(pending)
+        if after.digest != used:
+            raise ValueError(_CHANGED)
+        body = {
+            "query": f"{self.run.query} over all subjects",
+            "mechanism": self.run.mechanism,
+            "scale": calibration.scale,
+            "windows": together.window.tolist(),
+        }
+
+        def draw() -> dict[str, Any]:
+            values, scales = noisy_sums(together.counts, self.run, calibration)
+            return {"value": values.tolist(), "scale": scales.tolist()}
+
+        stored = accounts.ledger.find(record, accounts.pay_record(record, used, total, body, draw))
+        assert stored is not None
+        return np.array(stored.body["value"]), np.array(stored.body["scale"])
+
+    def _pending(self) -> Iterator[list[PendingRelease]]:
+        """What everybody pays for; counts of states stay on the cluster."""
+        for sizes in self.counted.sizes():
+            account_names(sizes, self.prefix)  # they must identify subjects
+            asked, used = rows_used(sizes, self.run.question), self.scales.lengths(sizes)
+            for rows in chunks_of(asked.owner):
+                yield self._releases(sizes, asked, rows, used)
+
+    def _releases(
+        self, table: Table, asked: FleetRows, rows: Any, used: Counts
+    ) -> list[PendingRelease]:
+        return pending_releases(table, asked, rows, used, self.scales.calibrations, self.prefix)
+
+
+class _Used:
+    """A digest of the entries that are used, the same in whatever order they come."""
+
+    def __init__(self) -> None:
+        self.entries, self._rows, self._sum = 0, 0, 0
+
+    def add(self, pending: Sequence[PendingRelease]) -> None:
+        for release in pending:
+            line = canonical([release.account, release.window, *release.used]).encode()
+            self._sum += int.from_bytes(hashlib.sha256(line).digest(), "big")
+            self._rows += 1
+            self.entries += release.entries or 0
 
     @property
-    def session(self) -> Any:
-        return self.counted.table.session
-
-    def new_folder(self, part: str) -> str:
-        """A name that no other attempt has."""
-        return f"{self.folder}/{self.run.identity[:16]}-{part[:16]}-{uuid.uuid4().hex[:16]}"
-
-    def rows(self, numbers: Counts) -> list[tuple[Any, int]]:
-        """Subject and window of these rows."""
-        owners, windows = self.asked.owner[numbers].tolist(), self.asked.window[numbers].tolist()
-        return [(self.sizes.subjects[n], window) for n, window in zip(owners, windows, strict=True)]
-
-    def write(self, path: str, numbers: Counts, scales: Floats) -> None:
-        """Draw and write; errors in words."""
-        run = self.run
-        noise = RowNoise(shares=run.query == "frequencies")
-        note = note_of(run.beliefs.is_private, self.sizes.independent_after)
-        rows = self.rows(numbers)
-        try:
-            self.counted.write_noisy(path, run.beliefs.states, noise, rows, scales, note)
-        except Exception as error:
-            raise RuntimeError(
-                f"executors: the noisy rows could not be written to {path} "
-                f"({spark_storage.in_words(error)}); the same call with the same label draws them "
-                "under the same charge"
-            ) from None
+    def digest(self) -> str:
+        return digest({"rows": self._rows, "sum": f"{self._sum % 2**256:x}"})
 
 
-def _paid(
-    draw: _ClusterDraw,
-    accounts: Accounts,
-    pending: Sequence[PendingRelease],
-    record: str,
-    prefix: str,
-) -> Any:
-    """Charge what is new, draw what has no folder, and give the rows of all parts."""
-    account_names(draw.sizes, prefix)  # they must identify subjects
-    key_of = draw.run.keys(release.window for release in pending)
-    keys = [(release.account, key_of[release.window]) for release in pending]
-    if not _all_noted(accounts, record, keys, list(key_of.values())):
-        spark_storage.try_executors(draw.session, f"{draw.folder}/_trial-{uuid.uuid4().hex[:16]}")
-    body = {
-        "query": f"{draw.run.query} of {len(draw.sizes.subjects)} subjects on a cluster",
-        "mechanism": draw.run.mechanism,
-        "scale": float(draw.wanted.max()),
-    }
-    charges = accounts.pay_part(pending, record, body)
-    members: dict[str, list[int]] = {}
-    for number, key in enumerate(keys):
-        members.setdefault(charges[key].body["part"], []).append(number)
-    notes = []
-    for part, numbers in members.items():
-        stored = accounts.ledger.find(record, part)
-        if stored is None:
-            # Noise must not be less than what was charged for, among other lengths perhaps.
-            charged = [charges[keys[number]].body["scale"] for number in numbers]
-            rows = np.array(numbers)
-            scales = np.maximum(draw.wanted[rows], charged)
-            stored = _drawn(draw, accounts, record, part, rows, scales)
-        notes.append(stored.body)
-    return _handed_over(draw, notes)
+def _refuse(counted: CountedTable, run: FleetRun) -> None:
+    """States that the beliefs do not know, and beliefs that were fitted on the table."""
+    counted.refuse_unknown(run.beliefs.states)
+    moves = counted.transitions(run.beliefs.states)
+    check_not_counted_from(run.beliefs.sources, moves, run.beliefs.states)
 
 
-def _all_noted(
-    accounts: Accounts, record: str, keys: Sequence[tuple[str, str]], windows: list[str]
-) -> bool:
-    """Whether nothing is left to be drawn."""
-    names = list(dict.fromkeys(name for name, _ in keys))
-    charged = accounts.ledger.find_many(names, windows, "charge")
-    if any(key not in charged for key in keys):
-        return False
-    parts = {charged[key].body["part"] for key in keys}
-    return len(accounts.ledger.find_many([record], list(parts))) == len(parts)
-
-
-def _drawn(
-    draw: _ClusterDraw, accounts: Accounts, record: str, part: str, numbers: Counts, scales: Floats
-) -> Any:
-    """The note of a part that had none: of rows that are written already, or of new ones."""
-    ledger, rows = accounts.ledger, len(numbers)
-    charge = ledger.find(record, part, "charge")
-    if charge is None or charge.body["rows"] != rows:
+def _refuse_files(accounts: Accounts, prefix: str) -> None:
+    """A run of a version that kept values in files alone is not drawn again."""
+    _, entries = accounts.ledger.charges_of([f"{prefix}{ON_CLUSTER}"])
+    own = [entry for entry in entries if entry.body.get("run") == accounts.run.identity]
+    if own:
+        paths = [entry.body["path"] for entry in own if "path" in entry.body]
         raise ValueError(
-            f"label: the run {draw.run.label!r} was charged for more rows than these and broke off "
-            "before they were written; finish it first, with the table it was made for"
+            f"label: the run {accounts.run.label!r} was made by an earlier pufferkit, which kept "
+            f"its values in files ({', '.join(paths) or 'none was written'}); read them there, or "
+            "give this run another label"
         )
-    folders = accounts.folders(record, part)
-    for path in folders:
-        if spark_storage.written(draw.session, path, rows):
-            break
-    else:
-        path = draw.new_folder(part)
-        accounts.name_folder(record, part, path)
-        folders.append(path)
-        try:
-            draw.write(path, numbers, scales)
-            if not spark_storage.written(draw.session, path, rows):
-                raise RuntimeError(
-                    f"storage: {path} does not hold the {rows} rows that were written to it; the "
-                    "same call with the same label tries again under the same charge"
-                )
-        except RuntimeError:
-            if ledger.find(record, part) is None:  # otherwise another driver was first
-                raise
-    stored = ledger.store(record, part, {"path": path, "rows": rows})
-    for folder in folders:
-        if folder != stored.body["path"]:  # nobody was given it, and nobody will be
-            spark_storage.delete(draw.session, folder)
-    return stored
 
 
-def _handed_over(draw: _ClusterDraw, notes: Sequence[Any]) -> Any:
-    """The rows that were asked for, from the files that hold them."""
-    for note in notes:
-        try:
-            rows = draw.session.read.parquet(note["path"]).count()
-        except Exception as error:
-            raise ValueError(
-                f"storage: values of this run should be in {note['path']}, but cannot be read "
-                f"({spark_storage.in_words(error)}); they are not drawn again"
-            ) from None
-        if rows != note["rows"]:
-            raise ValueError(
-                f"storage: {note['path']} has {rows} rows instead of {note['rows']}; it was changed"
-            )
-    stored = spark_storage.read(draw.session, [note["path"] for note in notes])
-    if sum(note["rows"] for note in notes) == len(draw.wanted):
-        return stored
-    return draw.counted.only(stored, draw.rows(np.arange(len(draw.wanted))))
+def _written(path: str, write: Callable[[], None]) -> None:
+    try:
+        write()
+    except Exception as error:
+        raise RuntimeError(
+            f"executors: the noisy rows could not be written to {path} "
+            f"({spark_storage.in_words(error)}); with a ledger, the same call with the same label "
+            "gives the values that were paid for"
+        ) from None
+
+
+def _columns(
+    table: Table, rows: FleetRows, values: Floats, scales: Floats, shares: bool, kind: Any
+) -> dict[str, Any]:
+    """Rows as columns of Arrow."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    entries = rows.entries
+    if shares:
+        values, scales = noise.as_shares(values, scales, entries)
+    owners = [table.subjects[number] for number in rows.owner]
+    columns: dict[str, Any] = {SUBJECT: pa.array(owners, type=kind)}
+    if table.windows is not None:
+        columns[WINDOW] = pa.array(rows.window)
+    columns |= {ENTRIES: pa.array(entries), SCALE: pa.array(scales)}
+    return columns | {f"_{n}": pa.array(values[:, n]) for n in range(values.shape[1])}
+
+
+def _stacked(held: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Columns of several packs, one below another."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    return {name: pa.concat_arrays([columns[name] for columns in held]) for name in held[0]}

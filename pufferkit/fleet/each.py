@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.accounting.amounts import in_epsilon, spent_micro
+from pufferkit.accounting.entries import Charge
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.checks import Floats
@@ -18,7 +20,7 @@ from pufferkit.data.questions import Question
 from pufferkit.data.table import Counts, Table
 from pufferkit.errors import NotApplicable
 from pufferkit.fleet.accounts import Accounts
-from pufferkit.fleet.exact_answers import rows_of
+from pufferkit.fleet.answering import asked_of, noisy_sums, releases_of, summed_up
 from pufferkit.fleet.groups import Groups
 from pufferkit.fleet.recognised import recognised
 from pufferkit.fleet.releases import Releases
@@ -28,7 +30,6 @@ from pufferkit.fleet.run import (
     FleetRun,
     PendingRelease,
     account_names,
-    aligned,
     chunks_of,
     pending_releases,
 )
@@ -86,8 +87,8 @@ def release_each(
     progress
         Called with the number of rows done and the number of all rows.
     storage
-        A folder that driver and executors can reach; a PySpark table needs it, and its rows are
-        kept there. Elsewhere the ledger keeps them, and nothing is written to the folder.
+        A folder that driver and executors can reach; a PySpark table needs it, and the noisy rows
+        are written there, to be read. The ledger keeps them too, on every engine.
     data_meant
         A table that is known under other names, and data that changed since they were released
         about, are refused where their counts show it; ``True`` says that they are meant.
@@ -127,34 +128,32 @@ def release_each(
             raise NotApplicable(
                 f"{run.query} is not counted on a cluster; use release_all, or collect the table"
             )
-        from pufferkit.fleet.cluster import release_on_cluster  # noqa: PLC0415
+        from pufferkit.fleet.cluster import release_each_on_cluster  # noqa: PLC0415
 
         with _accounts(run, ledger, budget) as accounts:
-            return release_on_cluster(table, run, accounts, prefix, storage, progress)
-    asked, labels, record = _asked(table, run)
-    run = run.settled(int(np.median(asked.entries)), int(table.longest.max()))
+            return release_each_on_cluster(table, run, accounts, prefix, storage, progress)
+    asked, labels, record = asked_of(table, run)
+    run = run.decided(int(np.median(asked.entries)), int(table.longest.max()))
     used, calibrations = run.calibrations(table.longest)
     values = np.empty((len(asked.owner), 1 if run.chooses else len(labels)))
     scales = np.empty(len(asked.owner))
     together = [run.epsilon]
     data = recognised(table, account_names(table, prefix)) if ledger is not None else {}
     with _accounts(run, ledger, budget, data, data_meant) as accounts:
-        chunks = chunks_of(asked.owner)
-        if accounts is not None:
-            for rows in chunks:
-                accounts.check(pending_releases(table, asked, rows, used, calibrations, prefix))
-        for rows in chunks:
-            pending = (
-                pending_releases(table, asked, rows, used, calibrations, prefix) if accounts else []
-            )
+        chunks, dues = chunks_of(asked.owner), []
+        for rows in chunks if accounts is not None else ():
+            pending = pending_releases(table, asked, rows, used, calibrations, prefix)
+            dues.append((pending, accounts.check(pending)))
+        for number, rows in enumerate(chunks):
             lengths = used[asked.owner[rows]]
-            drawn = _drawn(run, asked, rows, lengths, calibrations, accounts, pending)
+            due = dues[number] if dues else None
+            drawn = _drawn(run, asked, rows, lengths, calibrations, accounts, due)
             values[rows], scales[rows], cost = drawn
             together.append(cost)
             if progress is not None:
                 progress(int(rows[-1]) + 1, len(asked.owner))
     subjects = tuple(table.subjects[number] for number in asked.owner)
-    all_rows = _releases(run, subjects, asked, values, scales, calibrations, labels, record)
+    all_rows = releases_of(run, subjects, asked, values, scales, calibrations, labels, record)
     return replace(
         all_rows,
         epsilon=max(together),
@@ -193,15 +192,16 @@ def release_all(
     group a subject is in is taken for public, like the lengths of the series.
 
     The release uses the entries of every subject, so the account of *every* subject is charged,
-    all in one transaction. One more account, ``(all subjects)``, keeps the values.
+    all in one transaction. One more account, ``(all subjects)``, keeps the values. On a cluster
+    accounts are charged in batches, and the values are drawn after the last of them.
 
     Parameters
     ----------
     table, beliefs, epsilon, query, mechanism, ledger, budget, label, prefix, data_meant, progress,
     storage
-        As for `release_each`. A `ClusterTable` is counted on the cluster; the sums, which are the
-        only thing needed, come to the driver and noise is drawn there, so that nothing is written
-        to the storage on any engine.
+        As for `release_each`. A `ClusterTable` is counted and added up on the cluster; the sums
+        come to the driver and noise is drawn there, so that nothing is written to the storage.
+        With ``groups`` the counts of all subjects come to the driver.
     groups, keys
         The group of each subject (`pufferkit.frames.groups_of` takes it from a column), and all
         keys that there are, declared: a key without subjects has its row too.
@@ -221,13 +221,21 @@ def release_all(
     from pufferkit.frames.spark import ClusterTable  # noqa: PLC0415
 
     _check_read(table, ClusterTable)
+    if isinstance(table, ClusterTable) and groups is None and keys is None:
+        from pufferkit.fleet.cluster import release_all_on_cluster  # noqa: PLC0415
+
+        run = FleetRun.of(
+            "all on a cluster", beliefs, epsilon, query, mechanism, label, table.windows
+        )
+        keep = partial(_accounts, ledger=ledger, budget=budget)
+        return release_all_on_cluster(table, run, keep, prefix, progress)
     local = table.collect() if isinstance(table, ClusterTable) else table
     grouped = None if groups is None and keys is None else Groups.of(local.subjects, groups, keys)
     what = "all" if grouped is None else f"all by {grouped.digest}"
     run = FleetRun.of(what, beliefs, epsilon, query, mechanism, label, local.windows)
-    asked, labels, record_of = _asked(local, run)
-    together = _together(asked, grouped)
-    run = run.settled(int(np.median(together.entries)), int(local.longest.max()))
+    asked, labels, record_of = asked_of(local, run)
+    together = summed_up(asked, grouped)
+    run = run.decided(int(np.median(together.entries)), int(local.longest.max()))
     per = together.per(run.per)
     if per is not None and not per.all():
         raise ValueError(
@@ -242,14 +250,14 @@ def release_all(
     data = recognised(local, account_names(local, prefix)) if ledger is not None else {}
     with _accounts(run, ledger, budget, data, data_meant) as accounts:
         if accounts is None:
-            values, scales = _noisy_sums(sums, run, calibration)
+            values, scales = noisy_sums(sums, run, calibration)
         else:
             record = f"{prefix}{EVERYBODY}"
             pending = pending_releases(local, asked, rows, used, calibrations, prefix)
             values, scales = _recorded(accounts, run, record, pending, windows, sums, calibration)
     if progress is not None:
         progress(len(windows), len(windows))
-    answer = _releases(run, None, together, values, scales, calibrations, labels, record_of)
+    answer = releases_of(run, None, together, values, scales, calibrations, labels, record_of)
     return replace(
         answer,
         notes=run.notes(local),
@@ -258,38 +266,6 @@ def release_all(
         independent_after=local.independent_after,
         sampler=run.sampler(scales) if ledger is None else None,
     )
-
-
-def _asked(table: Table, run: FleetRun) -> tuple[FleetRows, tuple[str, ...], dict[str, Any] | None]:
-    """The rows to release, the labels of their numbers, and what was asked, for the record."""
-    pieces = aligned(table, run.beliefs)
-    if run.question is None:
-        if table.windows is not None and table.windows.repeats is not None:
-            raise ValueError(
-                "query: windows that come back are slots of one question; ask 'by-weekday-hour' or "
-                "'by-hour'"
-            )
-        return FleetRows.of(table, pieces), tuple(str(s) for s in run.beliefs.states), None
-    return rows_of(table, pieces, run.question, run.beliefs.states)
-
-
-def _together(asked: FleetRows, grouped: Groups | None) -> FleetRows:
-    """The rows of all subjects added up, window by window; or those of each group."""
-    windows, place = np.unique(asked.window, return_inverse=True)
-    if grouped is not None:
-        place = grouped.place[asked.owner] * len(windows) + place
-        windows = np.tile(windows, len(grouped.keys))
-
-    def summed(rows: Counts) -> Counts:
-        sums = np.zeros((len(windows), *rows.shape[1:]), dtype=np.int64)
-        np.add.at(sums, place, rows)
-        return sums
-
-    observed = None if asked.observed is None else summed(asked.observed)
-    days = None if asked.days is None else summed(asked.days)
-    nobody = np.zeros(len(windows), dtype=np.int64)
-    counts, seen = summed(asked.counts), summed(asked.entries)
-    return FleetRows(nobody, windows, counts, nobody, nobody, observed, seen, days)
 
 
 def _recorded(
@@ -310,17 +286,12 @@ def _recorded(
     }
 
     def draw() -> dict[str, Any]:
-        values, scales = _noisy_sums(sums, run, calibration)
+        values, scales = noisy_sums(sums, run, calibration)
         return {"value": values.tolist(), "scale": scales.tolist()}
 
     stored = accounts.ledger.find(record, accounts.pay_jointly(pending, record, body, draw))
     assert stored is not None
     return np.array(stored.body["value"]), np.array(stored.body["scale"])
-
-
-def _noisy_sums(sums: Counts, run: FleetRun, calibration: Calibration) -> tuple[Floats, Floats]:
-    wanted = np.full(len(sums), calibration.scale)
-    return run.draw(sums, wanted), wanted
 
 
 def _drawn(
@@ -330,7 +301,7 @@ def _drawn(
     lengths: Counts,
     calibrations: dict[int, Calibration],
     accounts: Accounts | None,
-    pending: Sequence[PendingRelease],
+    due: tuple[Sequence[PendingRelease], Sequence[Charge] | None] | None,
 ) -> tuple[Floats, Floats, float]:
     """Noisy counts of some rows, their scales, and what they cost together.
 
@@ -342,54 +313,13 @@ def _drawn(
         counts, scales = asked.counts[rows[which]], np.maximum(wanted[which], least)
         return run.draw(counts, scales), scales
 
-    if accounts is None:
+    if accounts is None or due is None:
         return *draw(np.arange(len(rows)), wanted), 0.0
-    paid = accounts.pay(pending, draw)
+    paid = accounts.pay(due[0], draw, due[1])
     values = np.array([stored["value"] for stored in paid.values])
     scales = np.array([stored["scale"] for stored in paid.values])
     dearer = paid.joint_micro > spent_micro(accounts.run.epsilon)
     return values, scales, in_epsilon(paid.joint_micro) if dearer else 0.0
-
-
-def _releases(
-    run: FleetRun,
-    subjects: tuple[Hashable, ...] | None,
-    asked: FleetRows,
-    values: Floats,
-    scales: Floats,
-    calibrations: dict[int, Calibration],
-    labels: tuple[str, ...],
-    question: dict[str, Any] | None,
-) -> Releases:
-    entries = asked.entries.copy()
-    family = run.family
-    if family != "noisy choice" and np.any(values % 1):
-        family = "laplace"  # drawn by an earlier version, and kept by an account
-    per = asked.per(run.per)
-    values, scales = run.answers(values, scales, per)
-    for array in (values, scales, entries):
-        array.setflags(write=False)
-    drawn = Releases(
-        subjects=subjects,
-        windows=asked.window if run.windows is not None else None,
-        value=values,
-        raw=values,
-        scale=scales,
-        entries=entries,
-        labels=(run.query,) if run.chooses else labels,
-        query=run.query,
-        mechanism=run.mechanism,
-        epsilon=run.epsilon,
-        guarantee=next(iter(calibrations.values())).guarantee,
-        cut=run.windows,
-        calibrations=calibrations,
-        noise=family,
-        question=question,
-        observed=asked.observed,
-        days=asked.days,
-        asked=run.question,
-    )
-    return drawn if drawn.totals is None else drawn.as_histogram()
 
 
 @contextmanager

@@ -79,16 +79,22 @@ def _sums(
     assert one.unit is not None
     nothing = (Fraction(0),) * one.size
     whole = [[int(w / one.unit) for w in one.weights.get(x, nothing)] for x in states]
-    if max(abs(w) for row in whole for w in row) * int(rows.entries.sum()) >= MOST:
-        raise ValueError(
-            "values: have too many digits to add up exactly over all entries; round them, or use "
-            "larger units"
-        )
     record: dict[str, Any] = {"name": question.name, "weights": whole, "unit": str(one.unit)}
+    refuse_digits(record, int(rows.entries.sum()))
     if question.clip is not None:
         record["clip"] = [float(end) for end in question.clip]
     counts = rows.counts @ np.array(whole, dtype=np.int64)
     return replace(rows, counts=counts, seen=rows.entries), one.labels, record
+
+
+def refuse_digits(record: dict[str, Any] | None, entries: int) -> None:
+    """Sums over so many entries must be exact."""
+    whole = (record or {}).get("weights", ())
+    if max((abs(w) for row in whole for w in row), default=0) * entries >= MOST:
+        raise ValueError(
+            "values: have too many digits to add up exactly over all entries; round them, or use "
+            "larger units"
+        )
 
 
 def _levels(
@@ -126,7 +132,11 @@ def _folded(
     np.add.at(answers, (table.owner, slot), pieces)
     labels = tuple(f"{name}, {state}" for name in slots for state in states)
     record = {"name": question.name, "by": BY[question.name], "slots": list(slots)}
-    return _rows(table, answers.reshape(len(answers), -1), answers.sum(axis=2)), labels, record
+    return (
+        whole_series(table, answers.reshape(len(answers), -1), answers.sum(axis=2)),
+        labels,
+        record,
+    )
 
 
 def _slots(table: Table, windows: Windows, weekly: bool) -> Counts:
@@ -163,13 +173,14 @@ def _one_by_one(
     for own in ("calendar", "days"):  # of one subject
         record.pop(own, None)
     seen = None if observed[0] is None else np.array(observed, dtype=np.int64)
-    rows = _rows(table, np.array(answers, dtype=np.int64), seen)
+    rows = whole_series(table, np.array(answers, dtype=np.int64), seen)
     if question.per == "days":
         rows = replace(rows, days=np.array(days, dtype=np.int64))
     return rows, labels, record
 
 
-def _rows(table: Table, answers: Counts, observed: Counts | None) -> FleetRows:
+def whole_series(table: Table, answers: Counts, observed: Counts | None) -> FleetRows:
+    """A row for each subject, with these answers."""
     first, last = table.places
     at = np.searchsorted(table.owner, np.arange(len(table.subjects)))
     return FleetRows(

@@ -5,7 +5,7 @@ Calibrations see lengths, never counts. There is a row for each subject and wind
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from pufferkit import checks, noise
 from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
-from pufferkit.beliefs.provenance import check_not_counted_from
 from pufferkit.checks import Floats
 from pufferkit.data.names import FOLLOWS, SUMS
 from pufferkit.data.numbers import rank_scores
@@ -137,7 +136,7 @@ class FleetRun:
         clip = None if asked.clip is None else [repr(end) for end in asked.clip]
         return {"values": pairs, "clip": clip, "labels": labels, "chooses": self.chooses}
 
-    def settled(self, entries: int, longest: int) -> FleetRun:
+    def decided(self, entries: int, longest: int) -> FleetRun:
         """The run with the way of a quantile that errs less for rows of this many entries.
 
         Beliefs and numbers of entries decide, and no data. Other questions have one way.
@@ -148,9 +147,9 @@ class FleetRun:
         scale = self.calibration(longest).scale
         states = asked.ordered(self.beliefs.states)
         way, _, _ = better_way(self.beliefs, states, float(asked.share), entries, scale)
-        settled = replace(self, chooses=way == CHOSEN)
-        settled.__dict__["_calibrated"] = self._calibrated  # the noise of either way is the same
-        return settled
+        decided = replace(self, chooses=way == CHOSEN)
+        decided.__dict__["_calibrated"] = self._calibrated  # the noise of either way is the same
+        return decided
 
     @cached_property
     def unit(self) -> Fraction:
@@ -202,11 +201,14 @@ class FleetRun:
         ]
         return np.array([row for row, _ in made]), np.array([scale for _, scale in made])
 
-    def notes(self, table: Table) -> tuple[str, ...]:
-        """What a reader must know about the beliefs, and about what they say of this table."""
-        fixed = (
-            self.beliefs.fixed_start if len(table.segment_lengths) > len(table.subjects) else None
-        )
+    def notes(self, table: Table, segmented: bool | None = None) -> tuple[str, ...]:
+        """What a reader must know about the beliefs, and about what they say of this table.
+
+        ``segmented``: whether a subject has several segments, where the table is but a part.
+        """
+        if segmented is None:
+            segmented = len(table.segment_lengths) > len(table.subjects)
+        fixed = self.beliefs.fixed_start if segmented else None
         start = (f"{fixed} has a fixed initial distribution, and {FRESH_STARTS}",) if fixed else ()
         return (*self.beliefs.caveats, *start, *table.notes)
 
@@ -251,10 +253,9 @@ class FleetRun:
         return used, {int(n): self.calibration(int(n)) for n in np.unique(used)}
 
 
-def aligned(table: Table, beliefs: ChainClass) -> Counts:
-    """The counts of each piece, by the states of the beliefs; not if these were fitted on them."""
-    check_not_counted_from(beliefs.sources, table.transitions, table.states)
-    place = {state: number for number, state in enumerate(beliefs.states)}
+def aligned(table: Table, states: Sequence[Hashable]) -> Counts:
+    """The counts of each piece, by the states of the beliefs."""
+    place = {state: number for number, state in enumerate(states)}
     strange = [
         state
         for number, state in enumerate(table.states)
@@ -262,10 +263,9 @@ def aligned(table: Table, beliefs: ChainClass) -> Counts:
     ]
     if strange:
         raise ValueError(
-            f"table: has states {strange} that the beliefs do not know; theirs are "
-            f"{list(beliefs.states)}"
+            f"table: has states {strange} that the beliefs do not know; theirs are {list(states)}"
         )
-    counts = np.zeros((len(table.pieces), len(beliefs.states)), dtype=np.int64)
+    counts = np.zeros((len(table.pieces), len(states)), dtype=np.int64)
     for number, state in enumerate(table.states):
         if state in place:
             counts[:, place[state]] = table.pieces[:, number]

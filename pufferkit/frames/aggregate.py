@@ -29,6 +29,9 @@ WALL = "_wall"
 MOST_STEPS = 200_000
 """More different moves and times between neighbours than this are not those of a clock."""
 
+MOST_LINES = 2_000_000
+"""Finer counts than these are not held in memory."""
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -106,10 +109,11 @@ def rounding_of(kind: Any) -> float:
     return 2.0**-21 if kind == nw.Float32 else 2.0**-50
 
 
-def linked(frame: Any, rules: Rules, *, ordered: bool) -> Any:
+def linked(frame: Any, rules: Rules, *, ordered: bool, broken: bool = True) -> Any:
     """Every row with the row before it: where segments break, and how far apart the two are.
 
     ``ordered``: rows stand subject by subject in time order. Otherwise the engine finds them.
+    Without ``broken`` all rows of a subject are numbered as one segment.
     """
     import narwhals as nw  # noqa: PLC0415
 
@@ -145,6 +149,8 @@ def linked(frame: Any, rules: Rules, *, ordered: bool) -> Any:
         # On a grid the clock is known: next to one another, or not.
         step = nw.when(~first).then(nw.when(nw.col(STEP) > 2).then(2).otherwise(nw.col(STEP)))
     frame = frame.with_columns(apart.alias(BREAK), step.alias(STEP))
+    if not broken:
+        return frame.with_columns(nw.lit(1).cast(nw.Int64).alias(SEGMENT))
     segment = nw.col(BREAK).cast(nw.Int64).cum_sum()
     return frame.with_columns(
         (segment if ordered else segment.over(SUBJECT, order_by=TIME)).alias(SEGMENT)
@@ -158,16 +164,23 @@ def piece_counts(frame: Any, rules: Rules) -> Any:
     """
     import narwhals as nw  # noqa: PLC0415
 
-    keys = [SUBJECT, SEGMENT, STATE]
-    if rules.windows is not None:
-        keys.append(WINDOW)
     carried = FRESH in frame.collect_schema().names()
     number = nw.col(FRESH).sum() if carried else nw.len()
     bases = [nw.col(BASE).max()] if carried else []
-    first = nw.col(TIME).min().alias(FIRST)
+    counts = number.alias("n"), *_extents(rules), *bases
+    return frame.group_by(*_piece_keys(rules)).agg(*counts)
+
+
+def _piece_keys(rules: Rules) -> list[str]:
+    return [SUBJECT, SEGMENT, STATE, *([WINDOW] if rules.windows is not None else [])]
+
+
+def _extents(rules: Rules) -> tuple[Any, Any, Any]:
+    """When the first row is, and the lowest and highest place."""
+    import narwhals as nw  # noqa: PLC0415
+
     place = nw.col(TIME if rules.every is None else SLOT)
-    places = place.min().alias(LOW), place.max().alias(HIGH)
-    return frame.group_by(*keys).agg(number.alias("n"), first, *places, *bases)
+    return nw.col(TIME).min().alias(FIRST), place.min().alias(LOW), place.max().alias(HIGH)
 
 
 def pair_counts(frame: Any, *, by_step: bool = True) -> Any:
@@ -182,6 +195,44 @@ def pair_counts(frame: Any, *, by_step: bool = True) -> Any:
         nw.col(STEP).max().alias("high"),
         lost.alias("lost"),
     )
+
+
+def collected(frame: Any, rules: Rules) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`piece_counts` and `pair_counts` of entries in an engine that knows no order.
+
+    Both are sums of finer counts, by the keys of either. Where these are few, as on a clock, the
+    engine finds neighbours once and the sums are made here; otherwise it is asked for each. To
+    number segments costs it more than to find neighbours, so that is done only if one breaks.
+    """
+    import polars as pl  # noqa: PLC0415
+
+    lines = _fine(linked(frame, rules, ordered=False, broken=False), rules)
+    if lines is not None and (lines[BREAK] & lines[STEP].is_not_null()).any():
+        lines = _fine(linked(frame, rules, ordered=False), rules)
+    if lines is None:
+        rows = linked(frame, rules, ordered=False)
+        return in_polars(piece_counts(rows, rules).collect()), collected_pairs(rows)
+    number = pl.col("n").cast(pl.Int64).sum()
+    pieces = lines.group_by(_piece_keys(rules)).agg(
+        number, pl.col(FIRST).min(), pl.col(LOW).min(), pl.col(HIGH).max()
+    )
+    ends = pl.col(STEP).min().alias("low"), pl.col(STEP).max().alias("high")
+    sums = [number, *ends, pl.col("lost").cast(pl.Int64).sum()]
+    pairs = lines.group_by(BEFORE, STATE, BREAK, STEP).agg(sums)
+    if pairs.height > MOST_STEPS:
+        pairs = lines.group_by(BEFORE, STATE, BREAK).agg(sums)
+    return pieces, pairs
+
+
+def _fine(frame: Any, rules: Rules) -> pl.DataFrame | None:
+    """Counts by the keys of pieces and of pairs together; ``None`` if they are too many."""
+    import narwhals as nw  # noqa: PLC0415
+
+    lost = nw.col(TIME).is_null().cast(nw.Int64).sum().alias("lost")
+    fine = frame.group_by(*_piece_keys(rules), BEFORE, BREAK, STEP)
+    counts = fine.agg(nw.len().alias("n"), *_extents(rules), lost)
+    lines = in_polars(counts.head(MOST_LINES + 1).collect())
+    return lines if lines.height <= MOST_LINES else None
 
 
 def collected_pairs(frame: Any) -> pl.DataFrame:

@@ -58,15 +58,34 @@ def assembled(
 
     if not pieces or pairs is None:
         raise ValueError("table: has no rows")
-    keys = [SUBJECT, SEGMENT, *([WINDOW] if rules.windows is not None else [])]
     lines = pl.concat(pieces, how="vertical_relaxed")
     sources.refuse_nobody(lines)
+    extents = extents_of(lines, rules)
+    step = clock_step(pairs, extents, rules)
+    return table_of(lines, extents, pairs, step, rules, known, refuse, entries)
+
+
+def table_of(
+    lines: pl.DataFrame,
+    extents: pl.DataFrame,
+    pairs: pl.DataFrame,
+    step: int | float | None,
+    rules: Rules,
+    known: tuple[Hashable, ...] | None,
+    refuse: Any,
+    entries: pl.DataFrame | None = None,
+) -> Table:
+    """The table of some whole subjects; step and pairs are those of all."""
+    import polars as pl  # noqa: PLC0415
+
+    keys = _keys(rules)
     rows = lines.filter(~pl.col(STATE).is_null())
     rows = rows.group_by(*keys, STATE).agg(pl.col("n").cast(pl.Int64).sum())
     rows = rows.filter(pl.col("n") > 0)
     if rows.height == 0:
         raise ValueError("table: no row has a state; there is nothing to release")
-    cells = rows[STATE].unique().to_list()
+    columns = rows[STATE], pairs[STATE], pairs[BEFORE]
+    cells = list(dict.fromkeys(x for own in columns for x in own.drop_nulls().unique().to_list()))
     labels: list[Any]
     if rules.bins is not None:
         labels = [known[cell] for cell in cells] if known is not None else cells
@@ -88,17 +107,6 @@ def assembled(
         {STATE: cells, "_code": [code_of[cell] for cell in cells]},
         schema_overrides={STATE: rows.schema[STATE]},
     )
-    seen = ~pl.col(STATE).is_null()
-    extents = lines.group_by(keys).agg(
-        pl.col("n").cast(pl.Int64).filter(seen).sum(),
-        pl.col("n").cast(pl.Int64).sum().alias(ROWS),
-        pl.col(FIRST).min(),
-        pl.col(LOW).filter(seen).min(),
-        pl.col(HIGH).filter(seen).max(),
-        pl.col(LOW).min().alias(LOWEST),
-        pl.col(HIGH).max().alias(HIGHEST),
-    )
-    step = clock_step(pairs, extents, rules)
     layout = laid_out(extents, keys, step, rules)
     numbered = layout.pieces.select(*keys).with_row_index("_piece")
     rows = rows.join(coded, on=STATE).join(numbered, on=keys)
@@ -110,6 +118,37 @@ def assembled(
         transitions[code_of[one], code_of[other]] += number
     codes = None if entries is None else layout.codes(entries, coded)
     return layout.table(states, counts, transitions, steps_between(pairs), codes)
+
+
+def _keys(rules: Rules) -> list[str]:
+    """Columns that name a piece."""
+    return [SUBJECT, SEGMENT, *([WINDOW] if rules.windows is not None else [])]
+
+
+def extents_of(lines: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    """Of each piece what is public: how many entries it has, and from where to where it goes."""
+    import polars as pl  # noqa: PLC0415
+
+    seen = ~pl.col(STATE).is_null()
+    return lines.group_by(_keys(rules)).agg(
+        pl.col("n").cast(pl.Int64).filter(seen).sum(),
+        pl.col("n").cast(pl.Int64).sum().alias(ROWS),
+        pl.col(FIRST).min(),
+        pl.col(LOW).filter(seen).min(),
+        pl.col(HIGH).filter(seen).max(),
+        pl.col(LOW).min().alias(LOWEST),
+        pl.col(HIGH).max().alias(HIGHEST),
+    )
+
+
+def sizes_of(
+    extents: pl.DataFrame, pairs: pl.DataFrame, step: int | float | None, rules: Rules
+) -> Table:
+    """A table over one state, ``"entry"``: what is public, without any counts of states."""
+    layout = laid_out(extents, _keys(rules), step, rules)
+    entries = layout.pieces["n"].to_numpy()[:, None]
+    nothing = np.zeros((1, 1), dtype=np.int64)
+    return layout.table(("entry",), entries, nothing, steps_between(pairs))
 
 
 @dataclass(frozen=True, eq=False)

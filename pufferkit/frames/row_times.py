@@ -11,6 +11,8 @@ from itertools import accumulate, pairwise
 from math import isfinite, isnan
 from typing import Any
 
+import numpy as np
+
 from pufferkit.data.calendar import Calendar
 from pufferkit.data.clock import even_step
 from pufferkit.data.durations import in_words, ticks
@@ -64,7 +66,10 @@ def _numbers(times: Sequence[Any]) -> list[Any] | None:
     if isinstance(times[0], time_of_day):
         return None
     if isinstance(times[0], date):  # datetime too
-        return [(time - times[0]) // timedelta(microseconds=1) for time in times]
+        if isinstance(times[0], datetime) and times[0].tzinfo is not None:
+            return [(time - times[0]) // timedelta(microseconds=1) for time in times]
+        moments = np.array(times, dtype="datetime64[us]")
+        return list((moments - moments[0]).astype(np.int64).tolist())
     return [time if isinstance(time, int) else as_fraction("time", time) for time in times]
 
 

@@ -1,61 +1,48 @@
-"""A table that stays on a Spark cluster until noise has been added.
+"""A table that stays on a Spark cluster: sorted, linked and counted there.
+
+Spark sorts the rows of each partition by subject and time; its Python workers link and count them
+in one pass (`spark_workers`) and keep the counts in packs of whole subjects. Packs come to the
+driver one after another, so that it holds a few thousand subjects, however many there are.
 
 Spark works lazily and computes lost partitions again, so a DataFrame with noise in its plan could
-draw twice for one release. Noise is therefore drawn only by `CountedTable.write_noisy`, a job that
-writes files: Spark commits the output of one attempt of each task, and what is read afterwards are
-those files.
+draw twice for one release. Noise that no ledger keeps is therefore drawn only by
+`CountedTable.write`, a job that writes files: Spark commits the output of one attempt of each
+task, and what is read afterwards are those files.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pufferkit import noise
-from pufferkit.checks import Floats
 from pufferkit.data.table import Counts, Table, Windows
 from pufferkit.frames import aggregate, sources
-from pufferkit.frames.aggregate import FIRST, HIGH, LOW, SEGMENT, STATE, SUBJECT, WINDOW, Rules
-from pufferkit.frames.assemble import (
-    HIGHEST,
-    LOWEST,
-    ROWS,
-    Layout,
-    clock_step,
-    laid_out,
-    moves,
-    steps_between,
-)
+from pufferkit.frames import spark_workers as workers
+from pufferkit.frames.aggregate import HIGH, LOW, STATE, SUBJECT, TIME, WINDOW, Rules
+from pufferkit.frames.assemble import HIGHEST, LOWEST, assembled, clock_step, moves
 from pufferkit.frames.files import state_labels
 from pufferkit.frames.spark_source import moment, quoted
-from pufferkit.frames.unordered import table_of_sql
+from pufferkit.frames.spark_storage import job
+from pufferkit.frames.spark_workers import FACTS, PACKS, PAIRS, PIECES, Reading
 
 if TYPE_CHECKING:
     import polars as pl
 
-ENTRIES, SCALE = "_entries", "_wanted"
+ENTRIES, SCALE = "_entries", "_scale"
 
-RowKeys = Sequence[tuple[Hashable, int]]
-"""Rows of a release by subject and window, 0 where there are no windows."""
+_JOINS = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 
+_AT_A_TIME = 8
+"""Parts in which small numbers of all partitions come to the driver."""
 
-@dataclass(frozen=True)
-class RowNoise:
-    """What the executors need to know to draw."""
-
-    shares: bool
-    """Whether to divide by the number of entries, which is public, afterwards."""
-
-    def draw(self, counts: Counts, wanted: Floats, entries: Counts) -> tuple[Floats, Floats]:
-        """Noise of the wanted scales on the rows of one batch; runs in an executor."""
-        values = noise.discrete_laplace_rows(counts, wanted[:, None]).astype(np.float64)
-        return noise.as_shares(values, wanted, entries) if self.shares else (values, wanted)
+Work = Callable[[Iterator[Table]], Iterator[Mapping[str, Any]]]
+"""Columns made of the tables of a partition; runs in an executor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +62,9 @@ class ClusterTable:
 
     def collect(self) -> Table:
         """The aggregates of all subjects, brought to the driver."""
-        return table_of_sql(self.source, self.rules, self.states)
+        with self.counted() as counted:
+            pieces = list(counted.packs(counted.kept))
+            return assembled(pieces, counted.pairs, self.rules, self.states, counted.unknown)
 
     @contextmanager
     def counted(self) -> Iterator[CountedTable]:
@@ -87,31 +76,79 @@ class ClusterTable:
         from pyspark.sql import functions as f  # noqa: PLC0415
 
         entries = aggregate.entries(self.source.frame, self.rules)
-        linked = aggregate.linked(entries, self.rules, ordered=False)
-        pairs = aggregate.collected_pairs(linked)
-        if self.rules.every is not None:
-            step = aggregate.smallest_step(entries, ordered=False).collect()
-            low = aggregate.in_polars(step).item()
-            if low is not None and low <= 0:
-                raise self.source.duplicates(entries)
-        self.source.refuse_rows(pairs, entries)
-        pieces = aggregate.piece_counts(linked, self.rules).to_native()
-        pieces = pieces.withColumn("_mark", f.lit(uuid.uuid4().hex)).persist()
+        rows = entries.to_native().repartition(SUBJECT).sortWithinPartitions(SUBJECT, TIME)
+        packs = rows.mapInArrow(partial(workers.count_rows, rules=self.rules), PACKS)
+        packs = _kept(packs.withColumn("_mark", f.lit(uuid.uuid4().hex)))
         try:
-            yield CountedTable(
-                table=self,
-                entries=entries,
-                pieces=pieces,
-                cells=tuple(pairs[STATE].drop_nulls().unique().to_list()),
-                pairs=pairs,
-            )
+            with job("counting"):
+                packs.count()
+            pairs, facts = self._moves_and_facts(packs)
+            if facts["nobody"]:
+                raise ValueError(f"table: {facts['nobody']} rows have no subject")
+            if pairs is None:
+                raise ValueError("table: has no rows")
+            if facts["smallest"] is not None and facts["smallest"] <= 0:
+                raise self.source.duplicates(entries)
+            self.source.refuse_rows(pairs, entries)
+            yield CountedTable(self, entries, packs.where(f.col("kind") == PIECES), pairs, facts)
         finally:
-            pieces.unpersist()
+            packs.unpersist()
+
+    def _moves_and_facts(self, packs: Any) -> tuple[pl.DataFrame | None, dict[str, Any]]:
+        """Moves of all partitions together, and what else is known of them."""
+        from pyspark.sql import functions as f  # noqa: PLC0415
+
+        pairs: pl.DataFrame | None = None
+        facts: dict[str, Any] = {"nobody": 0, "smallest": None, LOW: None, HIGH: None}
+        with job("counting"):
+            for row in packs.where(f.col("kind") != PIECES).coalesce(_AT_A_TIME).toLocalIterator():
+                frame = workers.opened(bytes(row["payload"]))
+                if row["kind"] == PAIRS:
+                    parts = [frame] if pairs is None else [pairs, frame]
+                    pairs = aggregate.merged_pairs(parts)
+                    continue
+                assert row["kind"] == FACTS
+                own = frame.row(0, named=True)
+                facts["nobody"] += own["nobody"]
+                for name, choose in (("smallest", min), (LOW, min), (HIGH, max)):
+                    both = [x for x in (facts[name], own.get(name)) if x is not None]
+                    facts[name] = choose(both) if both else None
+        return pairs, facts
 
     @property
     def session(self) -> Any:
         """The Spark session that the rows belong to."""
         return self.source.frame.to_native().sparkSession
+
+
+def _kept(frame: Any) -> Any:
+    """The frame, to be kept by the cluster; small partitions are joined, where Spark adapts plans.
+
+    For frames that are kept it does not do so by itself, and a task takes some 30 ms even if it
+    has a handful of rows.
+    """
+    settings = frame.sparkSession.conf
+    before = settings.get(_JOINS, None)
+    settings.set(_JOINS, "true")
+    try:
+        return frame.persist()
+    finally:
+        if before is None:
+            settings.unset(_JOINS)
+        else:
+            settings.set(_JOINS, before)
+
+
+@dataclass(frozen=True, eq=False)
+class Lengths:
+    """What is public of all subjects together."""
+
+    longest: Counts
+    """Lengths of longest segments that occur, each once."""
+    subjects: int
+    segments: int
+    rows: int
+    """How many subjects, segments, and pairs of a subject and a window there are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,34 +158,55 @@ class CountedTable:
     table: ClusterTable
     entries: Any
     """The table, and its rows as entries."""
-    pieces: Any
-    """Counts of each state in each piece, a native frame; rows without a state have their own."""
-    cells: tuple[Any, ...]
-    """The states that occur, as they stand in the table."""
+    kept: Any
+    """The packs, a native frame."""
     pairs: pl.DataFrame
     """Which cell follows which after which step, and how often."""
+    facts: Mapping[str, Any]
+    """Lowest and highest place of all."""
 
     @cached_property
-    def _layout(self) -> Layout:
-        """Where the pieces lie, on the driver: public numbers, without any counts of states."""
+    def cells(self) -> tuple[Any, ...]:
+        """The states that occur, as they stand in the table."""
+        return tuple(self.pairs[STATE].drop_nulls().unique().to_list())
+
+    @cached_property
+    def _measured(self) -> tuple[Reading, Lengths]:
+        """How packs are read, and what is public of them all."""
         import polars as pl  # noqa: PLC0415
         from pyspark.sql import functions as f  # noqa: PLC0415
 
-        keys = [SUBJECT, SEGMENT, *self._keys[1:]]
-        seen = f.col(STATE).isNotNull()
-        rows = self.pieces.groupBy(*keys).agg(
-            f.sum(f.when(seen, f.col("n")).otherwise(0)).cast("long").alias("n"),
-            f.sum("n").cast("long").alias(ROWS),
-            f.min(FIRST).alias(FIRST),
-            f.min(f.when(seen, f.col(LOW))).alias(LOW),
-            f.max(f.when(seen, f.col(HIGH))).alias(HIGH),
-            f.min(LOW).alias(LOWEST),
-            f.max(HIGH).alias(HIGHEST),
-        )
-        extents = pl.DataFrame(rows.toArrow())
-        sources.refuse_nobody(extents)
-        rules = self.table.rules
-        return laid_out(extents, keys, clock_step(self.pairs, extents, rules), rules)
+        rules, sums = self.table.rules, ("subjects", "segments", "rows")
+        ends = pl.DataFrame({LOWEST: [self.facts[LOW]], HIGHEST: [self.facts[HIGH]]})
+        reading = Reading(rules, self.pairs, clock_step(self.pairs, ends, rules))
+        while True:
+            each = self.kept.mapInArrow(partial(workers.measure, reading=reading), workers.MEASURES)
+            with job("counting"):
+                lines = (
+                    each.groupBy("longest")
+                    .agg(*(f.sum(name).alias(name) for name in sums), f.max("crowded").alias("no"))
+                    .orderBy("longest")
+                    .collect()
+                )
+            if not any(line["no"] for line in lines):
+                break
+            # Rounding moved two rows of some subject to one place: then there is no clock.
+            reading = replace(reading, step=None)
+        if not lines:
+            raise ValueError("table: no row has a state; there is nothing to release")
+        totals = [sum(int(line[name]) for line in lines) for name in sums]
+        lengths = Lengths(np.array([int(line["longest"]) for line in lines]), *totals)
+        return replace(reading, segmented=lengths.segments > lengths.subjects), lengths
+
+    @property
+    def lengths(self) -> Lengths:
+        """What is public of all subjects together."""
+        return self._measured[1]
+
+    def reading(self, states: Sequence[Hashable]) -> Reading:
+        """How packs are read, by these states."""
+        known = tuple(states) if self.table.rules.bins is None else self.table.states
+        return replace(self._measured[0], known=known)
 
     def transitions(self, states: Sequence[Hashable]) -> Counts:
         """How often each of these states is followed by each; all states that occur are known."""
@@ -156,19 +214,9 @@ class CountedTable:
         labels = zip(self.cells, self._labels(states), strict=True)
         code = {cell: place[label] for cell, label in labels}
         counts = np.zeros((len(states), len(states)), dtype=np.int64)
-        for one, other, number in moves(self.pairs, self._layout.step):
+        for one, other, number in moves(self.pairs, self._measured[0].step):
             counts[code[one], code[other]] += number
         return counts
-
-    def sizes(self) -> Table:
-        """Subjects, segments and windows with their numbers of entries, on the driver.
-
-        It is a table over one state, ``"entry"``: what is public, without any counts of states.
-        """
-        layout = self._layout
-        entries = layout.pieces["n"].to_numpy()[:, None]
-        nothing = np.zeros((1, 1), dtype=np.int64)
-        return layout.table(("entry",), entries, nothing, steps_between(self.pairs))
 
     def refuse_unknown(self, states: Sequence[Hashable]) -> None:
         """Rows with other states than these are an error, before anything is charged."""
@@ -176,46 +224,88 @@ class CountedTable:
         labelled = zip(self.cells, self._labels(states), strict=True)
         strange = [cell for cell, label in labelled if label not in known]
         if strange:
-            raise self.table.source.unknown(self.entries, strange)
+            raise self.unknown(strange)
 
-    def write_noisy(
-        self,
-        path: str,
-        states: Sequence[Hashable],
-        by: RowNoise,
-        rows: RowKeys,
-        scales: Floats,
-        note: str | None = None,
+    def unknown(self, cells: Sequence[Any]) -> ValueError:
+        """The error for rows with these states."""
+        return self.table.source.unknown(self.entries, cells)
+
+    # -- subjects, a few thousand at a time --------------------------------------------------------
+
+    def tables(self, states: Sequence[Hashable]) -> Iterator[Table]:
+        """All subjects with their counts, one table after another, on the driver."""
+        reading = self.reading(states)
+        return filter(None, map(reading.table, self._together(self.kept)))
+
+    def sizes(self) -> Iterator[Table]:
+        """The same without counts of states, which stay on the cluster."""
+        strip = partial(workers.without_counts, rules=self.table.rules)
+        reading = self._measured[0]
+        return filter(None, map(reading.sizes, self._together(self.kept.mapInArrow(strip, PACKS))))
+
+    def packs(self, kept: Any) -> Iterator[pl.DataFrame]:
+        """The frames of packs, one partition after another."""
+        with job("counting"):
+            for row in kept.select("payload").toLocalIterator(prefetchPartitions=True):
+                yield workers.opened(bytes(row["payload"]))
+
+    def _together(self, kept: Any) -> Iterator[pl.DataFrame]:
+        """Small packs as larger ones: a partition may hold a few subjects only."""
+        import polars as pl  # noqa: PLC0415
+
+        held, lines = list[pl.DataFrame](), 0
+        for pack in self.packs(kept):
+            held.append(pack)
+            lines += pack.height
+            if lines >= workers.LINES_OF_A_PACK:
+                yield pl.concat(held, how="vertical_relaxed")
+                held, lines = [], 0
+        if held:
+            yield pl.concat(held, how="vertical_relaxed")
+
+    # -- work in the executors ---------------------------------------------------------------------
+
+    def worked(self, states: Sequence[Hashable], work: Work, schema: str) -> Any:
+        """What ``work`` makes of all subjects in the executors, a native frame."""
+        make = partial(workers.worked, reading=self.reading(states), work=work)
+        return self.kept.mapInArrow(make, schema)
+
+    def write(self, path: str, states: Sequence[Hashable], work: Work, note: str | None) -> None:
+        """Rows that the executors make, noise and all, in files. A note becomes a column."""
+        made = self.worked(states, work, self._schema(states))
+        self._named(made, states, note).write.mode("errorifexists").parquet(path)
+
+    def write_rows(
+        self, path: str, states: Sequence[Hashable], rows: Mapping[str, Any], note: str | None
     ) -> None:
-        """Draw noise in the executors and write these rows to ``path``.
+        """Rows that the driver has, in files."""
+        pack = workers.in_pack(rows)
+        frame = self.table.session.createDataFrame([(bytearray(pack),)], "payload binary")
+        made = frame.mapInArrow(workers.handed_on, self._schema(states))
+        self._named(made, states, note).write.mode("errorifexists").parquet(path)
 
-        Each row has the scale that the driver charged for. A note becomes a column of its own.
-        """
+    @property
+    def subject_kind(self) -> Any:
+        """Arrow's kind of the column of subjects."""
+        from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415
+
+        return to_arrow_type(self.entries.to_native().schema[SUBJECT].dataType)
+
+    def _schema(self, states: Sequence[Hashable]) -> str:
+        """Columns of the rows: subject, window, entries, scale and a number for each state."""
+        kind = self.entries.to_native().schema[SUBJECT].dataType.simpleString()
+        window = f"{quoted(WINDOW)} long, " if self.table.windows is not None else ""
+        numbers = ", ".join(f"`_{n}` double" for n in range(len(states)))
+        return f"{quoted(SUBJECT)} {kind}, {window}`{ENTRIES}` long, `{SCALE}` double, {numbers}"
+
+    def _named(self, made: Any, states: Sequence[Hashable], note: str | None) -> Any:
+        """Rows under the names that people read."""
         from pyspark.sql import functions as f  # noqa: PLC0415
 
-        keys = self._keys
-        sums = []
-        for number, state in enumerate(states):
-            labels = zip(self.cells, self._labels(states), strict=True)
-            cells = [cell for cell, label in labels if label == state]
-            counted = f.when(f.col(STATE).isin(cells), f.col("n")).otherwise(f.lit(0))
-            sums.append(f.sum(counted if cells else f.lit(0)).cast("long").alias(f"_{number}"))
-        pieces = self.pieces.filter(f.col(STATE).isNotNull())
-        counts = pieces.groupBy(*keys).agg(f.sum("n").cast("long").alias(ENTRIES), *sums)
-        counts = counts.join(self._frame(rows, scales), keys)
-        schema = counts.select(*keys, ENTRIES).schema
-        named = ", ".join(
-            f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema
-        )
-        numbers = ", ".join(f"`_{n}` double" for n in range(len(states)))
-        noisy = counts.mapInArrow(
-            partial(_draw_batches, by=by, keys=keys, size=len(states)),
-            f"{named}, `_scale` double, {numbers}",
-        )
         out = [f.col(SUBJECT).alias("subject")]
         if self.table.windows is not None:
             out.append(self._start().alias("window_start"))
-        out += [f.col(ENTRIES).alias("entries"), f.col("_scale").alias("scale")]
+        out += [f.col(ENTRIES).alias("entries"), f.col(SCALE).alias("scale")]
         taken = {"subject", "window_start", "entries", "scale"}
         if note is not None:
             out.append(f.lit(note).alias("note"))
@@ -223,34 +313,7 @@ class CountedTable:
         names = [str(state) for state in states]
         prefix = "state " if taken & set(names) else ""
         out += [f.col(f"_{n}").alias(prefix + name) for n, name in enumerate(names)]
-        noisy.select(*out).write.mode("errorifexists").parquet(path)
-
-    def only(self, written: Any, rows: RowKeys) -> Any:
-        """These rows of a frame that `write_noisy` wrote."""
-        from pyspark.sql import functions as f  # noqa: PLC0415
-
-        keys = [f.col(SUBJECT).alias("subject")]
-        if self.table.windows is not None:
-            keys.append(self._start().alias("window_start"))
-        wanted = self._frame(rows).select(*keys)
-        return written.join(wanted, wanted.columns, "left_semi")
-
-    @property
-    def _keys(self) -> list[str]:
-        return [SUBJECT] + ([WINDOW] if self.table.windows is not None else [])
-
-    def _frame(self, rows: RowKeys, scales: Floats | None = None) -> Any:
-        """Rows, by subject and window, as a frame on the cluster; with their scales."""
-        import pyarrow as pa  # noqa: PLC0415
-        from pyspark.sql import types as t  # noqa: PLC0415
-
-        schema = t.StructType(self.pieces.select(*self._keys).schema.fields)
-        columns = dict(zip(self._keys, zip(*rows, strict=True), strict=False))
-        if scales is not None:
-            schema = schema.add(SCALE, t.DoubleType())
-            columns[SCALE] = scales.tolist()
-        arrays = {name: pa.array(cells) for name, cells in columns.items()}
-        return self.table.session.createDataFrame(pa.table(arrays), schema)
+        return made.select(*out)
 
     def _start(self) -> Any:
         """When the window of a row starts, a time of the kind that the table has."""
@@ -266,19 +329,3 @@ class CountedTable:
             names = tuple(states) if self.table.states is None else self.table.states
             return [names[cell] for cell in self.cells]
         return state_labels(self.cells, tuple(states))
-
-
-def _draw_batches(batches: Iterator[Any], *, by: RowNoise, keys: list[str], size: int) -> Any:
-    """Runs in an executor: counts in, noisy numbers out."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        counts = np.column_stack([batch.column(f"_{n}").to_numpy() for n in range(size)])
-        entries = batch.column(ENTRIES).to_numpy()
-        values, scales = by.draw(counts, batch.column(SCALE).to_numpy(), entries)
-        columns = {key: batch.column(key) for key in [*keys, ENTRIES]}
-        columns["_scale"] = pa.array(scales)
-        columns |= {f"_{n}": pa.array(values[:, n]) for n in range(size)}
-        yield pa.RecordBatch.from_pydict(columns)

@@ -14,8 +14,8 @@ from pufferkit import checks
 from pufferkit.data.bins import Bins, as_bins
 from pufferkit.data.durations import DAY, MONDAY, ticks
 from pufferkit.data.table import Table, Windows
-from pufferkit.frames import aggregate, sources
-from pufferkit.frames.aggregate import BASE, FRESH, SEGMENT, STATE, SUBJECT, TIME, Rules
+from pufferkit.frames import aggregate, carried, sources
+from pufferkit.frames.aggregate import BASE, FRESH, STATE, SUBJECT, TIME, Rules
 from pufferkit.frames.assemble import assembled
 from pufferkit.frames.files import state_labels
 from pufferkit.frames.harmless import csv_bytes
@@ -283,21 +283,21 @@ def _from_batches(
     while batch is not None:
         following = next(batches, None)
         source.refuse_lost(batch, row)
-        frame = _with_carry(_entries(batch, rules), carry)
+        frame = carried.with_carry(_entries(batch, rules), carry)
         frame = _sorted(frame)
         if carry is not None and _overtaken(frame):
             raise _OutOfOrder
-        linked = _linked(frame, rules)
-        counts = _collected(aggregate.pair_counts(_lazy(linked)))
+        linked = carried.linked(frame, rules)
+        counts = carried.collected(aggregate.pair_counts(carried.lazy(linked)))
         low: Any = counts["low"].min()
         if rules.every is not None:
-            low = _smallest(frame)
+            low = carried.smallest(frame)
         if low is not None and low <= 0:
             raise source.duplicates_in(batch, frame, row)
         pairs = aggregate.merged_pairs([counts] if pairs is None else [pairs, counts])
-        found_pieces = _collected(aggregate.piece_counts(_lazy(linked), rules))
+        found_pieces = carried.collected(aggregate.piece_counts(carried.lazy(linked), rules))
         if following is not None or carry is not None:
-            found_pieces, last = _numbered(found_pieces, linked, frame)
+            found_pieces, last = carried.numbered(found_pieces, linked, frame)
             carry = (
                 last
                 if carry is None
@@ -313,17 +313,6 @@ def _from_batches(
     return assembled(pieces, pairs, rules, known, None, kept)
 
 
-def _lazy(frame: pl.DataFrame) -> Any:
-    import narwhals as nw  # noqa: PLC0415
-
-    return nw.from_native(frame.lazy())
-
-
-def _collected(result: Any) -> pl.DataFrame:
-    collected: pl.DataFrame = result.to_native().collect()
-    return collected
-
-
 def _entries(batch: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     import narwhals as nw  # noqa: PLC0415
 
@@ -331,58 +320,11 @@ def _entries(batch: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     return entries
 
 
-def _linked(frame: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    import narwhals as nw  # noqa: PLC0415
-
-    linked: pl.DataFrame = aggregate.linked(nw.from_native(frame), rules, ordered=True).to_native()
-    return linked
-
-
-def _smallest(frame: pl.DataFrame) -> Any:
-    import narwhals as nw  # noqa: PLC0415
-
-    return aggregate.smallest_step(nw.from_native(frame), ordered=True).to_native().item()
-
-
-def _with_carry(frame: pl.DataFrame, carry: pl.DataFrame | None) -> pl.DataFrame:
-    """The last row of each subject seen before, in front of its rows in this batch."""
-    import polars as pl  # noqa: PLC0415
-
-    if carry is None:
-        return frame
-    seen = carry.join(frame.select(pl.col(SUBJECT).unique()), on=SUBJECT, how="semi")
-    fresh = frame.with_columns(pl.lit(1, pl.Int64).alias(FRESH), pl.lit(0, pl.Int64).alias(BASE))
-    return pl.concat([seen.select(fresh.columns), fresh], how="vertical_relaxed")
-
-
 def _overtaken(frame: pl.DataFrame) -> bool:
     import polars as pl  # noqa: PLC0415
 
     same = pl.col(SUBJECT) == pl.col(SUBJECT).shift(1)
     return bool(frame.select(((pl.col(FRESH) == 0) & same).any()).item())
-
-
-def _numbered(
-    pieces: pl.DataFrame, linked: pl.DataFrame, frame: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Segments numbered on from the batch before, and the last row of each subject."""
-    import polars as pl  # noqa: PLC0415
-
-    if BASE not in pieces.columns:
-        pieces = pieces.with_columns(pl.lit(0, pl.Int64).alias(BASE))
-    starts = pieces.group_by(SUBJECT).agg(
-        (pl.col(BASE).max() - pl.col(SEGMENT).min()).alias("_shift")
-    )
-    shifted = (pl.col(SEGMENT) + pl.col("_shift")).alias(SEGMENT)
-    pieces = pieces.join(starts, on=SUBJECT).with_columns(shifted).drop("_shift")
-    ends = linked.group_by(SUBJECT, maintain_order=True).last().drop(TIME)
-    ends = ends.join(starts, on=SUBJECT).with_columns(
-        (pl.col(SEGMENT) + pl.col("_shift")).alias(BASE), pl.lit(0, pl.Int64).alias(FRESH)
-    )
-    latest = frame.group_by(SUBJECT, maintain_order=True).agg(pl.col(TIME).last())
-    ends = ends.join(latest, on=SUBJECT)
-    names = [name for name in frame.columns if name not in (BASE, FRESH)]
-    return pieces.filter(pl.col("n") > 0), ends.select(*names, FRESH, BASE)
 
 
 def _sorted(frame: pl.DataFrame) -> pl.DataFrame:

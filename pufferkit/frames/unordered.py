@@ -17,8 +17,6 @@ def table_of_sql(source: sources.Source, rules: Rules, known: tuple[Hashable, ..
         low = aggregate.in_polars(aggregate.smallest_step(frame, ordered=False).collect())
         if low.item() is not None and low.item() <= 0:
             raise source.duplicates(frame)
-    linked = aggregate.linked(frame, rules, ordered=False)
-    pairs = aggregate.collected_pairs(linked)
+    pieces, pairs = aggregate.collected(frame, rules)
     source.refuse_rows(pairs, frame)
-    pieces = aggregate.in_polars(aggregate.piece_counts(linked, rules).collect())
     return assembled([pieces], pairs, rules, known, lambda bad: source.unknown(frame, bad))

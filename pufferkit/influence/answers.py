@@ -17,7 +17,12 @@ from __future__ import annotations
 from pufferkit.influence.curve import regions  # noqa: F401  (registers its answers)
 from pufferkit.influence.curve.starts import class_sides
 from pufferkit.influence.curve.trees import record_loss
-from pufferkit.influence.quilts import blocks, mixing, networks  # noqa: F401  (they register theirs)
+from pufferkit.influence.quilts import (  # noqa: F401  (they register theirs)
+    blocks,
+    fields,
+    mixing,
+    networks,
+)
 from pufferkit.influence.quilts.hardest import (
     QuiltBound,
     QuiltSearch,

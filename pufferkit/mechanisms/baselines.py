@@ -18,6 +18,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import Member
+from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
@@ -64,19 +65,48 @@ class Baseline:
     weaker: bool
 
 
-def group_dp(query: Query, epsilon: float) -> Calibration:
+def group_dp(query: Query, epsilon: float, beliefs: Any = None) -> Calibration:
     """Hide a whole segment at once: L times the longest segment over epsilon. Needs no beliefs.
 
     Entries that were not observed do not move the answer, so they are not counted if the query was
     made with the `Series`.
 
+    Parameters
+    ----------
+    query, epsilon
+        As for the other mechanisms.
+    beliefs
+        A `BayesianNetwork` or a `MarkovRandomField`, or several: then L times the largest of their
+        independent parts over epsilon. A value of an entry says nothing about entries of other
+        parts, so when it changes, only its part does. It holds against everyone who believes that
+        the parts are independent, whatever they believe of what is within them.
+
     Examples
     --------
-    >>> from pufferkit import count
+    >>> from pufferkit import MarkovRandomField, count
     >>> round(group_dp(count("active", [1000, 200]), epsilon=0.5).scale, 6)
     2000.0
+    >>> homes = MarkovRandomField.ising([("Ada", "Ben"), ("Cem", "Dia")], coupling=2.0)
+    >>> round(group_dp(count(1, 4), epsilon=0.5, beliefs=homes).scale, 6)
+    4.0
     """
     epsilon = checks.privacy(epsilon)
+    theta = None if beliefs is None else as_beliefs(beliefs)
+    if theta is not None and theta.largest_part is not None:
+        check_states(theta, query)
+        return Calibration(
+            "group_dp",
+            epsilon,
+            round_up(query.lipschitz * theta.largest_part / epsilon),
+            query,
+            theta,
+            Evidence(
+                length=theta.largest_part,
+                notes=("every entry of an independent part changes",),
+                bound="group",
+            ),
+            guarantee=Guarantee.GROUP,
+        )
     most = query.longest if query.observed is None else max(query.observed)
     return Calibration(
         "group_dp",

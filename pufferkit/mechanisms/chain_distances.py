@@ -34,6 +34,7 @@ class Farthest:
     distance: Fraction
     node: Hashable
     notes: tuple[str, ...] = ()
+    rounding: float = 0.0  # what the rounding of probabilities may add to a loss
 
 
 Distance = tuple[Farthest, str, int, dict[str, Any] | None]

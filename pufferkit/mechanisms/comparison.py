@@ -80,7 +80,10 @@ class Comparison(Shown):
             for line in table
         ]
         head = f"{self.plan.query.name}, epsilon {self.plan.epsilon:g}; {self.plan.beliefs}"
-        not_here = [f"{name} does not apply: {why}" for name, why in self.refused]
+        reasons: dict[str, list[str]] = {}
+        for name, why in self.refused:
+            reasons.setdefault(why, []).append(name)
+        not_here = [f"not applicable: {', '.join(names)}: {why}" for why, names in reasons.items()]
         return "\n".join([head, "", *lines, *([""] if not_here else []), *not_here])
 
     def _cells(self) -> Iterator[tuple[str, ...]]:

@@ -12,10 +12,12 @@ import numpy as np
 
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import beliefs_from_dict
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable, printable
+from pufferkit.influence.curve.graphs import GraphCurve
 from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
@@ -173,6 +175,32 @@ def _recorded_cost(record: Release, size: int) -> Floats:
     return cost if cost.max() > 0 else alike
 
 
+def entry_losses(calibration: Calibration) -> dict[Hashable, float]:
+    """Of beliefs that are graphs: a bound on the loss of every entry, by the influence curve."""
+    theta = calibration.beliefs
+    if theta is None:
+        raise NotApplicable(f"{calibration.mechanism} was calibrated without beliefs")
+    metric = as_metric(metric_of(theta, calibration.query), len(theta.states))
+    return _entry_losses(theta, metric, calibration.entry_epsilon)
+
+
+@singledispatch
+def _entry_losses(theta: Beliefs, metric: Metric, b: float) -> dict[Hashable, float]:
+    raise NotApplicable(f"there is no graph of a {theta.description}")
+
+
+@_entry_losses.register
+def _(theta: NetworkClass, metric: Metric, b: float) -> dict[Hashable, float]:
+    if theta.networks[0].is_tree:
+        return TreeCurve(theta, metric.distance).losses(b)
+    return GraphCurve(theta.networks, theta.states, metric.distance).losses(b)
+
+
+@_entry_losses.register
+def _(theta: FieldClass, metric: Metric, b: float) -> dict[Hashable, float]:
+    return GraphCurve(theta.fields, theta.states, metric.distance).losses(b)
+
+
 @singledispatch
 def _losses(theta: Beliefs, length: int, metric: Metric, b: float) -> Floats:
     """The loss of each two states, the largest over entries and over the class."""
@@ -186,6 +214,18 @@ def _(theta: ChainClass, length: int, metric: Metric, b: float) -> Floats:
 
 @_losses.register
 def _(theta: NetworkClass, length: int, metric: Metric, b: float) -> Floats:
+    if not theta.networks[0].is_tree:
+        return _on_graphs(GraphCurve(theta.networks, theta.states, metric.distance), b)
     each = TreeCurve(theta, metric.distance).pair_losses(b)
     largest: Floats = np.max(list(each.values()), axis=0)
+    return largest
+
+
+@_losses.register
+def _(theta: FieldClass, length: int, metric: Metric, b: float) -> Floats:
+    return _on_graphs(GraphCurve(theta.fields, theta.states, metric.distance), b)
+
+
+def _on_graphs(curve: GraphCurve, b: float) -> Floats:
+    largest: Floats = np.max(list(curve.pair_losses(b).values()), axis=0)
     return largest

@@ -13,6 +13,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
+from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, as_beliefs
 from pufferkit.beliefs.secrets import Secrets
@@ -20,6 +21,7 @@ from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.answers import quilt_bound
+from pufferkit.influence.curve.graphs import GraphCurve, GraphModel
 from pufferkit.influence.curve.profile import InfluenceCurve, Metric, as_metric
 from pufferkit.influence.curve.trees import TreeCurve
 from pufferkit.influence.progress import Progress
@@ -58,9 +60,9 @@ def influence_curve(
     Parameters
     ----------
     beliefs
-        A `MarkovChain`, any `ChainClass`, or tree-shaped networks. Known distributions use exact
-        kernels. Any start uses exact kernels to the right and projective diameters to the left.
-        Mixing classes use bounds.
+        A `MarkovChain`, any `ChainClass`, a `BayesianNetwork` or a `MarkovRandomField`, or several
+        of one kind. Known distributions use exact kernels. Any start uses exact kernels to the
+        right and projective diameters to the left. Mixing classes use bounds.
     query
         What is asked; any Lipschitz query, vectors included. Made with a `Series` that has gaps, it
         has event-level epsilon 0 at the entries that were not observed.
@@ -290,12 +292,43 @@ def _(
     metric: Metric | Floats | None = None,
     progress: Progress | None = None,
 ) -> Solved:
-    curve = TreeCurve(beliefs, as_metric(metric, len(beliefs.states)).distance)
+    distance = as_metric(metric, len(beliefs.states)).distance
+    if not beliefs.networks[0].is_tree:
+        return _on_graphs(beliefs, beliefs.networks, "network", epsilon, distance, progress)
+    curve = TreeCurve(beliefs, distance)
     b, tree = curve.solve(epsilon)
     name = f"network {tree.network + 1} of {len(beliefs.networks)}"
     bound: Bound = "pairs" if tree.pairwise else "curve"
     verification_data = {"pairs": curve.pair_record(b)} if tree.pairwise else None
     return b, Evidence(name, tree.node, len(beliefs.nodes), bound=bound), verification_data
+
+
+@entry_epsilon_for.register
+def _(
+    beliefs: FieldClass,
+    length: int,
+    epsilon: float,
+    metric: Metric | Floats | None = None,
+    progress: Progress | None = None,
+) -> Solved:
+    distance = as_metric(metric, len(beliefs.states)).distance
+    return _on_graphs(beliefs, beliefs.fields, "field", epsilon, distance, progress)
+
+
+def _on_graphs(
+    beliefs: Beliefs,
+    models: Sequence[GraphModel],
+    called: str,
+    epsilon: float,
+    distance: Floats,
+    progress: Progress | None,
+) -> Solved:
+    """Nodes averaged out of a graph, or drawn again given their neighbours where it is wide."""
+    curve = GraphCurve(models, beliefs.states, distance)
+    b, loss = curve.solve(epsilon, progress)
+    name = f"{called} {loss.model + 1} of {len(models)}"
+    evidence = Evidence(name, loss.node, len(models[0].nodes), notes=curve.notes, bound="curve")
+    return b, evidence, {"graphs": curve.record(b)}
 
 
 @entry_epsilon_for.register

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pufferkit.beliefs.base import Member
 from pufferkit.beliefs.protocol import Beliefs
 from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
@@ -47,7 +48,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "markov_quilt_approx": markov_quilt_approx,
     "markov_quilt_approx_tight": lambda b, q, e: markov_quilt_approx(b, q, e, bound="tight"),
     "gk16": gk16,
-    "group_dp": lambda _, query, epsilon: group_dp(query, epsilon),
+    "group_dp": lambda beliefs, query, epsilon: group_dp(query, epsilon, beliefs),
     "entry_dp": lambda _, query, epsilon: entry_dp(query, epsilon),
 }
 """Every mechanism by name, all called alike."""
@@ -63,8 +64,11 @@ MOST_BINS = 6
 QUICK = tuple(name for name in MECHANISMS if name not in OF_SUMS | OPTIONS)
 """Mechanisms that take no distribution of a sum, and so answer soon."""
 
-LONG_WORK = 2e9
-"""Multiplications beyond which a plan leaves the Wasserstein Mechanism or `exact_sum` out."""
+LONG_WORK = 5e8
+"""Nanoseconds, about, beyond which a plan leaves the Wasserstein Mechanism or `exact_sum` out."""
+
+_MOST_BY_BIN = 8
+_MOST_ATTACKED = 10
 
 
 @dataclass(frozen=True)
@@ -275,8 +279,9 @@ def plan(
     """What every mechanism would cost, without touching data or budget.
 
     ``progress`` is called during long ones with the mechanism, entries done, entries in all.
-    Mechanisms that take more than ``most_work`` multiplications are left out. ``secrets`` are what
-    else to hide than single entries, as with `ChainClass.with_secrets`.
+    Mechanisms that take more than about ``most_work`` nanoseconds are left out, and say so. A scale
+    for each bin is left out for many bins or chains. ``secrets`` are what else to hide than single
+    entries, as with `ChainClass.with_secrets`.
 
     Several questions, each with the error that it may have, are planned by `pufferkit.dashboard`:
     it splits epsilon so that all errors are met at the least total.
@@ -291,17 +296,13 @@ def plan(
     theta, epsilon = checked(beliefs, query, epsilon, secrets)
     entries = []
     for name in MECHANISMS:
-        if name == "wasserstein" and estimated_work(theta, query) > most_work:
-            why = "it would take long here; ask for it by name"
-            entries.append(PlanRow(name, None, why))
-            continue
-        if name in OPTIONS and query.size > MOST_BINS:
-            why = f"with more than {MOST_BINS} bins it takes long; ask for it by name"
-            entries.append(PlanRow(name, None, why))
+        if (why := _takes_long(name, theta, query, most_work)) is not None:
+            entries.append(PlanRow(name, None, f"{why}; ask for it by name"))
             continue
         try:
             if name == "exact_sum":
-                calibration = exact_sum(theta, query, epsilon, most_work=most_work)
+                # Its loops take about four multiplications a nanosecond.
+                calibration = exact_sum(theta, query, epsilon, most_work=4 * most_work)
             else:
                 calibration = calibrate(name, theta, query, epsilon, progress)
         except NotApplicable as reason:
@@ -342,14 +343,36 @@ def _together(calibration: Calibration) -> float | None:
     return curve.epsilon(2 * calibration.entry_epsilon)
 
 
+def _takes_long(name: str, theta: Beliefs, query: Query, most_work: float) -> str | None:
+    """Why a plan leaves a mechanism out, known before anything is computed; ``None`` if not."""
+    if name == "wasserstein" and estimated_work(theta, query) > most_work:
+        return "it would take long here"
+    if name not in OPTIONS:
+        return None
+    if query.size > MOST_BINS:
+        return f"with more than {MOST_BINS} bins it takes long"
+    chains = len(_chains(theta))
+    if chains > 1 and chains * query.size > _MOST_BY_BIN:
+        return f"for {query.size} bins and {chains} chains it takes long"
+    return None
+
+
+def _chains(theta: Beliefs) -> Sequence[Member]:
+    """The chains of a class; none of beliefs that have no such list."""
+    try:
+        return () if theta.entries is not None else theta.members()
+    except NotApplicable:
+        return ()
+
+
 def _tightness(theta: Beliefs, calibration: Calibration) -> float | None:
     """The loss at outer outputs, over epsilon, rounded down; for known chains and sums."""
     if calibration.guarantee is Guarantee.ENTRY or theta.entries is not None:
         return None
-    try:
-        chains = [member.chain for member in theta.members() if not member.any_start]
-    except NotApplicable:
-        return None
+    known = [member for member in _chains(theta) if not member.any_start]
+    # Every chain proves a loss of its own: of a large class the one that binds, and a few others.
+    known.sort(key=lambda member: member.name != calibration.evidence.belief)
+    chains = [member.chain for member in known[:_MOST_ATTACKED]]
     contributions = added_by_state(theta, calibration.query)
     if contributions is None or calibration.query.missing or not chains:
         return None

@@ -83,6 +83,8 @@ def renyi_pufferfish(
     5.66
     """
     theta, epsilon = checked(beliefs, query, epsilon)
+    if theta.names_secrets:
+        raise NotApplicable(f"it hides single entries; here is a {theta.description}")
     delta = checks.real("delta", delta)
     if not 0 < delta < 1:
         raise ValueError(f"delta: must lie between 0 and 1, got {delta:g}")
@@ -124,8 +126,8 @@ def renyi_pufferfish(
 def _near(theta: Any, query: Query, aside: float) -> float:
     if query.size > 1 or query.weights is None or query.missing:
         raise NotApplicable("near distances are for sums over entries that were all observed")
-    if not isinstance(theta, ChainClass) or theta.names_secrets:
-        raise NotApplicable(f"near distances hide entries of chains; here is a {theta.description}")
+    if not isinstance(theta, ChainClass):
+        raise NotApplicable(f"near distances are for chains; here is a {theta.description}")
     if any(member.any_start or member.chain.has_underflow for member in theta.members()):
         raise NotApplicable("near distances need known distributions, not a class with any start")
     from pufferkit.influence.sums.near import near_distance  # noqa: PLC0415

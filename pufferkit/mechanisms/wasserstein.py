@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import singledispatch
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
+from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.finite_joint import FiniteJoint, Row
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
@@ -20,10 +22,11 @@ from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.sums.network_sums import conditional_distributions
+from pufferkit.influence.sums.network_sums import largest_distance, work_of
 from pufferkit.influence.sums.work import sum_work
 from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
 from pufferkit.mechanisms.chain_distances import (
+    OPEN_TIE,
     Distance,
     Farthest,
     chain_distance,
@@ -46,6 +49,9 @@ RowEvent = Callable[[Row], bool]
 EventPairs = Iterable[tuple[Event | RowEvent, Event | RowEvent]]
 """Pairs of events that must not be told apart."""
 
+MOST_FIELD = 40
+"""Nodes of a Markov random field up to which the distribution of a sum is computed."""
+
 
 def wasserstein(
     beliefs: Any,
@@ -64,7 +70,8 @@ def wasserstein(
     ----------
     beliefs
         A `FiniteJoint` or several, with any query. Or a `MarkovChain`, `ChainClass.of` chains, a
-        `BayesianNetwork` or several, with a sum over entries: `count`, `total` or `mean`.
+        `BayesianNetwork` or a `MarkovRandomField` or several, with a sum over entries: `count`,
+        `total` or `mean`.
     query
         A number, not a vector.
     epsilon
@@ -101,11 +108,13 @@ def wasserstein(
     worst, name, length, verification_data = _largest_distance(theta, query, pairs, progress)
     if worst.distance == 0:
         raise NotApplicable("no secret moves the answer: there is nothing to hide")
+    if epsilon <= worst.rounding:
+        raise NotApplicable(f"epsilon {epsilon:g} is below the rounding of {theta.description}")
     distance = at_least(worst.distance)
     return Calibration(
         "wasserstein",
         epsilon,
-        round_up(distance / epsilon),
+        round_up(distance / (epsilon - worst.rounding)),
         query,
         theta,
         Evidence(name, worst.node, length, influence=distance, notes=worst.notes, bound="distance"),
@@ -218,13 +227,33 @@ def _(
     if secrets is not None:
         return of_network_events(theta, added, unit, _pairs(secrets))
     for number, network in enumerate(theta.networks, 1):
-        distributions = conditional_distributions(network, added)
-        for node, given in distributions.items():
-            distance = largest_between(list(given.values())) * unit
-            if distance > worst.distance or not name:
-                worst = Farthest(distance, node)
-                name = f"network {number} of {len(theta.networks)}"
+        value, node, exact = largest_distance(network, added)
+        if value * unit > worst.distance or not name:
+            worst = Farthest(value * unit, node, () if exact else (OPEN_TIE,))
+            name = f"network {number} of {len(theta.networks)}"
     return worst, name, len(theta.nodes), None
+
+
+@_largest_distance.register
+def _(
+    theta: FieldClass, query: Query, secrets: EventPairs | None, progress: Progress | None
+) -> Distance:
+    _only_sums(query)
+    if secrets is not None:
+        raise NotApplicable(
+            "secrets of your own are for networks and joint distributions; write the field as one "
+            "of these by its network() or joint()"
+        )
+    if len(theta.nodes) > MOST_FIELD:
+        raise NotApplicable(
+            f"the distribution of a sum over a Markov random field is computed for up to "
+            f"{MOST_FIELD} nodes, here are {len(theta.nodes):,}; use influence_curve"
+        )
+    networks, rounding = theta.networks()
+    each = [_largest_distance(network, query, None, progress)[0] for network in networks]
+    worst = max(each, key=lambda farthest: farthest.distance)
+    name = f"field {each.index(worst) + 1} of {len(each)}"
+    return replace(worst, rounding=rounding), name, len(theta.nodes), None
 
 
 @_largest_distance.register
@@ -335,3 +364,14 @@ def estimated_work(theta: Beliefs, query: Query) -> float:
 @estimated_work.register
 def _(theta: EventClass, query: Query) -> float:
     return 0.0 if query.size > 1 or query.weights is None else work_of_windows(theta, query)
+
+
+@estimated_work.register
+def _(theta: NetworkClass, query: Query) -> float:
+    if query.size > 1 or query.weights is None:
+        return 0.0
+    weights, labels = query.weights, list(theta.states)
+    values, _ = whole_values(weights.get(label, (Fraction(0),))[0] for label in labels)
+    return sum(
+        work_of(network, dict(zip(labels, values, strict=True))) for network in theta.networks
+    )

@@ -90,10 +90,10 @@ def laplace(
         raise ValueError("exact: has no numbers to add noise to")
     paid = paid_scale(scale, lipschitz, size, largest)
     k = grid_exponent(lipschitz, size, largest)
-    step = Fraction(2) ** k
-    in_steps = [[_steps(value, step, scale) for value in exact] for exact in answers]
+    in_steps = [_steps(exact, k, scale) for exact in answers]
     flat = [steps for n in which for steps in in_steps[n]]
     if grid_sampler(scale, lipschitz, size, largest) == "pufferkit":
+        step = Fraction(2) ** k
         charge = (Fraction(lipschitz) + size * step) / Fraction(paid)
         if charge > Fraction(lipschitz) / Fraction(scale):
             raise RuntimeError(
@@ -101,23 +101,32 @@ def laplace(
             )
         noisy = DiscreteLaplace.of(Fraction(paid) / step).on(np.array(flat, dtype=np.int64))
         with np.errstate(over="ignore", under="ignore"):
-            drawn = np.ldexp(noisy.astype(np.float64), k).tolist()
+            drawn = np.ldexp(noisy.astype(np.float64), k)
     else:
         made = opendp_draws.grid_measurement(size, paid, k, lipschitz)
         if len(which) > 1:  # the same noise on a longer vector
             longer, _ = opendp_draws.grid_measurement(size * len(which), paid, k, lipschitz)
             made = longer, made[1]
-        drawn = opendp_draws.drawn(made, lipschitz / scale, [float(n * step) for n in flat])
+        exact = [math.ldexp(steps, k) for steps in flat]
+        drawn = np.array(opendp_draws.drawn(made, lipschitz / scale, exact), dtype=np.float64)
     # A draw beyond the largest float is given as that float: post-processing, which costs nothing.
-    return [min(max(float(value), -_MOST), _MOST) for value in drawn]
+    rounded: list[float] = np.clip(drawn, -_MOST, _MOST).tolist()
+    return rounded
 
 
-def _steps(value: Fraction, step: Fraction, scale: float) -> int:
-    """The nearest number of steps; the message of a refusal must not tell the answer."""
-    steps = round(value / step)
-    if steps.bit_length() > _MOST_DIGITS:
+def _steps(exact: Sequence[Fraction], k: int, scale: float) -> list[int]:
+    """The nearest numbers of steps of 2^k; the message of a refusal must not tell the answer."""
+    finer, coarser = max(-k, 0), max(k, 0)
+    steps = [_nearest(value.numerator << finer, value.denominator << coarser) for value in exact]
+    if any(own.bit_length() > _MOST_DIGITS for own in steps):
         raise ValueError(
             f"answer: is too large to carry noise of scale {scale:g} on its grid; ask for it "
             "in smaller units"
         )
     return steps
+
+
+def _nearest(top: int, bottom: int) -> int:
+    """The whole number nearest to a fraction, as `round` gives it; of two, the even one."""
+    whole, rest = divmod(top, bottom)
+    return whole + (2 * rest > bottom - (whole & 1))

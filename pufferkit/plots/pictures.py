@@ -12,14 +12,17 @@ from pufferkit.accounting.session_plan import SessionPlan
 from pufferkit.audit.report import Audit
 from pufferkit.beliefs.base import Beliefs
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.markov_random_field import MarkovRandomField
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.experiments.result import Result
 from pufferkit.fleet.releases import Releases
+from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.dashboard import Dashboard
 from pufferkit.mechanisms.derived import Derived
-from pufferkit.mechanisms.explain import PairTable
+from pufferkit.mechanisms.explain import PairTable, entry_losses
 from pufferkit.mechanisms.plan import Plan
 from pufferkit.mechanisms.quantiles import QuantilePlan
 from pufferkit.mechanisms.release import Release
@@ -34,6 +37,7 @@ from pufferkit.plots.dashboards import (
     ways_figure,
 )
 from pufferkit.plots.figures import audit_figure, pair_figure, plan_figure, release_figure
+from pufferkit.plots.graphs import graph_figure
 from pufferkit.plots.question_figures import (
     derived_figure,
     follows_figure,
@@ -108,6 +112,27 @@ def _(thing: BayesianNetwork) -> Figure:
 @figure_of.register(NetworkClass)
 def _(thing: NetworkClass) -> Figure:
     return network_figure(thing.networks[0])
+
+
+@figure_of.register(MarkovRandomField)
+def _(thing: MarkovRandomField) -> Figure:
+    return graph_figure(thing.nodes, thing.edges, thing.description)
+
+
+@figure_of.register(FieldClass)
+def _(thing: FieldClass) -> Figure:
+    return figure_of(thing.fields[0])
+
+
+@figure_of.register(Calibration)
+def _(thing: Calibration) -> Figure:
+    """Who binds, for beliefs that are graphs: every node with the loss of this release."""
+    theta = thing.beliefs
+    edges = None if theta is None else theta.edges
+    if theta is None or theta.entries is None or edges is None:
+        raise ValueError("Calibration: only of beliefs that are graphs there is a picture")
+    title = str(thing).partition("\n")[0].replace("; ", "\n")
+    return graph_figure(theta.entries, edges, title, entry_losses(thing))
 
 
 @figure_of.register(Session)

@@ -12,6 +12,7 @@ import numpy as np
 
 from pufferkit.beliefs.chain_class import ChainClass, chain_kinds
 from pufferkit.beliefs.event_class import EventClass
+from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.kernel_class import KernelClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
@@ -33,6 +34,7 @@ from pufferkit.verification.gap_bounds import (
     patterns,
     score_over_gaps,
 )
+from pufferkit.verification.graph_bounds import Model, largest_part, loss_on_graphs
 from pufferkit.verification.kernel_steps import loss_of_kernels
 from pufferkit.verification.network_bounds import loss_on_trees, score_of_quilts
 from pufferkit.verification.pair_steps import loss_of_pairs
@@ -67,6 +69,10 @@ def needed_scale(record: Release, lipschitz: float, checks: list[str], work: All
             "it does not hide entries that others predict"
         )
         return lipschitz / epsilon
+    if record.mechanism == "group_dp" and record.beliefs is not None:
+        most = _largest_part(_beliefs(record))
+        checks.append(f"group_dp: L times the largest independent part, {most}, over epsilon")
+        return lipschitz * most / epsilon
     if record.mechanism == "group_dp":
         most = max(record.observed or record.lengths)
         checks.append(f"group_dp: L times the observed entries of a segment, {most}, over epsilon")
@@ -344,6 +350,8 @@ def _on_network(
         )
     if record.mechanism != "influence_curve":
         raise BadBeliefs(f"are networks, and {record.mechanism} is not for them")
+    if not theta.networks[0].is_tree:
+        return _on_graphs(theta, theta.networks, record, lipschitz, checks, work)
     scale, plans = record.scale * (1 + TOLERANCE), None
     cost = lipschitz * (1 - np.eye(len(theta.states)))
     if record.evidence.bound == "pairs":
@@ -358,6 +366,56 @@ def _on_network(
     if loss <= record.epsilon:
         return record.scale
     return record.scale * min(loss / record.epsilon, 1.0 + 1e-3)
+
+
+@_needed.register
+def _on_fields(
+    theta: FieldClass, record: Release, lipschitz: float, checks: list[str], work: Allowance
+) -> float:
+    """Quilts of the field as a network, or the influence curve of its graph."""
+    if record.mechanism == "markov_quilt" and len(theta.fields) == 1:
+        checks.append(f"markov_quilt: the recorded quilt of every node of a {theta.description}")
+        ((network,), rounding), quilts = theta.networks(), record.verification_data or {}
+        return lipschitz * score_of_quilts(network, quilts, record.epsilon - rounding, work)
+    if record.mechanism != "influence_curve":
+        raise BadBeliefs(f"are random fields, and {record.mechanism} is not for them")
+    return _on_graphs(theta, theta.fields, record, lipschitz, checks, work)
+
+
+def _on_graphs(
+    theta: Beliefs,
+    models: Sequence[Model],
+    record: Release,
+    lipschitz: float,
+    checks: list[str],
+    work: Allowance,
+) -> float:
+    cost = cost_of_pairs(record, theta, lipschitz) / (record.scale * (1 + TOLERANCE))
+    recorded = (record.verification_data or {}).get("graphs")
+    loss = loss_on_graphs(models, theta.states, cost, recorded, work)
+    checks.append(
+        f"influence_curve: the largest loss of a node is {loss:.9g}, nodes taken out of the "
+        "recorded cliques one by one"
+    )
+    return record.scale if loss <= record.epsilon else record.scale * (1 + 1e-3)
+
+
+@singledispatch
+def _largest_part(theta: Beliefs) -> int:
+    """Entries that hang together, from the graph."""
+    if theta.entries is None:
+        raise BadBeliefs("are series, and group_dp then needs none")
+    return len(theta.entries)
+
+
+@_largest_part.register
+def _(theta: NetworkClass) -> int:
+    return max(largest_part(network) for network in theta.networks)
+
+
+@_largest_part.register
+def _(theta: FieldClass) -> int:
+    return max(largest_part(field) for field in theta.fields)
 
 
 def on_chains(record: Release) -> bool:

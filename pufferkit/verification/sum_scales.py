@@ -8,6 +8,7 @@ from functools import singledispatch
 
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
+from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs
@@ -106,6 +107,11 @@ def _(theta: NetworkClass, weights: ExactWeights, record: Release, work: Allowan
     if events is not None:
         return distance_of_network_events(theta, added, events, work)
     return distance_of_networks(theta, added, work)
+
+
+@_distance.register
+def _(theta: FieldClass, weights: ExactWeights, record: Release, work: Allowance) -> Fraction:
+    return max(_distance(network, weights, record, work) for network in theta.networks()[0])
 
 
 @_distance.register

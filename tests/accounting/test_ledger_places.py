@@ -185,13 +185,13 @@ def test_words_of_unknown_drivers_are_not_quoted(path):
     lost = psycopg.OperationalError("value 17")
     server = ledger_places.Server("postgresql://anna:secret@localhost/x")
     file = ledger_places.SQLiteFile(str(path))
-    assert database._words(file, lost, "open") == "OperationalError"
-    assert database._words(server, ValueError("value 17"), "open") == "ValueError"
-    assert database._words(server, lost, "write") == "the connection to the server was lost"
+    assert database._words(file, lost, unopened=True) == "OperationalError"
+    assert database._words(server, ValueError("value 17"), unopened=True) == "ValueError"
+    assert database._words(server, lost, unopened=False) == "the connection to the server was lost"
     said = psycopg.OperationalError("no host  x for secret")
-    assert database._words(server, said, "open") == "no host x for ***"
+    assert database._words(server, said, unopened=True) == "no host x for ***"
     open_to_all = ledger_places.Server("postgresql://anna@localhost/x")
-    assert database._words(open_to_all, said, "open") == "no host x for secret"
+    assert database._words(open_to_all, said, unopened=True) == "no host x for secret"
 
 
 def test_what_is_made_is_for_its_owner_alone(tmp_path):

@@ -54,6 +54,28 @@ def test_it_stays_below_what_the_promise_allows(torch):
     assert report.accuracy <= success_bound(epsilon)
 
 
+def test_folds_of_short_stretches_are_not_misled_by_a_slow_change(torch):
+    """All ones by night, all zeros by day, outputs that say nothing: 1/2 is what can be had.
+
+    Folds that are whole stretches learn the share of the other half, and guess the wrong one.
+    """
+    truth = np.repeat([0, 1], 1000)
+    seen = np.random.default_rng(5).integers(0, 2, 2000)
+    few = Training(window=3, hidden=4, epochs=2, rate=0.05)
+    whole = cross_validate(seen, truth, folds=10, training=few)
+    spread = cross_validate(seen, truth, folds=10, training=few, stretch=20)
+    assert max(whole.accuracies[:5]) < 0.05
+    assert 0.4 < spread.accuracy < 0.6
+    assert sum(spread.sizes) == 2000
+
+
+def test_what_is_guessed_is_never_learned_from(torch):
+    from pufferkit.audit.lstm import _away_from
+
+    assert _away_from(np.array([4, 5]), 10, 2).tolist() == [0, 1, 8, 9]
+    assert _away_from(np.array([0]), 3, 0).tolist() == [1, 2]
+
+
 def test_training_can_be_repeated_and_leaves_the_generator_alone(torch):
     chain = symmetric(0.2)
     few = Training(window=5, hidden=4, epochs=1, examples=300)
@@ -92,6 +114,8 @@ def test_labels(torch):
         (lambda: cross_validate([0, -1], [0, 1]), "-1 at position 2"),
         (lambda: cross_validate([0, 1], [0, 1]), "too few"),
         (lambda: cross_validate([], []), "one row"),
+        (lambda: cross_validate([0, 1] * 50, [0, 1] * 50, stretch=0), "at least 1"),
+        (lambda: cross_validate([0, 1] * 50, [0, 1] * 50, stretch=20), "folds empty"),
     ],
 )
 def test_bad_input_needs_no_torch(call, said):

@@ -22,10 +22,11 @@ CLASSES = {
     "region": pk.ChainClass.around([[90, 10], [8, 12]], 0.95),
     "wide region": pk.ChainClass.around([[90, 10, 5], [8, 12, 9], [5, 6, 70]], 0.95),
     "networks": pk.BayesianNetwork({1: (), 2: (1,)}, {1: {(): [0.8, 0.2]}, 2: COPY}),
+    "fields": pk.MarkovRandomField.ising([("u", "v")], 0.3),
     "joints": pk.FiniteJoint({(0, "a"): 0.5, (1, "b"): 0.5}, names=["x", "y"]),
 }
 NO_LIST = {"mixing", "region", "wide region"}
-NAMED = {"networks": (1, 2), "joints": ("x", "y")}
+NAMED = {"networks": (1, 2), "fields": ("u", "v"), "joints": ("x", "y")}
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -143,3 +143,18 @@ def test_over_budget_nothing_is_written(folder: Path):
 def test_ledger_options_go_together(folder: Path):
     assert "--budget" in refusal(*RELEASE, "--ledger", "book.db")
     assert not Path("book.db").exists()
+
+
+def test_a_random_field_from_plan_to_verify(flu: Path):
+    pairs = [("Ada", "Ben"), ("Ben", "Cem"), ("Ada", "Cem"), ("Cem", "Dia")]
+    field = pk.MarkovRandomField.ising(pairs, 0.4, -1, values=("well", "sick"))
+    Path("flu.json").write_text(field.to_json())
+    rows = json.loads(good("plan", *ASK, "--json", "--who-binds", "who.svg"))["rows"]
+    assert rows[0]["mechanism"] == "influence_curve"
+    assert "Cem" in rows[0]["why"]
+    assert "who sets the noise" in Path("who.svg").read_text()
+    good(*FLU_RELEASE, "--mechanism", "influence_curve", "--out", "release.json")
+    assert good("verify", "release.json").startswith("ok")
+    shown = good("model", "show", "flu.json")
+    assert "1 independent parts, the largest of 4 nodes" in shown
+    assert "Ada: well" in shown

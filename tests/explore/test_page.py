@@ -80,21 +80,21 @@ def test_a_path_that_is_no_file_is_named(workspace, tmp_path):
     visit(workspace, act)
 
 
+async def read(user, role, path, said):
+    user.find(marker=f"{role}-path").type(path)
+    user.find(marker=f"{role}-open").click()
+    await user.should_see(marker=f"{role}-read", retries=20)
+    user.find(marker=f"{role}-read").click()
+    await user.should_see(said, retries=20)
+
+
 def test_public_files_are_drawn_and_private_ones_are_not(workspace, files):
     from nicegui import ui
 
     async def act(user):
-        user.find(marker="private-path").type(files[1])
-        user.find(marker="private-open").click()
-        await user.should_see(marker="private-read", retries=20)
-        user.find(marker="private-read").click()
-        await user.should_see("Read: 300 entries.", retries=20)
+        await read(user, "private", files[1], "Read: 300 entries.")
         await user.should_not_see(kind=ui.echart)
-        user.find(marker="public-path").type(files[0])
-        user.find(marker="public-open").click()
-        await user.should_see(marker="public-read", retries=20)
-        user.find(marker="public-read").click()
-        await user.should_see("3 subjects, 900 entries", retries=20)
+        await read(user, "public", files[0], "3 subjects, 900 entries")
         await user.should_see(kind=ui.echart)
 
     visit(workspace, act)

@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pufferkit import ChainClass, FiniteJoint, MarkovChain, NotApplicable, closeness
+from pufferkit import (
+    BayesianNetwork,
+    ChainClass,
+    FiniteJoint,
+    MarkovChain,
+    NotApplicable,
+    closeness,
+)
 from pufferkit.fitting.closeness import max_divergence
+from tests.oracles import brute_network as brute
 
 
 def test_max_divergence_of_section_2_3_is_log_2():
@@ -123,3 +131,80 @@ def test_bad_input(call, problem):
     joint = FiniteJoint({(0,): 0.5, (1,): 0.5})
     with pytest.raises((ValueError, TypeError), match=problem):
         call(chain, joint)
+
+
+# --- networks -------------------------------------------------------------------------------------
+
+
+def listed_delta(theirs, ours):
+    """Given each value of each node that the adversary thinks possible, either way."""
+    delta = 0.0
+    for axis in range(theirs.ndim):
+        for value in range(theirs.shape[axis]):
+            one, other = np.take(theirs, value, axis), np.take(ours, value, axis)
+            if not one.any():
+                continue
+            if ((one > 0) != (other > 0)).any():
+                return math.inf
+            ratios = (one / one.sum())[one > 0] / (other / other.sum())[one > 0]
+            delta = max(delta, float(np.abs(np.log(ratios)).max()))
+    return delta
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_networks_by_passing_maxima_equal_listing(seed):
+    """Arrows may differ; zeros in some."""
+    rng = np.random.default_rng(seed)
+    parents, tables = brute.random_network(rng, int(rng.integers(1, 6)), 3, rng.random())
+    sizes = brute.sizes(tables)
+    arrows = {n: tuple(q for q in range(n) if rng.random() < 0.5)[:3] for n in parents}
+    arrows = parents if seed % 2 else arrows
+    others = {
+        n: {
+            key: brute.random_distribution(rng, sizes[n], seed % 3 == 0)
+            for key in product(*(range(sizes[q]) for q in arrows[n]))
+        }
+        for n in arrows
+    }
+    near = closeness(BayesianNetwork(parents, tables), BayesianNetwork(arrows, others))
+    wanted = listed_delta(brute.joint(parents, tables), brute.joint(arrows, others))
+    assert near.delta == wanted or near.delta == pytest.approx(wanted, abs=1e-9)
+    assert near.belief == "network 1 of 1"
+
+
+def test_networks_about_other_nodes_are_refused():
+    one, two = (BayesianNetwork({n: ()}, {n: {(): [0.5, 0.5]}}) for n in "ab")
+    with pytest.raises(ValueError, match="adversary's nodes"):
+        closeness(one, two)
+    assert closeness(one, [one, one]).delta == 0
+
+
+# --- the best start -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [4, 5, 8])
+def test_any_start_is_the_infimum_over_starts(seed):
+    rng = np.random.default_rng(seed)
+    size, length = int(rng.integers(2, 4)), int(rng.integers(1, 8))
+    theirs = MarkovChain(rng.dirichlet([2.0] * size), rng.dirichlet([3.0] * size, size))
+    matrix = rng.dirichlet([3.0] * size, size)
+    delta = closeness(theirs, ChainClass.any_start(matrix), length).delta
+    shares = np.linspace(0.02, 0.96, 16)
+    starts = [np.array(start) for start in product(shares, repeat=size - 1) if sum(start) < 0.99]
+    listed = [
+        closeness(theirs, MarkovChain([*start, 1 - start.sum()], matrix), length).delta
+        for start in starts
+    ]
+    own = closeness(theirs, MarkovChain(theirs.initial, matrix), length).delta
+    assert delta <= min(*listed, own) + 1e-6
+    # Near the best of the grid: Delta is a maximum of logs, so it moves little between neighbours.
+    assert delta >= min(*listed, own) - 0.2
+
+
+def test_another_start_can_be_nearer_than_the_adversarys_own():
+    rng = np.random.default_rng(5)
+    size, length = int(rng.integers(2, 4)), int(rng.integers(1, 8))
+    theirs = MarkovChain(rng.dirichlet([2.0] * size), rng.dirichlet([3.0] * size, size))
+    matrix = rng.dirichlet([3.0] * size, size)
+    own = closeness(theirs, MarkovChain(theirs.initial, matrix), length).delta
+    assert closeness(theirs, ChainClass.any_start(matrix), length).delta < own - 0.1

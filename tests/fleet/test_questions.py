@@ -32,7 +32,7 @@ def read(**more):
 
 
 def answers(table, question):
-    return rows_of(table, aligned(table, THETA), question, STATES)
+    return rows_of(table, aligned(table, THETA.states), question, STATES)
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])

@@ -27,7 +27,7 @@ SETTINGS = {
 
 
 @contextmanager
-def small_spark(master="local[2]"):
+def small_spark(master="local[2,2]"):  # two cores, and a task may fail once
     from pyspark.sql import SparkSession
 
     # The executors' Python must find this package, wherever the tests are run from.

@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
-from tests.conftest import require
-from tests.frames.spark_sessions import small_spark
+from pufferkit.frames import aggregate
 
 COLUMNS = {"subject": "who", "time": "when", "state": "what"}
 
@@ -129,14 +128,37 @@ def test_local_engines_agree(state, clock):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-def test_spark_agrees():
-    require("pyspark")
-    require("pyarrow")
-    with small_spark() as spark:
-        for state, clock in PAIRS:
-            rows = _rows(state, clock, 8)
-            kinds = f"who string, when {CLOCKS[clock][2]}, what {CELLS[state][2]}"
-            frame, far = _frame(state, clock, rows), spark.createDataFrame(rows, kinds)
-            for rules in _rules(clock):
-                expected = _facts(frame, rules)
-                assert _facts(far, rules) == expected, (state, clock, rules)
+def test_spark_agrees(spark):
+    for state, clock in PAIRS:
+        rows = _rows(state, clock, 8)
+        kinds = f"who string, when {CLOCKS[clock][2]}, what {CELLS[state][2]}"
+        frame, far = _frame(state, clock, rows), spark.createDataFrame(rows, kinds)
+        for rules in _rules(clock):
+            expected = _facts(frame, rules)
+            assert _facts(far, rules) == expected, (state, clock, rules)
+
+
+@pytest.mark.parametrize("most", [2_000_000, 3])
+@pytest.mark.parametrize("after", [None, 1, 2, 100])
+def test_duckdb_with_and_without_breaks_and_with_many_lines(monkeypatch, most, after):
+    """Segments are numbered only where one breaks, and counts are asked for twice if many."""
+    monkeypatch.setattr(aggregate, "MOST_LINES", most)
+    rng = np.random.default_rng(1)
+    places = [np.sort(rng.choice(40, 12, replace=False)) for _ in range(5)]
+    rows = pl.DataFrame(
+        {
+            "who": np.repeat(np.arange(5), 12),
+            "when": np.concatenate(places),
+            "what": rng.integers(0, 3, 60),
+        }
+    )
+    expected = pk.read_table(rows, **COLUMNS, independent_after=after)
+    counted = pk.read_table(
+        duckdb.from_arrow(rows.sample(fraction=1, shuffle=True, seed=2).to_arrow()),
+        **COLUMNS,
+        independent_after=after,
+    )
+    assert counted.subjects == expected.subjects
+    assert counted.steps == expected.steps
+    for name in ("pieces", "transitions", "spans", "segment", "owner", "first", "last"):
+        assert np.array_equal(getattr(counted, name), getattr(expected, name)), name

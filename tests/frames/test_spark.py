@@ -1,19 +1,19 @@
-"""The same call on a cluster: counted and drawn in the executors, paid for once by the driver."""
+"""The same call on a cluster: counted in the executors, paid for once by the driver, in batches."""
 
 import os
 import shutil
+import signal
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
 import pufferkit as pk
+from pufferkit.fleet import accounts as accounts_room
 from pufferkit.fleet import cluster as cluster_room
-from pufferkit.frames import spark as frames
-from tests.conftest import require
-from tests.frames.spark_sessions import small_spark
+from pufferkit.fleet import run as run_room
+from pufferkit.frames import spark_workers
 
 STATES = ["rest", "walk", "run"]
 BELIEF = pk.MarkovChain.steady([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]], states=STATES)
@@ -22,14 +22,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
 ]
 COLUMNS = {"subject": "who", "time": "when", "state": "what"}
-
-
-@pytest.fixture(scope="module")
-def spark():
-    require("pyspark")
-    require("pyarrow")
-    with small_spark() as session:
-        yield session
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +51,10 @@ def test_the_aggregates_are_those_of_polars(rows, cluster, gaps):
     far = pk.read_table(cluster, **options)
     there = far.collect()
     with far.counted() as counted:
-        public, moves = counted.sizes(), counted.transitions(STATES)
+        (public,), moves = counted.sizes(), counted.transitions(STATES)
+        assert counted.lengths.longest.tolist() == sorted(set(here.longest.tolist()))
+        assert counted.lengths.subjects == 12
+        assert counted.lengths.segments == len(here.segment_lengths)
     assert here.subjects == there.subjects == public.subjects
     for name in ("owner", "segment", "window", "first", "last", "spans"):
         expected = getattr(here, name).tolist()
@@ -107,10 +102,11 @@ def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
         with pytest.raises(ValueError, match=r"only grow at the end|another label"):
             pk.release_each(other, BELIEF, 10, ledger=ledger, storage=place, **call)
         assert len(ledger.entries()) == entries
-        # Values that are gone are not drawn again.
+        # Files that are gone are written again, with the same values.
         shutil.rmtree(place)
-        with pytest.raises(ValueError, match="not drawn again"):
-            pk.release_each(table, BELIEF, 10, ledger=ledger, storage=place, **call)
+        anew = pk.release_each(table, BELIEF, 10, ledger=ledger, storage=place, **call)
+        assert sorted(anew.collect()) == first
+        assert len(ledger.entries()) == entries
         # The same accounts serve a run on one machine; a whole series costs what the profile says.
         with pytest.raises(pk.OverBudget):
             pk.release_each(
@@ -122,11 +118,64 @@ def test_one_row_for_each_subject_and_window_paid_once(rows, cluster, tmp_path):
             )
 
 
-def test_all_subjects_together(rows, cluster):
+def test_all_subjects_together(rows, cluster, tmp_path):
     options = {**COLUMNS, "states": STATES, "max_gap": "6h"}
-    release = pk.release_all(pk.read_table(cluster, **options), BELIEF, 10, query="frequencies")
-    exact = pk.read_table(rows, **options).counts.sum(axis=0)
-    assert np.abs(release.value - exact / exact.sum()).max() < 80 * release.scale[0]
+    far, near = pk.read_table(cluster, **options), pk.read_table(rows, **options)
+    for query, window in ("frequencies", None), ("histogram", "7d"):
+        own = {**options, "window": window}
+        release = pk.release_all(pk.read_table(cluster, **own), BELIEF, 10, query=query)
+        here = pk.release_all(pk.read_table(rows, **own), BELIEF, 10, query=query)
+        assert np.abs(release.value - here.value).max() < 80 * release.scale.max()
+        for name in ("scale", "entries", "lengths"):
+            assert getattr(release, name).tolist() == getattr(here, name).tolist(), name
+        assert (release.notes, release.labels) == (here.notes, here.labels)
+        assert pk.verify(release).ok
+    with pytest.raises(ValueError, match="entries one by one"):
+        pk.release_all(far, BELIEF, 10, query=pk.Question("episodes", of="run"))
+    groups = {subject: subject < "s05" for subject in near.subjects}
+    both = pk.release_all(far, BELIEF, 10, groups=groups, keys=[True, False])
+    assert both.groups == (True, False)
+
+
+def test_everybody_pays_for_the_sum_and_it_is_drawn_once(cluster, tmp_path, monkeypatch):
+    """Killed among the charges, and again before the draw; two charges do not fit the budget."""
+    monkeypatch.setattr(run_room, "CHUNK", 5)
+    table = pk.read_table(cluster, **COLUMNS, states=STATES, window="7d")
+    call = {"ledger": str(tmp_path / "ledger.db"), "budget": 6.0, "label": "spring"}
+    charge, calls = accounts_room.Accounts.charge, []
+
+    def charge_once_then_die(accounts, pending):
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(len(pending))
+        return charge(accounts, pending)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(accounts_room.Accounts, "charge", charge_once_then_die)
+        with pytest.raises(KeyboardInterrupt):
+            pk.release_all(table, BELIEF, 4, **call)
+    with pk.Ledger(call["ledger"]) as book:
+        assert 0 < len([entry for entry in book.entries() if entry.epsilon]) == calls[0]
+        assert not [entry for entry in book.entries() if entry.kind == "value"]
+    with monkeypatch.context() as patch:
+        patch.setattr(accounts_room.Accounts, "pay_record", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            pk.release_all(table, BELIEF, 4, **call)
+    once = pk.release_all(table, BELIEF, 4, **call)
+    again = pk.release_all(table, BELIEF, 4, **call)
+    assert once.value.tolist() == again.value.tolist()
+    with pk.Ledger(call["ledger"]) as book:
+        entries = book.entries()
+        assert [entry.account for entry in entries if entry.kind == "value"] == ["(all subjects)"]
+        assert all(account.total == 4_000_000 for account in book.accounts())
+        assert len(book.accounts()) == 13
+        assert book.verify() == []
+        with pytest.raises(pk.OverBudget, match=r"and \d+ more"):
+            pk.release_all(table, BELIEF, 4, **{**call, "label": "summer"})
+        fewer = pk.read_table(cluster.where("who < 's05'"), **COLUMNS, states=STATES, window="7d")
+        with pytest.raises(ValueError, match="other data"):
+            pk.release_all(fewer, BELIEF, 4, **call)
+        assert len(book.entries()) == len(entries)
 
 
 def test_refusals(spark, cluster, tmp_path):
@@ -195,7 +244,7 @@ def test_a_file_that_was_added_is_seen(spark, tmp_path):
     assert kept().size() == 0
     # While a table is being released, its kept counts are nobody else's.
     with pk.read_table(frame, **options).counted() as counted:
-        assert counted.sizes().subjects == ("a",)
+        assert next(counted.sizes()).subjects == ("a",)
         add("2.parquet", "b")
         assert subjects(spark.read.parquet(str(folder)), "later") == ["a", "b"]
     assert kept().size() == 0
@@ -217,6 +266,8 @@ def test_nobody_pays_before_executors_have_drawn(spark, cluster, tmp_path, monke
             patch.setattr(pk, "__version__", "9.9")
             with pytest.raises(ValueError, match=r"pufferkit is .* there and 9\.9 here"):
                 pk.release_each(table, BELIEF, 10, storage=str(tmp_path / "values"), **call)
+            with pytest.raises(ValueError, match=r"pufferkit is .* there and 9\.9 here"):
+                pk.release_all(table, BELIEF, 10, **call)
         (tmp_path / "file").write_text("not a folder")
         with pytest.raises(ValueError, match="nothing was charged"):
             pk.release_each(table, BELIEF, 10, storage=str(tmp_path / "file"), **call)
@@ -264,33 +315,85 @@ def test_next_week_under_the_same_label(rows, cluster, tmp_path):
             until(where, datetime(2024, 1, 15))
 
 
-def test_a_job_that_fails_and_two_drivers_at_once(cluster, tmp_path, monkeypatch):
+def test_files_that_fail_and_two_drivers_at_once(cluster, tmp_path, monkeypatch):
     table = pk.read_table(cluster, **COLUMNS, states=STATES)
     place, call = tmp_path / "values", {"budget": 10.0, "label": "spring"}
     call |= {"ledger": str(tmp_path / "ledger.db"), "storage": str(place)}
+    paid, others = cluster_room._Packs.paid, []
 
-    def fail(batches, **_options):
-        raise OSError("the disk is full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(frames, "_draw_batches", fail)
-        with pytest.raises(RuntimeError, match=r"disk is full.*under the same charge"):
-            pk.release_each(table, BELIEF, 10, **call)
-    write, others = cluster_room._ClusterDraw.write, []
-
-    def write_after_another(draw, *job):
+    def pay_after_another(packs, accounts):
         if not others:
             others.append(None)
             others.extend(sorted(pk.release_each(table, BELIEF, 10, **call).collect()))
-        write(draw, *job)
+        return paid(packs, accounts)
 
-    monkeypatch.setattr(cluster_room._ClusterDraw, "write", write_after_another)
-    releases = pk.release_each(table, BELIEF, 10, **call)
+    def fail(batches):
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster_room._Packs, "paid", pay_after_another)
+        releases = pk.release_each(table, BELIEF, 10, **call)
     assert [None, *sorted(releases.collect())] == others
+    with monkeypatch.context() as patch:
+        patch.setattr(spark_workers, "handed_on", fail)
+        with pytest.raises(RuntimeError, match=r"disk is full.*values that were paid for"):
+            pk.release_each(table, BELIEF, 10, **call)
     with pk.Ledger(call["ledger"]) as book:
         assert book.remaining("s00") == 0
-        assert sum(entry.epsilon > 0 for entry in book.entries()) == 13
-    # What was not noted is gone.
-    assert [folder.name for folder in place.iterdir()] == [
-        Path(releases.inputFiles()[0]).parent.name
-    ]
+        assert sum(entry.epsilon > 0 for entry in book.entries()) == 12
+        assert sum(entry.kind == "value" for entry in book.entries()) == 12
+
+
+def test_a_worker_that_is_killed_and_one_that_is_slow(rows, cluster, tmp_path, monkeypatch):
+    """Tasks that run twice count the same, and what they count is paid for once."""
+    count, mark = spark_workers.count_rows, tmp_path / "killed"
+
+    def count_at_the_second_time(batches, **options):
+        packs = list(count(batches, **options))
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield from packs
+
+    monkeypatch.setattr(spark_workers, "count_rows", count_at_the_second_time)
+    table = pk.read_table(cluster, **COLUMNS, states=STATES)
+    call = {"ledger": str(tmp_path / "ledger.db"), "budget": 10.0, "storage": str(tmp_path / "v")}
+    releases = pk.release_each(table, BELIEF, 10, **call)
+    assert mark.exists()
+    here = pk.read_table(rows, **COLUMNS, states=STATES)
+    assert sorted(row["subject"] for row in releases.collect()) == list(here.subjects)
+    with pk.Ledger(call["ledger"]) as book:
+        assert sum(entry.epsilon > 0 for entry in book.entries()) == 12
+        assert sum(entry.kind == "value" for entry in book.entries()) == 12
+
+
+def test_one_subject_with_nearly_all_rows(spark, tmp_path):
+    """Its rows go through one worker in batches; the answer is that of polars."""
+    frame = spark.range(0, 60_000).selectExpr(
+        "if(id % 10 = 0, id % 1000, -1) as who", "id as `when`", "id * id % 7 % 3 as what"
+    )
+    options = {"subject": "who", "time": "when", "state": "what", "states": range(3)}
+    number = np.arange(60_000)
+    who = np.where(number % 10 == 0, number % 1000, -1)
+    rows = pl.DataFrame({"who": who, "when": number, "what": number * number % 7 % 3})
+    here = pk.read_table(rows, **options)
+    there = pk.read_table(frame, **options).collect()
+    assert here.subjects == there.subjects
+    assert here.pieces.tolist() == there.pieces.tolist()
+    assert here.transitions.tolist() == there.transitions.tolist()
+
+
+def test_values_that_an_earlier_version_kept_in_files_are_not_drawn_again(cluster, tmp_path):
+    table = pk.read_table(cluster, **COLUMNS, states=STATES)
+    run = run_room.FleetRun.of(
+        "each on a cluster", BELIEF, 10, "histogram", "influence_curve", "old", None
+    )
+    with pk.Ledger(tmp_path / "ledger.db") as book:
+        accounts = accounts_room.Accounts(book, 10.0, run)
+        body = {"run": run.identity, "path": "s3a://bucket/old", "attempt at": "a part"}
+        charge = accounts_room.Charge("(runs on a cluster)", "k", 1, 1, body, 0, accounts.terms)
+        assert book.charge_many([charge])
+        with pytest.raises(ValueError, match=r"earlier pufferkit.*s3a://bucket/old"):
+            pk.release_each(
+                table, BELIEF, 10, ledger=book, budget=10.0, label="old", storage=str(tmp_path)
+            )

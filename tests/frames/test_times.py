@@ -12,8 +12,6 @@ import polars as pl
 import pytest
 
 import pufferkit as pk
-from tests.conftest import require
-from tests.frames.spark_sessions import small_spark
 
 STATES = ["rest", "walk", "run"]
 ZONES = ["UTC", "America/New_York", "Australia/Lord_Howe"]
@@ -123,14 +121,13 @@ def test_local_engines_and_files(kind, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-def test_spark():
-    require("pyspark")
-    require("pyarrow")
+def test_spark(spark):
     expected = {}
     for kind, (rows, _, rules) in KINDS.items():
         expected[kind] = _expected(rows, {**COLUMNS, **rules, "states": STATES})
-    with small_spark() as spark:
-        zone_of = spark._jvm.java.util.TimeZone
+    zone_of = spark._jvm.java.util.TimeZone
+    before = spark.conf.get("spark.sql.session.timeZone"), zone_of.getDefault()
+    try:
         # Session, Java and Python each in every zone once.
         for number, session in enumerate(ZONES):
             java, python = ZONES[number - 1], ZONES[number - 2]
@@ -141,3 +138,6 @@ def test_spark():
                     frame = spark.createDataFrame(rows, f"who string, when {name}, what string")
                     table = pk.read_table(frame, **COLUMNS, **rules, states=STATES)
                     assert _facts(table.collect()) == expected[kind], (kind, session)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before[0])
+        zone_of.setDefault(before[1])

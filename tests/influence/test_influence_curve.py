@@ -203,10 +203,10 @@ def test_any_start_never_below_any_release(chain, b):
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 3), st.integers(1, 5), spending, st.booleans())
-def test_several_beliefs_cost_what_the_worst_costs(seed, size, length, b, open_start):
+def test_several_beliefs_cost_what_the_worst_costs(seed, size, length, b, free_start):
     rng = np.random.default_rng(seed)
     matrices = [brute.random_matrix(rng, size) for _ in range(3)]
-    if open_start:
+    if free_start:
         curve = InfluenceCurve(ChainClass.any_start(*matrices), length)
         alone = [InfluenceCurve(ChainClass.any_start(m), length) for m in matrices]
         distributions = [brute.starts(rng, size)] * 3
@@ -308,13 +308,13 @@ def test_four_states_seven_entries():
 
 @settings(max_examples=50, deadline=None)
 @given(chains(3), st.data(), st.booleans())
-def test_profiles_never_below_any_release(chain, data, open_start):
+def test_profiles_never_below_any_release(chain, data, free_start):
     rng, matrix, length = chain
     entry = st.one_of(st.just(0.0), st.floats(0.001, 4))
     bs = np.array(data.draw(st.lists(entry, min_size=length, max_size=length)))
     size = len(matrix)
     logs = brute.releases_with_profile(rng, size, bs)
-    if open_start:
+    if free_start:
         start, distributions = None, brute.starts(rng, size)
         curve = InfluenceCurve(ChainClass.any_start(matrix), length)
     else:

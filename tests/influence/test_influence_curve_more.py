@@ -120,12 +120,12 @@ def test_random_runs_never_below_the_theorem(size, kind, runs, seed):
 @example(2, "slow", 40, 0.01, False, 0)
 @example(2, "slow", 100, 0.01, False, 0)
 @example(2, "slow", 100, 0.01, True, 0)
-def test_never_more_than_everything_that_was_spent(size, kind, length, b, open_start, seed):
+def test_never_more_than_everything_that_was_spent(size, kind, length, b, any_start, seed):
     """Every entry changed at once costs T b. Nothing can cost more."""
     rng = np.random.default_rng(seed)
     slow = np.array([[0.99999, 0.00001], [0.00001, 0.99999]])
     matrix = slow if kind == "slow" else brute.random_matrix(rng, size, kind)
-    start = None if open_start else brute.random_start(rng, size)
+    start = None if any_start else brute.random_start(rng, size)
     curve = curve_of(matrix, start, length)
     assert curve.epsilon(b) <= length * b * (1 + 1e-9)
     assert curve_of(matrix, None, length).epsilon(b) <= length * b * (1 + 1e-9)

@@ -12,7 +12,7 @@ from tests.oracles.kernel_losses import attacked_loss
 
 
 class Case:
-    """One random class, and the law of one entry's surroundings under one of its members."""
+    """One random class, and the distribution around one entry under one of its members."""
 
     def __init__(self, kind, seed):
         self.rng = np.random.default_rng([seed, *kind.encode()])
@@ -115,7 +115,7 @@ class Case:
             self.steps()
 
     def _function(self):
-        """The stationary law of a function of a chain."""
+        """The stationary distribution of a function of a chain."""
         ((_, hidden), *_) = self.theta.representatives()
         matrix, pi = hidden.chain.transition, hidden.chain.stationary
         shown = np.zeros((len(matrix), self.size))

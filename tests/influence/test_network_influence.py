@@ -14,6 +14,7 @@ from pufferkit.beliefs import contraction
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.graph import Graph
 from pufferkit.influence.quilts import separation
+from pufferkit.influence.quilts.near_tables import NearTables
 from pufferkit.influence.quilts.networks import hardest_node
 from tests.oracles import brute_network as brute
 from tests.oracles.cases import NETWORKS
@@ -345,3 +346,64 @@ def test_quilts_that_do_not_fit_into_memory_are_not_passed_over_in_silence(monke
 def test_bad_arguments(call, message):
     with pytest.raises(ValueError, match=message):
         call(BayesianNetwork(*NETWORKS[1][:2]))
+
+
+# --- the search of larger networks ----------------------------------------------------------------
+
+
+def larger_network(seed: int, zeros: bool):
+    rng = np.random.default_rng(seed)
+    parents = {
+        n: tuple(sorted(rng.choice(np.arange(max(0, n - 4), n), min(n, k), replace=False).tolist()))
+        for n, k in enumerate(rng.integers(0 if seed % 3 else 1, 3, 15).tolist())
+    }
+    tables = {
+        n: {k: brute.random_distribution(rng, 2, zeros) for k in product((0, 1), repeat=len(own))}
+        for n, own in parents.items()
+    }
+    return parents, tables
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("zeros", [False, True])
+def test_influence_from_near_tables_is_that_of_the_definition(seed, zeros):
+    """Equal on every cut if no table has a zero; never below it otherwise."""
+    parents, tables = larger_network(seed, zeros)
+    network = BayesianNetwork(parents, tables)
+    graph, node = network.graph, 7 + seed
+    distribution = brute.joint(parents, tables)
+    family = separation.Family(graph, node)
+    near = {w: NearTables(network, graph, node, w, g) for w, g in family.grown.items()}
+    for number, cut in enumerate(family):
+        if cut.quilt and number % 5 == 0:
+            bound = near[cut.within].influence(cut, contract=True)
+            again = near[cut.within]._contracted(cut)
+            places = list(separation.bits(cut.quilt))
+            truth = brute.influence(distribution, node, places)
+            assert again is not None
+            assert bound >= truth
+            if network.is_positive:
+                assert bound == close(truth, abs=1e-9)
+
+
+@pytest.mark.parametrize(("seed", "epsilon"), [(1, 1.0), (2, 3.0), (4, 1.0), (5, 3.0)])
+def test_the_best_first_search_is_the_plain_search(seed, epsilon):
+    """Every quilt of every node, by its joint distribution."""
+    parents, tables = larger_network(seed, seed % 2 == 1)
+    network = BayesianNetwork(parents, tables)
+
+    def score(quilt):
+        room = epsilon - network_influence(network, node, quilt.nodes)
+        return len(quilt.nearby) / room if room > 0 else inf
+
+    scores = {}
+    for node in network.nodes:
+        least = inf
+        for quilt in quilts_of(network, node):
+            if len(quilt.nearby) / epsilon >= least:
+                break
+            least = min(least, score(quilt))
+        scores[node] = least
+    hardest = hardest_node(network, epsilon)
+    assert hardest.score == close(max(scores.values()), rel=1e-11)
+    assert scores[hardest.node] == close(hardest.score, rel=1e-11)

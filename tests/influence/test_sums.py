@@ -1,5 +1,6 @@
 """Long vectors, running sums, least shifts and both ways around a node, against exact fractions."""
 
+import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, pairwise, product
@@ -20,9 +21,16 @@ from pufferkit.influence.sums.long_vectors import (
     convolved,
     least_shift,
     running_sums,
+    within,
 )
 from pufferkit.influence.sums.outer import outer_loss
-from pufferkit.influence.sums.work import halving_cost, sides_cost, sum_work
+from pufferkit.influence.sums.work import (
+    by_halving,
+    halving_cost,
+    sides_cost,
+    sum_bytes,
+    sum_work,
+)
 
 RELATIVE = Fraction(1, 10**12)
 
@@ -35,6 +43,10 @@ def exactly(blocks: Blocks, n: int = 0) -> list[Fraction]:
         else Fraction(0)
         for j, m in enumerate(blocks.mantissas[n])
     ]
+
+
+def tails_of(made: Blocks, backwards: bool) -> tuple:
+    return running_sums(made.mantissas[0], made.exponents[0], backwards)
 
 
 def near(computed, wanted):
@@ -143,7 +155,7 @@ def test_running_sums_from_either_side(wide):
     below = list(accumulate(vector))
     above = [sum(vector) - x for x in below]
     for backwards, wanted in ((False, below), (True, above)):
-        sums, exponents = running_sums(made.mantissas[0], made.exponents[0], backwards)
+        sums, exponents = tails_of(made, backwards)
         computed = [
             Fraction(float(s)) * Fraction(2) ** int(e) for s, e in zip(sums, exponents, strict=True)
         ]
@@ -193,12 +205,39 @@ def test_the_least_shift_is_that_of_the_definition(seed):
     tails = []
     for m in masses:
         made = blocks_of(m)
-        tails += [*running_sums(made.mantissas[0], made.exponents[0], False)]
-        tails += [*running_sums(made.mantissas[0], made.exponents[0], True)]
+        tails += [*tails_of(made, False)]
+        tails += [*tails_of(made, True)]
     shift, unsure = least_shift(*tails, start, 1e-13)
     # Ties are open to rounding; then the shift may only be larger, and says so.
     assert shift >= wanted
     assert shift == wanted or unsure
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_quick_look_at_single_probabilities_never_says_too_much(seed):
+    """It says yes only if F_a(t) <= F_b(t + d) for all t, and mostly where that is so."""
+    rng = np.random.default_rng(seed)
+    shape = rng.dirichlet(np.ones(40))
+    other = np.convolve(shape, rng.dirichlet(np.ones(5)))[:40] if seed % 2 else rng.random(40)
+    masses = [[Fraction(float(x)) for x in m] for m in (shape, other / other.sum())]
+    masses = [[x * Fraction(2) ** (-seed * j) for j, x in enumerate(m)] for m in masses]
+    masses = [[x / sum(m) for x in m] for m in masses]
+    made = [blocks_of(m) for m in masses]
+    tails = [list(accumulate(m)) for m in masses]
+    for shift in range(-2, 7):
+        said = within(
+            *(array[0] for each in made for array in (each.mantissas, each.exponents)),
+            1.0,
+            shift,
+            1e-12,
+        )
+        true = all(
+            tails[0][t] <= (tails[1][min(t + shift, 39)] if t + shift >= 0 else 0)
+            for t in range(40)
+        )
+        assert true or not said
+        if shift == 6 and seed in (1, 3, 5):
+            assert said
 
 
 def test_a_far_tail_decides_from_above():
@@ -209,8 +248,8 @@ def test_a_far_tail_decides_from_above():
     tails = []
     for m in (b, a):
         made = blocks_of(m)
-        tails += [*running_sums(made.mantissas[0], made.exponents[0], False)]
-        tails += [*running_sums(made.mantissas[0], made.exponents[0], True)]
+        tails += [*tails_of(made, False)]
+        tails += [*tails_of(made, True)]
     shift, _ = least_shift(*tails, 0, 1e-13)
     assert shift >= 1
 
@@ -275,7 +314,7 @@ def test_what_stands_around_a_node_is_the_joint_distribution(length, way):
 @pytest.mark.parametrize("way", [True, False])
 @pytest.mark.parametrize("length", [1, 2, 3, 5])
 def test_both_ways_give_the_distance_of_the_definition(length, way, monkeypatch):
-    monkeypatch.setattr(chain_sums, "_halves", lambda *_: way)
+    monkeypatch.setattr(chain_sums, "by_halving", lambda *_: way)
     distance = largest_distance(distributions_of(length), CHAIN, VALUES)
     assert (distance.value, distance.node) == distance_by_definition(length)
     assert not distance.unsure
@@ -300,25 +339,36 @@ def test_progress_counts_nodes_and_half_suffice_where_they_mirror():
 def test_costs_are_what_the_pages_say():
     assert halving_cost(7, 3) == 27 * 3 * 2
     assert sides_cost(12, 3) == 6
-    assert sum_work(7, 3, 2) == 14**2 * min(162, 3.5)
-    assert sum_work(7, 3, 0) == 7**2 * 3.5
-    assert sum_work(1000, 2, 1) == 1000**2 * min(16 * log2(1001), 2000 / 6)
+    assert sum_work(7, 3, 2) == 14**2 * min(162, 3.5) / 2 + 5e4 * 21
+    assert sum_work(7, 3, 0) == 7**2 * 3.5 / 2 + 5e4 * 21
+    assert sum_work(1000, 2, 1) == 1000**2 * min(16 * log2(1001), 2000 / 6) / 2 + 1e8
 
 
 def test_memory_is_refused_before_it_is_asked_for(monkeypatch):
-    assert chain_sums._halves(2, 50)
-    assert not chain_sums._halves(3, 2)
-    assert chain_sums._halves(1000, 2)
-    # By sides: T^2 largest k numbers; by halving: T largest k^2 (6 + digits of T).
-    for length, size, largest, needed in [
-        (100, 2, 7, 100 * 100 * 7 * 2 * 8),
-        (1000, 2, 7, 1000 * 7 * 4 * (6 + 10) * 8),
-    ]:
+    assert by_halving(2, 50)
+    assert not by_halving(3, 2)
+    assert by_halving(1000, 2)
+    for length, size, largest in [(100, 2, 7), (1000, 2, 7)]:
+        needed = sum_bytes(length, size, largest)
         monkeypatch.setattr(chain_sums, "MOST_BYTES", needed)
         check_memory(length, size, largest)
         monkeypatch.setattr(chain_sums, "MOST_BYTES", needed - 1)
         with pytest.raises(NotApplicable, match=f"GB for {length:,} entries"):
             check_memory(length, size, largest)
+
+
+@pytest.mark.parametrize(("length", "size", "largest"), [(300, 2, 1), (200, 3, 2), (900, 2, 1)])
+def test_memory_is_what_was_estimated(length, size, largest):
+    """Within two times, and not below what is used by more than that."""
+    transition = np.random.default_rng(size).dirichlet(np.ones(size), size)
+    chain = pk.MarkovChain.steady(transition)
+    values = np.minimum(np.arange(size), largest)
+    largest_distance([chain.initial] * 40, transition, values)  # compiled, loaded
+    tracemalloc.start()
+    largest_distance([chain.initial] * length, transition, values)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak / 2 <= sum_bytes(length, size, largest) <= 2 * peak
 
 
 # --- numbers that floats do not hold --------------------------------------------------------------
@@ -354,7 +404,7 @@ def test_a_distance_decided_by_such_numbers_is_not_believed(way, monkeypatch):
         ]
     )
     distributions = [initial, initial @ transition, initial @ transition @ transition]
-    monkeypatch.setattr(chain_sums, "_halves", lambda *_: way)
+    monkeypatch.setattr(chain_sums, "by_halving", lambda *_: way)
     distance = largest_distance(distributions, transition, np.array([0, 1, 4]))
     assert distance.lost or distance.value == 7
     query = pk.total([0, 1, 4], 3)

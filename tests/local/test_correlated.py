@@ -127,8 +127,8 @@ def test_flips_are_the_chain_that_is_promised(monkeypatch):
     for rows in (flips[50_000:].reshape(-1, 3), streamed):
         seen = np.bincount(rows @ [4, 2, 1], minlength=8)
         start, moves, _ = made.noise_states
-        law = [start[a] * moves[a, b] * moves[b, c] for a, b, c in product((0, 1), repeat=3)]
-        assert stats.chisquare(seen, 10_000 * np.array(law)).pvalue > 1e-10
+        shares = [start[a] * moves[a, b] * moves[b, c] for a, b, c in product((0, 1), repeat=3)]
+        assert stats.chisquare(seen, 10_000 * np.array(shares)).pvalue > 1e-10
     long = flips[:50_000]
     for state, rho in ((0, 0.1), (1, 0.35)):
         moved = long[1:][long[:-1] == state] != state

@@ -131,6 +131,14 @@ def test_bad_arguments(arguments, said):
         pk.renyi_pufferfish(STICKY, pk.count(1, 10), 1, **arguments)
 
 
+def test_secrets_of_several_entries_are_not_promised():
+    hidden = pk.ChainClass.of(STICKY).with_secrets(pk.Secrets.runs(2))
+    sides = pk.compare(hidden, pk.count(1, 6), 1)
+    assert sides.baselines == ()
+    with pytest.raises(pk.NotApplicable, match="single entries"):
+        pk.renyi_pufferfish(hidden, pk.count(1, 6), 1, 1e-6)
+
+
 def test_where_there_is_no_theorem():
     question = pk.count(1, 10)
     for beliefs, query, near in (
@@ -245,6 +253,7 @@ def test_baselines_are_shown_and_never_chosen():
 def test_what_does_not_apply_says_why():
     sides = pk.compare(pk.ChainClass.binary(0.3, 0.7), pk.count(1, 10), 1)
     assert sides.baselines == ()
-    assert "temporal_leakage does not apply" in str(sides)
+    assert "not applicable: temporal_leakage: " in str(sides)
+    assert "not applicable: renyi_gaussian, renyi_gaussian_exact: " in str(sides)
     with pytest.raises(pk.NotApplicable, match="Markov chains"):
         temporal_noise(pk.FiniteJoint({(0, 1): 0.5, (1, 1): 0.5}), pk.count(1, 2), 1)

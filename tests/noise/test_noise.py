@@ -93,7 +93,7 @@ def test_outputs_lie_on_the_grid_and_the_grid_is_paid_for(lipschitz, size, large
 
 def test_rounding_to_the_grid_is_to_the_nearest_step():
     step = 2.0 ** noise.grid_exponent(1, 1)
-    tiny = [one(Fraction(step) * 100.4, 1e-15, 1) / step for _ in range(20)]
+    tiny = [one(Fraction(step) * Fraction(100.4), 1e-15, 1) / step for _ in range(20)]
     assert set(tiny) == {100}
 
 

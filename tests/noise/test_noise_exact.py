@@ -60,12 +60,18 @@ def test_bad_scale_and_constant_are_named():
 
 
 def test_the_largest_number_of_steps_has_52_digits():
-    step, half = Fraction(2) ** -30, Fraction(1, 2)
-    assert grid_noise._steps((2**52 - 1) * step, step, 1.0) == 2**52 - 1
-    assert grid_noise._steps(Fraction(5, 4), half, 1.0) == 2
-    assert grid_noise._steps(Fraction(7, 4) + step, half, 1.0) == 4
+    step = Fraction(2) ** -30
+    assert grid_noise._steps([(2**52 - 1) * step, 0 * step], -30, 1.0) == [2**52 - 1, 0]
     with pytest.raises(ValueError, match="too large"):
-        grid_noise._steps(2**52 * step, step, 1.0)
+        grid_noise._steps([0 * step, 2**52 * step], -30, 1.0)
+
+
+@pytest.mark.parametrize("k", [-30, -1, 0, 3])
+def test_answers_are_rounded_to_the_nearest_step_and_halves_to_the_even_one(k):
+    step = Fraction(2) ** k
+    values = [Fraction(n, d) for n in range(-40, 41) for d in (1, 2, 3, 4, 7, 16)]
+    values += [(n + Fraction(1, 2)) * step for n in range(-5, 5)]
+    assert grid_noise._steps(values, k, 1.0) == [round(value / step) for value in values]
 
 
 # --- many at once ---------------------------------------------------------------------------------

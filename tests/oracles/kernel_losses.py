@@ -1,9 +1,10 @@
 """The loss of one entry of a hidden chain to outputs that are searched for; numpy only.
 
-A series is given as its law around entry i: kernels from i to the left, kernels from i to the
-right, what the entries show, and P(hidden state at i | secret). An output is a product likelihood
-f(x) = prod_t exp(phi_t(x_t)), each phi_t one of finitely many functions that vary by at most the
-cost of an entry. Coordinate ascent over the phi_t finds outputs that lose much: a lower bound.
+A series is given as its distribution around entry i: kernels from i to the left, kernels from i
+to the right, what the entries show, and P(hidden state at i | secret). An output is a product
+likelihood f(x) = prod_t exp(phi_t(x_t)), each phi_t one of finitely many functions that vary by at
+most the cost of an entry. Coordinate ascent over the phi_t finds outputs that lose much: a lower
+bound.
 """
 
 from __future__ import annotations

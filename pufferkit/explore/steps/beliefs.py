@@ -89,22 +89,17 @@ def _offered(workspace: Workspace, build: Any) -> None:
     with ui.element("div").classes("pk-row"):
         names = ui.input("States", value=", ".join(workspace.states) or "rest, active")
         names.props("outlined dense").mark("states")
+
+    def labels() -> Any:
+        return _names(names.value)
+
     parts.heading("Binary chains")
     parts.soft("Every chain on two states that stays with a probability in this range; any start.")
     with ui.element("div").classes("pk-row"):
         low = _number("Stays at least", 0.3, "low")
         high = _number("Stays at most", 0.9, "high")
-        parts.button(
-            "Add",
-            partial(
-                build,
-                tasks.bounded,
-                partial(_value, low),
-                partial(_value, high),
-                lambda: _names(names.value),
-            ),
-            mark="binary",
-        )
+        ends = partial(_value, low), partial(_value, high)
+        parts.button("Add", partial(build, tasks.bounded, *ends, labels), mark="binary")
     parts.heading("Chains that mix")
     parts.soft(
         "Every chain that is never rarer than this in a state, and forgets at least this fast."
@@ -112,17 +107,8 @@ def _offered(workspace: Workspace, build: Any) -> None:
     with ui.element("div").classes("pk-row"):
         rare = _number("Rarest state", 0.05, "pi-min")
         gap = _number("Eigengap", 0.3, "gap")
-        parts.button(
-            "Add",
-            partial(
-                build,
-                tasks.mixing,
-                lambda: _names(names.value),
-                partial(_value, rare),
-                partial(_value, gap),
-            ),
-            mark="mixing",
-        )
+        bounds = partial(_value, rare), partial(_value, gap)
+        parts.button("Add", partial(build, tasks.mixing, labels, *bounds), mark="mixing")
     parts.heading("A model file")
     with ui.element("div").classes("pk-row"):
         path = ui.input("Path of a JSON model").props("outlined dense").mark("model-path")

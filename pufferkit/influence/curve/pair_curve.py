@@ -50,6 +50,7 @@ _MOST_TRIALS = 40
 _USUAL_TRIALS = 5
 _MOST_KNOWN = 8
 _WITHIN = 0.98
+_OF_USE = 0.1
 _MANY = 16
 _TOO_DENSE = "pairs of values not told apart: with so many moves of so many states that takes long"
 
@@ -266,16 +267,17 @@ class PairCurve:
     """The pairwise curve of one chain of a class.
 
     What the sides add is kept for a few profiles. It is asked for again by `record`, and tells
-    where the search for a profile a little above or below may begin.
+    where the search for a profile a little above or below may begin. ``often`` says that it is one
+    of many, so that waiting for compiled loops pays.
     """
 
-    def __init__(self, member: Member, length: int) -> None:
+    def __init__(self, member: Member, length: int, *, often: bool = False) -> None:
         self.length = length
         self.notes: tuple[str, ...] = ()
         if takes_long(member):
             self._sides, self.notes = None, (_TOO_DENSE,)
         else:
-            self._sides = known_sides(member, length)
+            self._sides = known_sides(member, length, often=often)
         self._known: dict[tuple[int, bytes], list[Stretch]] = {}
 
     @property
@@ -384,7 +386,8 @@ class PairCurve:
         def loss_at(b: float) -> PairLoss | None:
             return self.loss([(self.length, b * metric)], epsilon)
 
-        return solved(loss_at, epsilon, start, most, progress)
+        # Where the search begins, the scalar curve has a bound already.
+        return solved(loss_at, epsilon, start, most, progress, least=start * _OF_USE)
 
 
 def solved(
@@ -393,10 +396,13 @@ def solved(
     start: float,
     most: float,
     progress: Progress | None = None,
+    *,
+    least: float = 0.0,
 ) -> tuple[float, PairLoss] | None:
     """The largest b found up to ``most`` whose loss is at most epsilon, and that loss.
 
-    ``loss_at`` may have no answer where b is too large. ``None`` if no b was found.
+    ``loss_at`` may have no answer where b is too large. ``None`` if no b was found above
+    ``least``, below which none is of use.
     """
     good: tuple[float, PairLoss] | None = None
     high, b = np.inf, min(start, most)
@@ -413,6 +419,8 @@ def solved(
             high = b
         low = 0.0 if good is None else good[0]
         if loss is None:
+            if good is None and b <= least:
+                break
             guess = b / 3
         elif loss.value <= 0:
             guess = 2 * b

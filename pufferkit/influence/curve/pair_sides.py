@@ -56,23 +56,23 @@ Sides = tuple[PairSide, PairSide, list[Bools]]
 """Left and right side of the entries, and the states of entries 1, 2, ... (the last repeats)."""
 
 
-def pair_sides(member: Member, length: int) -> Sides | None:
+def pair_sides(member: Member, length: int, *, often: bool = False) -> Sides | None:
     """The sides of the entries of one chain.
 
     ``None`` where the pairwise curve does not serve: any start, probabilities lost to underflow, or
-    a start that is not forgotten in time.
+    a start that is not forgotten in time. ``often`` is as of `PairSteps`.
     """
     source = influence_of(member, "definition", length)
     error = source.powers.rounding(1)
     if isinstance(source, StationaryInfluence):
-        left, supports = _stationary(source, error)
+        left, supports = _stationary(source, error, often)
     elif isinstance(source, GivenStartInfluence):
         left, supports = _given_start(source, length, error)
     else:
         return None
     if left is None:
         return None
-    often = isinstance(left.first, StepsInRow)  # compiled loops are loaded then
+    often |= isinstance(left.first, StepsInRow)  # compiled loops are loaded then
     right = PairSteps([member.chain.transition], error, often=often)
     return left, PairSide([], right), supports
 
@@ -88,7 +88,7 @@ def takes_long(member: Member) -> bool:
     return not member.any_start and float(moves.sum()) ** 2 > MOST_CELLS
 
 
-def known_sides(member: Member, length: int) -> Sides | None:
+def known_sides(member: Member, length: int, *, often: bool = False) -> Sides | None:
     """`pair_sides`; of the last large stationary chains, those with the plans found before.
 
     Where each programme ended is a good place to begin at another scale. Of small chains nothing is
@@ -96,7 +96,7 @@ def known_sides(member: Member, length: int) -> Sides | None:
     """
     chain = member.chain
     if len(chain) < LARGE or member.any_start or not chain.is_stationary:
-        return pair_sides(member, length)
+        return pair_sides(member, length, often=often)
     key = chain.initial.tobytes(), chain.transition.tobytes()
     sides = _KEPT.pop(key, None) or pair_sides(member, length)
     if sides is not None:
@@ -110,14 +110,16 @@ _KEPT: dict[tuple[bytes, bytes], Sides] = {}
 _MOST_KEPT = 4
 
 
-def _stationary(source: StationaryInfluence, error: float) -> tuple[PairSide | None, list[Bools]]:
+def _stationary(
+    source: StationaryInfluence, error: float, often: bool
+) -> tuple[PairSide | None, list[Bools]]:
     chain, support = source.chain, source.support(1)
     if chain.has_underflow:
         return None, []
     kernels = _backward(chain.transition, chain.initial[None], support[None])
     if kernels is None:
         return None, [support]
-    return PairSide([], PairSteps([kernels[0]], error + CONVERGED)), [support]
+    return PairSide([], PairSteps([kernels[0]], error + CONVERGED, often=often)), [support]
 
 
 def _given_start(

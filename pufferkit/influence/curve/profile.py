@@ -45,6 +45,7 @@ _PRECISION = 1e-8
 _ROUGH = 0.02
 _GROWTH = 1.1
 _MOST_OPTIONS = 3
+_MANY = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,7 +296,8 @@ class _Corners(Sequence[_MemberCurve]):
         place = range(len(self.corners))[place]
         if place not in self._made:
             member = self.corners[place]
-            pairs = PairCurve(member, self.length)
+            often = len(self.corners) > _MANY and len(member.chain) > 2
+            pairs = PairCurve(member, self.length, often=often)
             sides = sides_of(member, self.length)
             self._made[place] = _MemberCurve(
                 member.name, *sides, pairs if pairs.serves else None, pairs.notes

@@ -19,6 +19,7 @@ reweighting, and over all reweightings the step is largest at
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from math import atanh, exp, expm1, inf, log1p, tanh
 from typing import Any
@@ -37,6 +38,7 @@ LARGE = 30.0
 """From this variation on, e to its power is taken out of sums."""
 
 _SATURATES = 8.0
+_FEW = 32
 _CHUNK = 1 << 21
 _BINS = 1 << 16
 
@@ -78,7 +80,7 @@ class KernelStep(Step):
             self._kernel = kernel
 
     @cached_property
-    def _best(self) -> tuple[Floats, Floats]:
+    def best(self) -> tuple[Floats, Floats]:
         """The candidates that matter when pairs are not told apart."""
         if self._tables is not None:
             above, below = self._tables
@@ -96,7 +98,7 @@ class KernelStep(Step):
         )
 
     def largest(self, variation: float) -> float:
-        above, below = self._best
+        above, below = self.best
         if above.size == 0:
             return 0.0
         return min(variation, float(_largest_of(above, below, variation)) + self.error)
@@ -110,6 +112,31 @@ class KernelStep(Step):
         steps[~self.allowed] = -inf
         np.fill_diagonal(steps, np.where(np.diag(self.allowed), 0.0, -inf))
         return steps
+
+
+class StepRow:
+    """The largest steps of several kernels at once, for one incoming variation.
+
+    For kernels of few candidates: theirs stand in one table, the first of each repeated.
+    """
+
+    def __init__(self, steps: Sequence[KernelStep]) -> None:
+        best = [step.best for step in steps]
+        width = max(len(above) for above, _ in best)
+        places = [np.minimum(np.arange(width), len(above) - 1) for above, _ in best]
+        self._above = np.array([own[0][at] for own, at in zip(best, places, strict=True)])
+        self._below = np.array([own[1][at] for own, at in zip(best, places, strict=True)])
+        self._errors = np.array([step.error for step in steps])
+
+    def largest(self, variation: float) -> Floats:
+        """The step of each for its worst pair of rows, rounded up."""
+        steps: Floats = _largest_of(self._above, self._below, variation) + self._errors
+        return np.minimum(steps, variation)
+
+    @staticmethod
+    def serves(step: Step) -> bool:
+        """Whether a step may stand in such a table."""
+        return isinstance(step, KernelStep) and 0 < len(step.best[0]) <= _FEW
 
 
 def kernel_error(error: float, size: int, columns: int) -> float:

@@ -32,7 +32,7 @@ from typing import Protocol
 import numpy as np
 
 from pufferkit.checks import Floats
-from pufferkit.influence.curve.steps import Step
+from pufferkit.influence.curve.steps import KernelStep, Step, StepRow
 from pufferkit.rounding import last_passing
 
 StepOf = Callable[[int], Step | None]
@@ -289,8 +289,12 @@ def fixed_point(steps: StepOf, blocks: Sequence[int], b: float) -> float:
     if b == 0:
         return 0.0
     usable = [(m, step) for m in sorted(blocks) if (step := steps(m)) is not None]
+    row = _row_of([step for _, step in usable])
+    spent = b * np.array([m for m, _ in usable], dtype=float)
 
     def gap(v: float) -> float:
+        if row is not None:
+            return v - float((spent + row.largest(v)).min())
         least = inf
         for m, step in usable:
             if m * b >= least:
@@ -308,6 +312,13 @@ def fixed_point(steps: StepOf, blocks: Sequence[int], b: float) -> float:
     if gap(b) >= 0:
         return b
     return last_passing(gap, high, b, _FIXED)
+
+
+def _row_of(steps: Sequence[Step]) -> StepRow | None:
+    """All steps in one table, if there are many and they are small."""
+    if len(steps) < PATIENCE or not all(StepRow.serves(step) for step in steps):
+        return None
+    return StepRow([step for step in steps if isinstance(step, KernelStep)])
 
 
 def largest_loss(left: Sweep, right: Sweep, most: int) -> EntryLoss:

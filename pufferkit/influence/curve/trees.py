@@ -52,9 +52,11 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs
+from pufferkit.beliefs.field_class import FieldClass
 from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass, as_network_class
 from pufferkit.checks import Floats
+from pufferkit.influence.curve.graphs import GraphCurve
 from pufferkit.influence.curve.pairs import LARGEST, off_diagonal
 from pufferkit.influence.curve.plan_bases import bases_of, blank, packed
 from pufferkit.influence.curve.tree_passes import Passes
@@ -89,9 +91,15 @@ def record_loss(theta: Beliefs, cost: Floats) -> float:
 @record_loss.register
 def _(theta: NetworkClass, cost: Floats) -> float:
     # Parts without an edge between them are independent.
-    first = theta.networks[0]
-    whole = round_up(float(cost.max()) * max(len(part) for part in first.components))
-    return min(whole, TreeCurve(theta, cost).loss(1.0).value) if first.is_tree else whole
+    whole = round_up(float(cost.max()) * theta.largest_part)
+    if theta.networks[0].is_tree:
+        return min(whole, TreeCurve(theta, cost).loss(1.0).value)
+    return min(whole, GraphCurve(theta.networks, theta.states, cost).loss(1.0).value)
+
+
+@record_loss.register
+def _(theta: FieldClass, cost: Floats) -> float:
+    return GraphCurve(theta.fields, theta.states, cost).loss(1.0).value
 
 
 class TreeCurve:

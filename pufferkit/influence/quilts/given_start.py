@@ -8,6 +8,7 @@ length.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from math import inf
 
@@ -22,14 +23,28 @@ from pufferkit.influence.quilts.chains import CONVERGED, Binding, ChainInfluence
 from pufferkit.influence.quilts.powers import TINY
 from pufferkit.influence.quilts.search import NOTHING, Quilt, hardest_node
 
-MOST_ENTRIES = 2 * 10**8
-"""Largest table of distributions, in entries, before a segment counts as too long to table."""
-
 MOST_GIGABYTES = 8.0
 """Searches over nodes that need more memory are refused before they start."""
 
-_BYTES_A_NODE = 64
+_SHORT = 4096
+"""Nodes that are tabled without a word."""
+
 _CHUNK = 1 << 22
+
+
+def bytes_needed(nodes: int, states: int) -> int:
+    """Memory of a search over nodes that differ: bounds, and distributions while they are made."""
+    return nodes * (64 + 28 * states)
+
+
+def _check_memory(nodes: int, states: int, length: int) -> None:
+    gigabytes = bytes_needed(nodes, states) / 1e9
+    if gigabytes > MOST_GIGABYTES:
+        raise NotApplicable(
+            f"quilts of {length:,} nodes of {states} states that differ by their start need about "
+            f"{gigabytes:,.0f} GB of memory; shorten the series, split it into segments, or use a "
+            "stationary start, ChainClass.any_start or influence_curve"
+        )
 
 
 class GivenStartInfluence(ChainInfluence):
@@ -42,18 +57,15 @@ class GivenStartInfluence(ChainInfluence):
 
     def __init__(self, chain: MarkovChain, reading: Reading, length: int) -> None:
         super().__init__(chain, reading)
-        if length * len(chain) > MOST_ENTRIES and not self._converges():
-            raise NotApplicable(
-                f"the distribution of X_i does not converge, and a table of {length:,} nodes by "
-                f"{len(chain)} states needs about {length * len(chain) * 18 / 1e9:.0f} GB; "
-                "use ChainClass.any_start, or influence_curve"
-            )
+        if not self._converges():
+            _check_memory(length, len(chain), length)
         distributions, possible = chain.initial[None, :], (chain.initial > 0)[None, :]
         self.cycle = chain.period if self._converges() else length
         repeats = self.cycle if self._converges() else 1
         limits = np.array([chain.limit_distribution(n) for n in range(1, repeats + 1)])
         self.burn_in = self._first_converged(distributions, possible, limits, 0)
         while self.burn_in == len(distributions) < length:
+            _check_memory(self._nodes_expected(len(distributions), length), len(chain), length)
             kernel = self.powers[len(distributions)]
             known = len(distributions)
             distributions = np.vstack([distributions, distributions @ kernel.values])
@@ -67,6 +79,19 @@ class GivenStartInfluence(ChainInfluence):
         # Possible but underflowed probabilities have no known ratio: their prior is infinite.
         self.underflowed = possible & (distributions < TINY)
         self.logs = np.log(np.maximum(distributions, TINY))
+
+    def _nodes_expected(self, known: int, length: int) -> int:
+        """How many nodes will be tabled, by the slowest part of what is not yet converged.
+
+        What is left of the start shrinks with the powers of the eigenvalues of P inside the unit
+        circle. A short table is made first: the start may have nothing of the slow parts.
+        """
+        twice = min(2 * known, length)
+        if known < _SHORT:
+            return twice
+        sizes = np.abs(np.linalg.eigvals(self.chain.transition))
+        slowest = sizes[sizes < 1 - 1e-14].max(initial=0.5)
+        return min(length, max(twice, int(math.log(CONVERGED) / math.log(slowest))))
 
     def _converges(self) -> bool:
         """Whether no mass starts in transient states and the long-run cycle is short."""
@@ -177,13 +202,7 @@ class GivenStartInfluence(ChainInfluence):
         self, nodes: int, length: int, epsilon: float, enough: float, hint: Quilt | None
     ) -> Binding:
         """The hardest of the first so many nodes of a segment."""
-        gigabytes = _BYTES_A_NODE * nodes / 1e9
-        if gigabytes > MOST_GIGABYTES:
-            raise NotApplicable(
-                f"quilts of {length:,} nodes that differ by their start need about "
-                f"{gigabytes:,.0f} GB of memory; shorten the series, split it into segments, or "
-                "use a stationary start or any start"
-            )
+        _check_memory(nodes, len(self.chain), length)
         # Entries that are sure at the start have nothing to hide and end every quilt.
         sure = next((n for n in range(1, nodes + 1) if self.support(n).sum() > 1), nodes + 1) - 1
         bounds = np.full(nodes, max(1, length - sure) / epsilon)

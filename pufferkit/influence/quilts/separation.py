@@ -13,7 +13,8 @@ Q - {q} still separates X_R from X_i, together with X_q (contraction of independ
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from pufferkit.beliefs.graph import Graph, bits
 
@@ -29,25 +30,33 @@ QuiltMasks = tuple[int, int]
 """X_Q and X_N, as bits."""
 
 
-def quilts(graph: Graph, node: int) -> list[QuiltMasks]:
+class Cut(NamedTuple):
+    """A quilt that is the border of a connected set around a node.
+
+    ``inside`` is that set, in the moral graph of the ancestral set ``within``. Its border separates
+    it from the rest; ``quilt`` is what of the border does the work, ``near`` is X_N.
+    """
+
+    quilt: int
+    near: int
+    within: int
+    inside: int
+
+
+def quilts(
+    graph: Graph, node: int, family: Collection[QuiltMasks] | None = None
+) -> list[QuiltMasks]:
     """The quilts that are looked at for a node, always with Q = {}, smallest X_N first.
 
     All of them, without the redundant ones, if the node is connected to at most `EXHAUSTIVE` nodes,
-    itself included. In larger networks a family of cuts around the node, in the moral graph of the
-    whole network and in that of the node's ancestors:
-
-    - the spheres: all nodes at distance r, for every r;
-    - borders of at most `MOST_BORDER` nodes: connected sets around the node are grown one node at a
-      time, least (size + 3 times the border) first, up to `MOST_SETS` of them, and their borders
-      taken.
-
-    X_R of each cut is then found by d-separation, and redundant nodes of the cut are dropped.
+    itself included. In larger networks those of the `Family` of cuts around the node, which may be
+    given if they are known.
     """
     part = graph.component(node)
     if part.bit_count() <= EXHAUSTIVE:
         masks = all_quilts(graph, node, part)
     else:
-        masks = set(_family(graph, node, part))
+        masks = set(family or ((cut.quilt, cut.near) for cut in Family(graph, node)))
     return sorted(masks, key=lambda quilt: (quilt[1].bit_count(), quilt[0].bit_count(), quilt))
 
 
@@ -64,30 +73,61 @@ def all_quilts(graph: Graph, node: int, part: int) -> set[QuiltMasks]:
     return masks
 
 
-def _family(graph: Graph, node: int, part: int) -> Iterator[QuiltMasks]:
-    yield 0, graph.connected(node, 0)[0]
-    for within in {part: None, graph.ancestors[node]: None}:
-        # Without colliders of strangers, cuts in the moral graph say all there is to say.
-        plain = within == part and graph.is_moral(part)
-        for inside, cut in _surroundings(graph.moral(within), node):
-            if plain:
-                yield cut, inside
-            else:
-                near, working = graph.connected(node, cut)
-                yield working, near
+class Family:
+    """Cuts around a node, one after the other: a search may stop before they are all made.
+
+    First Q = {}. Then, in the moral graph of the whole network and in that of the node's ancestors,
+
+    - the spheres: all nodes at distance r, for every r;
+    - borders of at most `MOST_BORDER` nodes: connected sets around the node are grown one node at a
+      time, least (size + 3 times the border) first, up to `MOST_SETS` of them, and their borders
+      taken.
+
+    X_R of each cut is then found by d-separation, and redundant nodes of the cut are dropped.
+
+    Attributes
+    ----------
+    grown
+        For each ancestral set, {connected set: the node it grew by}.
+    """
+
+    def __init__(self, graph: Graph, node: int) -> None:
+        self.graph, self.node = graph, node
+        self.part = graph.component(node)
+        own = (self.part, graph.ancestors[node])
+        self.grown: dict[int, dict[int, int]] = {within: {} for within in own}
+
+    def __iter__(self) -> Iterator[Cut]:
+        graph, node = self.graph, self.node
+        yield Cut(0, graph.connected(node, 0)[0], self.part, self.part)
+        for within, grown in self.grown.items():
+            # Without colliders of strangers, cuts in the moral graph say all there is to say.
+            whole = within == self.part
+            adjacent, plain = graph.married(within) if whole else (graph.moral(within), False)
+            done: set[int] = set()
+            for inside, cut in _surroundings(adjacent, node, grown):
+                if cut in done:
+                    continue
+                done.add(cut)
+                near, working = (inside, cut) if plain else graph.connected(node, cut)
+                yield Cut(working, near, within, inside)
 
 
-def _surroundings(adjacent: list[int], node: int) -> Iterator[tuple[int, int]]:
+def _surroundings(
+    adjacent: list[int], node: int, grown: dict[int, int]
+) -> Iterator[tuple[int, int]]:
     """Connected sets around a node, with their borders.
 
-    First balls, then sets grown from the node, small ones with small borders first.
+    First balls, then sets grown from the node, small ones with small borders first. ``grown`` is
+    told the node by which each set was grown.
     """
     ball, sphere = 1 << node, adjacent[node]
     while sphere:
         yield ball, sphere
-        ball |= sphere
         beyond = 0
         for j in bits(sphere):
+            ball |= 1 << j
+            grown[ball] = j
             beyond |= adjacent[j]
         sphere = beyond & ~ball
     heap = [(0, 1 << node, adjacent[node])]
@@ -97,8 +137,11 @@ def _surroundings(adjacent: list[int], node: int) -> Iterator[tuple[int, int]]:
         if border.bit_count() <= MOST_BORDER:
             yield inside, border
         for j in bits(border):
-            grown = inside | 1 << j
-            if grown not in seen and len(seen) < MOST_SETS:
-                seen.add(grown)
-                rim = (border | adjacent[j]) & ~grown
-                heapq.heappush(heap, (grown.bit_count() + _WIDTH * rim.bit_count(), grown, rim))
+            if len(seen) >= MOST_SETS:
+                break
+            larger = inside | 1 << j
+            if larger not in seen:
+                seen.add(larger)
+                grown[larger] = j
+                rim = (border | adjacent[j]) & ~larger
+                heapq.heappush(heap, (larger.bit_count() + _WIDTH * rim.bit_count(), larger, rim))

@@ -18,21 +18,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import permutations
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.sums.long_vectors import Blocks, Ints, convolved, least_shift, running_sums
-from pufferkit.influence.sums.work import halving_cost, sides_cost
+from pufferkit.influence.sums.long_vectors import (
+    Blocks,
+    Ints,
+    convolved,
+    least_shift,
+    placed_sums,
+    within,
+)
+from pufferkit.influence.sums.work import by_halving, sum_bytes
 from pufferkit.rounding import EPS
 
 MOST_BYTES = 8 * 10**9
 """Largest table of distributions that is started."""
 
 _LEAST = 2.0**-960
+_RARE = 2.0**-40
 
 
 @dataclass(frozen=True)
@@ -99,11 +109,7 @@ def check_memory(length: int, size: int, largest: int) -> None:
 
     ``size`` is the number of states, ``largest`` the largest value, of any size.
     """
-    if _halves(length, size):
-        # Paths three ways, and what stands around a stretch, for each pair of states.
-        needed = length * largest * size**2 * (6 + length.bit_length()) * 8
-    else:
-        needed = length * length * largest * size * 8
+    needed = sum_bytes(length, size, largest)
     if needed > MOST_BYTES:
         gigabytes, steps = (float(min(n, 10**300)) for n in (needed // 10**9, largest))
         raise NotApplicable(
@@ -113,28 +119,17 @@ def check_memory(length: int, size: int, largest: int) -> None:
         )
 
 
-def _halves(length: int, size: int) -> bool:
-    return length < 3 or halving_cost(length, size) <= sides_cost(length, size)
-
-
 def _at_node(
     node: int, around: Blocks, distribution: Floats, values: Ints, error: float, best: Distance
 ) -> Distance:
-    sums = []
-    for x in np.flatnonzero(distribution > 0):
-        joint = Blocks(around.mantissas[x : x + 1], around.exponents[x : x + 1])
-        point = Blocks.units(np.array([1 / distribution[x]]), np.array([values[x]]))
-        shifted = convolved(point, joint, np.array([[[0, 0]]]), joint.length + int(values[x]))
-        mantissa, exponent = shifted.mantissas[0], shifted.exponents[0]
-        sums.append((mantissa, exponent))
-    room = max((len(mantissa) for mantissa, _ in sums), default=0)
-    tails = []
-    for mantissa, exponent in sums:
-        wide = Blocks.zeros(1, room)
-        wide.mantissas[0, : len(mantissa)] = mantissa
-        wide.exponents[0, : len(exponent)] = exponent
-        lower = running_sums(wide.mantissas[0], wide.exponents[0], False)
-        upper = running_sums(wide.mantissas[0], wide.exponents[0], True)
+    possible = np.flatnonzero(distribution > 0)
+    if best.value and _all_within(possible, around, distribution, values, error, best.value):
+        return best
+    size, tails = around.length + int(values.max()), []
+    for x in possible:
+        given = around.mantissas[x], around.exponents[x]
+        placed = 1.0 / distribution[x], values[x], size
+        lower, upper = (cast(Any, placed_sums)(*given, up, *placed) for up in (False, True))
         tails.append((*lower, *upper))
     for n, one in enumerate(tails):
         for other in tails[n + 1 :]:
@@ -145,11 +140,37 @@ def _at_node(
     return best
 
 
+def _all_within(
+    possible: NDArray[np.intp],
+    around: Blocks,
+    distribution: Floats,
+    values: Ints,
+    error: float,
+    most: int,
+) -> bool:
+    """Whether a quick look shows that no two values of a node are further apart than ``most``."""
+    chances = distribution[possible]
+    if chances.min() < _RARE:
+        return False  # products with so rare a state may underflow
+    return all(
+        cast(Any, within)(
+            around.mantissas[x],
+            around.exponents[x],
+            around.mantissas[y],
+            around.exponents[y],
+            distribution[x] / distribution[y],
+            most + int(values[x] - values[y]),
+            error,
+        )
+        for x, y in permutations(possible.tolist(), 2)
+    )
+
+
 def _around(
     initial: Floats, transition: Floats, values: Ints, length: int, last: int
 ) -> Iterator[tuple[int, Blocks]]:
     """For nodes 1 ... last, the joint distributions of (X_i = x, sum of all other values)."""
-    way = _halving if _halves(length, len(values)) else _by_sides
+    way = _halving if by_halving(length, len(values)) else _by_sides
     yield from way(initial, transition, values, length, last)
 
 
@@ -161,6 +182,7 @@ def _halving(
     # Rows of pairs of states are numbered x * k + y; row (x, y) of a product sums over z.
     through = _grouped([(x * size + z, z * size + y) for x, y, z in triples], size)
     leftwards = _grouped([(y * size + z, x * size + z) for x, y, z in triples], size)
+    diagonal = np.arange(size) * (size + 1)  # all that is asked of a single node
     rightwards = _grouped([(z * size + x, z * size + y) for x, y, z in triples], size)
 
     @cache
@@ -186,21 +208,25 @@ def _halving(
         if first > last:
             return
         if count == 1:
-            diagonal = np.arange(size) * (size + 1)
-            yield first, Blocks(around.mantissas[diagonal], around.exponents[diagonal])
+            yield first, around
             return
         half = count // 2
         # around_left[x, m] = sum over y of around[x, y] * (P right)[m, y]
-        left = convolved(ahead(count - half), around, leftwards, outside(half))
+        rows = slice(None) if half > 1 else diagonal
+        left = convolved(ahead(count - half), around, leftwards[rows], outside(half))
         yield from descend(first, half, left)
         # around_right[n, y] = sum over x of around[x, y] * (left P)[x, n]
-        right = convolved(then(half), around, rightwards, outside(count - half))
+        rows = slice(None) if count - half > 1 else diagonal
+        right = convolved(then(half), around, rightwards[rows], outside(count - half))
         yield from descend(first + half, count - half, right)
 
     def outside(count: int) -> int:
         """Numbers in the distribution of the sum of all nodes but ``count``."""
         return (length - count) * int(values.max()) + 1
 
+    if length == 1:
+        yield 1, Blocks.units(initial, np.zeros(size, dtype=np.int64))
+        return
     root = Blocks.units(np.repeat(initial, size), np.zeros(size * size, dtype=np.int64))
     yield from descend(1, length, root)
 
@@ -218,17 +244,16 @@ def _by_sides(
     nowhere = np.zeros(size, dtype=np.int64)
     each = np.array([[[x, x]] for x in range(size)])
 
-    def extended(side: Blocks, kernel: Floats) -> Blocks:
+    def extended(side: Blocks, kernel: Floats, nodes: int) -> Blocks:
         """Row y is the sum over x of kernel[y, x] times (row x shifted by v(x))."""
-        return convolved(points, side, each, side.length + int(values.max())).mixed(kernel)
+        return convolved(points, side, each, nodes * most + 1).mixed(kernel)
 
-    after = [Blocks.units(np.ones(size), nowhere)]
-    for _ in range(length - 1):
-        after.append(extended(after[-1], transition))
+    most, after = int(values.max()), [Blocks.units(np.ones(size), nowhere)]
+    for nodes in range(1, length):
+        after.append(extended(after[-1], transition, nodes))
     # Together with X_i, not given it: a product of two probabilities may be too small for a float.
     before = Blocks.units(initial, nowhere)
     for node in range(1, last + 1):
         if node > 1:
-            before = extended(before, transition.T)
-        other = after[length - node]
-        yield node, convolved(before, other, each, before.length + other.length)
+            before = extended(before, transition.T, node - 1)
+        yield node, convolved(before, after.pop(), each, (length - 1) * most + 1)

@@ -112,12 +112,28 @@ class Window:
     def _of_many(self, rate: float) -> tuple[float, int]:
         tables = _ratio_tables(self.parts, self.allowed, self.starts.shape[1], rate, TRUSTED)
         worst, place = 1.0, 0
-        for n, (starts, values) in enumerate(zip(self.starts, self.possible, strict=True)):
-            own, chances = tables[starts].max(axis=0)[np.ix_(values, values)], self.chances[n]
-            given = own * (chances[values][None, :] / chances[values][:, None])
-            if given.size and not given.max() <= worst:
-                worst, place = float(given.max()), n
+        for starts, values, entries in self._alike:
+            own = tables[starts].max(axis=0)[np.ix_(values, values)]
+            chances = self.chances[entries][:, values]
+            if not chances.size:
+                continue
+            given = (own * (chances[:, None, :] / chances[:, :, None])).max(axis=(1, 2))
+            hardest = int(given.argmax())
+            if not given[hardest] <= worst:
+                worst, place = float(given[hardest]), int(entries[hardest])
         return worst, place
+
+    @cached_property
+    def _alike(self) -> list[tuple[Bools, Bools, NDArray[np.intp]]]:
+        """Left ends and values that are possible, and the entries of which that is so."""
+        patterns, which = np.unique(
+            np.hstack([self.starts, self.possible]), axis=0, return_inverse=True
+        )
+        ends = self.starts.shape[1]
+        return [
+            (pattern[:ends], pattern[ends:], np.flatnonzero(which.ravel() == n))
+            for n, pattern in enumerate(patterns)
+        ]
 
 
 @compiled_loop

@@ -10,6 +10,7 @@ smaller than the largest of its block does not fit beside it; then the vectors s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,8 +26,10 @@ NOTHING = -(2**30)
 """The exponent of a block of zeros."""
 
 _NEAR = 60
-_NEGLIGIBLE = -74.0
+_NEGLIGIBLE = 74
 _TINY = 2.0**-960
+_FAR = 60
+_POWERS = 2.0 ** np.arange(-_FAR, _FAR + 1)
 
 Ints = NDArray[np.int64]
 
@@ -75,7 +78,9 @@ class Blocks:
 
 def convolved(first: Blocks, second: Blocks, pairs: NDArray[np.int64], length: int) -> Blocks:
     """Vector m is the sum over j of vector ``pairs[m, j, 0]`` convolved with ``pairs[m, j, 1]``."""
-    out = Blocks.zeros(len(pairs), length)
+    blocks = max(1, -(-length // BLOCK))
+    mantissas = np.empty((len(pairs), blocks * BLOCK))
+    exponents = np.empty((len(pairs), blocks), dtype=np.int64)
     lost = first.lost or second.lost
     for m, chosen in enumerate(pairs):
         lost |= bool(
@@ -85,11 +90,11 @@ def convolved(first: Blocks, second: Blocks, pairs: NDArray[np.int64], length: i
                 second.mantissas,
                 second.exponents,
                 chosen,
-                out.mantissas[m],
-                out.exponents[m],
+                mantissas[m],
+                exponents[m],
             )
         )
-    return replace(out, lost=lost)
+    return Blocks(mantissas, exponents, lost)
 
 
 @compiled_loop
@@ -102,10 +107,13 @@ def _normalise(mantissa, exponent, block):  # type: ignore[no-untyped-def]
     if largest == 0.0:
         exponent[block] = NOTHING
         return
-    shift = int(np.floor(np.log2(largest)))
+    shift = math.frexp(largest)[1] - 1
     if shift != 0:
+        # In two parts: neither leaves the range of floats.
+        half = shift // 2
+        one, other = math.ldexp(1.0, -half), math.ldexp(1.0, half - shift)
         for j in range(start, start + BLOCK):
-            mantissa[j] = np.ldexp(mantissa[j], -shift)
+            mantissa[j] = mantissa[j] * one * other
         exponent[block] += shift
 
 
@@ -143,6 +151,9 @@ def _convolve(  # type: ignore[no-untyped-def]  # noqa: PLR0912
     """Fill in the sum of the convolutions of some pairs; whether some number got lost."""
     lost = False
     blocks_a, blocks_b = first_exp.shape[1], second_exp.shape[1]
+    sums, both = np.empty(BLOCK), np.empty(2 * BLOCK)
+    # All pairs that are left out together add at most their number times BLOCK times 4.
+    below = _NEGLIGIBLE + math.frexp(8.0 * BLOCK * len(pairs) * (blocks_a + 1))[1]
     for block in range(len(out_exp)):
         start = block * BLOCK
         # Blocks p and q reach into this one if q = block - p - 1 or q = block - p.
@@ -153,46 +164,72 @@ def _convolve(  # type: ignore[no-untyped-def]  # noqa: PLR0912
                 for q in (block - p - 1, block - p):
                     if 0 <= q < blocks_b and first_exp[a, p] > NOTHING < second_exp[b, q]:
                         top = max(top, first_exp[a, p] + second_exp[b, q])
-        if top == NOTHING:
-            continue
         out_exp[block] = top
+        if top == NOTHING:
+            out[start : start + BLOCK] = 0.0
+            continue
         # First the pairs near the top; what they give says how far down to look after that.
         high, low = 2**30, top - _NEAR
+        sums[:] = 0.0
         for _ in range(2):
             for j in range(len(pairs)):
                 a, b = pairs[j, 0], pairs[j, 1]
                 for p in range(max(0, block - blocks_b), min(blocks_a, block + 1)):
-                    for q in (block - p - 1, block - p):
-                        if not (0 <= q < blocks_b and first_exp[a, p] > NOTHING < second_exp[b, q]):
-                            continue
-                        size = first_exp[a, p] + second_exp[b, q]
-                        if size < low or size >= high:
-                            continue
-                        scale = np.ldexp(1.0, max(size - top, -1060))
-                        for i in range(p * BLOCK, (p + 1) * BLOCK):
-                            weight = first[a, i] * scale
-                            if weight > 0.0:
-                                lowest = max(start - i, q * BLOCK)
-                                beyond = min(start + BLOCK - i, (q + 1) * BLOCK)
-                                for k in range(lowest, beyond):
-                                    out[i + k] += weight * second[b, k]
+                    if first_exp[a, p] > NOTHING and _gathered(
+                        second[b],
+                        second_exp[b],
+                        block - p - 1,
+                        first_exp[a, p] - top,
+                        low - top,
+                        high - top,
+                        both,
+                    ):
+                        _add_products(first[a, p * BLOCK : (p + 1) * BLOCK], both, sums)
             least = np.inf
-            for j in range(start, start + BLOCK):
-                least = min(least, out[j])
+            for j in range(BLOCK):
+                least = min(least, sums[j])
             high = low
-            if least > 0.0:
-                # All pairs left together add at most their number times BLOCK times 4.
-                number = 8.0 * BLOCK * len(pairs) * (blocks_a + 1)
-                low = top + int(np.floor(np.log2(least) + _NEGLIGIBLE - np.log2(number)))
-            else:
-                low = -(2**29)
+            low = top + math.frexp(least)[1] - 1 - below if least > 0.0 else -(2**29)
             if low >= high:
                 break
+        out[start : start + BLOCK] = sums
         for j in range(start, start + BLOCK):
-            if out[j] < _TINY and not lost:
+            if least < _TINY and out[j] < _TINY and not lost:
                 lost = _reached(first, first_exp, second, pairs, j)
         _normalise(out, out_exp, block)
     return lost
+
+
+@compiled_loop
+def _gathered(vector, exponents, block, exponent, low, high, both):  # type: ignore[no-untyped-def]
+    """Two blocks in a row with one exponent; zeros for what is not from ``low`` up to ``high``."""
+    some = False
+    for side in range(2):
+        place = block + side
+        size = exponents[place] + exponent if 0 <= place < len(exponents) else 0
+        known = 0 <= place < len(exponents) and exponents[place] > NOTHING
+        if known and low <= size < high:
+            scale = math.ldexp(1.0, max(size, -1060))
+            for j in range(BLOCK):
+                both[side * BLOCK + j] = vector[place * BLOCK + j] * scale
+            some = True
+        else:
+            for j in range(BLOCK):
+                both[side * BLOCK + j] = 0.0
+    return some
+
+
+@compiled_loop
+def _add_products(weights, both, sums):  # type: ignore[no-untyped-def]
+    """Add to ``sums[k]`` the sum over i of ``weights[i] both[BLOCK + k - i]``."""
+    for i in range(0, BLOCK, 4):
+        one, two, three, four = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
+        if one + two + three + four > 0.0:
+            at = BLOCK - i
+            for k in range(BLOCK):
+                sums[k] += (one * both[at + k] + two * both[at + k - 1]) + (
+                    three * both[at + k - 2] + four * both[at + k - 3]
+                )
 
 
 @compiled_loop
@@ -209,31 +246,47 @@ def _reached(first, first_exp, second, pairs, j):  # type: ignore[no-untyped-def
     return False
 
 
-@compiled_loop
-def running_sums(distribution, exponents, backwards):  # type: ignore[no-untyped-def]
+def running_sums(distribution: Floats, exponents: Ints, backwards: bool) -> tuple[Floats, Ints]:
     """Sums with an exponent each: up to and including j, or strictly above j."""
     size = len(distribution)
+    sums: tuple[Floats, Ints] = placed_sums(distribution, exponents, backwards, 1.0, 0, size)
+    return sums
+
+
+@compiled_loop
+def placed_sums(distribution, exponents, backwards, weight, shift, size):  # type: ignore[no-untyped-def]
+    """Sums with an exponent each: up to and including j, or strictly above j.
+
+    Of the numbers times ``weight``, ``shift`` places further up, in a vector of ``size``.
+    """
     sums, sum_exps = np.zeros(size), np.zeros(size, dtype=np.int64)
     total, exponent = 0.0, 0
+    block, scale = -1, 0.0
     for step in range(size):
         j = size - 1 - step if backwards else step
         if backwards:
             sums[j], sum_exps[j] = total, exponent
-        if distribution[j] > 0.0:
-            e = exponents[j // BLOCK]
+        place = j - shift
+        if 0 <= place < len(distribution) and distribution[place] > 0.0:
             if total == 0.0:
-                total, exponent = distribution[j], e
-            elif e >= exponent:
-                total = distribution[j] + np.ldexp(total, max(exponent - e, -1060))
-                exponent = e
+                fraction, twos = math.frexp(distribution[place])
+                more, further = math.frexp(fraction * weight)
+                total, exponent = 2.0 * more, exponents[place // BLOCK] + twos + further - 1
+                block = -1
             else:
-                total += np.ldexp(distribution[j], max(e - exponent, -1060))
-            while total >= 2.0:
-                total *= 0.5
-                exponent += 1
-            while total < 1.0:
-                total *= 2.0
-                exponent -= 1
+                if place // BLOCK != block:
+                    block = place // BLOCK
+                    apart = exponents[block] - exponent
+                    if apart > 0:
+                        # Never above the largest: the sum is counted in the unit of this block.
+                        total *= math.ldexp(1.0, max(-apart, -1060))
+                        exponent, apart = exponents[block], 0
+                    scale = math.ldexp(1.0, max(apart, -1060)) * weight
+                total += distribution[place] * scale
+                if not 1.0 <= total < 2.0:
+                    fraction, twos = math.frexp(total)
+                    total, exponent = 2.0 * fraction, exponent + twos - 1
+                    scale = math.ldexp(scale, 1 - twos)
         if not backwards:
             sums[j], sum_exps[j] = total, exponent
     return sums, sum_exps
@@ -248,7 +301,7 @@ def _compare(a, a_exp, b, b_exp, error):  # type: ignore[no-untyped-def]
         return -1
     if b_exp - a_exp > 8:
         return 1
-    scaled = np.ldexp(b, b_exp - a_exp)
+    scaled = b * _POWERS[b_exp - a_exp + _FAR]
     if a * (1.0 + error) <= scaled * (1.0 - error):
         return 1
     if a * (1.0 - error) > scaled * (1.0 + error):
@@ -294,3 +347,35 @@ def least_shift(  # type: ignore[no-untyped-def]
         if t + d >= size:
             break
     return d, unsure
+
+
+@compiled_loop
+def within(first, first_exp, second, second_exp, ratio, shift, error):  # type: ignore[no-untyped-def]
+    """Whether F_a(t) <= F_b(t + shift) for all t follows from comparing single probabilities.
+
+    a is ``first`` and b is ``ratio`` times ``second``, but for one factor. So it is if up to some
+    place s no a(s) is above b(s + shift), and beyond no b(s + shift) is above a(s): lower tails
+    are compared term by term before the place, upper tails beyond it. ``False`` may mean that
+    there is no such place, or that rounding leaves it open.
+    """
+    beyond = False
+    for s in range(min(0, -shift), max(len(first), len(second) - shift)):
+        a, b, apart = 0.0, 0.0, 0
+        if 0 <= s < len(first):
+            a, apart = first[s], -first_exp[s // BLOCK]
+        if 0 <= s + shift < len(second):
+            b = ratio * second[s + shift]
+            apart += second_exp[(s + shift) // BLOCK]
+        if a == 0.0 and b == 0.0:
+            continue
+        if a > 0.0 and b > 0.0:
+            if -_FAR <= apart <= _FAR:
+                b *= _POWERS[apart + _FAR]
+            else:
+                (a, twos), (b, more) = math.frexp(a), math.frexp(b)
+                b = math.ldexp(b, min(max(more + apart - twos, -_FAR), _FAR))
+        if not beyond:
+            beyond = a * (1.0 + error) > b * (1.0 - error)
+        if beyond and b * (1.0 + error) > a * (1.0 - error):
+            return False
+    return True

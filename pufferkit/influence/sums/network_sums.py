@@ -3,12 +3,14 @@
 Tables become whole numbers over a common denominator, a distribution of a sum becomes a list of
 whole numbers, and variables are summed out one after the other, least connected first. The joint
 distribution is never listed; every number is exact, so ties between tails are decided as they are.
+Larger networks go to `pufferkit.influence.sums.network_messages`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
 from fractions import Fraction
+from itertools import combinations
 from math import lcm, prod
 from typing import Any
 
@@ -16,12 +18,40 @@ import numpy as np
 
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.sums import network_messages as messages
+from pufferkit.influence.sums.network_messages import Distance
+from pufferkit.influence.sums.transport import w_infinity
 from pufferkit.rounding import as_fraction
 
 MOST_WORK = 3 * 10**7
 
 SumDistribution = dict[int, Fraction]
 _Factor = tuple[tuple[Hashable, ...], Any]
+
+
+def largest_distance(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> Distance:
+    """The largest W of the sum given two values of one node; in floats where the network is large.
+
+    ``weights`` as below. ``NotApplicable`` if that takes too much work or memory too.
+    """
+    if work_of(network, weights) > 0:
+        return messages.largest_distance(network, weights)
+    worst = Distance(0, network.nodes[0], True)
+    for node, given in conditional_distributions(network, weights).items():
+        for one, other in combinations(given.values(), 2):
+            worst = max(worst, Distance(int(w_infinity(one, other)), node, True), key=_value)
+    return worst
+
+
+def work_of(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> float:
+    """About how many multiplications that takes; 0 if whole numbers do."""
+    if _exact_work(network, _elimination_order(network), weights) <= MOST_WORK:
+        return 0.0
+    return messages.work_of(network, weights)
+
+
+def _value(distance: Distance) -> int:
+    return distance.value
 
 
 def conditional_distributions(
@@ -161,6 +191,17 @@ def _check_work(
     network: BayesianNetwork, order: list[Hashable], weights: Mapping[Hashable, int]
 ) -> None:
     """Refuse before starting what would take too long."""
+    work = _exact_work(network, order, weights)
+    if work > MOST_WORK:
+        raise NotApplicable(
+            f"the exact distributions take about {float(min(work, 10**300)):.0e} products of "
+            "whole numbers; use rounder values, markov_quilt, or influence_curve on a tree"
+        )
+
+
+def _exact_work(
+    network: BayesianNetwork, order: list[Hashable], weights: Mapping[Hashable, int]
+) -> int:
     widest = 1
     around: dict[Hashable, set[Hashable]] = {node: set() for node in network.nodes}
     for node in network.nodes:
@@ -177,9 +218,4 @@ def _check_work(
         del around[node]
     most_values = max(len(network.values[v]) for v in network.nodes)
     length = len(network.nodes) * max(weights.values(), default=1) + 1
-    work = len(network.nodes) ** 2 * widest * most_values * length**2 // 4
-    if work > MOST_WORK:
-        raise NotApplicable(
-            f"the exact distributions take about {float(min(work, 10**300)):.0e} products of "
-            "whole numbers; use rounder values, markov_quilt, or influence_curve on a tree"
-        )
+    return len(network.nodes) ** 2 * widest * most_values * length**2 // 4

@@ -6,6 +6,8 @@ from math import log2
 
 from pufferkit.beliefs.secrets import Automaton
 
+_EACH = 5e4
+
 
 def halving_cost(length: int, states: int) -> float:
     """Multiplications for each squared length, by halving."""
@@ -18,9 +20,28 @@ def sides_cost(length: int, states: int) -> float:
 
 
 def sum_work(length: int, states: int, largest: int) -> float:
-    """About how many multiplications the distributions of a sum take, for all entries."""
+    """About how many nanoseconds the distributions of a sum take, for all entries.
+
+    Two multiplications take one, because those that cannot matter are passed over. Small sums take
+    a while for each entry and state in any case.
+    """
     size = (length * max(1, largest)) ** 2
-    return size * min(halving_cost(length, states), sides_cost(length, states))
+    products = size * min(halving_cost(length, states), sides_cost(length, states))
+    return products / 2 + _EACH * length * states
+
+
+def sum_bytes(length: int, states: int, largest: int) -> int:
+    """About how many bytes they take at once."""
+    if by_halving(length, states):
+        # Paths three ways, and what stands around a stretch, for each pair of states.
+        return length * largest * states**2 * (8 + length.bit_length()) * 8
+    # The sums after every node: half of all entries times all sums.
+    return length * (length * largest + 32) * states * 9 // 2
+
+
+def by_halving(length: int, states: int) -> bool:
+    """Whether halving is the cheaper way."""
+    return length < 3 or halving_cost(length, states) <= sides_cost(length, states)
 
 
 def window_work(automaton: Automaton, length: int, states: int, largest: int) -> float:

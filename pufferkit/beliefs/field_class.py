@@ -1,0 +1,89 @@
+"""Classes Theta of Markov random fields: finitely many fields of the same nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from pufferkit.beliefs.base import Distribution
+from pufferkit.beliefs.listed_class import ListedClass
+from pufferkit.beliefs.markov_random_field import MarkovRandomField
+from pufferkit.beliefs.network_checks import Node
+from pufferkit.beliefs.network_class import NetworkClass
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FieldClass(ListedClass):
+    """Markov random fields over the same nodes with the same values; their graphs may differ.
+
+    Parameters
+    ----------
+    fields
+        At least one.
+    """
+
+    kind = "fields"
+    member = MarkovRandomField
+    called = "field"
+
+    fields: tuple[MarkovRandomField, ...]
+
+    def check_alike(self) -> None:
+        first = self.fields[0]
+        for number, other in enumerate(self.fields, 1):
+            if other.nodes != first.nodes:
+                raise ValueError(
+                    f"fields: number {number} has other nodes than the first, or in another order"
+                )
+            for node in first.nodes:
+                if other.values[node] != first.values[node]:
+                    raise ValueError(
+                        f"fields: number {number} gives {node!r} the values "
+                        f"{other.values[node]}, the first one {first.values[node]}"
+                    )
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """In the order that data are given in."""
+        return self.fields[0].nodes
+
+    @property
+    def entries(self) -> tuple[Node, ...]:
+        return self.nodes
+
+    @staticmethod
+    def values_in(model: MarkovRandomField, entry: Hashable) -> tuple[Hashable, ...]:
+        return model.values[entry]
+
+    def values(self, entry: Hashable) -> tuple[Hashable, ...]:
+        return self.fields[0].values[entry]
+
+    @property
+    def edges(self) -> tuple[tuple[Node, Node], ...]:
+        return tuple(dict.fromkeys(edge for field in self.fields for edge in field.edges))
+
+    @property
+    def largest_part(self) -> int:
+        return max(len(part) for field in self.fields for part in field.components)
+
+    @property
+    def description(self) -> str:
+        count, first = len(self.fields), self.fields[0].description
+        return first if count == 1 else f"{count} sets of parameters of a {first}"
+
+    def distributions(self) -> list[Distribution]:
+        return [
+            Distribution(f"field {n} of {len(self.fields)}", field.joint())
+            for n, field in enumerate(self.fields, 1)
+        ]
+
+    def networks(self) -> tuple[list[NetworkClass], float]:
+        """Each field as a class of one network, and what rounding may add to a loss.
+
+        The networks differ from the fields by a factor of at most e^eta for any data set, eta = the
+        error of the distributions times the nodes; distributions given a value then by e^(2 eta)
+        at most, and a loss by 4 eta.
+        """
+        each = [NetworkClass((field.network(),)) for field in self.fields]
+        error = max(field.junction_tree.error for field in self.fields)
+        return each, 4 * len(self.nodes) * (3 * error + 1e-15)

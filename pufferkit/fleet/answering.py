@@ -1,0 +1,115 @@
+"""From the counts of a table to the rows that are asked for, and from noisy rows to `Releases`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pufferkit.beliefs.provenance import check_not_counted_from
+from pufferkit.checks import Floats
+from pufferkit.data.names import FOLLOWS, SUMS
+from pufferkit.data.questions import Question
+from pufferkit.data.table import Counts, Table
+from pufferkit.fleet.exact_answers import rows_of, whole_series
+from pufferkit.fleet.groups import Groups
+from pufferkit.fleet.releases import Releases
+from pufferkit.fleet.run import FleetRows, FleetRun, aligned
+from pufferkit.mechanisms.calibration import Calibration
+
+Asked = tuple[FleetRows, tuple[str, ...], dict[str, Any] | None]
+"""The rows to release, the labels of their numbers, and what was asked, for the record."""
+
+
+def asked_of(table: Table, run: FleetRun) -> Asked:
+    """What is asked of a table; not by beliefs that were fitted on it."""
+    check_not_counted_from(run.beliefs.sources, table.transitions, table.states)
+    return exact_rows(table, run.question, run.beliefs.states)
+
+
+def exact_rows(table: Table, question: Question | None, states: Sequence[Hashable]) -> Asked:
+    """The exact answers of a table."""
+    pieces = aligned(table, states)
+    if question is not None:
+        return rows_of(table, pieces, question, states)
+    if table.windows is not None and table.windows.repeats is not None:
+        raise ValueError(
+            "query: windows that come back are slots of one question; ask 'by-weekday-hour' or "
+            "'by-hour'"
+        )
+    return FleetRows.of(table, pieces), tuple(str(s) for s in states), None
+
+
+def rows_used(sizes: Table, question: Question | None) -> FleetRows:
+    """The same rows without answers, of a table of sizes: which entries each of them uses."""
+    if question is None or question.name in SUMS + FOLLOWS:
+        return FleetRows.of(sizes, sizes.pieces)
+    return whole_series(sizes, sizes.totals[:, None], None)
+
+
+def summed_up(asked: FleetRows, grouped: Groups | None) -> FleetRows:
+    """The rows of all subjects added up, window by window; or those of each group."""
+    windows, place = np.unique(asked.window, return_inverse=True)
+    if grouped is not None:
+        place = grouped.place[asked.owner] * len(windows) + place
+        windows = np.tile(windows, len(grouped.keys))
+
+    def summed(rows: Counts) -> Counts:
+        sums = np.zeros((len(windows), *rows.shape[1:]), dtype=np.int64)
+        np.add.at(sums, place, rows)
+        return sums
+
+    observed = None if asked.observed is None else summed(asked.observed)
+    days = None if asked.days is None else summed(asked.days)
+    nobody = np.zeros(len(windows), dtype=np.int64)
+    counts, seen = summed(asked.counts), summed(asked.entries)
+    return FleetRows(nobody, windows, counts, nobody, nobody, observed, seen, days)
+
+
+def noisy_sums(sums: Counts, run: FleetRun, calibration: Calibration) -> tuple[Floats, Floats]:
+    """Noise on the sums of all subjects."""
+    wanted = np.full(len(sums), calibration.scale)
+    return run.draw(sums, wanted), wanted
+
+
+def releases_of(
+    run: FleetRun,
+    subjects: tuple[Hashable, ...] | None,
+    asked: FleetRows,
+    values: Floats,
+    scales: Floats,
+    calibrations: dict[int, Calibration],
+    labels: tuple[str, ...],
+    question: dict[str, Any] | None,
+) -> Releases:
+    """What was drawn, with what a reader needs to judge it."""
+    entries = asked.entries.copy()
+    family = run.family
+    if family != "noisy choice" and np.any(values % 1):
+        family = "laplace"  # drawn by an earlier version, and kept by an account
+    per = asked.per(run.per)
+    values, scales = run.answers(values, scales, per)
+    for array in (values, scales, entries):
+        array.setflags(write=False)
+    drawn = Releases(
+        subjects=subjects,
+        windows=asked.window if run.windows is not None else None,
+        value=values,
+        raw=values,
+        scale=scales,
+        entries=entries,
+        labels=(run.query,) if run.chooses else labels,
+        query=run.query,
+        mechanism=run.mechanism,
+        epsilon=run.epsilon,
+        guarantee=next(iter(calibrations.values())).guarantee,
+        cut=run.windows,
+        calibrations=calibrations,
+        noise=family,
+        question=question,
+        observed=asked.observed,
+        days=asked.days,
+        asked=run.question,
+    )
+    return drawn if drawn.totals is None else drawn.as_histogram()

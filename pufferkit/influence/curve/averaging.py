@@ -1,0 +1,255 @@
+"""The influence curve of any graph: nodes are averaged out one at a time.
+
+Let replacing the value x of node k by x' move the log-likelihood f of the output by at most
+cost_k(x, x'). For a function F > 0 of the data of a set S of nodes let V_k(x, x') bound log F(x, u)
+/ F(x', u) over all data u of S without k. Take the data of all nodes and F = f at first, so that
+V_k = cost_k; then take nodes j other than the one that is hidden out of S, one after the other, in
+one of two ways. Write p(. | v) for the distribution of X_j given the data v of the rest of S.
+
+*Average*: F'(v) = sum over y of p(y | v) F(y, v), and for each k that is left
+
+    V'_k(x, x') = V_k(x, x') + max over u of step(p(. | x, u), p(. | x', u); V_j)
+
+with step the transport programme of `pufferkit.influence.curve.transport_programme` (0 for nodes k
+that p does not depend on).
+
+*Pay*: F'(v) = the least F(y, v) over y, V' = V, and the largest entry of V_j is added to a total.
+
+**Theorem.** A release of these costs is epsilon-Pufferfish private for every i with epsilon = the
+total + the largest entry of V_i when i alone is left, whatever the order and the ways.
+
+*Proof.* E[f | X_i = x] = E[F(X_S) | X_i = x] holds at first, and averaging keeps it: F'(X_S') is
+the mean of F(X_S) given X_S', i is in S', and means of means are means. Where k goes from x to x'
+and the rest u of S' stays, F(y, x, u) is at most e^V_k(x, x') F(y, x', u) for every y, and y ->
+F(y, x', u) varies by at most V_j, so that
+
+    F'(x, u) <= e^V_k sum over y of p(y | x, u) F(y, x', u)
+             <= e^(V_k + step) sum over y of p(y | x', u) F(y, x', u) = e^(V_k + step) F'(x', u).
+
+Paying: F' <= F <= e^(the largest entry of V_j) F', so means of F and of F' differ by that factor at
+most, upwards for x and not at all for x'; and the least of functions that vary by V_k in k varies
+by V_k. With i alone left F is a function of X_i. QED
+
+What p(. | v) is where v cannot happen does not matter for the means, so there it may be any
+distribution; it is taken from the nearest v that can happen.
+
+*Junction trees.* All nodes beyond a separator are averaged out within their own part of the tree,
+and they raise V of the nodes of the separator alone: a message. Two passes give the messages in
+both directions of every edge, and then each node is left alone in a clique of its own. The V of a
+message for node k of a separator speaks of data that differ in k alone, so the best way may be
+another one for each k, and what is paid for there is added to V_k. On a tree without paying this is
+the curve of `pufferkit.influence.curve.trees`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pufferkit.beliefs.junction_tree import log_sum
+from pufferkit.checks import Floats
+from pufferkit.influence.curve.pairs import LARGEST, off_diagonal
+from pufferkit.rounding import EPS
+
+
+class Way(NamedTuple):
+    """In which order nodes are taken out, and whether each is averaged (``a``) or paid (``p``)."""
+
+    order: tuple[int, ...]
+    moves: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Stage:
+    """Node ``j`` is taken out: its distributions for both values of each other node.
+
+    ``binary`` has, for every other node and every u, p(0 | 0, u), p(1 | 0, u), p(0 | 1, u) and
+    p(1 | 1, u), if all have two values; otherwise ``kernels`` has an array (u, x, y) for each.
+    """
+
+    j: int
+    others: tuple[int, ...]
+    binary: tuple[Floats, ...] | None
+    kernels: tuple[Floats, ...]
+    error: float
+
+    def steps(self, variation: Floats) -> Floats | list[Floats]:
+        """What averaging j adds to each other node."""
+        if self.binary is None:
+            largest = float(variation.max())
+            return [scalar_steps(kernel, largest) + self.error for kernel in self.kernels]
+        # The extreme likelihoods of value 1 against value 0.
+        up, down = np.exp(variation[1, 0]), np.exp(-variation[0, 1])
+        p0, p1, q0, q1 = self.binary
+        logs = [np.log((p0 + p1 * odds) / (q0 + q1 * odds)) for odds in (up, down)]
+        added = np.zeros((len(self.others), 2, 2))
+        added[:, 0, 1] = np.maximum(*(own.max(axis=1) for own in logs)) + self.error
+        added[:, 1, 0] = -np.minimum(*(own.min(axis=1) for own in logs)) + self.error
+        return added
+
+
+def scalar_steps(kernels: Floats, largest: float) -> Floats:
+    """The largest step over kernels (u, x, y) for each pair of rows, from one number."""
+    growth = np.expm1(largest)
+    p, q = np.broadcast_arrays(kernels[:, :, None, :], kernels[:, None, :, :])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(q > 0, p / q, np.where(p > 0, np.inf, 0.0))
+    order = np.argsort(-ratio, axis=-1)
+    more = np.cumsum(np.take_along_axis(p, order, axis=-1), axis=-1)
+    less = np.cumsum(np.take_along_axis(q, order, axis=-1), axis=-1)
+    logs = np.log1p(more * growth) - np.log1p(less * growth)
+    steps: Floats = np.maximum(logs.max(axis=(0, 3)), 0.0)
+    np.fill_diagonal(steps, 0.0)
+    return steps
+
+
+class Clique:
+    """The distribution of a clique, and what taking out some of its nodes adds to another one."""
+
+    def __init__(self, table: Floats, error: float) -> None:
+        self.table, self.error = table, error
+        self._stages: dict[tuple[Any, ...], _Stage] = {}
+        self._rows: dict[tuple[frozenset[int], int], dict[int, Floats]] = {}
+        self._known: dict[tuple[Any, ...], tuple[Floats, Way]] = {}
+
+    def added(
+        self, target: int, out: tuple[int, ...], variations: Sequence[Floats]
+    ) -> tuple[Floats, Way]:
+        """The least that taking out the nodes ``out`` was seen to add to a node, and how."""
+        size = self.table.shape[target]
+        if not out:
+            return np.zeros((size, size)), Way((), "")
+        key = target, out, b"".join(own.tobytes() for own in variations)
+        if key not in self._known:
+            paid = sum(float(own.max()) for own in variations) * (1 + len(out) * EPS)
+            best = paid * off_diagonal(size), Way(out, "p" * len(out))
+            own = dict(zip(out, variations, strict=True))
+            for order in self._orders(target, out):
+                for greedy in (True, False):
+                    other = self._follow(target, order, own, greedy)
+                    if other[0].max() < best[0].max():
+                        best = other
+                    if "p" not in other[1].moves:
+                        break
+            self._known[key] = best
+        return self._known[key]
+
+    def _orders(self, target: int, out: tuple[int, ...]) -> list[tuple[int, ...]]:
+        if len(out) == 1:
+            return [out]
+        strength = self._strengths[target]
+        rising = tuple(sorted(out, key=lambda j: (strength[j], j)))
+        return [rising, rising[::-1]]
+
+    @cached_property
+    def _strengths(self) -> Floats:
+        """How far the distribution of node j moves with node k, at most: [k, j]."""
+        count = self.table.ndim
+        strengths = np.zeros((count, count))
+        for j in range(count):
+            stage = self._stage(
+                frozenset(range(count)), j, tuple(k for k in range(count) if k != j)
+            )
+            for k, own in zip(
+                stage.others, stage.steps(off_diagonal(self.table.shape[j])), strict=True
+            ):
+                strengths[k, j] = own.max()
+        return strengths
+
+    def _follow(
+        self, target: int, order: tuple[int, ...], own: Mapping[int, Floats], greedy: bool
+    ) -> tuple[Floats, Way]:
+        variations = dict(own)
+        size = self.table.shape[target]
+        variations[target] = np.zeros((size, size))
+        left, paid, moves = frozenset(range(self.table.ndim)), 0.0, ""
+        for place, j in enumerate(order):
+            mine = variations.pop(j)
+            others = (*order[place + 1 :], target)
+            steps = self._stage(left, j, others).steps(np.minimum(mine, LARGEST))
+            largest = float(mine.max())
+            total = sum(float(step.max()) for step in steps)
+            left -= {j}
+            if largest > LARGEST or (greedy and total >= largest):
+                paid += largest
+                moves += "p"
+                continue
+            moves += "a"
+            for k, step in zip(others, steps, strict=True):
+                variations[k] = variations[k] + step
+        added = (variations[target] + paid) * off_diagonal(size) * (1 + 2 * len(order) * EPS)
+        return added, Way(order, moves)
+
+    def _stage(self, left: frozenset[int], j: int, others: tuple[int, ...]) -> _Stage:
+        key = left, j, others
+        if key not in self._stages:
+            if (left, j) not in self._rows:
+                self._rows[left, j] = self._kernels(left, j)
+            own = [self._rows[left, j][k] for k in others]
+            slack = 4 * self.error + 64 * EPS
+            binary = None
+            if all(rows.shape[1:] == (2, 2) for rows in own):
+                most = max(len(rows) for rows in own)
+                padded = [
+                    np.pad(rows, ((0, most - len(rows)), (0, 0), (0, 0)), "edge") for rows in own
+                ]
+                stacked = np.array(padded)
+                binary = tuple(
+                    np.ascontiguousarray(stacked[..., x, y]) for x in (0, 1) for y in (0, 1)
+                )
+            self._stages[key] = _Stage(j, others, binary, () if binary else tuple(own), slack)
+        return self._stages[key]
+
+    def _kernels(self, left: frozenset[int], j: int) -> dict[int, Floats]:
+        """For every other node k that is left, p(y | x, u) as an array (u, x, y)."""
+        axes = sorted(left)
+        table = log_sum(self.table, [a for a in range(self.table.ndim) if a not in left])
+        kernel = conditional(table, axes.index(j))
+        rest = [axis for axis in axes if axis != j]
+        rows = {}
+        for place, k in enumerate(rest):
+            turned = np.moveaxis(kernel, place, -2)
+            own = turned.reshape(-1, *turned.shape[-2:])
+            rows[k] = extreme(own) if own.shape[1:] == (2, 2) else own
+        return rows
+
+
+def extreme(rows: Floats) -> Floats:
+    """Of pairs of distributions on two values, those that no other one outdoes.
+
+    A step grows with the distance of p(1 | 0, u) from p(1 | 1, u) in either direction.
+    """
+    p, q = rows[:, 0, 1], rows[:, 1, 1]
+    order = np.lexsort((q, -p))
+    lowest = np.minimum.accumulate(q[order])
+    first = order[np.r_[True, lowest[1:] < lowest[:-1]]]
+    back = np.lexsort((-q, p))
+    highest = np.maximum.accumulate(q[back])
+    second = back[np.r_[True, highest[1:] > highest[:-1]]]
+    return rows[np.union1d(first, second)]
+
+
+def conditional(table: Floats, axis: int) -> Floats:
+    """The distribution along one axis, moved to the end, given all others.
+
+    Where the others cannot happen, the mean of the nearest that can.
+    """
+    logs = np.moveaxis(table, axis, -1)
+    whole = log_sum(logs, [logs.ndim - 1])
+    known = whole > -np.inf
+    kernel: Floats = np.where(
+        known[..., None], np.exp(logs - np.where(known, whole, 0.0)[..., None]), 0.0
+    )
+    while not known.all():
+        sums, counts = np.zeros_like(kernel), np.zeros(known.shape)
+        for along in range(known.ndim):
+            sums += kernel.sum(axis=along, keepdims=True)
+            counts += known.sum(axis=along, keepdims=True)
+        fresh = ~known & (counts > 0)
+        kernel[fresh] = sums[fresh] / counts[fresh][:, None]
+        known |= fresh
+    return kernel

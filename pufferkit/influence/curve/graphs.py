@@ -1,0 +1,358 @@
+"""Event-level epsilon against Pufferfish epsilon on any graph: networks and random fields.
+
+A graph falls into independent parts. Where the cliques of a part are small, nodes are averaged out
+exactly (`pufferkit.influence.curve.averaging` has the theorem; here are the two passes over the
+junction tree). In wider parts they are drawn again given their neighbours
+(`pufferkit.influence.curve.resampling`). No node loses more than all nodes of its part cost: then
+every value that depends on it is paid for, as in group DP.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Hashable, Mapping, Sequence
+from math import inf, log
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from pufferkit import checks
+from pufferkit.beliefs.junction_tree import (
+    JunctionTree,
+    LogFactor,
+    narrow_nodes,
+    neighbours,
+    parts,
+)
+from pufferkit.checks import Floats
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.curve.averaging import Clique
+from pufferkit.influence.curve.pairs import off_diagonal
+from pufferkit.influence.curve.resampling import Rates
+from pufferkit.influence.progress import Progress
+from pufferkit.rounding import EPS
+
+_PRECISION = 1e-6
+_WITHIN = 1e-5
+_USUAL = 6
+_MOST_TRIALS = 60
+
+
+class GraphModel(Protocol):
+    """A distribution of named nodes as a product of factors."""
+
+    @property
+    def nodes(self) -> tuple[Hashable, ...]:
+        """Names."""
+        ...
+
+    @property
+    def values(self) -> Mapping[Hashable, tuple[Hashable, ...]]:
+        """The values of each node."""
+        ...
+
+    @property
+    def log_factors(self) -> Sequence[LogFactor]:
+        """Places of nodes, and logarithms."""
+        ...
+
+
+class GraphLoss(NamedTuple):
+    """The largest loss, the node that has it, and the number of the model."""
+
+    value: float
+    node: Hashable
+    model: int
+
+
+class GraphPasses:
+    """The cliques of the narrow parts of a model, and the losses of their nodes."""
+
+    def __init__(self, tree: JunctionTree, possible: Sequence[Sequence[int]]) -> None:
+        self.tree, self.possible = tree, possible
+        self.cliques: list[tuple[int, ...]] = []
+        self._own: list[Clique] = []
+        alike: dict[tuple[Any, ...], Clique] = {}
+        for nodes, table in zip(tree.cliques, tree.tables, strict=True):
+            # Nodes with one possible value hide nothing and tell nothing.
+            kept = tuple(n for n in nodes if len(self.possible[n]) > 1)
+            small = table[np.ix_(*(self.possible[n] for n in nodes))]
+            small = small.reshape([len(self.possible[n]) for n in kept])
+            key = small.shape, small.tobytes()
+            self.cliques.append(kept)
+            self._own.append(alike.setdefault(key, Clique(small, tree.error)))
+        self.separators = [
+            tuple(n for n in kept if n in set(tree.separator(c)))
+            for c, kept in enumerate(self.cliques)
+        ]
+        self.children: list[list[int]] = [[] for _ in self.cliques]
+        for c, above in enumerate(tree.parent):
+            if above >= 0:
+                self.children[above].append(c)
+        home: dict[int, int] = {}
+        for c, kept in enumerate(self.cliques):
+            for n in kept:
+                if n not in home or self._own[c].table.size < self._own[home[n]].table.size:
+                    home[n] = c
+        self._home = home
+        self.ways: list[list[Any]] = []
+        self._whole = 0.0
+
+    def losses(self, costs: Sequence[Floats]) -> dict[int, Floats]:
+        """For every node that can vary the loss of each pair of values it can take, rounded up.
+
+        ``ways`` then has, for every message and for every node, how its bound came about: the
+        clique, the one that the message is for (-1 for the loss of a node itself), the node, and
+        the way, with nothing in it where everything beyond is paid for.
+        """
+        self.ways = []
+        whole = [float(cost.max()) if cost.size else 0.0 for cost in costs]
+        self._whole = sum(whole)
+        totals = [{n: np.zeros_like(costs[n]) for n in kept} for kept in self.cliques]
+        beyond = [sum(whole[n] for n in kept) for kept in self.cliques]  # of the subtree
+        upward: list[dict[int, Floats]] = []
+        for c, separator in enumerate(self.separators):
+            beyond[c] += sum(
+                beyond[d] - sum(whole[n] for n in self.separators[d]) for d in self.children[c]
+            )
+            own = beyond[c] - sum(whole[n] for n in separator)
+            message = self._message(c, self.tree.parent[c], separator, totals[c], costs, own)
+            upward.append(message)
+            if (above := self.tree.parent[c]) >= 0:
+                for n, added in message.items():
+                    totals[above][n] = totals[above][n] + added
+        parts = self._part_totals(beyond)
+        for c in reversed(range(len(self.cliques))):
+            for d in self.children[c]:
+                without = {
+                    n: (total - upward[d][n]) + 8 * EPS * (1 + len(self.children[c])) * total
+                    if n in upward[d]
+                    else total
+                    for n, total in totals[c].items()
+                }
+                own = parts[c] - beyond[d]
+                message = self._message(c, d, self.separators[d], without, costs, own)
+                for n, added in message.items():
+                    totals[d][n] = totals[d][n] + added
+        losses = {}
+        raised = 1 + (len(self.cliques) + 32) * EPS
+        for n, c in self._home.items():
+            message = self._message(c, -1, (n,), totals[c], costs, parts[c] - whole[n])
+            losses[n] = (costs[n] + message[n]) * raised
+        return losses
+
+    def _message(
+        self,
+        c: int,
+        to: int,
+        kept: tuple[int, ...],
+        totals: Mapping[int, Floats],
+        costs: Sequence[Floats],
+        beyond: float,
+    ) -> dict[int, Floats]:
+        """What taking out all beyond ``kept`` adds to each of these nodes of a clique."""
+        nodes = self.cliques[c]
+        out = tuple(place for place, n in enumerate(nodes) if n not in kept)
+        variations = [(costs[nodes[place]] + totals[nodes[place]]) * (1 + 2 * EPS) for place in out]
+        message = {}
+        for n in kept:
+            added, way = self._own[c].added(nodes.index(n), out, variations)
+            added = (totals[n] + added) * (1 + 2 * EPS)
+            everything = beyond + (len(costs) + 8) * EPS * self._whole
+            cheaper = float(added.max()) > everything
+            message[n] = everything * off_diagonal(len(added)) if cheaper else added
+            order = [] if cheaper else [nodes[place] for place in way.order]
+            self.ways.append([c, to, n, order, "" if cheaper else way.moves])
+        return message
+
+    def _part_totals(self, beyond: Sequence[float]) -> list[float]:
+        """For every clique, the cost of all nodes of its independent part."""
+        totals = list(beyond)
+        for c in reversed(range(len(totals))):
+            if self.tree.parent[c] >= 0:
+                totals[c] = totals[self.tree.parent[c]]
+        return totals
+
+
+class GraphLosses:
+    """One model: what its nodes lose when entries have given costs."""
+
+    def __init__(self, model: GraphModel) -> None:
+        sizes = [len(model.values[node]) for node in model.nodes]
+        factors = model.log_factors
+        scopes = [scope for scope, _ in factors]
+        narrow = narrow_nodes(sizes, scopes)
+        chosen = set(narrow)
+        tree = JunctionTree.of(sizes, factors, "model", narrow)
+        self.possible = [list(range(size)) for size in sizes]
+        for nodes, table in zip(tree.cliques, tree.tables, strict=True):
+            for axis, n in enumerate(nodes):
+                others = tuple(a for a in range(table.ndim) if a != axis)
+                self.possible[n] = np.flatnonzero(table.max(axis=others) > -np.inf).tolist()
+        self.passes = GraphPasses(tree, self.possible)
+        self.wide = [
+            part for part in parts(neighbours(len(sizes), scopes)) if part[0] not in chosen
+        ]
+        self._rates = [_rates(sizes, factors, part) for part in self.wide]
+
+    def of(self, costs: Sequence[Floats]) -> list[Floats]:
+        """The loss of each pair of possible values of every node, rounded up."""
+        losses = list(costs)
+        for n, own in self.passes.losses(costs).items():
+            losses[n] = own
+        whole = np.array([float(cost.max()) if cost.size else 0.0 for cost in costs])
+        for part, rates in zip(self.wide, self._rates, strict=True):
+            everything = float(whole[list(part)].sum()) * (1 + len(part) * EPS)
+            by_rates = None if rates is None else rates.losses(whole)
+            for n in part:
+                most = everything if by_rates is None else min(everything, float(by_rates[n]))
+                losses[n] = most * off_diagonal(len(costs[n]))
+        return losses
+
+
+def _rates(sizes: Sequence[int], factors: Sequence[LogFactor], part: Sequence[int]) -> Rates | None:
+    """The rates of a wide part; ``None`` where there is no theorem for them."""
+    chosen = set(part)
+    try:
+        return Rates.of(sizes, [own for own in factors if chosen.issuperset(own[0])], "part")
+    except NotApplicable:
+        return None
+
+
+def packed_ways(ways: Sequence[Sequence[Any]]) -> str:
+    """The ways as text that JSON can hold, compressed."""
+    plain = json.dumps(ways, separators=(",", ":")).encode()
+    return base64.b64encode(zlib.compress(plain, 9)).decode("ascii")
+
+
+class GraphCurve:
+    """Event-level epsilon b against Pufferfish epsilon, for models of the same nodes.
+
+    Parameters
+    ----------
+    models
+        Bayesian networks or Markov random fields over the same nodes.
+    states
+        Every value that a node can take.
+    distance
+        For each two states, in their order: replacing one by the other costs b times this. By
+        default 1 for any two.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[GraphModel],
+        states: Sequence[Hashable],
+        distance: Floats | None = None,
+    ) -> None:
+        self.models, self.states = tuple(models), tuple(states)
+        self.distance = off_diagonal(len(states)) if distance is None else distance
+        self._each = [GraphLosses(model) for model in self.models]
+        place = {state: number for number, state in enumerate(self.states)}
+        self._places = [
+            [
+                [place[model.values[node][value]] for value in own.possible[n]]
+                for n, node in enumerate(model.nodes)
+            ]
+            for model, own in zip(self.models, self._each, strict=True)
+        ]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was not followed exactly."""
+        wide = sum(len(part) for own in self._each for part in own.wide)
+        if not wide:
+            return ()
+        return (f"{wide:,} nodes in parts too wide for exact distributions",)
+
+    def pair_losses(self, b: float) -> dict[Hashable, Floats]:
+        """For every node, the loss of each two states; 0 where one is no value of the node."""
+        size = len(self.states)
+        tables = {node: np.zeros((size, size)) for node in self.models[0].nodes}
+        for number, model in enumerate(self.models):
+            losses = self._losses(number, b)
+            for own, node, places in zip(losses, model.nodes, self._places[number], strict=True):
+                where = np.ix_(places, places)
+                tables[node][where] = np.maximum(tables[node][where], own)
+        return tables
+
+    def losses(self, b: float) -> dict[Hashable, float]:
+        """The loss of every node, the largest over the models."""
+        return {node: float(pairs.max()) for node, pairs in self.pair_losses(b).items()}
+
+    def loss(self, b: float) -> GraphLoss:
+        """The largest loss over models and nodes."""
+        each = [self._largest(number, b) for number in range(len(self.models))]
+        return max(each, key=lambda loss: loss.value)
+
+    def solve(self, epsilon: float, progress: Progress | None = None) -> tuple[float, GraphLoss]:
+        """The largest b found, and what binds there."""
+        epsilon = checks.privacy(epsilon)
+        furthest = float(self.distance.max()) or 1.0
+        count = len(self.models[0].nodes)
+        # No more than if nodes told nothing of one another; losses are rounded up.
+        b = epsilon / furthest * (1 - (count + 64) * EPS)
+        binding = GraphLoss(0.0, self.models[0].nodes[0], 0)
+        for number in range(len(self.models)):
+            b, loss = self._solve(number, epsilon, b, progress)
+            binding = max(binding, loss, key=lambda own: own.value)
+        return b, binding
+
+    def _solve(
+        self, number: int, epsilon: float, most: float, progress: Progress | None
+    ) -> tuple[float, GraphLoss]:
+        """For one model, up to ``most``; what is returned was computed to lose epsilon at most.
+
+        The loss grows about like a power of b, so a few guesses come close.
+        """
+        # With a whole part paid for, the loss is at most epsilon.
+        low, high = most / len(self.models[number].nodes) * (1 - 1e-9), inf
+        good = low, self._largest(number, low)
+        b, before = most, (log(low), log(max(good[1].value, 1e-300)))
+        for tried in range(_MOST_TRIALS):
+            if progress is not None:
+                progress(min(tried + 1, _USUAL), _USUAL)
+            loss = self._largest(number, b)
+            if loss.value <= epsilon:
+                low, good = b, (b, loss)
+                if b >= most or loss.value >= epsilon * (1 - _WITHIN):
+                    break
+            else:
+                high = b
+            if high - low <= _PRECISION * low:
+                break
+            here = log(b), log(loss.value)
+            slope = (here[1] - before[1]) / (here[0] - before[0]) if here[0] != before[0] else 1.0
+            before = here
+            guess = b * (epsilon * (1 - _WITHIN / 2) / loss.value) ** (1 / min(max(slope, 0.3), 3))
+            if not low < guess < high:
+                guess = (low + high) / 2 if high < inf else most
+            b = min(guess, most)
+        return good
+
+    def record(self, b: float) -> list[dict[str, Any]]:
+        """What a check needs: the cliques of every model, and the way behind each bound."""
+        records = []
+        for number, own in enumerate(self._each):
+            self._losses(number, b)
+            passes = own.passes
+            records.append(
+                {
+                    "cliques": [list(own) for own in passes.tree.cliques],
+                    "parent": list(passes.tree.parent),
+                    "ways": packed_ways(passes.ways),
+                }
+            )
+        return records
+
+    def _largest(self, number: int, b: float) -> GraphLoss:
+        losses = [float(own.max()) if own.size else 0.0 for own in self._losses(number, b)]
+        worst = int(np.argmax(losses))
+        return GraphLoss(losses[worst], self.models[number].nodes[worst], number)
+
+    def _losses(self, number: int, b: float) -> list[Floats]:
+        cost = b * self.distance
+        costs = [cost[np.ix_(places, places)] for places in self._places[number]]
+        return self._each[number].of(costs)

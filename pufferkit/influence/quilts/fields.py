@@ -1,0 +1,33 @@
+"""Markov quilts of Markov random fields: those of the network that a field is written as.
+
+Averaging nodes out in some order gives a Bayesian network with the same distribution
+(`MarkovRandomField.network`). Its graph has the edges of the field and some more, so what it
+separates is separated in the field, and [Q] Theorem 4.3 holds with its quilts. Epsilon is lowered
+by what the rounding of its tables may add to a loss (`FieldClass.networks`).
+"""
+
+from __future__ import annotations
+
+from pufferkit.beliefs.field_class import FieldClass
+from pufferkit.errors import NotApplicable
+from pufferkit.influence.quilts.hardest import QuiltBound, QuiltSearch, hardest_quilt
+from pufferkit.influence.quilts.networks import hardest_node
+
+MOST_NODES = 40
+"""Fields with more nodes are not searched for quilts."""
+
+
+@hardest_quilt.register
+def _(theta: FieldClass, search: QuiltSearch) -> QuiltBound:
+    if len(theta.fields) > 1 or len(theta.nodes) > MOST_NODES:
+        raise NotApplicable(
+            f"quilts are searched for one Markov random field of up to {MOST_NODES} nodes; here "
+            f"are {len(theta.fields)} of {len(theta.nodes):,}; use influence_curve"
+        )
+    (network,), rounding = theta.networks()
+    epsilon = search.epsilon - rounding
+    if epsilon <= 0:
+        raise NotApplicable(f"epsilon {search.epsilon:g} is below the rounding of this field")
+    node, quilt, influence, score, quilts = hardest_node(network, epsilon, search.progress)
+    length = len(theta.nodes)
+    return QuiltBound(theta.description, node, length, quilt, influence, score, quilts=quilts)

@@ -1,0 +1,116 @@
+"""The influence curve of graphs with cycles, against every likelihood there is."""
+
+import numpy as np
+import pytest
+
+import pufferkit as pk
+from pufferkit.beliefs import junction_tree
+from pufferkit.influence.curve.graphs import GraphCurve
+from pufferkit.influence.curve.resampling import Rates
+from pufferkit.influence.curve.trees import TreeCurve
+from tests.oracles import graph_loss
+from tests.strategies.graphs import factors_of, random_field
+
+KINDS = [{"values": 2}, {"values": 3, "most": 5}, {"values": 3, "most": 5, "zeros": True}]
+
+
+def curve_of(*fields):
+    states = tuple(
+        dict.fromkeys(v for field in fields for own in field.values.values() for v in own)
+    )
+    return GraphCurve(fields, states)
+
+
+@pytest.mark.parametrize("seed", range(18))
+def test_no_likelihood_of_a_product_loses_more(seed):
+    field = random_field(seed, **KINDS[seed % 3])
+    b = (0.05, 0.4, 1.5)[seed // 3 % 3]
+    promised = np.array(list(curve_of(field).losses(b).values()))
+    true = graph_loss.product_losses(*factors_of(field), b)
+    assert np.all(true <= promised + 1e-12)
+    assert np.all(promised <= b * len(field) + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_likelihood_at_all_loses_more(seed):
+    field = random_field(100 + seed, **{**KINDS[seed % 3], "most": 4})
+    promised = curve_of(field).losses(0.5)
+    for n, node in enumerate(field.nodes):
+        assert graph_loss.largest_loss(*factors_of(field), 0.5, n) <= promised[node] + 1e-7
+
+
+def test_a_triangle_is_nearly_tight():
+    field = pk.MarkovRandomField.ising([(0, 1), (1, 2), (2, 0)], 0.3)
+    assert curve_of(field).loss(0.3).value == pytest.approx(0.52259, abs=1e-5)
+    assert graph_loss.product_losses(*factors_of(field), 0.3).max() == pytest.approx(
+        0.51771, abs=1e-5
+    )
+
+
+def test_on_a_tree_it_is_the_curve_of_the_tree():
+    edges = [("a", "b"), ("a", "c"), ("c", "d"), ("c", "e"), ("e", "f")]
+    field = pk.MarkovRandomField.ising(edges, 0.4, field=-0.6)
+    tree = field.network()
+    assert tree.is_tree
+    losses, ours = TreeCurve(tree).losses(0.3), curve_of(field).losses(0.3)
+    for node in field.nodes:
+        assert ours[node] == pytest.approx(losses[node], rel=1e-9)
+
+
+def test_independent_parts_do_not_add_up():
+    home = [(0, 1), (1, 2), (2, 0)]
+    one = pk.MarkovRandomField.ising(home, 0.5, -0.2)
+    many = [(f"{h}{a}", f"{h}{b}") for h in "abcdefgh" for a, b in home]
+    street = pk.MarkovRandomField.ising([*many, ("x", "y")], 0.5, -0.2, nodes=["alone"])
+    b, loss = curve_of(street).solve(1.0)
+    assert b == pytest.approx(curve_of(one).solve(1.0)[0], rel=1e-5)
+    assert loss.value <= 1
+    assert curve_of(street).losses(0.3)["alone"] == pytest.approx(0.3, rel=1e-12)
+
+
+def test_strong_couplings_cost_the_whole_part_and_no_more():
+    field = pk.MarkovRandomField.ising([(a, b) for a in range(12) for b in range(a)], 2.0)
+    assert curve_of(field).loss(0.1).value == pytest.approx(1.2, rel=1e-9)
+
+
+def test_potentials_beyond_the_range_of_floats():
+    edges = [(n, n + 1) for n in range(40)]
+    field = pk.MarkovRandomField.ising([*edges, (0, 40)], 200.0)
+    assert curve_of(field).loss(0.01).value == pytest.approx(0.41, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_drawing_again_bounds_every_product(seed):
+    field = random_field(seed, values=2 + seed % 2, most=6 - seed % 2, strength=0.25)
+    sizes, factors = factors_of(field)
+    losses = Rates.of(sizes, factors, "field").losses(np.full(len(sizes), 0.4))
+    if losses is not None:
+        assert np.all(graph_loss.product_losses(sizes, factors, 0.4) <= losses + 1e-12)
+
+
+def test_wide_parts_are_drawn_again_or_paid_for(monkeypatch):
+    weak, strong = (pk.MarkovRandomField.grid(3, 3, coupling) for coupling in (0.1, 2.0))
+    exact = curve_of(weak).loss(0.2).value
+    monkeypatch.setattr(junction_tree, "MOST_CLIQUE", 4)
+    drawn = curve_of(weak)
+    assert exact < drawn.loss(0.2).value < 1.2 * exact
+    assert "too wide" in drawn.notes[0]
+    assert drawn.solve(1.0)[0] > 0.5
+    assert curve_of(strong).loss(0.2).value == pytest.approx(1.8, rel=1e-9)
+    with pytest.raises(pk.NotApplicable, match="table of 3 nodes at once"):
+        pk.MarkovRandomField.grid(3, 3, 0.1).distribution("1,1")
+
+
+def test_a_class_loses_what_its_hardest_field_loses():
+    edges = [(0, 1), (1, 2), (2, 0)]
+    fields = [pk.MarkovRandomField.ising(edges, coupling) for coupling in (0.1, 0.5, 0.3)]
+    b, loss = curve_of(*fields).solve(1.0)
+    assert loss.model == 1
+    assert b == pytest.approx(curve_of(fields[1]).solve(1.0)[0], rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_more_spending_never_loses_less(seed):
+    curve = curve_of(random_field(seed, values=3, most=5))
+    losses = [curve.loss(b).value for b in (0.01, 0.1, 0.5, 2.0, 8.0)]
+    assert losses == sorted(losses)

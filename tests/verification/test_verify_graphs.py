@@ -1,0 +1,138 @@
+"""Releases about graphs with cycles: planned, released, charged, verified, audited."""
+
+from dataclasses import replace
+
+import pytest
+
+import pufferkit as pk
+from pufferkit.beliefs import junction_tree
+from tests.strategies.graphs import random_field
+
+FLU = pk.MarkovRandomField.ising(
+    [("a", "b"), ("b", "c"), ("a", "c"), ("c", "d"), ("e", "f")], 0.4, -0.3, ("well", "ill")
+)
+CASES = pk.count("ill", 6)
+TRIANGLE = pk.BayesianNetwork(
+    {1: (), 2: (1,), 3: (1, 2)},
+    {
+        1: {(): [0.8, 0.2]},
+        2: {(0,): [0.9, 0.1], (1,): [0.3, 0.7]},
+        3: {(0, 0): [0.9, 0.1], (0, 1): [0.5, 0.5], (1, 0): [0.5, 0.5], (1, 1): [0, 1]},
+    },
+)
+MECHANISMS = {
+    "influence_curve": pk.influence_curve,
+    "markov_quilt": pk.markov_quilt,
+    "wasserstein": pk.wasserstein,
+    "group_dp": lambda beliefs, query, epsilon: pk.group_dp(query, epsilon, beliefs),
+}
+
+
+def found_out(release):
+    assert pk.verify(release).ok
+    verdict = pk.verify(replace(release, scale=0.99 * release.scale))
+    assert not verdict.ok
+    return verdict
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_less_noise_is_found_out(mechanism):
+    noise = MECHANISMS[mechanism](FLU, CASES, 1)
+    release = noise.release(FLU.sample(seed=1))
+    found_out(pk.Release.from_json(release.to_json()))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_releases_of_any_graph_verify(seed):
+    field = random_field(seed, values=2 + seed % 2, most=6, zeros=seed % 3 == 0)
+    states = tuple(dict.fromkeys(v for own in field.values.values() for v in own))
+    for query in (pk.count(1, len(field)), pk.histogram(states, len(field))):
+        found_out(pk.influence_curve(field, query, 1).release(field.sample(seed=1)))
+
+
+def test_networks_with_cycles_have_a_curve():
+    noise = pk.influence_curve(TRIANGLE, pk.count(1, 3), 1)
+    assert noise.scale < 3 == pytest.approx(pk.group_dp(pk.count(1, 3), 1, TRIANGLE).scale)
+    found_out(noise.release([0, 1, 0]))
+    assert pk.audit.audit(noise, seed=1, trials=2000).passed
+
+
+def test_wide_fields_verify(monkeypatch):
+    monkeypatch.setattr(junction_tree, "MOST_CLIQUE", 4)
+    grid = pk.MarkovRandomField.grid(5, 5, 0.12, -0.2)
+    noise = pk.influence_curve(grid, pk.count(1, 25), 1)
+    assert "too wide" in str(noise.evidence)
+    assert noise.scale < 3
+    found_out(noise.release([0] * 25))
+
+
+def test_a_record_that_was_changed_asks_for_more_or_is_not_read():
+    release = pk.influence_curve(FLU, CASES, 1).release(FLU.sample(seed=1))
+    record = release.verification_data["graphs"][0]
+    for changes in (
+        {"cliques": record["cliques"][:-1]},
+        {"parent": [0] * len(record["parent"])},
+        {"ways": "AAAA"},
+        {"cliques": [[99], *record["cliques"][1:]]},
+    ):
+        data = {**release.verification_data, "graphs": [{**record, **changes}]}
+        assert not pk.verify(replace(release, verification_data=data)).ok
+    assert not pk.verify(replace(release, verification_data={"weights": ["0", "1"]})).ok
+
+
+def test_a_plan_of_a_field():
+    table = pk.plan(FLU, CASES, 1)
+    scales = {row["mechanism"]: row["scale"] for row in table.rows if row["applicable"]}
+    assert scales["group_dp"] == pytest.approx(4)  # of six people four hang together
+    assert scales["influence_curve"] < scales["wasserstein"] <= scales["group_dp"]
+    assert scales["influence_curve"] < scales["markov_quilt"]
+    assert table["influence_curve"].evidence.node == "c"
+    assert pk.audit.audit(table.best, seed=1, trials=2000).passed
+    lost = pk.explain(table.best).losses.max()
+    assert lost == pytest.approx(1, rel=1e-5)
+
+
+def test_a_session_about_a_field(tmp_path):
+    with pk.Ledger(str(tmp_path / "book.db")) as book:
+        session = pk.Session(FLU.sample(seed=1), FLU, 3, book, name="flu")
+        session.release(CASES, 1, mechanism="influence_curve")
+        assert session.remaining == pytest.approx(2, abs=1e-5)
+        session.release(CASES, 0.5, mechanism="influence_curve", label="again")
+        assert session.spent.rule == "entry_profile"
+        assert session.spent.epsilon < 1.55
+        session.release(CASES, 0.5, mechanism="group_dp")
+        with pytest.raises(pk.OverBudget):
+            session.release(CASES, 2, mechanism="influence_curve")
+
+
+def test_group_releases_add_up_only_over_parts_they_were_made_for():
+    two = [pk.Spending.of(pk.group_dp(CASES, 1, FLU))] * 2
+    rows = {row.rule: row for row in pk.compose(two, FLU, 6).considered}
+    assert rows["group_sum"].micro == 2_000_000
+    joined = pk.MarkovRandomField.ising([*FLU.edges, ("a", "e")], 0.4, -0.3, ("well", "ill"))
+    rows = {row.rule: row for row in pk.compose(two, joined, 6).considered}
+    assert rows["group_sum"].micro is None
+    assert "smaller than 6 entries" in rows["group_sum"].why
+
+
+def test_what_has_no_theorem_is_refused():
+    for mechanism in (pk.gk16, pk.exact_sum, pk.markov_quilt_approx):
+        with pytest.raises(pk.NotApplicable, match="Markov chains"):
+            mechanism(FLU, CASES, 1)
+    with pytest.raises(pk.NotApplicable, match="quilts are searched for one"):
+        pk.markov_quilt([FLU, FLU], CASES, 1)
+    big = pk.MarkovRandomField.grid(7, 7, 0.1)
+    for mechanism in (pk.wasserstein, pk.markov_quilt):
+        with pytest.raises(pk.NotApplicable, match="up to 40 nodes"):
+            mechanism(big, pk.count(1, 49), 1)
+
+
+def test_group_dp_needs_entries_that_fit():
+    assert pk.group_dp(
+        pk.count(1, 10), 1, pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    ).scale == (pytest.approx(10))
+    with pytest.raises(ValueError, match="lengths=6"):
+        pk.group_dp(pk.count("ill", 5), 1, FLU)
+    assert pk.group_dp(pk.count(1, 2), 1, pk.FiniteJoint({(0, 1): 1.0, (1, 0): 0.0})).scale == (
+        pytest.approx(2)
+    )

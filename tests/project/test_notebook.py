@@ -36,6 +36,7 @@ def things(tmp_path_factory):
         "check": (pk.check_model(DATA, CHAIN), True, False),
         "audit": (audit(short, trials=100, seed=1), True, True),
         "pairs": (pk.explain(noise), True, True),
+        "active quilts": (pk.active_quilts(CHAIN, count, 1), True, True),
         "verdict": (pk.verify(release), False, False),
         "calibration": (noise, False, False),
         "usefulness": (pk.Usefulness.of(noise), False, False),

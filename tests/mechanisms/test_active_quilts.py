@@ -123,7 +123,7 @@ def test_rows_words_and_gaps():
     assert frame.columns == ["node", "quilt", "nearby", "influence", "scale", "belief"]
     assert frame["quilt"][49] == ", ".join(map(str, table.rows[49].quilt))
     assert str(table).splitlines()[-1] == "and 80 that need no more"
-    gaps = pk.Series([0, 1, None, None, 1, 0])
+    gaps = pk.Series.of([0, 1, None, None, 1, 0], [0, 1])
     noted = pk.active_quilts(chain, pk.count(1, gaps), 1)
     assert len(noted.rows) == 6
     assert "not observed" in noted.remarks()[0]

@@ -78,7 +78,17 @@ def beliefs():
 
 
 NAMES = ["plan", "session plan", "release", "releases", "session", "ledger", "check", "audit"]
-NAMES += ["pairs", "verdict", "calibration", "usefulness", "spent", "series", "table", "chain"]
+NAMES += [
+    "pairs",
+    "active quilts",
+    "verdict",
+    "calibration",
+    "usefulness",
+    "spent",
+    "series",
+    "table",
+    "chain",
+]
 NAMES += ["of", "any start", "binary", "mixing", "around", "seasonal", "hull", "order", "regimes"]
 NAMES += ["switching", "network", "networks", "joint"]
 

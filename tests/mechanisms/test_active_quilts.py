@@ -141,6 +141,8 @@ def test_rows_words_and_gaps():
         (pk.MarkovChain.steady(ROW), 10, 3, r"write \[3\]"),
         (pk.MarkovRandomField.ising([("a", "b")], 0.1), 2, ["c"], "'c' is not a node.*'a', 'b'"),
         (EVENTS, 10, None, "secrets here are others"),
+        (pk.ChainClass.around([[900, 100], [400, 600]], 0.95), 10, None, "no one chain"),
+        (pk.FiniteJoint({(0, 0): 0.5, (1, 1): 0.5}), 2, None, "here is a joint distribution"),
     ],
 )
 def test_refusals(beliefs, length, nodes, words):

@@ -54,7 +54,7 @@ def _(
     if named is None:
         raise NotApplicable(
             f"no one chain of this class decides for a node ({theta.description}), so there is no "
-            "active quilt; markov_quilt has a bound for all of them"
+            "active quilt; plan says which mechanisms have a bound for all of them"
         )
     if nodes is None:
         _check_number(length, len(named))

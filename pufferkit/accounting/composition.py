@@ -107,7 +107,7 @@ def compose(
         Length of the series, or of its independent segments, in the order of the entries; for
         networks and joint distributions the number of entries.
     dependence
-        E of [C] Theorem 3.6, if you know it: a bound, both ways, on the max-divergence between the
+        E of [C] Theorem 3.6, if you know it (`dependence` computes it for two sums): a bound, both ways, on the max-divergence between the
         joint distribution of two outputs and the product of their distributions, given any value of
         any entry of the series, whether or not a release used it.
 
@@ -354,7 +354,10 @@ def bounded_dependence(history: Sequence[Spending], dependence: float | None) ->
     `single`.
     """
     if dependence is None:
-        raise NoTheorem("[C] 3.6 needs the bound E, which was not given")
+        raise NoTheorem(
+            "[C] 3.6 needs the bound E, which was not given; dependence(first, second) computes it "
+            "for two sums over the whole series"
+        )
     bound = checks.real("dependence", dependence)
     if bound < 0:
         raise ValueError(f"dependence: E is at least 0, got {bound:g}")

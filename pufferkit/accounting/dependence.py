@@ -66,9 +66,12 @@ def dependence(first: Calibration, second: Calibration) -> float:
     >>> import pufferkit as pk
     >>> chain = pk.MarkovChain.steady([[0.1, 0.9], [0.9, 0.1]])
     >>> noise = pk.wasserstein(chain, pk.count(1, 20), epsilon=0.5)
-    >>> E = pk.dependence(noise, noise)
-    >>> round(E, 3)
-    0.0
+    >>> bound = pk.dependence(noise, noise)
+    >>> round(bound, 3)
+    0.183
+    >>> both = pk.compose([pk.Spending.of(noise)] * 2, chain, 20, dependence=bound)
+    >>> round(both.epsilon, 2), both.rule
+    (1.37, 'dependence')
     """
     theta = _checked(first, second)
     grids = sum(_grid(calibration) for calibration in (first, second))
@@ -84,7 +87,7 @@ def _grid(calibration: Calibration) -> float:
         return 0.0
     query = calibration.query
     step = 2.0 ** noise.grid_exponent(calibration.sensitivity, query.size, query.largest)
-    return step / calibration.scale
+    return step / 2 / calibration.scale
 
 
 def _scale(calibration: Calibration) -> Fraction:
@@ -112,7 +115,9 @@ def _checked(first: Calibration, second: Calibration) -> Beliefs:
                 "hides secrets of its own; calibrate it without secrets"
             )
         if calibration.mechanism not in PRIVATE:
-            raise NoTheorem(f"{name}: [C] 3.6 needs Pufferfish privacy, got {calibration.mechanism}")
+            raise NoTheorem(
+                f"{name}: [C] 3.6 needs Pufferfish privacy, got {calibration.mechanism}"
+            )
         if query.weights is None or query.size != 1 or query.kind == "quantile":
             raise NotApplicable(
                 f"{name}: {query.name} is not a sum of one number; E is computed for count, total "

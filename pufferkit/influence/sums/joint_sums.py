@@ -12,9 +12,9 @@ c u + d / u with u = e^{o / s} and c, d >= 0, so J / J_A = (c u^2 + d) / (c' u^2
 u: at one end of the interval it is at least as large, at the other at least as small. Beyond the
 least and the largest value it is constant. Then the same with q, o being a value of A. So the
 largest and the least ratio over all outputs are at pairs of values of the sums. Outputs of discrete
-noise are some of these outputs with the same J, and more noise is post-processing of each output
-for itself: a mean of J over a mean of J_A J_B with the same weights, between the largest and the
-least ratio.
+noise are some of these outputs with the same J. More noise is less: noise of a larger scale s' is
+noise of scale s and, with probability 1 - (s / s')^2, noise of scale s' on top of it (likewise for
+discrete noise), so that J and J_A J_B become means with the same weights.
 
 **How it is computed.** m by a forward recursion, one entry after another; where B is a multiple of A
 up to a constant (two states always are so) along a line. Sums with a kernel e^{-|o - a| / s} by one
@@ -40,6 +40,9 @@ from pufferkit.rounding import EPS
 
 MOST_WORK = 6e10
 """Nanoseconds beyond which nothing is started: about a minute."""
+
+MOST_NUMBERS = 2.5e8
+"""Floats that may be held at once."""
 
 _LEAST = 1e-240
 _RAREST = 1e-30
@@ -70,7 +73,7 @@ def chain_dependence(
     turned = [bool((first.values == other).all()) for other in (second.values, _turn(second))]
     if any(turned):
         steps[:, 1] = 0
-    _check_work(_work(lengths, size, first, second, line=any(turned)))
+    _check_work(lengths, size, first, second, line=any(turned))
     decays = first.decay(entries), second.decay(entries)
     largest = 0.0
     for length in sorted(set(lengths)):
@@ -207,22 +210,21 @@ def _rounding(products: int, decays: Sequence[Floats]) -> float:
     return 4 * EPS * (products + 6 * values + 2000)
 
 
-def _work(lengths: Sequence[int], size: int, *axes: Axis, line: bool) -> float:
-    """About how many nanoseconds: three sides of a table for each step, then two passes over it."""
+def _check_work(lengths: Sequence[int], size: int, *axes: Axis, line: bool) -> None:
+    """Refuse what takes too long: tables moved step by step, then passes over them."""
     entries = sum(lengths)
     rooms = [1.0 + entries * int(axis.values.max()) for axis in axes]
-    secrets = sum(set(lengths))
     moved = rooms[0] * (1.0 if line else rooms[1])
     each = _EACH_STEP + moved * size**2 * (size + 6) / 3
     steps = sum(length * (entries - length / 2) for length in set(lengths))
-    return steps * each + secrets * size * (12 * rooms[0] * rooms[1] + 1e4 * sum(rooms))
-
-
-def _check_work(work: float) -> None:
-    if work > MOST_WORK:
+    passes = sum(set(lengths)) * size * (40 * rooms[0] * rooms[1] + 1e4 * sum(rooms))
+    work = steps * each + passes
+    numbers = 2 * size**2 * moved + 6 * size * rooms[0] * rooms[1]
+    if work > MOST_WORK or numbers > MOST_NUMBERS:
         raise NotApplicable(
-            f"the joint distributions of the two sums take about {work / 1e9:,.0f} s, more than "
-            f"{MOST_WORK / 1e9:.0f}; use a shorter series, fewer states or rounder values"
+            f"the joint distributions of the two sums take about {work / 1e9:,.0f} s and "
+            f"{8 * numbers / 1e9:,.1f} GB, more than {MOST_WORK / 1e9:.0f} s or "
+            f"{8 * MOST_NUMBERS / 1e9:.0f} GB; use a shorter series, fewer states or rounder values"
         )
 
 

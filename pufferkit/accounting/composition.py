@@ -107,9 +107,10 @@ def compose(
         Length of the series, or of its independent segments, in the order of the entries; for
         networks and joint distributions the number of entries.
     dependence
-        E of [C] Theorem 3.6, if you know it (`dependence` computes it for two sums): a bound, both ways, on the max-divergence between the
+        E of [C] Theorem 3.6, if you know it: a bound, both ways, on the max-divergence between the
         joint distribution of two outputs and the product of their distributions, given any value of
-        any entry of the series, whether or not a release used it.
+        any entry of the series, whether or not a release used it. `dependence` computes it for two
+        sums over the whole series.
 
     Raises
     ------

@@ -130,10 +130,12 @@ def _checked(first: Calibration, second: Calibration) -> Beliefs:
             f"second: runs over segments of {list(second.query.lengths)} entries, the first over "
             f"{list(first.query.lengths)}; both must be sums over the same series"
         )
-    assert first.beliefs is not None and second.beliefs is not None
-    if first.beliefs is not second.beliefs and first.beliefs.to_dict() != second.beliefs.to_dict():
+    one, other = first.beliefs, second.beliefs
+    assert one is not None
+    assert other is not None
+    if one is not other and one.to_dict() != other.to_dict():
         raise ValueError("second: was calibrated for other beliefs than the first")
-    return first.beliefs
+    return one
 
 
 @singledispatch

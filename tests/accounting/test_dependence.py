@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -150,7 +150,7 @@ def test_a_joint_distribution_is_listed():
     table = {
         row: float(chain.initial[row[0]] * math.prod(chain.transition[u, v] for u, v in steps))
         for row in product(range(3), repeat=3)
-        for steps in [list(zip(row, row[1:], strict=False))]
+        for steps in [list(pairwise(row))]
     }
     made = [calibrated(pk.wasserstein, chain, row, 3, 1) for row in ((0, 1, 2), (7, 0, 0))]
     listed = [

@@ -7,17 +7,17 @@ probability of the sums, the outputs have the density, up to constants that canc
 
 J_A(o) and J_B(q) likewise with one noise. Asked is the largest |log J(o, q) / (J_A(o) J_B(q))|.
 
-**Where it is.** Fix q, and let o move between two neighbouring values of A. There both J and J_A are
-c u + d / u with u = e^{o / s} and c, d >= 0, so J / J_A = (c u^2 + d) / (c' u^2 + d') is monotone in
-u: at one end of the interval it is at least as large, at the other at least as small. Beyond the
-least and the largest value it is constant. Then the same with q, o being a value of A. So the
+**Where it is.** Fix q, and let o move between two neighbouring values of A. There both J and J_A
+are c u + d / u with u = e^{o / s} and c, d >= 0, so J / J_A = (c u^2 + d) / (c' u^2 + d') is
+monotone in u: at one end of the interval it is at least as large, at the other at least as small.
+Beyond the least and the largest value it is constant. Then the same with q, o being a value of A. So the
 largest and the least ratio over all outputs are at pairs of values of the sums. Outputs of discrete
 noise are some of these outputs with the same J. More noise is less: noise of a larger scale s' is
 noise of scale s and, with probability 1 - (s / s')^2, noise of scale s' on top of it (likewise for
 discrete noise), so that J and J_A J_B become means with the same weights.
 
-**How it is computed.** m by a forward recursion, one entry after another; where B is a multiple of A
-up to a constant (two states always are so) along a line. Sums with a kernel e^{-|o - a| / s} by one
+**How it is computed.** m by a forward recursion, one entry after another; where B is a multiple of
+A up to a constant (two states always are so) along a line. Sums with a kernel e^{-|o - a| / s} by one
 pass up and one down. Only non-negative numbers are added and multiplied, so relative errors add up
 (`_rounding`); where a number is so small that a float may have lost what matters it is refused.
 """
@@ -91,7 +91,7 @@ def chain_dependence(
             largest = max(largest, largest_log_ratio(masses, *decays))
             if entry < length:
                 before = _moved(before, kernels[entry - 1], steps)
-                possible = (possible[:, None] & (kernels[entry - 1] > 0)).any(axis=0)
+                possible = np.asarray((kernels[entry - 1][possible] > 0).any(axis=0))
     return largest + _rounding(entries * (size + 3), decays)
 
 
@@ -150,7 +150,7 @@ def _moved(mass: Floats, kernel: Floats, steps: Ints) -> Floats:
     """One entry further, its value added to both sums."""
     mixed = (kernel.T @ mass.reshape(len(kernel), -1)).reshape(mass.shape)
     cases, a, b = mass.shape[1:]
-    moved = np.zeros((len(kernel), cases, *(steps.max(axis=0) + (a, b))))
+    moved = np.zeros((len(kernel), cases, *(steps.max(axis=0) + np.array([a, b]))))
     for y, (u, v) in enumerate(steps):
         moved[y, :, u : u + a, v : v + b] = mixed[y]
     return moved

@@ -10,16 +10,16 @@ J_A(o) and J_B(q) likewise with one noise. Asked is the largest |log J(o, q) / (
 **Where it is.** Fix q, and let o move between two neighbouring values of A. There both J and J_A
 are c u + d / u with u = e^{o / s} and c, d >= 0, so J / J_A = (c u^2 + d) / (c' u^2 + d') is
 monotone in u: at one end of the interval it is at least as large, at the other at least as small.
-Beyond the least and the largest value it is constant. Then the same with q, o being a value of A. So the
-largest and the least ratio over all outputs are at pairs of values of the sums. Outputs of discrete
-noise are some of these outputs with the same J. More noise is less: noise of a larger scale s' is
-noise of scale s and, with probability 1 - (s / s')^2, noise of scale s' on top of it (likewise for
-discrete noise), so that J and J_A J_B become means with the same weights.
+Beyond the least and the largest value it is constant. Then the same with q, o being a value of A.
+So the largest and the least ratio over all outputs are at pairs of values of the sums. Outputs of
+discrete noise are some of these outputs with the same J. More noise is less: noise of a larger
+scale s' is noise of scale s and, with probability 1 - (s / s')^2, noise of scale s' on top of it
+(likewise for discrete noise), so that J and J_A J_B become means with the same weights.
 
 **How it is computed.** m by a forward recursion, one entry after another; where B is a multiple of
-A up to a constant (two states always are so) along a line. Sums with a kernel e^{-|o - a| / s} by one
-pass up and one down. Only non-negative numbers are added and multiplied, so relative errors add up
-(`_rounding`); where a number is so small that a float may have lost what matters it is refused.
+A up to a constant (two states always are so) along a line. Sums with a kernel e^{-|o - a| / s} by
+one pass up and one down. Only non-negative numbers are added and multiplied, so relative errors add
+up (`_rounding`); where a number is so small that a float may have lost what matters it is refused.
 """
 
 from __future__ import annotations

@@ -374,8 +374,11 @@ within one segment, and nothing else'
     def any_start_members(self) -> tuple[Member, ...]:
         return tuple(member for member in self.members() if member.any_start)
 
-    def nearest(self, chain: MarkovChain) -> list[tuple[str, MarkovChain]]:
-        """Chains of the class near this one, by name: each with its start where any is possible."""
+    def nearest(self, chain: MarkovChain, length: int) -> list[Member]:
+        """Chains of the class near this one, for series of so many entries.
+
+        Each has the start of this one where any is possible.
+        """
         raise NotApplicable(
             f"closeness: {self.description} has no member to compare with; name the matrices"
         )

@@ -1,16 +1,16 @@
 """A matrix of a class that leaves the matrix open, near a given one.
 
-*Within bounds*, row by row: the row q with the least d such that p e^-d <= q <= p e^d. Together with
-the bounds these are intervals, and a row fits into them if their lower ends sum to at most one and
+*Within bounds*, row by row: the row q with the least d such that p e^-d <= q <= p e^d. With the
+bounds these are intervals, and a row fits into them if their lower ends sum to at most one and
 their upper ends to at least one; d is found by bisection.
 
 *Within bounds in both directions.* Let J(x, y) = pi(x) Q(x, y) for a stationary chain. Then Q lies
-in intervals if low(x, y) pi(x) <= J(x, y) <= high(x, y) pi(x), and the kernel to the entry before if
-the same holds with pi(y) and its bounds. Both are linear in J, and so is that J has equal marginals:
-whether a chain with a given d exists is a linear programme.
+in intervals if low(x, y) pi(x) <= J(x, y) <= high(x, y) pi(x), and the kernel to the entry before
+if the same holds with pi(y) and its bounds. Both are linear in J, and so is that J has equal
+marginals: whether a chain with a given d exists is a linear programme.
 
-*Mixing at least so well.* (1 - t) J + t r r' has the stationary distribution (1 - t) pi + t r, and is
-symmetric (the chain reversible) if J is. With r = pi the stationary distribution stays and the
+*Mixing at least so well.* (1 - t) J + t r r' has the stationary distribution (1 - t) pi + t r, and
+is symmetric (the chain reversible) if J is. With r = pi the stationary distribution stays and the
 contraction falls by the factor 1 - t; with uniform r it becomes uniform. So t = 1 is in the class
 for one of the two, and the least t is found by bisection.
 
@@ -59,8 +59,8 @@ def _row(row: Floats, low: Floats, high: Floats) -> Floats:
 
 def stationary_within(
     matrix: Floats, low: Floats, high: Floats, low_before: Floats, high_before: Floats
-) -> Floats | None:
-    """The matrix of a stationary chain within bounds in both directions; ``None`` without any."""
+) -> list[Floats]:
+    """Matrices of stationary chains within bounds in both directions: the nearest, and any."""
     before = _inward(low_before, high_before)
     bounds = _inward(low, high)
 
@@ -71,11 +71,12 @@ def stationary_within(
         most = np.minimum(bounds[1], matrix * np.exp(d))
         return _programme((least, most), before) if (least <= most).all() else None
 
-    best = solve(inf)
-    if best is None or solve(_FARTHEST / 10) is None:
-        return best
-    nearer = solve(_least(lambda d: solve(d) is not None, _FARTHEST / 10))
-    return best if nearer is None else nearer
+    chosen = [solve(inf)]
+    if chosen[0] is not None and solve(_FARTHEST / 10) is not None:
+        least = _least(lambda d: solve(d) is not None, _FARTHEST / 10)
+        # At the very least d, rounding may lead out of the class; a little farther it does not.
+        chosen += [solve(least), solve(least * 1.001 + 1e-6)]
+    return [one for one in chosen if one is not None]
 
 
 def _inward(low: Floats, high: Floats) -> tuple[Floats, Floats]:

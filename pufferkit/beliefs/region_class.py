@@ -200,10 +200,9 @@ class RegionClass(ChainClass):
             matrix = within_bounds(chain.transition, self.low, self.high)
             chains.append(MarkovChain(chain.initial, matrix, self.states))
         elif not self.holds(chain, length):
-            nearer = stationary_within(
+            for nearer in stationary_within(
                 chain.transition, self.low, self.high, self.before.low, self.before.high
-            )
-            if nearer is not None:
+            ):
                 chains.append(MarkovChain(chain.initial, nearer, self.states))
                 if len(chains[-1].closed_classes) == 1:
                     chains.append(MarkovChain.steady(nearer, self.states))
@@ -211,8 +210,8 @@ class RegionClass(ChainClass):
         members = [Member(name, one, anywhere) for one in chains if self.holds(one, length)]
         if not members:
             raise NotApplicable(
-                "closeness: no chain could be shown to lie in this region, so there is none to compare "
-                "with; sides='any start' bounds one direction only"
+                "closeness: no chain could be shown to lie in this region, so there is none to "
+                "compare with; sides='any start' bounds one direction only"
             )
         return members
 

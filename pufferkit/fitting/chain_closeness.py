@@ -1,7 +1,7 @@
 """The largest divergence of one chain from another given any secret: passes of maxima.
 
-For data x let r(x) = log p(x) / q(x), a sum over the start and the moves. Given a secret S that both
-think possible, the max-divergence of p from q is
+For data x let r(x) = log p(x) / q(x), a sum over the start and the moves. Given a secret S that
+both think possible, the max-divergence of p from q is
 
     max { r(x) : x in S }  -  log p(S) / q(S).
 
@@ -49,20 +49,20 @@ def chain_delta(
     hidden: Sequence[Secrets] = (Runs(1),),
 ) -> float:
     """Largest divergence given any secret that the adversary thinks possible, either way."""
-    pair = (adversary, belief)
-    marginals = (_marginals(adversary, length), _marginals(belief, length))
-    possible = marginals[0] > 0
-    outside = possible & (marginals[1] == 0)
+    known, held = _marginals(adversary, length), _marginals(belief, length)
+    possible = known > 0
+    outside = possible & (held == 0)
     delta = 0.0
-    for way in (slice(None), slice(None, None, -1)):
-        first, second = pair[way]
-        ours, theirs = marginals[way]
+    for first, second, ours, theirs in (
+        (adversary, belief, known, held),
+        (belief, adversary, held, known),
+    ):
         moves = _log_ratio(first.transition, second.transition)
         forward, backward = _passes(moves, _log_ratio(first.initial, second.initial), length)
         both = possible & ~outside
         odds = np.log(np.where(both, ours, 1.0)) - np.log(np.where(both, theirs, 1.0))
         given = np.where(both, forward - odds, -_NEVER)
-        unseen = outside.any() or ((forward + backward)[both] > _INFINITE).any()
+        unseen = bool(outside.any()) or ((forward + backward)[both] > _INFINITE).any()
         for secrets in hidden:
             if isinstance(secrets, Pairs):
                 named = secrets.parts(adversary.states).any(axis=1)
@@ -129,7 +129,8 @@ def _stretches(
 ) -> Iterator[Floats]:
     """For 1, 2, ... steps: the divergence of what lies between two entries, given both."""
     possible = adversary.transition > 0
-    between, joined = moves, possible
+    between = moves
+    joined: Any = possible
     powers = [chain.transition for chain in pair]
     for step in range(1, length):
         if step > 1:

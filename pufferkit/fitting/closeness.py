@@ -5,9 +5,9 @@ between the adversary's belief and theta *given any secret*. What is epsilon-pri
 is then (epsilon + 2 Delta)-private against that adversary. Conditioning on the secret cannot be
 left out: the divergence can grow by it.
 
-For chains the divergence given a secret is a maximum over paths of a sum of log-ratios, so a forward
-and a backward pass of maxima give it for all of them at once, secrets of the beliefs' own included
-(`pufferkit.fitting.chain_closeness`); for networks two passes along the edges do
+For chains the divergence given a secret is a maximum over paths of a sum of log-ratios, so a
+forward and a backward pass of maxima give it for all of them at once, secrets of the beliefs' own
+included (`pufferkit.fitting.chain_closeness`); for networks two passes along the edges do
 (`pufferkit.fitting.network_closeness`). Any member of the class gives a Delta that holds: where the
 matrix is open, one near the adversary's is taken, and it is checked that it is a member.
 """

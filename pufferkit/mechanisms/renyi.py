@@ -25,11 +25,10 @@ from math import exp, inf, log, pi, sqrt
 from typing import Any, Literal
 
 from pufferkit import checks
-from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.mechanisms.baselines import Baseline
-from pufferkit.mechanisms.calibration import checked
+from pufferkit.mechanisms.calibration import chains_only, checked
 from pufferkit.mechanisms.chain_distances import whole_values
 from pufferkit.mechanisms.wasserstein import wasserstein
 from pufferkit.rounding import at_least, last_passing, round_up
@@ -126,9 +125,8 @@ def renyi_pufferfish(
 def _near(theta: Any, query: Query, aside: float) -> float:
     if query.size > 1 or query.weights is None or query.missing:
         raise NotApplicable("near distances are for sums over entries that were all observed")
-    if not isinstance(theta, ChainClass):
-        raise NotApplicable(f"near distances are for chains; here is a {theta.description}")
-    if any(member.any_start or member.chain.has_underflow for member in theta.members()):
+    members = chains_only(theta, "near distances").members()
+    if any(member.any_start or member.chain.has_underflow for member in members):
         raise NotApplicable("near distances need known distributions, not a class with any start")
     from pufferkit.influence.sums.near import near_distance  # noqa: PLC0415
 
@@ -138,7 +136,7 @@ def _near(theta: Any, query: Query, aside: float) -> float:
         raise NotApplicable("no secret moves the answer: there is nothing to hide")
     steps = max(
         near_distance(member.chain.initial, member.chain.transition, values, length, aside)
-        for member in theta.members()
+        for member in members
         for length in set(query.lengths)
     )
     if steps == 0:

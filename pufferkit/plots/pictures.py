@@ -130,7 +130,7 @@ def _(thing: Calibration) -> Figure:
     theta = thing.beliefs
     edges = None if theta is None else theta.edges
     if theta is None or theta.entries is None or edges is None:
-        raise ValueError("Calibration: only of beliefs that are graphs there is a picture")
+        raise ValueError("Calibration: there is no picture of it, unless its beliefs are a graph")
     title = str(thing).partition("\n")[0].replace("; ", "\n")
     return graph_figure(theta.entries, edges, title, entry_losses(thing))
 

@@ -12,6 +12,7 @@ import pufferkit as pk
 from pufferkit import noise
 from pufferkit.data.numbers import rank_scores
 from pufferkit.mechanisms.quantiles import expected_errors
+from pufferkit.noise import opendp_draws
 from tests.oracles.choice import chosen, misses
 
 LEVELS = ["0 kW", "1 kW", "2 kW"]
@@ -86,15 +87,15 @@ def test_the_sampler_draws_what_the_formula_says():
 def test_in_a_forked_process_a_choice_is_drawn_on_a_new_thread(monkeypatch):
     asked = []
 
-    class Watched(noise.ThreadPoolExecutor):
+    class Watched(opendp_draws.ThreadPoolExecutor):
         def submit(self, *given):
             asked.append(given)
             return super().submit(*given)
 
-    monkeypatch.setattr(noise, "ThreadPoolExecutor", Watched)
+    monkeypatch.setattr(opendp_draws, "ThreadPoolExecutor", Watched)
     noise.noisy_choice([0, -1], 1.0)
     assert not asked
-    monkeypatch.setattr(noise, "_home", [])
+    monkeypatch.setattr(opendp_draws, "_home", [])
     noise.noisy_choice([0, -1], 1.0)
     assert len(asked) == 1
 

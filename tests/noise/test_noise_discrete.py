@@ -100,7 +100,7 @@ def test_ends_of_an_interval_are_floats_of_possible_answers():
         (pk.total({"a": 0, "b": 0.2, "c": 0.25}, 7), Fraction(1, 20)),
         (pk.total({"a": -3, "b": 3}, 7), 3),
         (pk.mean({"a": 0, "b": 2, "c": 5}, 6), Fraction(1, 6)),
-        (pk.data.queries.transition_counts(["a", "b"], 7), 1),
+        (pk.transition_counts(["a", "b"], 7), 1),
         (pk.Query("own", len, 1, 7), None),
         (pk.Query("own", len, 1, 7, unit=1), 1),
     ],

@@ -33,6 +33,7 @@ from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, Distribution, Member, Mixing
 from pufferkit.beliefs.markov_chain import MarkovChain, plain_labels
 from pufferkit.beliefs.people import PARTS, People
+from pufferkit.beliefs.secrets import Runs, Secrets
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
@@ -358,6 +359,10 @@ within one segment, and nothing else'
     def kernels(self) -> tuple[Kernels, ...]:
         """The parts of a class that is given by its kernels; empty for all others."""
         return ()
+
+    def every_secret(self) -> tuple[Secrets, ...]:
+        """What is hidden, all of it: the value of any entry, unless secrets are named."""
+        return (Runs(1),)
 
     def check_length(self, longest: int) -> None:
         """Refuse series that are too short for what is to be hidden."""

@@ -22,11 +22,9 @@ from typing import Any
 from pufferkit import checks
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.chain_class import as_chain_class
-from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import as_network_class
-from pufferkit.beliefs.secrets import Runs, Secrets
 from pufferkit.fitting.chain_closeness import chain_delta
 from pufferkit.fitting.nearest_starts import nearest_starts
 from pufferkit.fitting.network_closeness import network_delta
@@ -125,12 +123,12 @@ def _chain_distances(adversary: MarkovChain, beliefs: Any, length: int) -> list[
             f"{list(adversary.states)}"
         )
     theta.check_length(length)
-    hidden: tuple[Secrets, ...] = theta.hidden if isinstance(theta, EventClass) else (Runs(1),)
+    hidden = theta.every_secret()
     distances = []
     for member in theta.nearest(adversary, length):
         chain = member.chain
         delta = chain_delta(adversary, chain, length, hidden)
-        if member.any_start and delta < inf and hidden == (Runs(1),):
+        if member.any_start and delta < inf and not theta.names_secrets:
             for start in nearest_starts(adversary, chain.transition, length, delta):
                 nearer = MarkovChain(start, chain.transition, chain.states)
                 delta = min(delta, chain_delta(adversary, nearer, length))

@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from pufferkit.influence.curve.profile import InfluenceCurve as InfluenceCurve
     from pufferkit.influence.quilts.hardest import max_influence as max_influence
     from pufferkit.influence.sums.transport import w_infinity as w_infinity
+    from pufferkit.mechanisms.active_quilts import ActiveQuilts as ActiveQuilts
+    from pufferkit.mechanisms.active_quilts import active_quilts as active_quilts
     from pufferkit.mechanisms.baselines import Baseline as Baseline
     from pufferkit.mechanisms.baselines import entry_dp as entry_dp
     from pufferkit.mechanisms.baselines import gk16 as gk16
@@ -140,6 +142,7 @@ _HOMES = {
     "fleet": ["Releases", "release_all", "release_each"],
     "frames": ["TextFormat", "read_series", "read_table"],
     "influence.quilts.hardest": ["max_influence"],
+    "mechanisms.active_quilts": ["ActiveQuilts", "active_quilts"],
     "mechanisms.baselines": ["Baseline", "entry_dp", "gk16", "group_dp"],
     "mechanisms.comparison": ["Comparison", "compare"],
     "mechanisms.renyi": ["renyi_pufferfish"],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
@@ -31,6 +32,9 @@ def plan(
     who_binds: Annotated[
         File, option("Draw the graph of the model, and whose privacy sets the noise.", "FILE")
     ] = None,
+    active_quilts: Annotated[
+        File, option("Write each node's active quilt and the noise it needs.", "FILE.csv")
+    ] = None,
     simulate: Annotated[
         File, option("Draw releases of data that the model makes up.", "FILE")
     ] = None,
@@ -44,9 +48,8 @@ def plan(
     With --target: the epsilon, the number of entries or the coarser question that it takes.
     """
     pictures = [own for own in (error_plot, simulate, who_binds) if own is not None]
-    outputs.check_outputs(pictures, [model, size.data], plot)
-    for picture in pictures:
-        outputs.check_outputs([], [], picture)
+    outputs.check_outputs([*pictures, active_quilts], [model, size.data], plot)
+    _check_kinds(pictures, active_quilts)
     wanted = None if target is None else pk.Target.of_text(target)
     beliefs = inputs.read_model(model)
     lengths = size.of(beliefs, form)
@@ -59,6 +62,8 @@ def plan(
             sides = pk.compare(beliefs, query, epsilon, delta, progress)
             table = sides.plan
     written = {}
+    if active_quilts is not None:
+        written[active_quilts] = _active_quilts(beliefs, query, epsilon, active_quilts)
     if error_plot is not None:
         written[error_plot] = usefulness.error_picture(beliefs, table, wanted, error_plot)
     if simulate is not None:
@@ -104,3 +109,20 @@ def plan(
         for line in usefulness.in_words(table, wanted, ways):
             terminal.say(line)
     terminal.written(written)
+
+
+def _check_kinds(pictures: list[Path], table: Path | None) -> None:
+    """Files end in what can be written."""
+    for picture in pictures:
+        outputs.check_outputs([], [], picture)
+    if table is not None and table.suffix.lower() not in (".csv", ".parquet"):
+        raise ValueError(f"--active-quilts: {table} must end in .csv or .parquet")
+
+
+def _active_quilts(beliefs: Any, query: pk.Query, epsilon: float, target: Path) -> bytes:
+    """The table of all nodes, as a file."""
+    from pufferkit.frames import write_columns  # noqa: PLC0415
+
+    with terminal.working("active quilts"):
+        rows = pk.active_quilts(beliefs, query, epsilon).table_rows()
+    return write_columns(target, {name: [row[name] for row in rows] for name in rows[0]})

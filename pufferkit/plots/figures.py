@@ -22,6 +22,7 @@ from pufferkit.plots.canvas import (
     name_bars,
     note_beside,
     noted_bar,
+    whole_numbers,
 )
 from pufferkit.plots.question_figures import moves_figure, time_figure
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pufferkit.audit.report import Audit
+    from pufferkit.mechanisms.active_quilts import ActiveQuilts
     from pufferkit.mechanisms.explain import PairTable
     from pufferkit.mechanisms.release import Release
 
@@ -296,6 +298,32 @@ def attack_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     axes.set_xlabel("probability of a change between neighbours (left: more correlation)")
     axes.set_ylabel("share of guesses that are right")
     legend(figure, 2)
+    return figure
+
+
+def active_figure(table: ActiveQuilts) -> Figure:
+    """The noise that each node alone would need: points over entries, bars of named nodes.
+
+    ``table`` comes from `pufferkit.active_quilts`. Of many named nodes those that need most.
+    """
+    title = f"{table.query}: noise that each node needs, epsilon {table.epsilon:g}"
+    measure = "scale of the noise by the active quilt"
+    places = [row.node for row in table.rows if isinstance(row.node, int)]
+    if len(places) == len(table.rows):
+        figure, axes = blank(7.2, 4.0, title)
+        axes.plot(places, [row.scale for row in table.rows], ".", color=BLUE, markersize=4)
+        axes.axhline(table.scale, color=BLACK, linewidth=1.2, linestyle="--")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("node")
+        axes.set_ylabel(measure)
+        whole_numbers(axes)
+        grid(axes, "y")
+        return figure
+    rows = sorted(table.rows, key=lambda row: -row.scale)[:_MOST_LABELS]
+    figure, axes = blank(7.2, 1.7 + 0.3 * len(rows), title)
+    for y, row in enumerate(rows):
+        noted_bar(axes, y, row.scale, f"{row.scale:.4g}", good=True)
+    name_bars(axes, [str(row.node) for row in rows], measure, 1.15 * rows[0].scale)
     return figure
 
 

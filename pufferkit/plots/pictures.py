@@ -19,6 +19,7 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.seasonal_class import SeasonalClass
 from pufferkit.experiments.result import Result
 from pufferkit.fleet.releases import Releases
+from pufferkit.mechanisms.active_quilts import ActiveQuilts
 from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.mechanisms.dashboard import Dashboard
 from pufferkit.mechanisms.derived import Derived
@@ -36,7 +37,13 @@ from pufferkit.plots.dashboards import (
     synthetic_figure,
     ways_figure,
 )
-from pufferkit.plots.figures import audit_figure, pair_figure, plan_figure, release_figure
+from pufferkit.plots.figures import (
+    active_figure,
+    audit_figure,
+    pair_figure,
+    plan_figure,
+    release_figure,
+)
 from pufferkit.plots.graphs import graph_figure
 from pufferkit.plots.question_figures import (
     derived_figure,
@@ -81,6 +88,7 @@ figure_of.register(Dashboard, questions_figure)
 figure_of.register(QuantilePlan, ways_figure)
 figure_of.register(Synthetic, synthetic_figure)
 figure_of.register(PairTable, pair_figure)
+figure_of.register(ActiveQuilts, active_figure)
 figure_of.register(Audit, audit_figure)
 figure_of.register(Result, experiment_figure)
 

@@ -158,3 +158,15 @@ def test_a_random_field_from_plan_to_verify(flu: Path):
     shown = good("model", "show", "flu.json")
     assert "1 independent parts, the largest of 4 nodes" in shown
     assert "Ada: well" in shown
+
+
+def test_active_quilts_of_a_network_in_a_file(flu: Path):
+    rows = json.loads(good("plan", *ASK, "--json", "--active-quilts", "quilts.csv"))["rows"]
+    (scale,) = [row["scale"] for row in rows if row["mechanism"] == "markov_quilt"]
+    header, *lines = Path("quilts.csv").read_text().splitlines()
+    assert header == "node,quilt,nearby,influence,scale,belief"
+    assert [line.partition(",")[0] for line in lines] == NAMES
+    table = pk.active_quilts(FLU, pk.count("sick", 4), 1)
+    assert table.scale == pytest.approx(scale, rel=1e-9)
+    assert "must end in .csv" in refusal("plan", *ASK, "--active-quilts", "quilts.txt")
+    assert "another file" in refusal("plan", *ASK, "--active-quilts", "flu.json")

@@ -36,6 +36,7 @@ def things(tmp_path_factory):
         "check": (pk.check_model(DATA, CHAIN), True, False),
         "audit": (audit(short, trials=100, seed=1), True, True),
         "pairs": (pk.explain(noise), True, True),
+        "active quilts": (pk.active_quilts(CHAIN, count, 1), True, True),
         "verdict": (pk.verify(release), False, False),
         "calibration": (noise, False, False),
         "usefulness": (pk.Usefulness.of(noise), False, False),
@@ -77,7 +78,17 @@ def beliefs():
 
 
 NAMES = ["plan", "session plan", "release", "releases", "session", "ledger", "check", "audit"]
-NAMES += ["pairs", "verdict", "calibration", "usefulness", "spent", "series", "table", "chain"]
+NAMES += [
+    "pairs",
+    "active quilts",
+    "verdict",
+    "calibration",
+    "usefulness",
+    "spent",
+    "series",
+    "table",
+    "chain",
+]
 NAMES += ["of", "any start", "binary", "mixing", "around", "seasonal", "hull", "order", "regimes"]
 NAMES += ["switching", "network", "networks", "joint"]
 

@@ -9,6 +9,7 @@ by what the rounding of its tables may add to a loss (`FieldClass.networks`).
 from __future__ import annotations
 
 from pufferkit.beliefs.field_class import FieldClass
+from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.quilts.hardest import QuiltBound, QuiltSearch, hardest_quilt
 from pufferkit.influence.quilts.networks import hardest_node
@@ -17,17 +18,22 @@ MOST_NODES = 40
 """Fields with more nodes are not searched for quilts."""
 
 
-@hardest_quilt.register
-def _(theta: FieldClass, search: QuiltSearch) -> QuiltBound:
+def network_of(theta: FieldClass, epsilon: float) -> tuple[NetworkClass, float]:
+    """The network that a field is written as, and epsilon lowered by the rounding of its tables."""
     if len(theta.fields) > 1 or len(theta.nodes) > MOST_NODES:
         raise NotApplicable(
             f"quilts are searched for one Markov random field of up to {MOST_NODES} nodes; here "
             f"are {len(theta.fields)} of {len(theta.nodes):,}; use influence_curve"
         )
     (network,), rounding = theta.networks()
-    epsilon = search.epsilon - rounding
-    if epsilon <= 0:
-        raise NotApplicable(f"epsilon {search.epsilon:g} is below the rounding of this field")
+    if epsilon <= rounding:
+        raise NotApplicable(f"epsilon {epsilon:g} is below the rounding of this field")
+    return network, epsilon - rounding
+
+
+@hardest_quilt.register
+def _(theta: FieldClass, search: QuiltSearch) -> QuiltBound:
+    network, epsilon = network_of(theta, search.epsilon)
     node, quilt, influence, score, quilts = hardest_node(network, epsilon, search.progress)
     length = len(theta.nodes)
     return QuiltBound(theta.description, node, length, quilt, influence, score, quilts=quilts)

@@ -25,7 +25,7 @@ or more is not looked at.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import inf, prod
@@ -117,6 +117,27 @@ def hardest_node(networks: Any, epsilon: float, progress: Progress | None = None
     quilts = tuple(tuple(bits(chosen[j])) for j in range(len(graph.nodes)))
     hardest = graph.nodes[worst.node]
     return Hardest(hardest, graph.names(worst.quilt), worst.influence, score, quilts)
+
+
+def best_quilts(
+    networks: Any, epsilon: float, nodes: Sequence[Node], progress: Progress | None = None
+) -> list[tuple[Hardest, int]]:
+    """The quilt with the least score of each of these nodes, and how many nodes are nearby.
+
+    Over the same quilts as `hardest_node`; each node is solved to the end.
+    """
+    theta, epsilon = as_network_class(networks), checks.privacy(epsilon)
+    graph = theta.networks[0].graph
+    place = {node: j for j, node in enumerate(graph.nodes)}
+    rows = []
+    for done, node in enumerate(nodes, 1):
+        own = _NodeSearch(theta, graph, place[node], epsilon).best(0.0)
+        near = graph.connected(place[node], own.quilt)[0]
+        row = Hardest(node, graph.names(own.quilt), own.influence, own.score)
+        rows.append((row, near.bit_count()))
+        if progress is not None:
+            progress(done, len(nodes))
+    return rows
 
 
 @hardest_quilt.register

@@ -1,0 +1,200 @@
+"""The active quilt of every node: who is cut off by what, and what noise each node needs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pufferkit.beliefs.mixing_class import MixingClass
+from pufferkit.data.queries import Query
+from pufferkit.errors import NotApplicable, printable
+from pufferkit.influence.progress import Progress
+from pufferkit.influence.quilts import active
+from pufferkit.influence.quilts.hardest import QuiltSearch
+from pufferkit.mechanisms.calibration import checked
+from pufferkit.rounding import round_up
+from pufferkit.shown import Shown
+
+_LINES = 20
+"""Nodes that are shown as words, those that need most."""
+
+_GAPS = "entries that were not observed count as nearby here; markov_quilt may need less noise"
+_MIXING = "influence from the speed of mixing, as in markov_quilt_approx(bound='tight')"
+
+
+class ActiveQuilt(NamedTuple):
+    """A node, the quilt with the least score, and the noise that this node alone would need."""
+
+    node: Hashable
+    quilt: tuple[Hashable, ...]
+    """Nodes of the quilt; none for the trivial one, which keeps everything."""
+    nearby: int
+    """card(X_N): the nodes that the quilt does not cut off, the node itself included."""
+    influence: float
+    """Max-influence of the node on its quilt."""
+    scale: float
+    """L card(X_N) / (epsilon - influence)."""
+    belief: str
+    """The belief of the class that needs most at this node."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ActiveQuilts(Shown):
+    """Active quilts of nodes, from `active_quilts`.
+
+    Attributes
+    ----------
+    rows
+        One for each node, in the order asked for.
+    epsilon
+        Pufferfish privacy for each node.
+    query
+        What is asked.
+    notes
+        What a reader should know.
+
+    Examples
+    --------
+    >>> import pufferkit as pk
+    >>> chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
+    >>> table = pk.active_quilts(chain, pk.count(1, 100), 1, nodes=[1, 50])
+    >>> table.hardest.node, table.hardest.quilt, round(table.scale, 5)
+    (50, (45, 55), 12.83996)
+    """
+
+    rows: tuple[ActiveQuilt, ...]
+    epsilon: float
+    query: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def hardest(self) -> ActiveQuilt:
+        """The node of the table that needs most noise; the first of equals."""
+        return max(self.rows, key=lambda row: row.scale)
+
+    @property
+    def scale(self) -> float:
+        """The largest scale of the table: that of `markov_quilt`, if all nodes are in it."""
+        return self.hardest.scale
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """One for each node; the nodes of its quilt in one text."""
+        return [
+            {**row._asdict(), "quilt": ", ".join(str(node) for node in row.quilt)}
+            for row in self.rows
+        ]
+
+    def remarks(self) -> tuple[str, ...]:
+        """The notes."""
+        return self.notes
+
+    def __str__(self) -> str:
+        shown = sorted(self.rows, key=lambda row: -row.scale)[:_LINES]
+        lines = [
+            f"{self.query}: active quilts of {len(self.rows):,} nodes, epsilon {self.epsilon:g}"
+        ]
+        cells = [("node", "quilt", "nearby", "influence", "scale")]
+        cells += [
+            (
+                printable(row.node),
+                "{" + ", ".join(printable(node) for node in row.quilt) + "}",
+                f"{row.nearby:,}",
+                f"{row.influence:.4f}",
+                f"{row.scale:.6g}",
+            )
+            for row in shown
+        ]
+        wide = [max(len(row[column]) for row in cells) for column in range(5)]
+        for row in cells:
+            words = "  ".join(cell.ljust(width) for cell, width in zip(row[:2], wide, strict=False))
+            numbers = (cell.rjust(n) for cell, n in zip(row[2:], wide[2:], strict=True))
+            lines.append("  ".join([words, *numbers]))
+        if len(self.rows) > _LINES:
+            lines.append(f"and {len(self.rows) - _LINES:,} that need no more")
+        return "\n".join([*lines, *self.notes])
+
+
+def active_quilts(
+    beliefs: Any,
+    query: Query,
+    epsilon: float,
+    nodes: Iterable[Hashable] | None = None,
+    *,
+    progress: Progress | None = None,
+) -> ActiveQuilts:
+    """The active quilt of every node, and the noise that each node alone would need.
+
+    A quilt X_Q of X_i cuts it off from all but the nearby nodes X_N. The active one ([Q] Section 4)
+    has the least score
+
+        card(X_N) / (epsilon - max-influence of X_i on X_Q),
+
+    and L times the largest score over nodes is the noise of `markov_quilt` ([Q] Theorem 4.3): so a
+    table of all nodes shows who sets the noise, and how much less would do for the others. Noise
+    of less than the largest scale keeps no promise to the node that needs it.
+
+    Over a class of chains the largest least score over its chains counts at each node, and
+    ``belief`` names the chain. Networks with one graph share one quilt. In networks whose parts
+    have more than 12 nodes the quilts are those that `markov_quilt` looks at. Segments start
+    alike; the table is of the longest.
+
+    Parameters
+    ----------
+    beliefs
+        A `MarkovChain`, a `ChainClass`, a `BayesianNetwork` or several with one graph, or a
+        `MarkovRandomField`. A class known only by its mixing has bounds from that.
+    query, epsilon
+        As in `markov_quilt`.
+    nodes
+        Numbers of entries from 1, or names of nodes; all of them if left out.
+    progress
+        Called with the number of nodes done and their total, chain by chain.
+
+    Raises
+    ------
+    NotApplicable
+        If the secrets are others than single entries, or no chain of a class decides.
+    ValueError
+        If there are more than 100,000 nodes (times chains) to solve, or no such node.
+
+    Examples
+    --------
+    >>> from pufferkit import MarkovChain, active_quilts, count
+    >>> theta = MarkovChain([1, 0], [[0.9, 0.1], [0.4, 0.6]])
+    >>> print(active_quilts(theta, count(1, 100), 1, nodes=[1, 8, 50, 100]))
+    count: active quilts of 4 nodes, epsilon 1
+    node  quilt     nearby  influence    scale
+    8     {1, 13}       11     0.1495  12.9341
+    50    {45, 55}       9     0.2991    12.84
+    100   {96}           4     0.2877  5.61547
+    1     {2}            1     0.0000        1
+    """
+    theta, epsilon = checked(beliefs, query, epsilon)
+    if theta.names_secrets:
+        raise NotApplicable(
+            "active quilts are of single entries; the secrets here are others "
+            f"({theta.description})"
+        )
+    chosen = None
+    if nodes is not None:
+        if isinstance(nodes, str) or not isinstance(nodes, Iterable):
+            raise ValueError(f"nodes: expected a list of nodes, got {nodes!r}; write [{nodes!r}]")
+        chosen = list(nodes)
+        if not chosen:
+            raise ValueError("nodes: names none; leave it out for all of them")
+    search = QuiltSearch(query.longest, epsilon, progress=progress)
+    rows = tuple(
+        ActiveQuilt(
+            bound.node,
+            bound.quilt,
+            nearby,
+            bound.influence,
+            round_up(query.lipschitz * bound.score),
+            bound.belief,
+        )
+        for bound, nearby in active.active_quilts(theta, search, chosen)
+    )
+    notes = [_MIXING] if isinstance(theta, MixingClass) else []
+    notes += [_GAPS] if query.pattern is not None else []
+    return ActiveQuilts(rows, epsilon, query.name, tuple(notes))

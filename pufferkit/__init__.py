@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pufferkit import local as local
     from pufferkit import plots as plots
     from pufferkit.accounting.composition import compose as compose
+    from pufferkit.accounting.dependence import dependence as dependence
     from pufferkit.accounting.ledger import Ledger as Ledger
     from pufferkit.accounting.session import Session as Session
     from pufferkit.accounting.spending import Spending as Spending
@@ -126,6 +127,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "accounting.composition": ["compose"],
+    "accounting.dependence": ["dependence"],
     "accounting.spending": ["Spending"],
     "accounting.ledger": ["Ledger"],
     "accounting.session": ["Session"],

@@ -109,7 +109,8 @@ def compose(
     dependence
         E of [C] Theorem 3.6, if you know it: a bound, both ways, on the max-divergence between the
         joint distribution of two outputs and the product of their distributions, given any value of
-        any entry of the series, whether or not a release used it.
+        any entry of the series, whether or not a release used it. `dependence` computes it for two
+        sums over the whole series.
 
     Raises
     ------
@@ -354,7 +355,10 @@ def bounded_dependence(history: Sequence[Spending], dependence: float | None) ->
     `single`.
     """
     if dependence is None:
-        raise NoTheorem("[C] 3.6 needs the bound E, which was not given")
+        raise NoTheorem(
+            "[C] 3.6 needs the bound E, which was not given; dependence(first, second) computes it "
+            "for two sums over the whole series"
+        )
     bound = checks.real("dependence", dependence)
     if bound < 0:
         raise ValueError(f"dependence: E is at least 0, got {bound:g}")

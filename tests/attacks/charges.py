@@ -145,7 +145,7 @@ def by_rule(case: Case, rule: str) -> tuple[np.ndarray, float]:
     bound = None
     if rule == "dependence":
         (chain,) = theta.chains  # type: ignore[attr-defined]
-        bound = dependence(chain.initial, chain.transition, *history, case.length)
+        bound = dependence(chain.initial, chain.transition, *history, [case.length])
     if rule == "compose":
         charge = pk.compose(spent, theta, case.lengths).epsilon
     else:

@@ -144,11 +144,11 @@ def _two_starts(joint, known, x, y):
     return largest
 
 
-def dependence(initial, transition, one, other, length):
+def dependence(initial, transition, one, other, lengths):
     """E of [C] 3.6: the largest |log joint - log product| given any value of any entry."""
-    both = densities(initial, transition, [*one, *other], [length])
-    first = densities(initial, transition, one, [length])
-    second = densities(initial, transition, other, [length])
+    both = densities(initial, transition, [*one, *other], lengths)
+    first = densities(initial, transition, one, lengths)
+    second = densities(initial, transition, other, lengths)
     largest = 0.0
     for joint, left, right in zip(both, first, second, strict=True):
         product = (left[:, :, None] * right[:, None, :]).reshape(joint.shape)

@@ -82,11 +82,11 @@ class BinaryClass(ChainClass):
         gap = 2 * (1 - slowest) * (1 - 1e-15)
         return (Mixing(rarest, gap, slowest, stationary=False),)
 
-    def nearest(self, chain: MarkovChain) -> list[tuple[str, MarkovChain]]:
+    def nearest(self, chain: MarkovChain, length: int) -> list[Member]:
         stay = np.clip(np.diag(chain.transition), self.low, self.high)
         matrix = [[stay[0], 1 - stay[0]], [1 - stay[1], stay[1]]]
         name = f"staying probabilities ({stay[0]:g}, {stay[1]:g})"
-        return [(name, MarkovChain(chain.initial, matrix, self.states))]
+        return [Member(name, MarkovChain(chain.initial, matrix, self.states), True)]
 
     def boxes(self) -> list[Box]:
         low = np.array([[self.low, 1 - self.high], [1 - self.high, self.low]])

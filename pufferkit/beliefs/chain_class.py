@@ -33,6 +33,7 @@ from pufferkit import checks
 from pufferkit.beliefs.base import Beliefs, Distribution, Member, Mixing
 from pufferkit.beliefs.markov_chain import MarkovChain, plain_labels
 from pufferkit.beliefs.people import PARTS, People
+from pufferkit.beliefs.secrets import Runs, Secrets
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.data.table import Table
@@ -359,6 +360,10 @@ within one segment, and nothing else'
         """The parts of a class that is given by its kernels; empty for all others."""
         return ()
 
+    def every_secret(self) -> tuple[Secrets, ...]:
+        """What is hidden, all of it: the value of any entry, unless secrets are named."""
+        return (Runs(1),)
+
     def check_length(self, longest: int) -> None:
         """Refuse series that are too short for what is to be hidden."""
 
@@ -374,8 +379,11 @@ within one segment, and nothing else'
     def any_start_members(self) -> tuple[Member, ...]:
         return tuple(member for member in self.members() if member.any_start)
 
-    def nearest(self, chain: MarkovChain) -> list[tuple[str, MarkovChain]]:
-        """Chains of the class near this one, by name: each with its start where any is possible."""
+    def nearest(self, chain: MarkovChain, length: int) -> list[Member]:
+        """Chains of the class near this one, for series of so many entries.
+
+        Each has the start of this one where any is possible.
+        """
         raise NotApplicable(
             f"closeness: {self.description} has no member to compare with; name the matrices"
         )

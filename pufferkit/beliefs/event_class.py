@@ -123,6 +123,12 @@ class EventClass(KernelClass):
     def _what(self) -> str:
         return "; and ".join(s.description for s in self.hidden)
 
+    def every_secret(self) -> tuple[Secrets, ...]:
+        return self.hidden
+
+    def nearest(self, chain: MarkovChain, length: int) -> list[Member]:
+        return self.beliefs.nearest(chain, length)
+
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
         raise NotApplicable("distributions are those of the beliefs without these secrets")
 

@@ -70,8 +70,8 @@ class FiniteClass(ChainClass):
     def mixing_bounds(self) -> tuple[Mixing, ...]:
         return tuple(_mixing(m.name, m.chain, m.chain.is_stationary) for m in self.members())
 
-    def nearest(self, chain: MarkovChain) -> list[tuple[str, MarkovChain]]:
-        return [(member.name, member.chain) for member in self.members()]
+    def nearest(self, chain: MarkovChain, length: int) -> list[Member]:
+        return list(self.members())
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> FiniteClass:
@@ -116,9 +116,9 @@ class AnyStartClass(ChainClass):
     def mixing_bounds(self) -> tuple[Mixing, ...]:
         return tuple(_mixing(m.name, m.chain, stationary=False) for m in self.members())
 
-    def nearest(self, chain: MarkovChain) -> list[tuple[str, MarkovChain]]:
+    def nearest(self, chain: MarkovChain, length: int) -> list[Member]:
         return [
-            (m.name, MarkovChain(chain.initial, m.chain.transition, self.states))
+            Member(m.name, MarkovChain(chain.initial, m.chain.transition, self.states), True)
             for m in self.members()
         ]
 

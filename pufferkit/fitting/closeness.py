@@ -5,32 +5,29 @@ between the adversary's belief and theta *given any secret*. What is epsilon-pri
 is then (epsilon + 2 Delta)-private against that adversary. Conditioning on the secret cannot be
 left out: the divergence can grow by it.
 
-For chains the divergence given X_i = a is a maximum over paths through a of a sum of log-ratios, so
-a forward and a backward pass of maxima give it for all i and a at once; for networks two passes
-along the edges do (`pufferkit.fitting.network_closeness`).
+For chains the divergence given a secret is a maximum over paths of a sum of log-ratios, so a
+forward and a backward pass of maxima give it for all of them at once, secrets of the beliefs' own
+included (`pufferkit.fitting.chain_closeness`); for networks two passes along the edges do
+(`pufferkit.fitting.network_closeness`). Any member of the class gives a Delta that holds: where the
+matrix is open, one near the adversary's is taken, and it is checked that it is a member.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, log
 from typing import Any
 
-import numpy as np
-
 from pufferkit import checks
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.beliefs.chain_class import ChainClass, as_chain_class
+from pufferkit.beliefs.chain_class import as_chain_class
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import as_network_class
-from pufferkit.checks import Floats
+from pufferkit.fitting.chain_closeness import chain_delta
 from pufferkit.fitting.nearest_starts import nearest_starts
 from pufferkit.fitting.network_closeness import network_delta
-
-# A path impossible under the first never counts; one impossible under the second is infinite.
-_NEVER, _UNSEEN, _INFINITE = 1e300, 1e200, 1e150
 
 
 @dataclass(frozen=True)
@@ -74,11 +71,12 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
         A `FiniteJoint`, a `MarkovChain` or a `BayesianNetwork`.
     beliefs
         For a joint distribution: a `FiniteJoint` or several. For a network: a `BayesianNetwork` or
-        several, over the same nodes. For a chain: a `MarkovChain`, or `ChainClass.of`, `any_start`
-        or `binary`. Where the class leaves the start open, it is the best for a given matrix, by
-        linear programmes (`pufferkit.fitting.nearest_starts`; for long series the adversary's own
-        start). Where it leaves the matrix open, the nearest staying probabilities are taken. The
-        Delta of any member is a valid one.
+        several, over the same nodes. For a chain: a `MarkovChain`, or `ChainClass.of`, `any_start`,
+        `binary`, `around` or `mixing`. Where the class leaves the start open, it is the best for a
+        given matrix, by linear programmes (`pufferkit.fitting.nearest_starts`; for long series the
+        adversary's own start). Where it leaves the matrix open, one near the adversary's is taken
+        (`pufferkit.beliefs.nearest_matrices`): its own, if the class has it. The Delta of any
+        member is a valid one. With secrets of their own (`with_secrets`), Delta is given these.
     length
         Number of entries, for chains.
 
@@ -102,15 +100,7 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
         if length is None:
             raise ValueError("length: is needed for chains; give the number of entries")
         size = checks.whole("length", length, 1)
-        theta = as_chain_class(beliefs)
-        distances = []
-        for name, chain in _candidates(adversary, theta):
-            delta = _chain_delta(adversary, chain, size)
-            if delta < inf and any(start is None for *_, start in theta.boxes()):
-                for start in nearest_starts(adversary, chain.transition, size, delta):
-                    nearer = MarkovChain(start, chain.transition, chain.states)
-                    delta = min(delta, _chain_delta(adversary, nearer, size))
-            distances.append(Closeness(delta, name))
+        distances = _chain_distances(adversary, beliefs, size)
     elif isinstance(adversary, BayesianNetwork):
         networks = as_network_class(beliefs).networks
         distances = [
@@ -123,6 +113,27 @@ def closeness(adversary: Any, beliefs: Any, length: int | None = None) -> Closen
             f"{type(adversary).__name__}"
         )
     return min(distances, key=lambda one: one.delta)
+
+
+def _chain_distances(adversary: MarkovChain, beliefs: Any, length: int) -> list[Closeness]:
+    theta = as_chain_class(beliefs)
+    if theta.states != adversary.states:
+        raise ValueError(
+            f"beliefs: are about states {list(theta.states)}, the adversary about "
+            f"{list(adversary.states)}"
+        )
+    theta.check_length(length)
+    hidden = theta.every_secret()
+    distances = []
+    for member in theta.nearest(adversary, length):
+        chain = member.chain
+        delta = chain_delta(adversary, chain, length, hidden)
+        if member.any_start and delta < inf and not theta.names_secrets:
+            for start in nearest_starts(adversary, chain.transition, length, delta):
+                nearer = MarkovChain(start, chain.transition, chain.states)
+                delta = min(delta, chain_delta(adversary, nearer, length))
+        distances.append(Closeness(delta, member.name))
+    return distances
 
 
 def _joint_delta(adversary: FiniteJoint, belief: FiniteJoint) -> float:
@@ -140,58 +151,3 @@ def _joint_delta(adversary: FiniteJoint, belief: FiniteJoint) -> float:
             ours = belief.conditional(name, value).table
             delta = max(delta, max_divergence(theirs, ours), max_divergence(ours, theirs))
     return delta
-
-
-def _candidates(adversary: MarkovChain, theta: ChainClass) -> Sequence[tuple[str, MarkovChain]]:
-    if theta.states != adversary.states:
-        raise ValueError(
-            f"beliefs: are about states {list(theta.states)}, the adversary about "
-            f"{list(adversary.states)}"
-        )
-    return theta.nearest(adversary)
-
-
-def _chain_delta(adversary: MarkovChain, belief: MarkovChain, length: int) -> float:
-    """Largest divergence given any X_i = a that the adversary thinks possible, either way."""
-    theirs, ours = _marginals(adversary, length), _marginals(belief, length)
-    if ((theirs > 0) & (ours == 0)).any():
-        return inf
-    return max(
-        _one_way(adversary, belief, theirs, ours, theirs > 0),
-        _one_way(belief, adversary, ours, theirs, theirs > 0),
-    )
-
-
-def _one_way(
-    first: MarkovChain, second: MarkovChain, ours: Floats, theirs: Floats, secrets: Any
-) -> float:
-    """Largest log first(path | X_i = a) / second(path | X_i = a) over i, a and paths."""
-    moves = _log_ratio(first.transition, second.transition)
-    forward = np.empty_like(ours)
-    forward[0] = _log_ratio(first.initial, second.initial)
-    for i in range(1, len(ours)):
-        forward[i] = (forward[i - 1][:, None] + moves).max(axis=0)
-    backward = np.zeros_like(ours)
-    for i in range(len(ours) - 2, -1, -1):
-        backward[i] = (moves + backward[i + 1]).max(axis=1)
-    compared = secrets & (ours > 0)
-    largest = (forward + backward)[compared]
-    if (largest > _INFINITE).any():
-        return inf
-    given = largest + np.log(theirs[compared]) - np.log(ours[compared])
-    return float(given.max(initial=0.0))
-
-
-def _log_ratio(above: Floats, below: Floats) -> Floats:
-    """The log of above / below. A step impossible above outweighs any number of steps below."""
-    possible = np.log(np.where(above > 0, above, 1.0)) - np.log(np.where(below > 0, below, 1.0))
-    ratio: Floats = np.where(above > 0, np.where(below > 0, possible, _UNSEEN), -_NEVER)
-    return ratio
-
-
-def _marginals(chain: MarkovChain, length: int) -> Floats:
-    distributions = np.empty((length, len(chain)))
-    distributions[0] = chain.initial
-    for i in range(1, length):
-        distributions[i] = distributions[i - 1] @ chain.transition
-    return distributions

@@ -59,7 +59,7 @@ def _inequalities(
     adversary: MarkovChain, transition: Floats, length: int, states: Any
 ) -> tuple[Floats, Floats, Floats]:
     """Rows (above, below, c) with: log(above . mu) - log(below . mu) + c <= Delta."""
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         moves = np.log(adversary.transition) - np.log(transition)
     shared = (adversary.transition > 0) & (transition > 0)
     ways = (np.where(shared, moves, _NONE), np.where(shared, -moves, _NONE))

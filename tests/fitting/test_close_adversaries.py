@@ -106,7 +106,7 @@ def test_open_classes():
     near = closeness(chain, ChainClass.binary(0.65, 0.95), 9)
     assert 0 < near.delta < math.inf
     with pytest.raises(NotApplicable, match="no member"):
-        closeness(chain, ChainClass.mixing(2, 0.2, 0.5), 9)
+        closeness(chain, ChainClass.seasonal([chain.transition]), 9)
 
 
 def test_linear_in_length():

@@ -27,7 +27,7 @@ FOR_THE_PACKAGE = {
             "kernels",
             "matrices_shown",
         ),
-        *("members", "mixing_bounds", "nearest", "any_start_members"),
+        *("members", "mixing_bounds", "nearest", "any_start_members", "every_secret"),
     },
     "Evidence": {"noting"},
     "Guarantee": {"of_code"},

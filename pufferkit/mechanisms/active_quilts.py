@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.progress import Progress
@@ -184,6 +183,7 @@ def active_quilts(
         if not chosen:
             raise ValueError("nodes: names none; leave it out for all of them")
     search = QuiltSearch(query.longest, epsilon, progress=progress)
+    bounds = active.active_quilts(theta, search, chosen)
     rows = tuple(
         ActiveQuilt(
             bound.node,
@@ -193,8 +193,8 @@ def active_quilts(
             round_up(query.lipschitz * bound.score),
             bound.belief,
         )
-        for bound, nearby in active.active_quilts(theta, search, chosen)
+        for bound, nearby in bounds
     )
-    notes = [_MIXING] if isinstance(theta, MixingClass) else []
+    notes = [_MIXING] if any(bound.variant == "tight" for bound, _ in bounds) else []
     notes += [_GAPS] if query.pattern is not None else []
     return ActiveQuilts(rows, epsilon, query.name, tuple(notes))

@@ -73,9 +73,11 @@ def _(
                 worst[node] = name, quilt
             if search.progress is not None:
                 search.progress(done, len(worst))
+    # Without matrices, what is known is how fast the chains mix.
+    variant = search.reading if theta.names_matrices else "tight"
     return [
         (
-            QuiltBound.of_chain(name, node, length, quilt, search.reading),
+            QuiltBound.of_chain(name, node, length, quilt, variant),
             quilt.keep_left + quilt.keep_right - 1,
         )
         for node, (name, quilt) in worst.items()

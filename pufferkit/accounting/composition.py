@@ -176,12 +176,19 @@ def rules_for(
                 entries_separate(spending.window, theta, sizes)
         return charge
 
+    def by_dependence() -> float:
+        if theta.names_secrets and dependence is not None:
+            raise NoTheorem(
+                "E of [C] 3.6 is given the value of an entry, and these secrets are others"
+            )
+        return anchored(bounded_dependence(history, dependence))
+
     rules: dict[str, Rule] = {
         "single": lambda: anchored(single(history)),
         "entry_profile": lambda: entry_profile(history, theta, sizes),
         "quilt_max": lambda: anchored(quilt_max(history)),
         "group_sum": lambda: group_sum(history, theta),
-        "dependence": lambda: anchored(bounded_dependence(history, dependence)),
+        "dependence": by_dependence,
         "quilt_sum": lambda: anchored(quilt_sum(history)),
     }
     if theta.entries is None:

@@ -122,3 +122,11 @@ def test_the_exact_loss_is_that_of_the_events():
     ):
         theta = ChainClass.of(CHAIN).with_secrets(secrets, entries=False)
         assert 0.3 < exact_loss(influence_curve(theta, count(1, 6), 1)) <= 1
+
+
+def test_a_bound_on_dependence_given_entries_says_nothing_of_events():
+    theta = ChainClass.of(CHAIN).with_secrets(Secrets.runs(2))
+    once = Spending.of(influence_curve(theta, count(1, 20), 1))
+    result = compose([once, once], theta, 20, dependence=0.0)
+    assert result.rule == "entry_profile"
+    assert any("secrets are others" in row.why for row in result.considered)

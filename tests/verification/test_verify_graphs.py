@@ -127,6 +127,19 @@ def test_what_has_no_theorem_is_refused():
             mechanism(big, pk.count(1, 49), 1)
 
 
+def test_quilts_of_many_small_parts_are_those_of_one():
+    """A union of cliques: what is outside a part moves nothing."""
+
+    def cliques(count):
+        edges = [(4 * c + a, 4 * c + b) for c in range(count) for b in range(4) for a in range(b)]
+        return pk.MarkovRandomField.ising(edges, 0.05, nodes=range(4 * count))
+
+    one, many = (pk.markov_quilt(cliques(n), pk.count(1, 4 * n), 1) for n in (1, 12))
+    assert one.evidence.quilt
+    assert many.scale == pytest.approx(one.scale, rel=1e-6)
+    assert pk.verify(many.release([0, 1] * 24)).ok
+
+
 def test_group_dp_needs_entries_that_fit():
     assert pk.group_dp(
         pk.count(1, 10), 1, pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])

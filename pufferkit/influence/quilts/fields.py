@@ -15,15 +15,20 @@ from pufferkit.influence.quilts.hardest import QuiltBound, QuiltSearch, hardest_
 from pufferkit.influence.quilts.networks import hardest_node
 
 MOST_NODES = 40
-"""Fields with more nodes are not searched for quilts."""
+"""Fields with more nodes in one independent part are not searched for quilts."""
+
+MOST_IN_ALL = 2_000
+"""Nor those with more nodes in all."""
 
 
 def network_of(theta: FieldClass, epsilon: float) -> tuple[NetworkClass, float]:
     """The network that a field is written as, and epsilon lowered by the rounding of its tables."""
-    if len(theta.fields) > 1 or len(theta.nodes) > MOST_NODES:
+    nodes, part = len(theta.nodes), theta.largest_part
+    if len(theta.fields) > 1 or part > MOST_NODES or nodes > MOST_IN_ALL:
         raise NotApplicable(
-            f"quilts are searched for one Markov random field of up to {MOST_NODES} nodes; here "
-            f"are {len(theta.fields)} of {len(theta.nodes):,}; use influence_curve"
+            f"quilts are searched for one Markov random field with independent parts of up to "
+            f"{MOST_NODES} nodes, {MOST_IN_ALL:,} in all; here are {len(theta.fields)} of "
+            f"{nodes:,}, in parts of up to {part:,}; use influence_curve"
         )
     (network,), rounding = theta.networks()
     if epsilon <= rounding:

@@ -18,6 +18,7 @@ from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.errors import LedgerError
 from pufferkit.records import name_once, private_file
 
+_ENDED = frozenset({"57P01", "57P02"})  # the server was told to stop, or stops after a crash
 _LEFT_ALONE: list[Any] = []
 """Connections that a process has from its parent: closing them would be felt there."""
 
@@ -70,7 +71,9 @@ class Place:
             connection.commit()
             kept = True
         except self._errors as error:
-            lost = self.server and bool(driver.closed)
+            # The server may say that it ends a connection before the driver sees it closed.
+            ended = getattr(error, "sqlstate", None) in _ENDED
+            lost = self.server and (ended or bool(driver.closed))
             if lost:
                 self._let_go()  # those of the same server are likely lost as well
             raise DriverError(error, lost=lost) from None

@@ -32,5 +32,5 @@ def test_networks_show_who_binds_and_chains_do_not():
     tree = STREET.network()
     assert pk.influence_curve(tree, pk.count(1, 6), 1).plot() is not None
     chain = pk.MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    with pytest.raises(ValueError, match="beliefs that are graphs"):
+    with pytest.raises(ValueError, match="no picture of it, unless"):
         pk.influence_curve(chain, pk.count(1, 10), 1).plot()

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 SUM_TOLERANCE = 1e-8
 """How far a distribution may be from summing to one; closer ones are rescaled."""

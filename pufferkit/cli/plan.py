@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
-from pufferkit.cli.derived import asked
+from pufferkit.cli.asked_questions import asked
 from pufferkit.cli.flags import File, Text, option, real
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import with_options

@@ -10,7 +10,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
-from pufferkit.cli.derived import asked
+from pufferkit.cli.asked_questions import asked
 from pufferkit.cli.flags import Text, option
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, Noise, Output, Reading, calibrated, with_options

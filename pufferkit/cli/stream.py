@@ -10,13 +10,13 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, terminal, usefulness
-from pufferkit.cli.derived import follows, numbers_asked, record
+from pufferkit.cli.asked_questions import follows, numbers_asked, record
 from pufferkit.cli.flags import File, option, real
 from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Kept, with_options
 from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
-from pufferkit.cli.usefulness import Anyway
+from pufferkit.cli.worth import Anyway
 
 app = typer.Typer(
     cls=OneLineErrors,

@@ -22,7 +22,8 @@ from typing import Any, Protocol
 import networkx as nx
 import numpy as np
 
-from pufferkit.verification.pair_tables import Allowance, BadBeliefs, Floats, NotChecked
+from pufferkit.checks import Floats
+from pufferkit.verification.pair_tables import Allowance, BadBeliefs, NotChecked
 
 LogTable = tuple[tuple[int, ...], Floats]
 Messages = dict[tuple[int, int], dict[int, Floats]]
@@ -66,7 +67,7 @@ def loss_on_graphs(
     largest = 0.0
     for model, record in zip(models, records, strict=True):
         try:
-            own = _Graph(model, record, work)
+            own = _CliqueGraph(model, record, work)
         except (TypeError, KeyError, ValueError, zlib.error) as error:
             raise NotChecked(f"the recorded junction tree cannot be read ({error})") from None
         costs = []
@@ -86,7 +87,7 @@ def largest_part(model: Model) -> int:
     return max(len(part) for part in nx.connected_components(graph))
 
 
-class _Graph:
+class _CliqueGraph:
     """One model with its recorded junction tree, checked."""
 
     def __init__(self, model: Model, record: Mapping[str, Any], work: Allowance) -> None:

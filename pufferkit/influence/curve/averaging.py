@@ -56,7 +56,7 @@ from pufferkit.influence.curve.pairs import LARGEST, off_diagonal
 from pufferkit.rounding import EPS
 
 
-class Way(NamedTuple):
+class AveragingPath(NamedTuple):
     """In which order nodes are taken out, and whether each is averaged (``a``) or paid (``p``)."""
 
     order: tuple[int, ...]
@@ -114,19 +114,19 @@ class Clique:
         self.table, self.error = table, error
         self._stages: dict[tuple[Any, ...], _Stage] = {}
         self._rows: dict[tuple[frozenset[int], int], dict[int, Floats]] = {}
-        self._known: dict[tuple[Any, ...], tuple[Floats, Way]] = {}
+        self._known: dict[tuple[Any, ...], tuple[Floats, AveragingPath]] = {}
 
     def added(
         self, target: int, out: tuple[int, ...], variations: Sequence[Floats]
-    ) -> tuple[Floats, Way]:
+    ) -> tuple[Floats, AveragingPath]:
         """The least that taking out the nodes ``out`` was seen to add to a node, and how."""
         size = self.table.shape[target]
         if not out:
-            return np.zeros((size, size)), Way((), "")
+            return np.zeros((size, size)), AveragingPath((), "")
         key = target, out, b"".join(own.tobytes() for own in variations)
         if key not in self._known:
             paid = sum(float(own.max()) for own in variations) * (1 + len(out) * EPS)
-            best = paid * off_diagonal(size), Way(out, "p" * len(out))
+            best = paid * off_diagonal(size), AveragingPath(out, "p" * len(out))
             own = dict(zip(out, variations, strict=True))
             for order in self._orders(target, out):
                 for greedy in (True, False):
@@ -162,7 +162,7 @@ class Clique:
 
     def _follow(
         self, target: int, order: tuple[int, ...], own: Mapping[int, Floats], greedy: bool
-    ) -> tuple[Floats, Way]:
+    ) -> tuple[Floats, AveragingPath]:
         variations = dict(own)
         size = self.table.shape[target]
         variations[target] = np.zeros((size, size))
@@ -182,7 +182,7 @@ class Clique:
             for k, step in zip(others, steps, strict=True):
                 variations[k] = variations[k] + step
         added = (variations[target] + paid) * off_diagonal(size) * (1 + 2 * len(order) * EPS)
-        return added, Way(order, moves)
+        return added, AveragingPath(order, moves)
 
     def _stage(self, left: frozenset[int], j: int, others: tuple[int, ...]) -> _Stage:
         key = left, j, others

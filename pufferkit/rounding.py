@@ -1,7 +1,7 @@
-"""Rounding that never favours less noise: directed floats, fractions, one bisection in three forms.
+"""Rounding that never favours less noise: directed floats, fractions and three bisections.
 
 A search for a scale or an event-level epsilon ends at a point that was checked to be private, never
-at a midpoint. A number that is rounded is rounded to the side that hides more.
+at a midpoint. Every number is rounded towards more privacy.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def round_up(value: float, ulps: int = 4) -> float:
 
 
 def as_fraction(name: str, value: Any) -> Fraction:
-    """A number exactly; a float as the decimal it prints as."""
+    """A number as an exact fraction; a float counts as the decimal it prints as."""
     if isinstance(value, Rational) and not isinstance(value, bool):
         return Fraction(value)
     return Fraction(repr(checks.real(name, value)))
 
 
 def at_least(value: Fraction) -> float:
-    """The least float that is not below a fraction."""
+    """The smallest float that is not below a fraction."""
     number = float(value)
     return number if Fraction(number) >= value else math.nextafter(number, math.inf)
 
@@ -48,9 +48,9 @@ def last_passing(
 ) -> float:
     """The point nearest to ``bad`` with a margin of at least 0, to a relative precision.
 
-    ``good`` passes, ``bad`` does not. What is returned passed, so rounding and the shape of the
-    function cannot put it on the wrong side. Secant steps, and a bisection whenever one end has
-    stayed put twice.
+    ``good`` passes, ``bad`` does not. The result was itself checked to pass, so neither rounding
+    nor the shape of the function can put it on the wrong side. The search makes secant steps, and
+    bisects whenever the same end has not moved for two steps.
     """
     at_good, at_bad = margin(good), margin(bad)
     kept = 0
@@ -76,7 +76,7 @@ def last_passing(
 
 
 def least_passing(passes: Callable[[int], bool], bad: int, good: int) -> int:
-    """The least whole number that passes: ``good`` does, ``bad`` below it does not."""
+    """The least whole number that passes; ``good`` passes, and the smaller ``bad`` does not."""
     while good - bad > 1:
         middle = (good + bad) // 2
         if passes(middle):
@@ -93,10 +93,10 @@ def last_passing_each(
     precision: float,
     least: float = 0.0,
 ) -> Floats:
-    """Many searches at once, by halving: of each the point nearest to ``bad`` that passed.
+    """Many bisections at once: for each, the point nearest to ``bad`` that passed.
 
-    ``good`` passes and ``bad`` does not, place by place. It ends when all are as near as
-    ``precision`` times the size of what passed, or times ``least`` where that is smaller.
+    ``good`` passes and ``bad`` does not, elementwise. The search ends when every bracket is at most
+    ``precision`` times the point that passed, or times ``least`` where that point is smaller.
     """
     while (np.abs(good - bad) > precision * np.maximum(np.abs(good), least)).any():
         middle = (good + bad) / 2

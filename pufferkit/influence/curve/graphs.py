@@ -152,9 +152,10 @@ class GraphPasses:
         out = tuple(place for place, n in enumerate(nodes) if n not in kept)
         variations = [(costs[nodes[place]] + totals[nodes[place]]) * (1 + 2 * EPS) for place in out]
         message = {}
-        for n in kept:
-            added, way = self._own[c].added(nodes.index(n), out, variations)
-            added = (totals[n] + added) * (1 + 2 * EPS)
+        targets = [nodes.index(n) for n in kept]
+        each = self._own[c].added(targets, out, variations)
+        for n, (more, way) in zip(kept, each, strict=True):
+            added = (totals[n] + more) * (1 + 2 * EPS)
             everything = beyond + (len(costs) + 8) * EPS * self._whole
             cheaper = float(added.max()) > everything
             message[n] = everything * off_diagonal(len(added)) if cheaper else added

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 SUM_TOLERANCE = 1e-8
 """Largest error of the sum of a distribution; within it, the distribution is rescaled."""

@@ -1,4 +1,4 @@
-"""Rounding that never favours less noise: directed floats, fractions and three bisections.
+"""Rounding that never favours less noise: directed floats, fractions and four bisections.
 
 A search for a scale or an event-level epsilon ends at a point that was checked to be private, never
 at a midpoint. Every number is rounded towards more privacy.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from math import inf
 from numbers import Rational
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,12 @@ from numpy.typing import NDArray
 from pufferkit import checks
 from pufferkit.checks import Floats
 
+Found = TypeVar("Found")
+
 EPS = math.ulp(1.0)
 """Relative spacing of floats: one rounding errs by at most half of it."""
+
+_MOST_TRIALS, _USUAL_TRIALS = 40, 5
 
 
 def round_up(value: float, ulps: int = 4) -> float:
@@ -105,3 +109,58 @@ def last_passing_each(
         passed = passes(middle)
         good, bad = np.where(passed, middle, good), np.where(passed, bad, middle)
     return good
+
+
+def largest_within(
+    loss_at: Callable[[float], tuple[float, Found] | None],
+    limit: float,
+    start: float,
+    most: float,
+    precision: float,
+    *,
+    least: float = 0.0,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[float, Found] | None:
+    """The largest b tried up to ``most`` whose loss is at most ``limit``, and what comes with it.
+
+    A loss grows about like a power of b, so each guess is read off the last two; where it leaves
+    the bracket, the bracket is halved. ``loss_at`` may have no answer where b is too large.
+    ``None`` if no b passed above ``least``, below which none is of use.
+    """
+    good: tuple[float, Found] | None = None
+    high, b = inf, min(start, most)
+    seen: list[tuple[float, float]] = []
+    for trial in range(_MOST_TRIALS):
+        answer = loss_at(b)
+        if progress is not None:
+            progress(min(trial + 1, _USUAL_TRIALS), _USUAL_TRIALS)
+        if answer is not None and answer[0] <= limit:
+            good = b, answer[1]
+            if answer[0] >= limit * (1 - precision) or b >= most:
+                break
+        else:
+            high = b
+        low = 0.0 if good is None else good[0]
+        if answer is None:
+            if good is None and b <= least:
+                break
+            guess = b / 3
+        elif answer[0] <= 0:
+            guess = 2 * b
+        else:
+            seen.append((math.log(b), math.log(answer[0])))
+            guess = b * (limit * (1 - precision / 2) / answer[0]) ** (1 / _power(seen))
+        if not low < guess < high:
+            guess = (low + high) / 2 if high < inf else 2 * low
+        if high - low <= precision * low:
+            break
+        b = min(guess, most)
+    return good
+
+
+def _power(seen: list[tuple[float, float]]) -> float:
+    """By which power of b the loss grows, by the last two points; 1 where that makes no sense."""
+    if len(seen) < 2 or seen[-1][0] == seen[-2][0]:
+        return 1.0
+    slope = (seen[-1][1] - seen[-2][1]) / (seen[-1][0] - seen[-2][0])
+    return slope if 1 / 3 < slope < 3 else 1.0

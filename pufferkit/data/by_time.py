@@ -23,15 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.data.calendar import (
-    HOURS,
-    HOURS_OF_WEEK,
-    NO_CALENDAR,
-    Calendar,
-    Whole,
-    day_name,
-    week_name,
-)
+from pufferkit.checks import Ints
+from pufferkit.data.calendar import HOURS, HOURS_OF_WEEK, NO_CALENDAR, Calendar, day_name, week_name
 from pufferkit.data.durations import DAY
 from pufferkit.data.over_codes import OverCodes
 from pufferkit.data.queries import Lengths, Query, several_states
@@ -173,8 +166,8 @@ def time_in(
 class BySlot(OverCodes):
     """Counts of states for each slot; ``of_entry`` is the slot of every entry."""
 
-    of_entry: Whole
-    observed: Whole
+    of_entry: Ints
+    observed: Ints
 
     def check(self, series: Series) -> None:
         super().check(series)
@@ -202,7 +195,7 @@ class _TimeIn(OverCodes):
         return np.array([counted.sum()])
 
 
-def slots_of(by: str, calendar: Calendar, lengths: Sequence[int]) -> tuple[tuple[str, ...], Whole]:
+def slots_of(by: str, calendar: Calendar, lengths: Sequence[int]) -> tuple[tuple[str, ...], Ints]:
     """Names of the slots, and the slot of every entry."""
     if by == "hour":
         return HOURS, calendar.hours(lengths)

@@ -12,12 +12,10 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pufferkit import checks
+from pufferkit.checks import Ints
 from pufferkit.data.durations import DAY, ticks
-
-Whole = NDArray[np.int64]
 
 HOUR = DAY // 24
 QUARTER = HOUR // 4
@@ -80,7 +78,7 @@ class Calendar:
         object.__setattr__(self, "every", _step(every))
         object.__setattr__(self, "timezone", timezone)
 
-    def instants(self, lengths: Iterable[int]) -> Whole:
+    def instants(self, lengths: Iterable[int]) -> Ints:
         """Microseconds since 1970 at every entry, before any time zone, segments in order."""
         sizes = checks.segment_lengths(lengths)
         if len(sizes) != len(self.starts):
@@ -93,7 +91,7 @@ class Calendar:
         ]
         return np.asarray(np.concatenate(parts))
 
-    def times(self, lengths: Iterable[int]) -> Whole:
+    def times(self, lengths: Iterable[int]) -> Ints:
         """The local time of every entry, in microseconds since 1970, segments in order."""
         times = self.instants(lengths)
         if self.timezone is None:
@@ -101,22 +99,22 @@ class Calendar:
         quarters, place = np.unique(times // QUARTER, return_inverse=True)
         zone = _zone(self.timezone)
         offsets = [_offset(int(quarter) * QUARTER, zone) for quarter in quarters]
-        shown: Whole = times + np.array(offsets, dtype=np.int64)[place]
+        shown: Ints = times + np.array(offsets, dtype=np.int64)[place]
         return shown
 
-    def hours(self, lengths: Iterable[int]) -> Whole:
+    def hours(self, lengths: Iterable[int]) -> Ints:
         """The hour of the day of every entry, 0 to 23."""
         return np.asarray(self.times(lengths) % DAY // HOUR)
 
-    def weekdays(self, lengths: Iterable[int]) -> Whole:
+    def weekdays(self, lengths: Iterable[int]) -> Ints:
         """The day of the week of every entry, 0 for Monday."""
         return np.asarray((self.times(lengths) // DAY - FIRST_MONDAY) % 7)
 
-    def days(self, lengths: Iterable[int]) -> Whole:
+    def days(self, lengths: Iterable[int]) -> Ints:
         """The day of every entry, counted from 1970-01-01."""
         return np.asarray(self.times(lengths) // DAY)
 
-    def weeks(self, lengths: Iterable[int]) -> Whole:
+    def weeks(self, lengths: Iterable[int]) -> Ints:
         """The week of every entry, counted from the first Monday of 1970."""
         return np.asarray((self.days(lengths) - FIRST_MONDAY) // 7)
 

@@ -15,11 +15,11 @@ from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.rounding import at_least
 
-Rows = dict[Any, tuple[Fraction, ...]]
+StateRows = dict[Any, tuple[Fraction, ...]]
 
 
 @dataclass(frozen=True, eq=False)
-class Together:
+class AllQueries:
     """The answers of all queries, one after another; an object, so that it can be pickled."""
 
     parts: tuple[Query, ...]
@@ -73,7 +73,7 @@ def joint_query(asked: Mapping[str, Query], states: tuple[Any, ...]) -> Query:
     units = [query.unit for query in queries if query.unit is not None]
     return Query(
         " and ".join(query.name for query in queries),
-        Together(tuple(queries)),
+        AllQueries(tuple(queries)),
         at_least(sum((Fraction(query.lipschitz) for query in queries), Fraction(0))),
         first.lengths,
         labels=[f"{name}: {label}" for name, query in asked.items() for label in query.labels],
@@ -88,7 +88,7 @@ def joint_query(asked: Mapping[str, Query], states: tuple[Any, ...]) -> Query:
     )
 
 
-def rows_of(query: Query, states: tuple[Any, ...]) -> Rows:
+def rows_of(query: Query, states: tuple[Any, ...]) -> StateRows:
     """A row for each state; their L1 distances are, or bound, how far an entry moves the answer."""
     moved = query.moved
     if moved is None:

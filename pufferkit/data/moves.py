@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
+from pufferkit.checks import Ints
 from pufferkit.data.by_time import calendar_of, in_words, indicator, several
-from pufferkit.data.calendar import Calendar, Whole
+from pufferkit.data.calendar import Calendar
 from pufferkit.data.durations import ticks
 from pufferkit.data.over_codes import OverCodes
 from pufferkit.data.queries import Lengths, Query, several_states
@@ -236,7 +237,7 @@ def _entered(inside: NDArray[np.bool_], lengths: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _DaysWith(OverCodes):
-    day: Whole
+    day: Ints
     needed: int
     days: int
 

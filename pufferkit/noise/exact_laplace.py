@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from pufferkit.noise.digits import WORD_BITS, Shape, digits, first_words
 
-Source = Callable[[int], bytes]
+ByteSource = Callable[[int], bytes]
 """Returns a given number of random bytes. Releases draw from the operating system; tests
 supply their own bytes."""
 
@@ -128,7 +128,7 @@ class DiscreteLaplace:
         self,
         values: NDArray[np.int64],
         which: NDArray[np.intp] | None = None,
-        source: Source | None = None,
+        source: ByteSource | None = None,
     ) -> NDArray[np.int64]:
         """Whole numbers, each with independent noise added.
 
@@ -149,7 +149,7 @@ class DiscreteLaplace:
             noisy[part] = self._on_some(values[part], own, drawn)
         return noisy
 
-    def _on_some(self, values: NDArray[np.int64], which: Which, source: Source) -> Any:
+    def _on_some(self, values: NDArray[np.int64], which: Which, source: ByteSource) -> Any:
         count = len(values)
         nonzero = tosses(self.nonzero, count, which, source)
         negative = np.unpackbits(np.frombuffer(source(-(-count // 8)), np.uint8), count=count)
@@ -169,7 +169,7 @@ class DiscreteLaplace:
         return noisy
 
 
-def tosses(coin: Coin, count: int, which: Which, source: Source) -> Heads:
+def tosses(coin: Coin, count: int, which: Which, source: ByteSource) -> Heads:
     """Independent tosses, each heads with exactly the probability of its scale."""
     first = np.frombuffer(source(count), np.uint8)
     tops = (coin.words >> np.uint64(WORD_BITS - 8)).astype(np.uint8)
@@ -185,7 +185,7 @@ def tosses(coin: Coin, count: int, which: Which, source: Source) -> Heads:
     return heads
 
 
-def _toss_after_ties(coin: Coin, which: int, source: Source) -> bool:
+def _toss_after_ties(coin: Coin, which: int, source: ByteSource) -> bool:
     """A toss whose first random word equals the first word of the probability."""
     compared = WORD_BITS
     while True:

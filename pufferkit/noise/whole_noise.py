@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.checks import Floats
+from pufferkit.checks import Floats, Ints
 from pufferkit.noise import opendp_draws
 from pufferkit.noise.exact_laplace import DiscreteLaplace
 from pufferkit.noise.samplers import BATCH, Sampler, sampler_of
@@ -33,8 +33,6 @@ LARGEST_SCALE = 2.0**40
 
 _AT_ONCE = 20_000
 _SCALES_AT_ONCE = 256
-
-Whole = NDArray[np.int64]
 
 
 def is_discrete(unit: Fraction | None, scale: float, largest: float | None = None) -> bool:
@@ -115,7 +113,7 @@ def discrete_laplace_rows(
     return draw(values.ravel(), units, which.ravel()).reshape(rows.shape)
 
 
-def _by_pufferkit(values: Whole, scales: list[Fraction], which: NDArray[np.intp]) -> Whole:
+def _by_pufferkit(values: Ints, scales: list[Fraction], which: NDArray[np.intp]) -> Ints:
     if len(scales) == 1:
         return DiscreteLaplace.of(scales[0]).on(values)
     noisy = np.empty_like(values)
@@ -129,7 +127,7 @@ def _by_pufferkit(values: Whole, scales: list[Fraction], which: NDArray[np.intp]
     return noisy
 
 
-def _by_opendp(values: Whole, scales: list[Fraction], which: NDArray[np.intp]) -> Whole:
+def _by_opendp(values: Ints, scales: list[Fraction], which: NDArray[np.intp]) -> Ints:
     noisy = np.empty_like(values)
     for chosen in np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1]):
         scale = float(scales[which[chosen[0]]])

@@ -230,9 +230,10 @@ class Extended(dict[str, Any]):
     def __init__(self, shared: Mapping[str, Any], added: Mapping[str, Any]) -> None:
         super().__init__(shared)
         self.update(added)
+        self.shared: Mapping[str, Any] = shared
+        self.added: Mapping[str, Any] = added
         if isinstance(shared, Extended):
-            shared, added = shared.shared, {**shared.added, **added}
-        self.shared, self.added = shared, added
+            self.shared, self.added = shared.shared, {**shared.added, **added}
 
 
 class _Spelled(dict[str, str]):

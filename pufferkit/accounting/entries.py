@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +30,8 @@ DATA_MARKS = "data marks"
 STATE = "state"
 """Under which the body of an entry has the digest of the state that it leads to."""
 _LONGEST_NAME, _LONGEST_KEY = 200, 64
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+"""What no database keeps: the end of a text in C, and halves of characters."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,7 @@ class Charge:
 
 def checked_name(argument: str, text: Any, longest: int = _LONGEST_NAME) -> str:
     """A name that every database keeps as it is: text, not empty, not too long."""
-    if not isinstance(text, str) or not 1 <= len(text) <= longest or "\0" in text:
+    if not isinstance(text, str) or not 1 <= len(text) <= longest or _UNSTORABLE.search(text):
         raise ValueError(
             f"{argument}: needs a name, a text of 1 to {longest} characters, got {text!r:.60}"
         )

@@ -137,6 +137,10 @@ class Connection:
         self._batch.close()
         self.execute("ROLLBACK")
 
+    def abandon(self) -> None:
+        """Wait for nothing more; what was not committed is undone when the connection ends."""
+        self._batch.close()
+
     def tables(self) -> set[str]:
         """The tables of a ledger that are there."""
         names = [f"pufferkit_{name}" for name in _TABLES]
@@ -150,8 +154,17 @@ class Connection:
 
     def noted(self, name: str) -> str | None:
         """What the ledger notes about itself under a name."""
-        row = self.execute("SELECT value FROM pufferkit_meta WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
+        return self.ask(name)()
+
+    def ask(self, name: str) -> Callable[[], str | None]:
+        """The same, asked now and looked at later."""
+        rows = self.execute("SELECT value FROM pufferkit_meta WHERE name = ?", (name,))
+
+        def answer() -> str | None:
+            row = rows.fetchone()
+            return None if row is None else str(row[0])
+
+        return answer
 
 
 @cache

@@ -377,7 +377,7 @@ def test_names_of_accounts_that_keep_records_are_taken(book):
         ({"query": "mode"}, "query"),
         ({"mechanism": "entry_dp"}, "mechanism"),
         ({"epsilon": 0}, "epsilon"),
-        ({"budget": 1}, "go together"),
+        ({"budget": 1}, "must be given together"),
     ],
 )
 def test_refusals(options, match):

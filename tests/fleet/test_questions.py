@@ -238,7 +238,7 @@ def test_what_cannot_be_asked_says_what_can():
             lambda: pk.release_each(
                 read(window="hour of day"), CHAIN, 1, query=pk.Question("mean", values=VALUES)
             ),
-            "windows of time that follow one another",
+            "consecutive windows of time",
         ),
     ):
         with pytest.raises(ValueError, match=words):
@@ -270,7 +270,7 @@ def test_groups_with_declared_keys_cost_what_one_release_costs(tmp_path):
 def test_groups_that_are_not_declared_are_refused():
     groups = {"ann": "north", "bob": "south", "cem": "north"}
     for given, words in (
-        ({"groups": groups}, "go together"),
+        ({"groups": groups}, "must be given together"),
         ({"groups": groups, "keys": ["north"]}, "'south' not among the declared keys"),
         ({"groups": {"ann": "north"}, "keys": ["north"]}, "say nothing of 2 subjects"),
     ):

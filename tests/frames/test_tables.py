@@ -321,9 +321,9 @@ def test_times_in_text(tmp_path, times, ok):
     [
         ({"max_gap": "5m"}, "times are numbers"),
         ({"max_gap": 0}, "above 0"),
-        ({"max_gap": 1, "independent_after": 1}, "older name"),
+        ({"max_gap": 1, "independent_after": 1}, "old name"),
         ({"window": 1.5}, "whole"),
-        ({"window": 10, "every": 3}, "whole slots"),
+        ({"window": 10, "every": 3}, "multiple of the grid step"),
         ({"every": "soon"}, "not a duration"),
         ({"time": "what"}, "own"),
         ({"subject": "nobody"}, "no column 'nobody' for subject"),
@@ -432,7 +432,7 @@ def test_columns_of_mixed_kinds_lose_nothing():
 
     assert states(np.int64(1), "x", None, "x") == {"1": 1, "x": 2}
     assert states(np.int64(1), np.float64(2), 3) == {1: 1, 2: 1, 3: 1}
-    with pytest.raises(ValueError, match="'x' mixes cells of kinds"):
+    with pytest.raises(ValueError, match="'x' mixes incompatible types of cells"):
         states(pandas.Timestamp("2024-01-01"), "x")
     with pytest.raises(ValueError, match="time: must be the name of a column"):
         pk.read_table(pandas.DataFrame({0: [1], 1: ["u"]}), time=0, state=1)

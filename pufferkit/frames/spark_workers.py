@@ -89,7 +89,7 @@ def count_rows(batches: Iterator[Any], *, rules: Rules) -> Iterator[Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class SplitReading:
     """Facts about all subjects together, by which a pack becomes a table."""
 
     rules: Rules
@@ -130,7 +130,7 @@ class Reading:
         return replace(table, independent_after=self.independent_after)
 
 
-def measure(batches: Iterator[Any], *, reading: Reading) -> Iterator[Any]:
+def measure(batches: Iterator[Any], *, reading: SplitReading) -> Iterator[Any]:
     """For each length of a longest segment: subjects, segments, rows, and whether clocks hold."""
     import numpy as np  # noqa: PLC0415
     import pyarrow as pa  # noqa: PLC0415
@@ -165,7 +165,10 @@ def without_counts(batches: Iterator[Any], *, rules: Rules) -> Iterator[Any]:
 
 
 def worked(
-    batches: Iterator[Any], *, reading: Reading, work: Callable[[Iterator[Table]], Iterator[Any]]
+    batches: Iterator[Any],
+    *,
+    reading: SplitReading,
+    work: Callable[[Iterator[Table]], Iterator[Any]],
 ) -> Iterator[Any]:
     """The columns that ``work`` returns for the tables of a partition."""
     import pyarrow as pa  # noqa: PLC0415

@@ -222,7 +222,7 @@ def test_rows_without_a_clock(tmp_path):
     )
     assert table.sizes.tolist() == [1440, 1440] * 2
     assert table.step == 60 * 10**6
-    assert any("rows taken to be 1m apart" in note for note in table.read_as)
+    assert any("rows assumed to be 1m apart" in note for note in table.read_as)
     numbered = pk.read_table(path, subject="who", state="x", bins=[2], every=1, window=480)
     assert numbered.sizes.tolist() == [480] * 12
     with pytest.raises(ValueError, match="--every 1m"):

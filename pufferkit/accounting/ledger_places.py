@@ -20,7 +20,7 @@ from pufferkit.errors import LedgerError
 from pufferkit.records import name_once, private_file
 
 _ENDED = frozenset({"57P01", "57P02", "57P05", "25P03"})
-"""The server was told to stop, stops after a crash, or ends connections that wait for long."""
+"""The server is shutting down, stops after a crash, or ends idle connections."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _LEFT_ALONE: list[Any] = []
 """Connections inherited from the parent process: closing them would break them there."""

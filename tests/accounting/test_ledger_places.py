@@ -190,14 +190,14 @@ def test_what_no_database_keeps_is_refused_and_makes_nothing(tmp_path):
     path = tmp_path / "ledger.db"
     ledger = Ledger(path)
     for wrong, problem in (
-        ({"account": "\ud800"}, "account: needs a name"),
+        ({"account": "\ud800"}, "account: must be a name"),
         ({"budget": 1.1e12}, r"budget: must be at most 1e\+12"),
         ({"budget": 1e300}, "budget: must be at most"),
     ):
         with pytest.raises(ValueError, match=problem):
             ledger.open_account(**{"account": "alice", "budget": 1, **wrong})
     for by in ("x" * 201, "a\0b", 5):
-        with pytest.raises(ValueError, match="by: needs a name"):
+        with pytest.raises(ValueError, match="by: must be a name"):
             Ledger(path, by=by)
     assert list(tmp_path.iterdir()) == []
 

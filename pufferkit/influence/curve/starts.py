@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pufferkit.beliefs.chain_class import ChainClass, Member, Mixing
+from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.beliefs.structure import Bools
 from pufferkit.checks import Floats
@@ -119,6 +120,11 @@ class ClassSides(NamedTuple):
 def class_sides(theta: ChainClass, length: int) -> ClassSides | None:
     """The sides of a class that is bounded as a whole; ``None`` if its corners say more."""
     return None
+
+
+@class_sides.register
+def _(theta: EventClass, length: int) -> ClassSides | None:
+    return class_sides(theta.beliefs, length)
 
 
 @class_sides.register

@@ -14,7 +14,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.influence.quilts.hardest import QuiltBound, QuiltSearch, hardest_quilt
 from pufferkit.influence.quilts.networks import hardest_node
 
-MOST_NODES = 40
+MOST_NODES = 64
 """Fields with more nodes in one independent part are not searched for quilts."""
 
 MOST_IN_ALL = 2_000

@@ -34,17 +34,17 @@ _SQLITE = {
     "SQLITE_IOERR": "the disk does not read or write",
 }
 
-Result = TypeVar("Result")
+Answered = TypeVar("Answered")
 
 
-def write(place: Place, act: Callable[[Connection], Result]) -> Result:
+def write(place: Place, act: Callable[[Connection], Answered]) -> Answered:
     """Carry out ``act`` in a transaction that holds the write lock from its start.
 
     It is done again after a serialisation failure, a deadlock or a lost connection. The commit may
     then have taken effect before, so ``act`` must look first for what it is about to write.
     """
 
-    def locked() -> Result:
+    def locked() -> Answered:
         with place.transaction(writes=True) as connection:
             connection.lock()
             if not place.current:
@@ -59,10 +59,10 @@ def write(place: Place, act: Callable[[Connection], Result]) -> Result:
     return _guarded(place, locked, "write", assurance)
 
 
-def read(place: Place, act: Callable[[Connection], Result]) -> Result:
+def read(place: Place, act: Callable[[Connection], Answered]) -> Answered:
     """Carry out ``act`` on one snapshot."""
 
-    def looked() -> Result:
+    def looked() -> Answered:
         with place.transaction() as connection:
             return act(connection)
 
@@ -98,7 +98,9 @@ def make(place: Place) -> None:
         ) from None
 
 
-def _guarded(place: Place, act: Callable[[], Result], doing: str, assurance: str = "") -> Result:
+def _guarded(
+    place: Place, act: Callable[[], Answered], doing: str, assurance: str = ""
+) -> Answered:
     """``act``, tried again where that helps; errors of the driver in words of our own.
 
     They are raised after their handler, so that nothing of the driver's hangs on to them.

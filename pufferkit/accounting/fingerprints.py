@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pufferkit.beliefs.passages import Words
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError
 from pufferkit.records import name_once, private_file
@@ -42,8 +42,6 @@ _ENOUGH = 12.0
 _RUNS = 36
 _SAMPLE = 16
 _DIGEST = 8
-
-Words = NDArray[np.uint64]
 
 
 class Data(Protocol):

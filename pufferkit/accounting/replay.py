@@ -34,7 +34,7 @@ class Examination:
 
 
 @dataclass
-class _State:
+class _Replayed:
     """Where the entries so far lead."""
 
     accounts: dict[str, Account]
@@ -55,7 +55,7 @@ def examine(
     """Whether a chain of entries is whole, and ends in this head, these balances, marks, states."""
     problems: list[str] = []
     previous, count = GENESIS, 0
-    state = _State({}, {}, set(), {}, {})
+    state = _Replayed({}, {}, set(), {}, {})
     seen_note = noted in (None, GENESIS)
     for count, row in enumerate(rows, 1):
         if row[0] != count:
@@ -95,7 +95,7 @@ def _different(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     return ", ".join(sorted(k for k in {*one, *other} if one.get(k) != other.get(k)))
 
 
-def _replay(entry: Entry, state: _State) -> Iterator[str]:
+def _replay(entry: Entry, state: _Replayed) -> Iterator[str]:
     """Carry one entry out on ``state``, and say what is wrong with it."""
     known = state.accounts.get(entry.account)
     if entry.kind == "open" and known is not None:
@@ -125,7 +125,7 @@ def _replay(entry: Entry, state: _State) -> Iterator[str]:
         yield "the total is over the budget"
 
 
-def _leads_to(entry: Entry, state: _State) -> Iterator[str]:
+def _leads_to(entry: Entry, state: _Replayed) -> Iterator[str]:
     """Work out the state that an entry leads to; its digest is in the entry."""
     if entry.kind not in ("charge", "budget") or (
         entry.kind == "budget" and not _keeps_state(entry)

@@ -43,9 +43,12 @@ from pufferkit.mechanisms.plan import calibrate, plan
 from pufferkit.mechanisms.release import Release
 from pufferkit.mechanisms.usefulness import questioned
 from pufferkit.records import digest
+from pufferkit.rounding import least_passing
 from pufferkit.shown import Shown
 
 _OVER = "the data of the session, like histogram(session.data.states, session.data)"
+_PARTS = 1000
+"""Of a refused epsilon, in which what would fit is looked for."""
 
 
 class Session(Shown):
@@ -373,16 +376,22 @@ class Session(Shown):
         name: str,
     ) -> str:
         """The largest epsilon, to three digits, that the same mechanism would be granted."""
-        low, high = 0.0, refused.epsilon
-        for _ in range(10):
-            guess = _three_digits((low + high) / 2)
-            smaller = calibrate(name, self.beliefs, refused.query, guess)
+
+        def epsilon(part: int) -> float:
+            return _three_digits(refused.epsilon * part / _PARTS)
+
+        def refuses(part: int) -> bool:
+            smaller = calibrate(name, self.beliefs, refused.query, epsilon(part))
             try:
                 joint, _ = self._joint(account, composed, smaller, window)
             except NoTheorem:
-                break
-            low, high = (guess, high) if joint.micro <= account.budget else (low, guess)
-        return f"epsilon {low:g} would fit ({name})" if low > 0 else "nothing of this kind fits"
+                return True
+            return joint.micro > account.budget
+
+        fits = least_passing(refuses, 0, _PARTS) - 1
+        return (
+            f"epsilon {epsilon(fits):g} would fit ({name})" if fits else "nothing of this kind fits"
+        )
 
     def _calibrate(self, query: Query, epsilon: float, mechanism: str) -> tuple[str, Calibration]:
         """The calibration, and the name by which `calibrate` makes it again.

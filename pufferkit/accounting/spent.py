@@ -37,8 +37,8 @@ _MOST_KEPT = 5_000
 _EXACT = 12
 """Runs of a segment up to which what was kept is followed run by run."""
 
-Row = tuple[float, ...]
-Run = tuple[int, int, Row]
+Amounts = tuple[float, ...]
+AmountRun = tuple[int, int, Amounts]
 """First entry, last entry, and what was spent on each of them by each kind of question."""
 
 
@@ -49,7 +49,7 @@ class Spent:
     kinds: tuple[Any, ...] = ()
     """Of each kind of question what every state adds, in the order of the states; ``None`` where
     all states are equally far apart."""
-    runs: tuple[Run, ...] = ()
+    runs: tuple[AmountRun, ...] = ()
     """Runs of entries that spent something, in order."""
 
     def after(self, used: Iterable[tuple[int, int]], b: float, kind: Any) -> Spent:
@@ -83,7 +83,7 @@ class Spent:
             if bound <= enough:
                 return bound
         worst, start = 0.0, 1
-        seen: set[tuple[tuple[int, Row], ...]] = set()
+        seen: set[tuple[tuple[int, Amounts], ...]] = set()
         ends = [last for _, last, _ in self.runs]
         for size in sizes:
             own = self._within(start, start + size - 1, bisect_left(ends, start))
@@ -115,13 +115,13 @@ class Spent:
         runs = tuple((int(run[0]), int(run[1]), tuple(run[2:])) for run in data["runs"])
         return cls(tuple(kind_of(kind) for kind in data["kinds"]), runs)
 
-    def _largest(self) -> Row:
+    def _largest(self) -> Amounts:
         return reduce(_either, {row for _, _, row in self.runs}, ())
 
-    def _within(self, first: int, last: int, at: int) -> list[tuple[int, Row]]:
+    def _within(self, first: int, last: int, at: int) -> list[tuple[int, Amounts]]:
         """The runs of a segment with those between them, counted."""
-        nothing: Row = ()
-        own, place = list[tuple[int, Row]](), first
+        nothing: Amounts = ()
+        own, place = list[tuple[int, Amounts]](), first
         for a, b, row in self.runs[at:]:
             if a > last:
                 break
@@ -134,7 +134,7 @@ class Spent:
             own.append((last - place + 1, nothing))
         return own
 
-    def _cost(self, apart: Sequence[Floats], row: Row) -> Floats:
+    def _cost(self, apart: Sequence[Floats], row: Amounts) -> Floats:
         size = len(apart[0])
         cost = np.zeros((size, size))
         for b, distance in zip(row, apart, strict=False):
@@ -226,10 +226,10 @@ def _listed(gaps: Any) -> Any:
     return None if gaps is None else list(gaps)
 
 
-def _add(runs: list[Run], first: int, last: int, place: int, b: float) -> None:
+def _add(runs: list[AmountRun], first: int, last: int, place: int, b: float) -> None:
     """Spend ``b`` on entries ``first`` to ``last`` by one kind of question, in place."""
     low = high = bisect_left(runs, first, key=lambda run: run[1])
-    new, here = list[Run](), first
+    new, here = list[AmountRun](), first
     while high < len(runs) and runs[high][0] <= last:
         a, z, row = runs[high]
         if a < first:
@@ -247,9 +247,9 @@ def _add(runs: list[Run], first: int, last: int, place: int, b: float) -> None:
     runs[left:right] = _joined([*runs[left:low], *new, *runs[high:right]])
 
 
-def _joined(runs: Iterable[Run]) -> list[Run]:
+def _joined(runs: Iterable[AmountRun]) -> list[AmountRun]:
     """Neighbours that spent the same, as one run."""
-    joined: list[Run] = []
+    joined: list[AmountRun] = []
     for first, last, row in runs:
         if joined and joined[-1][1] + 1 == first and joined[-1][2] == row:
             joined[-1] = (joined[-1][0], last, row)
@@ -258,14 +258,14 @@ def _joined(runs: Iterable[Run]) -> list[Run]:
     return joined
 
 
-def _more(row: Row, place: int, b: float) -> Row:
+def _more(row: Amounts, place: int, b: float) -> Amounts:
     """A row with ``b`` more at one place, rounded up, without zeros at its end."""
     own = [*row, *[0.0] * (place + 1 - len(row))]
     own[place] = round_up(own[place] + b, 1) if own[place] else b
     return tuple(own)
 
 
-def _placed(own: Sequence[tuple[int, Row]]) -> list[Run]:
+def _placed(own: Sequence[tuple[int, Amounts]]) -> list[AmountRun]:
     runs, place = [], 1
     for count, row in own:
         runs.append((place, place + count - 1, row))
@@ -273,7 +273,7 @@ def _placed(own: Sequence[tuple[int, Row]]) -> list[Run]:
     return runs
 
 
-def _fewer(runs: list[Run], most: int) -> list[Run]:
+def _fewer(runs: list[AmountRun], most: int) -> list[AmountRun]:
     """At most so many runs: neighbours at the larger of what they spent, and so between them.
 
     Those are taken together where that adds least, entries times event-level epsilon.
@@ -290,7 +290,7 @@ def _fewer(runs: list[Run], most: int) -> list[Run]:
                 break
             if not {n - 1, n, n + 1} & taken:
                 taken.add(n)
-        fewer, skip = list[Run](), False
+        fewer, skip = list[AmountRun](), False
         for n, run in enumerate(runs):
             if skip:
                 skip = False
@@ -303,7 +303,7 @@ def _fewer(runs: list[Run], most: int) -> list[Run]:
     return runs
 
 
-def _either(row: Row, other: Row) -> Row:
+def _either(row: Amounts, other: Amounts) -> Amounts:
     """The larger of the two, for each kind."""
     return tuple(max(own) for own in zip_longest(row, other, fillvalue=0.0))
 

@@ -286,7 +286,7 @@ class Stream(Shown):
     def _solve(self) -> None:
         """The one number of this epsilon, and what shows it."""
         apart = None if self._metric is None else self._apart.tobytes()
-        known = _Known(self._terms.about["beliefs"], self.beliefs)
+        known = _ByDigest(self._terms.about["beliefs"], self.beliefs)
         b, self._evidence, self._verification_data = _for_ever(known, self.epsilon, apart)
         self._rate = _rate(b)
 
@@ -387,7 +387,7 @@ def part_of(data: Series, window: Window) -> Series | None:
 
 
 @dataclass(frozen=True)
-class _Known:
+class _ByDigest:
     """Beliefs that are the same if their digests are."""
 
     digest: str
@@ -395,7 +395,7 @@ class _Known:
 
 
 @lru_cache(maxsize=32)
-def _for_ever(known: _Known, epsilon: float, distances: bytes | None) -> Solved:
+def _for_ever(known: _ByDigest, epsilon: float, distances: bytes | None) -> Solved:
     """The event-level epsilon at which everything ever released about entries hides them."""
     theta = known.beliefs
     size = len(theta.states)

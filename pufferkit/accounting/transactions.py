@@ -11,7 +11,7 @@ from typing import Any
 from pufferkit.accounting import database
 from pufferkit.accounting.amounts import show
 from pufferkit.accounting.anchor import START, Anchor, Head
-from pufferkit.accounting.database import Result
+from pufferkit.accounting.database import Answered
 from pufferkit.accounting.entries import (
     STATE,
     Account,
@@ -38,7 +38,7 @@ class Access:
         self.place, self.recognition, self.anchor = place, recognition, anchor
         self._made = False
 
-    def read(self, act: Callable[[Connection], Result], *, settle: bool = False) -> Result:
+    def read(self, act: Callable[[Connection], Answered], *, settle: bool = False) -> Answered:
         """``act`` on one snapshot, which must hold what the anchor does.
 
         With ``settle``, for what will be handed over, the anchor catches up after a crash between
@@ -47,7 +47,7 @@ class Access:
         anchor = self.anchor
         held = None if anchor is None else anchor.read()  # before the snapshot: never ahead of it
 
-        def checked(connection: Connection) -> tuple[Result, Head | None]:
+        def checked(connection: Connection) -> tuple[Answered, Head | None]:
             if anchor is None:
                 return act(connection), None
             if held is not None or settle:
@@ -63,11 +63,11 @@ class Access:
             anchor.advance(head)
         return result
 
-    def write(self, act: Callable[[Connection], Result]) -> Result:
+    def write(self, act: Callable[[Connection], Answered]) -> Answered:
         """``act`` under the write lock; the anchor moves on after the commit."""
         anchor = self.anchor
 
-        def checked(connection: Connection) -> tuple[Result, Head]:
+        def checked(connection: Connection) -> tuple[Answered, Head]:
             if anchor is not None:
                 anchor.check(connection, anchor.read())
             return act(connection), Head(*connection.head)

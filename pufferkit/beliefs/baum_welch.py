@@ -41,10 +41,8 @@ from pufferkit import checks
 from pufferkit.beliefs.hidden_model import HiddenModel, Within
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.step_kernels import shares
-from pufferkit.checks import Floats
+from pufferkit.checks import Floats, Ints
 from pufferkit.data.series import UNOBSERVED
-
-Codes = NDArray[np.int64]
 
 SMOOTHING = 0.02
 """Pseudo-count of every move between regimes."""
@@ -69,11 +67,11 @@ _AROUND = (3, 10, 30, 100)
 class Symbols:
     """Segments as the recursion reads them: symbols one after another, and ends."""
 
-    codes: Codes
-    ends: Codes
+    codes: Ints
+    ends: Ints
     levels: int
     within: Within
-    firsts: Codes
+    firsts: Ints
 
     @classmethod
     def of(
@@ -113,7 +111,7 @@ class Symbols:
         return counts.reshape((self.levels,) * (2 if self.within == "chain" else 1))
 
 
-def checked_levels(segment: ArrayLike, levels: int) -> Codes:
+def checked_levels(segment: ArrayLike, levels: int) -> Ints:
     """A segment of levels 0, ..., levels - 1, and -1 for what was not observed, or an error."""
     codes = np.array(segment)
     if codes.ndim != 1 or (codes.size and codes.dtype.kind not in "iu"):
@@ -127,7 +125,7 @@ def checked_levels(segment: ArrayLike, levels: int) -> Codes:
     return codes
 
 
-def _pairs(codes: Codes, levels: int) -> Codes:
+def _pairs(codes: Ints, levels: int) -> Ints:
     seen = (codes[:-1] >= 0) & (codes[1:] >= 0)
     return np.where(seen, codes[:-1] * levels + codes[1:], levels * levels)
 
@@ -262,7 +260,7 @@ def refine(
     """
     data = Symbols.of(segments, model.levels, model.within)
     prior = _prior(data, model.regimes, smoothing, shrinkage)
-    start = _Run(model.regime_distribution, model.transition, model.emission)
+    start = _Fitted(model.regime_distribution, model.transition, model.emission)
     return _stationary(_run(start, data, prior, iterations, TOLERANCE), data)
 
 
@@ -272,7 +270,7 @@ class _Prior:
     visits: Floats
     firsts: float = 0.1
 
-    def density(self, run: _Run) -> float:
+    def density(self, run: _Fitted) -> float:
         """Log-density of the parameters, up to a constant."""
         with np.errstate(divide="ignore"):  # a model given by hand may have zeros
             return float(
@@ -283,7 +281,7 @@ class _Prior:
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class _Fitted:
     initial: Floats
     transition: Floats
     emission: Floats
@@ -300,7 +298,9 @@ def _prior(data: Symbols, regimes: int, smoothing: float, shrinkage: float) -> _
     return _Prior(added, np.broadcast_to(weight * common, (regimes, *common.shape)))
 
 
-def _run(start: _Run, data: Symbols, prior: _Prior, iterations: int, tolerance: float) -> _Run:
+def _run(
+    start: _Fitted, data: Symbols, prior: _Prior, iterations: int, tolerance: float
+) -> _Fitted:
     """Rounds of expectation and maximisation until one gains too little."""
     run = start
     least = tolerance * max(1, int(data.observed.sum()))
@@ -309,7 +309,7 @@ def _run(start: _Run, data: Symbols, prior: _Prior, iterations: int, tolerance: 
         value = expected.log_likelihood + prior.density(run)
         if run.reached and value - run.reached[-1] < least:
             return run
-        run = _Run(
+        run = _Fitted(
             shares(expected.firsts + prior.firsts),
             shares(expected.moves + prior.moves),
             shares(expected.visits + prior.visits),
@@ -320,7 +320,7 @@ def _run(start: _Run, data: Symbols, prior: _Prior, iterations: int, tolerance: 
 
 def _start(
     data: Symbols, regimes: int, prior: _Prior, rng: np.random.Generator, *, windows: bool
-) -> _Run:
+) -> _Fitted:
     """Regimes that stay, with emissions spread about those of all data.
 
     With ``windows`` a regime starts from the levels about a random step, otherwise from chance.
@@ -334,7 +334,7 @@ def _start(
     np.fill_diagonal(transition, 0.9)
     transition *= rng.uniform(0.5, 1.5, transition.shape)
     emission = 0.5 * common + 0.5 * spread
-    return _Run(np.full(regimes, 1 / regimes), shares(transition), emission)
+    return _Fitted(np.full(regimes, 1 / regimes), shares(transition), emission)
 
 
 def _levels_about(data: Symbols, rng: np.random.Generator) -> Floats:
@@ -344,7 +344,7 @@ def _levels_about(data: Symbols, rng: np.random.Generator) -> Floats:
     return shares(np.bincount(window, minlength=data.levels + 1)[:-1] + shares(data.counts + 0.5))
 
 
-def _stationary(run: _Run, data: Symbols) -> HiddenModel:
+def _stationary(run: _Fitted, data: Symbols) -> HiddenModel:
     """The stationary model of a run, with its log-likelihood."""
     model = HiddenModel(run.transition, run.emission)
     reached = _expectation_of(model, data, counted=False).log_likelihood

@@ -29,7 +29,7 @@ from pufferkit.beliefs.contraction import TINY, Factor, JointTable, contract
 from pufferkit.beliefs.finite_joint import FiniteJoint, labels
 from pufferkit.beliefs.graph import Graph, bits
 from pufferkit.beliefs.junction_tree import LogFactor
-from pufferkit.beliefs.network_checks import Node, Rows, Values
+from pufferkit.beliefs.network_checks import Node, NodeValues, TableRows
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.records import JsonRecord
@@ -85,15 +85,15 @@ class BayesianNetwork(Shown, JsonRecord):
     """
 
     parents: Mapping[Node, tuple[Node, ...]]
-    tables: Mapping[Node, Mapping[Values, Floats]]
-    values: Mapping[Node, Values]
+    tables: Mapping[Node, Mapping[NodeValues, Floats]]
+    values: Mapping[Node, NodeValues]
     nodes: tuple[Node, ...]
     arrays: Mapping[Node, Floats]
 
     def __init__(
         self,
         parents: Mapping[Node, Iterable[Node]],
-        tables: Mapping[Node, Rows],
+        tables: Mapping[Node, TableRows],
         values: Mapping[Node, Iterable[Hashable]] | None = None,
     ) -> None:
         graph = network_checks.graph(parents)
@@ -134,8 +134,8 @@ class BayesianNetwork(Shown, JsonRecord):
                 f"got {type(model).__name__}"
             ) from None
         parents: dict[Node, tuple[Node, ...]] = {}
-        tables: dict[Node, Rows] = {}
-        values: dict[Node, Values] = {}
+        tables: dict[Node, TableRows] = {}
+        values: dict[Node, NodeValues] = {}
         for node in nodes:
             if node not in tables_of:
                 raise ValueError(
@@ -391,7 +391,7 @@ class BayesianNetwork(Shown, JsonRecord):
         return cls(parents, tables, values)
 
 
-def _labelled(table: Floats, parents: Sequence[Values]) -> dict[Values, Floats]:
+def _labelled(table: Floats, parents: Sequence[NodeValues]) -> dict[NodeValues, Floats]:
     """The rows of a table by the values of the parents."""
     rows = table.reshape(-1, table.shape[-1])
     return dict(zip(product(*parents), rows, strict=True))

@@ -20,7 +20,7 @@ from itertools import product
 
 import numpy as np
 
-from pufferkit.beliefs.network_checks import Node, Values
+from pufferkit.beliefs.network_checks import Node, NodeValues
 from pufferkit.checks import Floats
 
 _TOKEN = re.compile(r'"([^"]*)"|([{}()\[\];|,])|([^\s{}()\[\];|,"]+)')
@@ -29,13 +29,13 @@ _MOST_OFF = 1.01e-3  # rows further from one are refused, however few digits the
 _MARKS = frozenset("{}()[];|,")
 
 Parsed = tuple[
-    dict[Node, tuple[Node, ...]], dict[Node, dict[Values, Floats]], dict[Node, tuple[str, ...]]
+    dict[Node, tuple[Node, ...]], dict[Node, dict[NodeValues, Floats]], dict[Node, tuple[str, ...]]
 ]
 
 
 def read_bif(text: str) -> Parsed:
     """Parents, tables and values of the network in a BIF text."""
-    reader = _Reader(text)
+    reader = _Tokens(text)
     values: dict[Node, tuple[str, ...]] = {}
     blocks: list[tuple[str, tuple[Node, ...], list[list[str]]]] = []
     for word in reader:
@@ -61,7 +61,7 @@ def read_bif(text: str) -> Parsed:
             )
     if not blocks:
         raise ValueError("bif: has no 'probability' block; is this a BIF file?")
-    tables: dict[Node, dict[Values, Floats]] = {}
+    tables: dict[Node, dict[NodeValues, Floats]] = {}
     for name, own, lines in blocks:
         for node in (name, *own):
             if node not in values:
@@ -70,7 +70,7 @@ def read_bif(text: str) -> Parsed:
     return {name: own for name, own, _ in blocks}, tables, values
 
 
-class _Reader:
+class _Tokens:
     """The words and marks of a BIF text, one after the other."""
 
     def __init__(self, text: str) -> None:
@@ -143,10 +143,10 @@ def _table(
     parents: tuple[Node, ...],
     lines: list[list[str]],
     values: dict[Node, tuple[str, ...]],
-) -> dict[Values, Floats]:
-    keys: list[Values] = list(product(*(values[parent] for parent in parents)))
+) -> dict[NodeValues, Floats]:
+    keys: list[NodeValues] = list(product(*(values[parent] for parent in parents)))
     size = len(values[name])
-    rows: dict[Values, Floats] = {}
+    rows: dict[NodeValues, Floats] = {}
     default: Floats | None = None
     for line in lines:
         if line[0] == "(":

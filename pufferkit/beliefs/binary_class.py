@@ -10,7 +10,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Member, Mixing
-from pufferkit.beliefs.chain_class import Box, ChainClass
+from pufferkit.beliefs.chain_class import ChainClass, KernelBounds
 from pufferkit.beliefs.markov_chain import MarkovChain, state_labels
 from pufferkit.errors import NotApplicable
 
@@ -88,7 +88,7 @@ class BinaryClass(ChainClass):
         name = f"staying probabilities ({stay[0]:g}, {stay[1]:g})"
         return [Member(name, MarkovChain(chain.initial, matrix, self.states), True)]
 
-    def boxes(self) -> list[Box]:
+    def boxes(self) -> list[KernelBounds]:
         low = np.array([[self.low, 1 - self.high], [1 - self.high, self.low]])
         high = np.array([[self.high, 1 - self.low], [1 - self.low, self.high]])
         return [("the nearest chain of the interval", low, high, None)]

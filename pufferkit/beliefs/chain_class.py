@@ -43,14 +43,22 @@ from pufferkit.shown import Matrix
 if TYPE_CHECKING:
     from pufferkit.beliefs.kernel_class import Kernels
 
-__all__ = ["Box", "ChainClass", "Member", "Mixing", "as_chain_class", "chain_kinds", "plural"]
+__all__ = [
+    "ChainClass",
+    "KernelBounds",
+    "Member",
+    "Mixing",
+    "as_chain_class",
+    "chain_kinds",
+    "plural",
+]
 
 _START_ODDS = (1e-3, 1e-2, 0.1, 1 / 3, 1.0, 3.0, 10.0, 1e2, 1e3)
 _ONE = "markov_chain"
 _KINDS: dict[str, Any] = {}
 """Every class of chains by its kind, filled as the classes are defined (`pufferkit.beliefs`)."""
 
-Box = tuple[str, Floats, Floats, Floats | None]
+KernelBounds = tuple[str, Floats, Floats, Floats | None]
 """Name, lower and upper bounds on a matrix, and the initial distribution or ``None`` for any."""
 
 
@@ -394,7 +402,7 @@ within one segment, and nothing else'
             f"closeness: {self.description} has no member to compare with; name the matrices"
         )
 
-    def boxes(self) -> list[Box]:
+    def boxes(self) -> list[KernelBounds]:
         """Bounds on the entries of a matrix that together hold the class."""
         return [
             (

@@ -23,8 +23,7 @@ from math import prod
 
 import numpy as np
 
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.rounding import EPS
 
@@ -72,7 +71,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _Contraction:
     """Multiply the factors at ``places``, keep the labels ``keep``."""
 
     places: tuple[int, ...]
@@ -107,7 +106,7 @@ def contract(factors: Sequence[Factor], keep: Labels, what: str) -> JointTable:
     return JointTable(values, possible, roundings * EPS + sum(own.table.error for own in factors))
 
 
-def _plan(factors: Sequence[Factor], keep: Labels) -> list[_Step]:
+def _plan(factors: Sequence[Factor], keep: Labels) -> list[_Contraction]:
     """The order of a contraction, found from labels and sizes alone."""
     order: Sequence[tuple[int, ...]] = [tuple(range(len(factors)))]
     sizes = {
@@ -128,7 +127,7 @@ def _steps(
     order: Sequence[tuple[int, ...]],
     keep: Labels,
     sizes: Mapping[int, int],
-) -> Iterator[_Step]:
+) -> Iterator[_Contraction]:
     for number, places in enumerate(order, 1):
         merged = frozenset().union(*(held[place] for place in places))
         for place in sorted(places, reverse=True):
@@ -137,11 +136,11 @@ def _steps(
         # The last table comes out in the order asked for.
         kept = keep if number == len(order) else tuple(sorted(needed))
         summed = prod(sizes[label] for label in merged - needed)
-        yield _Step(places, kept, prod(sizes[label] for label in needed), summed)
+        yield _Contraction(places, kept, prod(sizes[label] for label in needed), summed)
         held.append(needed)
 
 
-def _run(held: list[tuple[Floats, Labels]], steps: Sequence[_Step], *, clip: bool) -> Floats:
+def _run(held: list[tuple[Floats, Labels]], steps: Sequence[_Contraction], *, clip: bool) -> Floats:
     """The contraction itself; with ``clip``, numbers only say whether they are above zero."""
     for step in steps:
         used = [held[place] for place in step.places]

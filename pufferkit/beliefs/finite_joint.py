@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     pass
 
 Probability = float | Fraction
-Row = tuple[Hashable, ...]
+JointRow = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,10 +53,12 @@ class FiniteJoint(Shown, JsonRecord):
     ((0, 1), 0.5, {(0,): 0.5, (1,): 0.5})
     """
 
-    table: Mapping[Row, Probability]
+    table: Mapping[JointRow, Probability]
     names: tuple[Hashable, ...]
 
-    def __init__(self, table: Mapping[Row, Any], names: Iterable[Hashable] | None = None) -> None:
+    def __init__(
+        self, table: Mapping[JointRow, Any], names: Iterable[Hashable] | None = None
+    ) -> None:
         if not isinstance(table, Mapping) or not table:
             raise ValueError(
                 "table: must be a mapping {tuple of values: probability} with at least one row, "
@@ -130,7 +132,7 @@ class FiniteJoint(Shown, JsonRecord):
         places = [self._place(name) for name in names]
         if not places or len(set(places)) < len(places):
             raise ValueError(f"names: must be different variables, at least one; got {names}")
-        parts: dict[Row, list[Probability]] = {}
+        parts: dict[JointRow, list[Probability]] = {}
         for row, p in self.table.items():
             parts.setdefault(tuple(row[place] for place in places), []).append(p)
         return FiniteJoint({row: _sum(ps, self.is_exact) for row, ps in parts.items()}, names)
@@ -190,7 +192,7 @@ def _fraction(text: str) -> Fraction:
     return Fraction(text)
 
 
-def _row(row: Any) -> Row:
+def _row(row: Any) -> JointRow:
     if not isinstance(row, tuple) or not row:
         raise ValueError(
             f"table: rows are tuples with one value for each variable, got {row!r}; "

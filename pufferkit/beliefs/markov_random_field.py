@@ -24,7 +24,7 @@ from pufferkit import checks
 from pufferkit.beliefs.bayesian_network import MOST_ROWS, BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint, labels
 from pufferkit.beliefs.junction_tree import JunctionTree, LogFactor, log_sum, neighbours, parts
-from pufferkit.beliefs.network_checks import Node, Values
+from pufferkit.beliefs.network_checks import Node, NodeValues
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.records import JsonRecord
@@ -74,7 +74,7 @@ class MarkovRandomField(Shown, JsonRecord):
     """
 
     potentials: Mapping[tuple[Node, ...], Floats]
-    values: Mapping[Node, Values]
+    values: Mapping[Node, NodeValues]
     nodes: tuple[Node, ...]
 
     def __init__(
@@ -297,7 +297,7 @@ class MarkovRandomField(Shown, JsonRecord):
                 f"{MOST_TABLES:,}"
             )
         parents: dict[Node, tuple[Node, ...]] = {}
-        tables: dict[Node, dict[Values, Floats]] = {}
+        tables: dict[Node, dict[NodeValues, Floats]] = {}
         for n, own in above.items():
             node, whole = self.nodes[n], tree.cliques[tree.home[n]]
             rest = [axis for axis, m in enumerate(whole) if m != n and m not in own]
@@ -402,7 +402,7 @@ def _weights(scope: Any, values: ArrayLike) -> Floats:
     return checks.frozen(table)
 
 
-def _labels(node: Node, values: Iterable[Hashable]) -> Values:
+def _labels(node: Node, values: Iterable[Hashable]) -> NodeValues:
     try:
         return checks.distinct_states(values)
     except ValueError as error:

@@ -26,8 +26,9 @@ import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
+from pufferkit.rounding import last_passing
 
-_STEPS = 50
+_PRECISION = 1e-12
 _FARTHEST = 700.0
 _INWARD = 1e-6
 """Of its width each interval is narrowed by so much, for the tolerance of linear programmes."""
@@ -130,13 +131,6 @@ def mixtures(
 
 def _least(holds: Callable[[float], bool], most: float) -> float:
     """A number for which it holds, as it does for ``most``; by bisection."""
-    low, high = 0.0, most
-    if holds(low):
-        return low
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    if holds(0.0):
+        return 0.0
+    return last_passing(lambda at: 1.0 if holds(at) else -1.0, most, 0.0, _PRECISION)

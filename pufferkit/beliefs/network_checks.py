@@ -15,8 +15,8 @@ from pufferkit.checks import Floats
 from pufferkit.rounding import EPS
 
 Node = Hashable
-Values = tuple[Hashable, ...]
-Rows = Mapping[Values, ArrayLike]
+NodeValues = tuple[Hashable, ...]
+TableRows = Mapping[NodeValues, ArrayLike]
 
 
 def graph(parents: Mapping[Node, Iterable[Node]]) -> dict[Node, tuple[Node, ...]]:
@@ -92,7 +92,7 @@ def same_nodes(
             raise ValueError(f"{name}: node {node!r} has none; give every node its table")
 
 
-def value_labels(node: Node, rows: Rows, given: Iterable[Hashable] | None) -> Values:
+def value_labels(node: Node, rows: TableRows, given: Iterable[Hashable] | None) -> NodeValues:
     """Labels of a node's values: those given, or 0, 1, ... for the length of its distributions."""
     if not isinstance(rows, Mapping) or not rows:
         raise ValueError(
@@ -115,7 +115,7 @@ def value_labels(node: Node, rows: Rows, given: Iterable[Hashable] | None) -> Va
 
 
 def array(
-    node: Node, rows: Rows, parents: tuple[Node, ...], values: Mapping[Node, Values]
+    node: Node, rows: TableRows, parents: tuple[Node, ...], values: Mapping[Node, NodeValues]
 ) -> Floats:
     """The table of a node: one axis for each parent, then one for the node; read-only."""
     name = f"tables[{node!r}]"

@@ -95,7 +95,7 @@ class Passages:
 
 def passages_of(series: Series) -> tuple[Passages, ...]:
     """Digests of the identifying passages of a series."""
-    runs = _Runs.of(series)
+    runs = _ObservedRuns.of(series)
     if len(runs.sizes) == 0:
         return ()
     most = max(MOST, min(int(runs.stretch[-1]) + 1, _MOST_SEGMENTS))
@@ -116,7 +116,7 @@ def passages_of(series: Series) -> tuple[Passages, ...]:
 
 def share_a_passage(known: Sequence[Passages], series: Series) -> bool:
     """Whether a series holds one of these passages."""
-    runs = _Runs.of(series)
+    runs = _ObservedRuns.of(series)
     count = len(runs.sizes)
     wanted: dict[int, list[int]] = {}
     for group in known:
@@ -132,7 +132,7 @@ def share_a_passage(known: Sequence[Passages], series: Series) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Runs:
+class _ObservedRuns:
     """The runs of a series: their states, sizes, and the number of the stretch without a break."""
 
     states: NDArray[np.intp]
@@ -141,7 +141,7 @@ class _Runs:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, series: Series) -> _Runs:
+    def of(cls, series: Series) -> _ObservedRuns:
         codes = series.codes
         begins = np.zeros(len(codes), dtype=bool)
         begins[np.cumsum([0, *series.lengths[:-1]])] = True

@@ -43,7 +43,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Member, Mixing
-from pufferkit.beliefs.chain_class import Box, ChainClass, plural
+from pufferkit.beliefs.chain_class import ChainClass, KernelBounds, plural
 from pufferkit.beliefs.markov_chain import MarkovChain, state_labels
 from pufferkit.beliefs.nearest_matrices import stationary_within, within_bounds
 from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
@@ -262,7 +262,7 @@ class RegionClass(ChainClass):
             Matrix.of("at most", self.states, self.high),
         )
 
-    def boxes(self) -> list[Box]:
+    def boxes(self) -> list[KernelBounds]:
         return [("the nearest chain of the region", self.low, self.high, None)]
 
     def to_dict(self) -> dict[str, Any]:

@@ -20,9 +20,7 @@ from math import gcd, lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.checks import Floats
-
-Bools = NDArray[np.bool_]
+from pufferkit.checks import Bools, Floats
 
 
 @dataclass(frozen=True, eq=False)

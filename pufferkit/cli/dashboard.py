@@ -12,7 +12,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, question_options, terminal
-from pufferkit.cli.derived import AskedQuestion, derived, numbers_asked
+from pufferkit.cli.asked_questions import AskedQuestion, derived, numbers_asked
 from pufferkit.cli.flags import File, Text, option, real
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, with_options

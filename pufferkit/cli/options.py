@@ -15,7 +15,7 @@ import typer
 import pufferkit as pk
 from pufferkit.cli import inputs, terminal
 from pufferkit.cli.flags import File, Text, option, real
-from pufferkit.cli.usefulness import Anyway
+from pufferkit.cli.worth import Anyway
 
 if TYPE_CHECKING:
     from pufferkit import Calibration, Query

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pufferkit as pk
-from pufferkit.cli import inputs, outputs, terminal, usefulness
-from pufferkit.cli.derived import asked
+from pufferkit.cli import inputs, outputs, terminal, worth
+from pufferkit.cli.asked_questions import asked
 from pufferkit.cli.flags import File, Text, option, real
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import with_options
@@ -65,9 +65,9 @@ def plan(
     if active_quilts is not None:
         written[active_quilts] = _active_quilts(beliefs, query, epsilon, active_quilts)
     if error_plot is not None:
-        written[error_plot] = usefulness.error_picture(beliefs, table, wanted, error_plot)
+        written[error_plot] = worth.error_picture(beliefs, table, wanted, error_plot)
     if simulate is not None:
-        written[simulate] = usefulness.simulation_picture(beliefs, table, simulate)
+        written[simulate] = worth.simulation_picture(beliefs, table, simulate)
     if who_binds is not None:
         from pufferkit import plots  # noqa: PLC0415
 
@@ -82,7 +82,7 @@ def plan(
         terminal.show_plan(table)  # the search for what would do takes longer than the plan
         if sides is not None:
             terminal.say(f"\n{sides}\n")
-    ways = usefulness.ways(beliefs, table, wanted)
+    ways = worth.ways(beliefs, table, wanted)
     if as_json:
         record = {
             "query": query.name,
@@ -106,7 +106,7 @@ def plan(
         }
         terminal.say(json.dumps(record, indent=2))
     else:
-        for line in usefulness.in_words(table, wanted, ways):
+        for line in worth.in_words(table, wanted, ways):
             terminal.say(line)
     terminal.written(written)
 

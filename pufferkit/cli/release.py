@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import inputs, outputs, terminal, usefulness
-from pufferkit.cli.derived import asked
+from pufferkit.cli import inputs, outputs, terminal, worth
+from pufferkit.cli.asked_questions import asked
 from pufferkit.cli.flags import Text, option
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, Noise, Output, Reading, calibrated, with_options
@@ -96,12 +96,12 @@ def release(
         raise ValueError(f"--proper: {query.name} is not a histogram")
     if mechanism == "entry_dp":
         terminal.warn("entry_dp does not hide entries that others predict; it is a baseline only")
-    usefulness.question(noise.epsilon)
+    worth.question(noise.epsilon)
     # With a ledger the session calibrates for itself, if this was not released before.
-    made = calibrated if book.ledger is None else usefulness.soon
+    made = calibrated if book.ledger is None else worth.soon
     calibration = made(mechanism, beliefs, query, noise.epsilon)
     calibration.checked(series)
-    usefulness.refuse_drowned(calibration, beliefs, output.anyway)
+    worth.refuse_drowned(calibration, beliefs, output.anyway)
     with book.opened() as ledger:
         if ledger is not None and book.budget is not None and account is not None:
             session = pk.Session(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import inputs, outputs, terminal, usefulness
+from pufferkit.cli import inputs, outputs, terminal, worth
 from pufferkit.cli.flags import Text, option
 from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Book, Noise, Output, Reading, with_options
@@ -151,7 +151,7 @@ def release_table(
     prefix = account or ""
     if alone and account is not None:
         data, prefix = replace(data, subjects=(account,)), ""
-    usefulness.question(noise.epsilon)
+    worth.question(noise.epsilon)
     groups = grouping.of(source, subject, form, data)
     if not groups:  # the noise of a group is that of one subject, the answer that of many
         _refuse_drowned(data, beliefs, mechanism, noise.epsilon, output.anyway)
@@ -222,4 +222,4 @@ def _refuse_drowned(
         scale=whole.scale * longest / middle,
         query=pk.relative_frequencies(data.states, middle),
     )
-    usefulness.refuse_drowned(row, beliefs, anyway, f" (a row of {middle:,} entries)")
+    worth.refuse_drowned(row, beliefs, anyway, f" (a row of {middle:,} entries)")

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import inputs, outputs, terminal, usefulness
-from pufferkit.cli.derived import follows, numbers_asked, record
+from pufferkit.cli import inputs, outputs, terminal, worth
+from pufferkit.cli.asked_questions import follows, numbers_asked, record
 from pufferkit.cli.flags import File, option, real
 from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Kept, with_options
 from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
-from pufferkit.cli.usefulness import Anyway
+from pufferkit.cli.worth import Anyway
 
 app = typer.Typer(
     cls=OneLineErrors,
@@ -103,7 +103,7 @@ def release(
         data = _rows_of(file, state, time, place, beliefs, late, form)
     about = numbers_asked(question, beliefs.states, data)
     query = about.query
-    usefulness.question(epsilon)
+    worth.question(epsilon)
     with kept.opened() as ledger:
         asked = query if one_question else None
         stream = pk.Stream(
@@ -111,7 +111,7 @@ def release(
         )
         calibration = stream.calibrate(query, share)
         calibration.checked(data)
-        usefulness.refuse_drowned(calibration, beliefs, anyway)
+        worth.refuse_drowned(calibration, beliefs, anyway)
         answer = stream.release(query, data, place, share=share, label=label, every=every)
     text = about.record(answer) + "\n"
     written = {} if out is None else {out: text.encode()}
@@ -176,7 +176,7 @@ def release_each(
     if any(path.parent != out for path in files.values()):
         raise ValueError("--subject: a name cannot be that of a file; rename it")
     outputs.check_outputs(files.values(), [file, model])
-    usefulness.question(epsilon)
+    worth.question(epsilon)
     named = question.named(beliefs.states)
     with kept.opened() as ledger, terminal.bar("releasing") as progress:
         releases = release_window(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from pufferkit import Plan
-    from pufferkit.mechanisms.plan import Progress as ProgressOf
+    from pufferkit.influence.progress import NamedProgress
 
 BAD_INPUT = 2
 _INTERRUPTED = 130
@@ -164,7 +164,7 @@ def warn(message: str) -> None:
 
 
 @contextmanager
-def progress() -> Iterator[ProgressOf | None]:
+def progress() -> Iterator[NamedProgress | None]:
     """A bar for each long mechanism on stderr; nothing where there is no terminal."""
     if _silent():
         yield None

@@ -29,7 +29,7 @@ from pufferkit.frames.assemble import HIGHEST, LOWEST, assembled, clock_step, mo
 from pufferkit.frames.files import state_labels
 from pufferkit.frames.spark_source import moment, quoted
 from pufferkit.frames.spark_storage import job
-from pufferkit.frames.spark_workers import FACTS, PACKS, PAIRS, PIECES, Reading
+from pufferkit.frames.spark_workers import FACTS, PACKS, PAIRS, PIECES, SplitReading
 
 if TYPE_CHECKING:
     import polars as pl
@@ -140,7 +140,7 @@ def _kept(frame: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Lengths:
+class LongestSegments:
     """What is public of all subjects together."""
 
     longest: Counts
@@ -171,14 +171,14 @@ class CountedTable:
         return tuple(self.pairs[STATE].drop_nulls().unique().to_list())
 
     @cached_property
-    def _measured(self) -> tuple[Reading, Lengths]:
+    def _measured(self) -> tuple[SplitReading, LongestSegments]:
         """How packs are read, and what is public of them all."""
         import polars as pl  # noqa: PLC0415
         from pyspark.sql import functions as f  # noqa: PLC0415
 
         rules, sums = self.table.rules, ("subjects", "segments", "rows")
         ends = pl.DataFrame({LOWEST: [self.facts[LOW]], HIGHEST: [self.facts[HIGH]]})
-        reading = Reading(rules, self.pairs, clock_step(self.pairs, ends, rules))
+        reading = SplitReading(rules, self.pairs, clock_step(self.pairs, ends, rules))
         while True:
             each = self.kept.mapInArrow(partial(workers.measure, reading=reading), workers.MEASURES)
             with job("counting"):
@@ -195,15 +195,15 @@ class CountedTable:
         if not lines:
             raise ValueError("table: no row has a state; there is nothing to release")
         totals = [sum(int(line[name]) for line in lines) for name in sums]
-        lengths = Lengths(np.array([int(line["longest"]) for line in lines]), *totals)
+        lengths = LongestSegments(np.array([int(line["longest"]) for line in lines]), *totals)
         return replace(reading, segmented=lengths.segments > lengths.subjects), lengths
 
     @property
-    def lengths(self) -> Lengths:
+    def lengths(self) -> LongestSegments:
         """What is public of all subjects together."""
         return self._measured[1]
 
-    def reading(self, states: Sequence[Hashable]) -> Reading:
+    def reading(self, states: Sequence[Hashable]) -> SplitReading:
         """How packs are read, by these states."""
         known = tuple(states) if self.table.rules.bins is None else self.table.states
         return replace(self._measured[0], known=known)

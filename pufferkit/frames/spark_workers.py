@@ -89,7 +89,7 @@ def count_rows(batches: Iterator[Any], *, rules: Rules) -> Iterator[Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class SplitReading:
     """How a pack becomes a table: what is known of all subjects together."""
 
     rules: Rules
@@ -130,7 +130,7 @@ class Reading:
         return replace(table, independent_after=self.independent_after)
 
 
-def measure(batches: Iterator[Any], *, reading: Reading) -> Iterator[Any]:
+def measure(batches: Iterator[Any], *, reading: SplitReading) -> Iterator[Any]:
     """Of each length of a longest segment: subjects, segments, rows, and whether clocks hold."""
     import numpy as np  # noqa: PLC0415
     import pyarrow as pa  # noqa: PLC0415
@@ -165,7 +165,10 @@ def without_counts(batches: Iterator[Any], *, rules: Rules) -> Iterator[Any]:
 
 
 def worked(
-    batches: Iterator[Any], *, reading: Reading, work: Callable[[Iterator[Table]], Iterator[Any]]
+    batches: Iterator[Any],
+    *,
+    reading: SplitReading,
+    work: Callable[[Iterator[Table]], Iterator[Any]],
 ) -> Iterator[Any]:
     """What ``work`` makes of the tables of a partition, as columns."""
     import pyarrow as pa  # noqa: PLC0415

@@ -24,8 +24,8 @@ from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.secrets import Events, Secrets, Sets
-from pufferkit.verification.network_sums import LARGE, rounded_distance
 from pufferkit.verification.pair_tables import Allowance, NotChecked
+from pufferkit.verification.rounded_sums import LARGE, rounded_distance
 
 ExactDistribution = dict[Fraction, Fraction]
 

@@ -71,7 +71,7 @@ def test_the_levels_of_the_model_are_those_of_the_numbers(house):
     assert Path("r.png").stat().st_size > 0
     good("verify", "r.json")
     same = ("--cuts", "1")
-    assert "cut at 2" in refusal("release", FILE, *COLUMNS, *PARIS, *MODEL, "--cuts", "2")
+    assert "have cuts 2" in refusal("release", FILE, *COLUMNS, *PARIS, *MODEL, "--cuts", "2")
     assert run("release", FILE, *COLUMNS, *PARIS, *MODEL, *same).exit_code == 0
 
 
@@ -129,8 +129,8 @@ def test_widths_units_and_labels(house):
     assert "values: below 0.5 kW=0.25" in done.stderr
     assert "levels of numbers" in refusal(
         "plan", "--model", "model.json", "--epsilon", "1", *asked
-    ).replace("two levels have no middles", "levels of numbers")
-    assert "cannot be turned" in refusal(*fit, "--levels", "5V:9V", "--unit", "kW")
+    ).replace("two levels have no midpoints", "levels of numbers")
+    assert "cannot be converted" in refusal(*fit, "--levels", "5V:9V", "--unit", "kW")
 
 
 def test_standard_input_gzip_and_patterns(house):

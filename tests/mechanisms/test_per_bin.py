@@ -183,9 +183,9 @@ def test_vector_sums_use_the_distances_of_their_rows(epsilon):
 
 
 def test_weights_must_fit_the_query():
-    with pytest.raises(ValueError, match=r"^lipschitz: an entry moves the answer by up to 2 by"):
+    with pytest.raises(ValueError, match=r"^lipschitz: an entry moves the answer by up to 2 with"):
         steps_and_runs(5, lipschitz=1.5)
-    with pytest.raises(ValueError, match=r"^weights: need 1 numbers for each state"):
+    with pytest.raises(ValueError, match=r"^weights: must have 1 numbers for each state"):
         pk.Query("own", len, 2, 5, weights={0: (Fraction(1), Fraction(1))})
 
 

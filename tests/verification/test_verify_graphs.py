@@ -8,8 +8,8 @@ import pytest
 import pufferkit as pk
 from pufferkit.beliefs import junction_tree
 from pufferkit.beliefs.network_class import NetworkClass
-from pufferkit.verification.network_sums import rounded_distance
 from pufferkit.verification.pair_tables import Allowance
+from pufferkit.verification.rounded_sums import rounded_distance
 from pufferkit.verification.sum_distances import distance_of_networks
 from tests.strategies.graphs import random_field
 

@@ -36,14 +36,18 @@ distribution; it is taken from the nearest v that can happen.
 *Junction trees.* All nodes beyond a separator are averaged out within their own part of the tree,
 and they raise V of the nodes of the separator alone: a message. Two passes give the messages in
 both directions of every edge, and then each node is left alone in a clique of its own. The V of a
-message for node k of a separator speaks of data that differ in k alone, so the best way may be
-another one for each k, and what is paid for there is added to V_k. On a tree without paying this is
-the curve of `pufferkit.influence.curve.trees`.
+message for node k of a separator speaks of data that differ in k alone, and where all values of
+the separator can happen F' there is one function whatever the way. So the best way may be another
+one for each k, and what is paid for there is added to V_k. Where some values of the clique cannot
+happen together, different ways would speak of different functions: F' is known for the values that
+can happen, and the V of one way bound its logarithm between any two of them, also if they differ in
+several nodes; that is what lets F' be continued to the others. So there all nodes of a separator
+take the same way. On a tree without paying this is the curve of `pufferkit.influence.curve.trees`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -56,7 +60,7 @@ from pufferkit.influence.curve.pairs import LARGEST, off_diagonal
 from pufferkit.rounding import EPS
 
 
-class Way(NamedTuple):
+class AveragingPath(NamedTuple):
     """In which order nodes are taken out, and whether each is averaged (``a``) or paid (``p``)."""
 
     order: tuple[int, ...]
@@ -92,6 +96,10 @@ class _Stage:
         return added
 
 
+def _total(matrices: Iterable[Floats]) -> float:
+    return sum(float(own.max()) for own in matrices)
+
+
 def scalar_steps(kernels: Floats, largest: float) -> Floats:
     """The largest step over kernels (u, x, y) for each pair of rows, from one number."""
     growth = np.expm1(largest)
@@ -114,34 +122,45 @@ class Clique:
         self.table, self.error = table, error
         self._stages: dict[tuple[Any, ...], _Stage] = {}
         self._rows: dict[tuple[frozenset[int], int], dict[int, Floats]] = {}
-        self._known: dict[tuple[Any, ...], tuple[Floats, Way]] = {}
+        self._known: dict[tuple[Any, ...], tuple[list[Floats], AveragingPath]] = {}
+        self._positive = bool(np.isfinite(table).all())
 
     def added(
-        self, target: int, out: tuple[int, ...], variations: Sequence[Floats]
-    ) -> tuple[Floats, Way]:
-        """The least that taking out the nodes ``out`` was seen to add to a node, and how."""
-        size = self.table.shape[target]
+        self, targets: Sequence[int], out: tuple[int, ...], variations: Sequence[Floats]
+    ) -> list[tuple[Floats, AveragingPath]]:
+        """For each node that stays, the least that taking out others was seen to add, and how."""
+        if self._positive or not targets:
+            each = [self._least((target,), out, variations) for target in targets]
+            return [(matrices[0], way) for matrices, way in each]
+        matrices, way = self._least(tuple(targets), out, variations)
+        return [(own, way) for own in matrices]
+
+    def _least(
+        self, targets: tuple[int, ...], out: tuple[int, ...], variations: Sequence[Floats]
+    ) -> tuple[list[Floats], AveragingPath]:
+        """The least of the ways that are tried, the same one for all targets."""
+        sizes = [self.table.shape[target] for target in targets]
         if not out:
-            return np.zeros((size, size)), Way((), "")
-        key = target, out, b"".join(own.tobytes() for own in variations)
+            return [np.zeros((size, size)) for size in sizes], AveragingPath((), "")
+        key = targets, out, b"".join(own.tobytes() for own in variations)
         if key not in self._known:
             paid = sum(float(own.max()) for own in variations) * (1 + len(out) * EPS)
-            best = paid * off_diagonal(size), Way(out, "p" * len(out))
+            best = [paid * off_diagonal(size) for size in sizes], AveragingPath(out, "p" * len(out))
             own = dict(zip(out, variations, strict=True))
-            for order in self._orders(target, out):
+            for order in self._orders(targets, out):
                 for greedy in (True, False):
-                    other = self._follow(target, order, own, greedy)
-                    if other[0].max() < best[0].max():
+                    other = self._follow(targets, order, own, greedy)
+                    if _total(other[0]) < _total(best[0]):
                         best = other
                     if "p" not in other[1].moves:
                         break
             self._known[key] = best
         return self._known[key]
 
-    def _orders(self, target: int, out: tuple[int, ...]) -> list[tuple[int, ...]]:
+    def _orders(self, targets: tuple[int, ...], out: tuple[int, ...]) -> list[tuple[int, ...]]:
         if len(out) == 1:
             return [out]
-        strength = self._strengths[target]
+        strength = self._strengths[list(targets)].sum(axis=0)
         rising = tuple(sorted(out, key=lambda j: (strength[j], j)))
         return [rising, rising[::-1]]
 
@@ -161,28 +180,35 @@ class Clique:
         return strengths
 
     def _follow(
-        self, target: int, order: tuple[int, ...], own: Mapping[int, Floats], greedy: bool
-    ) -> tuple[Floats, Way]:
+        self,
+        targets: tuple[int, ...],
+        order: tuple[int, ...],
+        own: Mapping[int, Floats],
+        greedy: bool,
+    ) -> tuple[list[Floats], AveragingPath]:
         variations = dict(own)
-        size = self.table.shape[target]
-        variations[target] = np.zeros((size, size))
+        for target in targets:
+            variations[target] = np.zeros((self.table.shape[target],) * 2)
         left, paid, moves = frozenset(range(self.table.ndim)), 0.0, ""
         for place, j in enumerate(order):
             mine = variations.pop(j)
-            others = (*order[place + 1 :], target)
+            others = (*order[place + 1 :], *targets)
             steps = self._stage(left, j, others).steps(np.minimum(mine, LARGEST))
             largest = float(mine.max())
-            total = sum(float(step.max()) for step in steps)
             left -= {j}
-            if largest > LARGEST or (greedy and total >= largest):
+            if largest > LARGEST or (greedy and _total(steps) >= largest):
                 paid += largest
                 moves += "p"
                 continue
             moves += "a"
             for k, step in zip(others, steps, strict=True):
                 variations[k] = variations[k] + step
-        added = (variations[target] + paid) * off_diagonal(size) * (1 + 2 * len(order) * EPS)
-        return added, Way(order, moves)
+        raised = 1 + 2 * len(order) * EPS
+        added = [
+            (variations[target] + paid) * off_diagonal(len(variations[target])) * raised
+            for target in targets
+        ]
+        return added, AveragingPath(order, moves)
 
     def _stage(self, left: frozenset[int], j: int, others: tuple[int, ...]) -> _Stage:
         key = left, j, others

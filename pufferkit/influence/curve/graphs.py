@@ -13,7 +13,6 @@ import base64
 import json
 import zlib
 from collections.abc import Hashable, Mapping, Sequence
-from math import inf, log
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -29,15 +28,11 @@ from pufferkit.beliefs.junction_tree import (
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.averaging import Clique
+from pufferkit.influence.curve.pair_curve import WITHIN_EPSILON
 from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.resampling import Rates
 from pufferkit.influence.progress import Progress
-from pufferkit.rounding import EPS
-
-_PRECISION = 1e-6
-_WITHIN = 1e-5
-_USUAL = 6
-_MOST_TRIALS = 60
+from pufferkit.rounding import EPS, largest_within
 
 
 class GraphModel(Protocol):
@@ -157,9 +152,10 @@ class GraphPasses:
         out = tuple(place for place, n in enumerate(nodes) if n not in kept)
         variations = [(costs[nodes[place]] + totals[nodes[place]]) * (1 + 2 * EPS) for place in out]
         message = {}
-        for n in kept:
-            added, way = self._own[c].added(nodes.index(n), out, variations)
-            added = (totals[n] + added) * (1 + 2 * EPS)
+        targets = [nodes.index(n) for n in kept]
+        each = self._own[c].added(targets, out, variations)
+        for n, (more, way) in zip(kept, each, strict=True):
+            added = (totals[n] + more) * (1 + 2 * EPS)
             everything = beyond + (len(costs) + 8) * EPS * self._whole
             cheaper = float(added.max()) > everything
             message[n] = everything * off_diagonal(len(added)) if cheaper else added
@@ -303,34 +299,18 @@ class GraphCurve:
     def _solve(
         self, number: int, epsilon: float, most: float, progress: Progress | None
     ) -> tuple[float, GraphLoss]:
-        """For one model, up to ``most``; what is returned was computed to lose epsilon at most.
+        """For one model, up to ``most``; what is returned was computed to lose epsilon at most."""
 
-        The loss grows about like a power of b, so a few guesses come close.
-        """
-        # With a whole part paid for, the loss is at most epsilon.
-        low, high = most / len(self.models[number].nodes) * (1 - 1e-9), inf
-        good = low, self._largest(number, low)
-        b, before = most, (log(low), log(max(good[1].value, 1e-300)))
-        for tried in range(_MOST_TRIALS):
-            if progress is not None:
-                progress(min(tried + 1, _USUAL), _USUAL)
+        def loss_at(b: float) -> tuple[float, GraphLoss]:
             loss = self._largest(number, b)
-            if loss.value <= epsilon:
-                low, good = b, (b, loss)
-                if b >= most or loss.value >= epsilon * (1 - _WITHIN):
-                    break
-            else:
-                high = b
-            if high - low <= _PRECISION * low:
-                break
-            here = log(b), log(loss.value)
-            slope = (here[1] - before[1]) / (here[0] - before[0]) if here[0] != before[0] else 1.0
-            before = here
-            guess = b * (epsilon * (1 - _WITHIN / 2) / loss.value) ** (1 / min(max(slope, 0.3), 3))
-            if not low < guess < high:
-                guess = (low + high) / 2 if high < inf else most
-            b = min(guess, most)
-        return good
+            return loss.value, loss
+
+        best = largest_within(loss_at, epsilon, most, most, WITHIN_EPSILON, progress=progress)
+        if best is not None:
+            return best
+        # With a whole part paid for, the loss is at most epsilon.
+        whole = most / len(self.models[number].nodes) * (1 - 1e-9)
+        return whole, self._largest(number, whole)
 
     def record(self, b: float) -> list[dict[str, Any]]:
         """What a check needs: the cliques of every model, and the way behind each bound."""

@@ -36,14 +36,13 @@ from typing import Any
 import numpy as np
 
 from pufferkit.beliefs.kernel_class import Kernels
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.influence.curve.contaminated import ContaminatedSteps
 from pufferkit.influence.curve.pair_curve import (
+    WITHIN_EPSILON,
+    CostRuns,
     PairLoss,
-    Runs,
     Stretch,
-    solved,
     stretches_of_both,
     swept,
 )
@@ -59,7 +58,7 @@ from pufferkit.influence.curve.pairs import (
 from pufferkit.influence.curve.pinned import Pinned, PinnedSide
 from pufferkit.influence.curve.window_losses import LabelLosses, value_losses, windows_of_both
 from pufferkit.influence.progress import Progress
-from pufferkit.rounding import EPS
+from pufferkit.rounding import EPS, largest_within
 
 _MOST_PERIODS = 400
 _EXPLICIT_STEPS = 400
@@ -69,7 +68,7 @@ _LITTLE_WORK = 4_000
 _FIRST_TRIAL = 20.0
 _FAR = 40.0
 
-Row = tuple[int, int, Floats]
+LossRow = tuple[int, int, Floats]
 """First and last entry of a stretch, and the loss of every pair of secrets there."""
 
 
@@ -136,7 +135,7 @@ class KernelCurve:
         here = kernels.possible[slot]
         return np.where(here[:, None] & here[None, :], loss, 0.0)
 
-    def losses(self, runs: Runs, most: float = LARGEST) -> list[Row] | None:
+    def losses(self, runs: CostRuns, most: float = LARGEST) -> list[LossRow] | None:
         """The loss of every pair of secrets at every stretch of entries; ``None`` if no bound.
 
         Stretches that lose no more than another one, pair by pair, may be left out.
@@ -162,8 +161,8 @@ class KernelCurve:
         return self._undominated(stretches)
 
     def _of_sets(
-        self, left: list[Stretch], right: list[Stretch], runs: Runs, most: float
-    ) -> list[Row] | None:
+        self, left: list[Stretch], right: list[Stretch], runs: CostRuns, most: float
+    ) -> list[LossRow] | None:
         """The loss of one entry among others that are given, as often as there are of them."""
         cost = np.max([own for _, own in runs], axis=0)
         pinned = self._pinned(cost, most)
@@ -214,8 +213,8 @@ class KernelCurve:
         return LabelLosses(self.kernels.paths, self.kernels.rounding)
 
     def _of_windows(
-        self, left: list[Stretch], right: list[Stretch], runs: Runs
-    ) -> list[Row] | None:
+        self, left: list[Stretch], right: list[Stretch], runs: CostRuns
+    ) -> list[LossRow] | None:
         """The loss of every pair of values, or of labels, of the windows of the series.
 
         Labels: windows of the same cost are bounded together, by the most that a side adds.
@@ -231,7 +230,7 @@ class KernelCurve:
         alike: dict[bytes, list[tuple[int, int, Floats, Floats, Floats]]] = {}
         for own in windows:
             alike.setdefault(own[2].tobytes(), []).append(own)
-        rows: list[Row] = []
+        rows: list[LossRow] = []
         for group in alike.values():
             most_left = np.max([own[3] for own in group], axis=0)
             most_right = np.max([own[4] for own in group], axis=0)
@@ -241,9 +240,11 @@ class KernelCurve:
             rows.append((group[0][0], group[-1][1], losses))
         return rows
 
-    def _undominated(self, stretches: list[tuple[int, int, Floats, Floats, Floats]]) -> list[Row]:
+    def _undominated(
+        self, stretches: list[tuple[int, int, Floats, Floats, Floats]]
+    ) -> list[LossRow]:
         """Losses of all stretches but those whose costs and steps are below those of another."""
-        rows: list[Row] = []
+        rows: list[LossRow] = []
         seen: list[tuple[Floats, Floats]] = []
         for first, last, cost, hidden, steps in sorted(stretches, key=lambda s: -s[4].max()):
             if any(np.all(cost <= c) and np.all(steps <= s) for c, s in seen):
@@ -252,7 +253,7 @@ class KernelCurve:
             rows.append((first, last, self._secret_loss(cost, hidden, steps, 0)))
         return rows
 
-    def _by_clock(self, runs: Runs, hidden: Runs, most: float) -> list[Row] | None:
+    def _by_clock(self, runs: CostRuns, hidden: CostRuns, most: float) -> list[LossRow] | None:
         kernels = self.kernels
         phases = range(kernels.period) if kernels.start is None else (kernels.start,)
         if self._short:
@@ -274,7 +275,7 @@ class KernelCurve:
             for slot, (left, right) in enumerate(zip(*tables, strict=True))
         ]
 
-    def _followed(self, runs: Runs, hidden: Runs, phase: int, most: float) -> list[Row]:
+    def _followed(self, runs: CostRuns, hidden: CostRuns, phase: int, most: float) -> list[LossRow]:
         """Every entry in turn, the first one at slot ``phase``."""
         costs = [cost for count, cost in runs for _ in range(count)]
         own = [cost for count, cost in hidden for _ in range(count)]
@@ -387,7 +388,7 @@ class KernelCurve:
         phases = 1 if self.kernels.start is not None else self.kernels.period
         return phases * self.length <= _EXPLICIT_STEPS
 
-    def loss(self, runs: Runs, most: float = LARGEST) -> PairLoss | None:
+    def loss(self, runs: CostRuns, most: float = LARGEST) -> PairLoss | None:
         """The largest loss, where it is, and the losses of all pairs there."""
         rows = self.losses(runs, most)
         if not rows:
@@ -409,10 +410,12 @@ class KernelCurve:
         exposed = kernels.emission, kernels.paths, kernels.parts
         most_hidden = epsilon if all(e is None for e in exposed) else _FAR + 4 * epsilon
 
-        def loss_at(b: float) -> PairLoss | None:
-            return self.loss([(self.length, b * metric)], most_hidden)
+        def loss_at(b: float) -> tuple[float, PairLoss] | None:
+            loss = self.loss([(self.length, b * metric)], most_hidden)
+            return None if loss is None else (loss.value, loss)
 
-        return solved(loss_at, epsilon, epsilon / _FIRST_TRIAL, most, progress)
+        start = epsilon / _FIRST_TRIAL
+        return largest_within(loss_at, epsilon, start, most, WITHIN_EPSILON, progress=progress)
 
 
 def contaminated_discrete(emission: Floats, eta: float, cost: float) -> Floats:

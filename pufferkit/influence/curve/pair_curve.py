@@ -8,7 +8,7 @@ the output by at most cost(x, x'). Laplace noise of scale s on a sum of contribu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log
@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.chain_class import Member
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.influence.curve.pair_sides import (
     EXPLICIT_WORK,
     PairSide,
@@ -39,15 +38,14 @@ from pufferkit.influence.curve.pairs import (
 )
 from pufferkit.influence.curve.plan_bases import bases_in, packed
 from pufferkit.influence.progress import Progress
-from pufferkit.rounding import EPS
+from pufferkit.rounding import EPS, largest_within
 
-Runs = Sequence[tuple[int, Floats]]
+CostRuns = Sequence[tuple[int, Floats]]
 """How many entries in a row, and the cost of each of them."""
 
 _NEAR = 1e-5
-_TOLERANCE = 2e-5
-_MOST_TRIALS = 40
-_USUAL_TRIALS = 5
+WITHIN_EPSILON = 2e-5
+"""A search ends when the loss is below epsilon by no more than this share of it."""
 _MOST_KNOWN = 8
 _WITHIN = 0.98
 _OF_USE = 0.1
@@ -71,7 +69,7 @@ class Stretch:
 
 
 def swept(
-    side: PairSide, runs: Runs, most: float, near: Floats | None = None
+    side: PairSide, runs: CostRuns, most: float, near: Floats | None = None
 ) -> list[Stretch] | None:
     """What a side adds to every entry, counted from its end; ``None`` if no bound was found.
 
@@ -184,7 +182,7 @@ class PairLoss:
 
 
 def stretches_of_both(
-    left: Sequence[Stretch], right: Sequence[Stretch], runs: Runs, marks: Iterable[int] = ()
+    left: Sequence[Stretch], right: Sequence[Stretch], runs: CostRuns, marks: Iterable[int] = ()
 ) -> Iterator[tuple[int, int, Floats, Floats]]:
     """First and last entry of every stretch, the cost of an entry there, and both sides' steps.
 
@@ -211,7 +209,7 @@ def stretches_of_both(
 def pair_losses(
     left: Sequence[Stretch],
     right: Sequence[Stretch],
-    runs: Runs,
+    runs: CostRuns,
     supports: Sequence[Bools],
 ) -> list[tuple[int, int, Floats]]:
     """First and last entry of every stretch, and the loss of every pair of states there.
@@ -244,23 +242,12 @@ def _bases(side: PairSide, stretches: Sequence[Stretch]) -> Iterator[bytes]:
         yield bases_in(steps.kernels, steps.trees if stretch.trees is None else [stretch.trees])
 
 
-def _cost_at(runs: Runs, entry: int) -> Floats:
+def _cost_at(runs: CostRuns, entry: int) -> Floats:
     for count, cost in runs:
         if entry <= count:
             return cost
         entry -= count
     raise AssertionError("an entry beyond the runs")
-
-
-def _growth(seen: Sequence[tuple[float, float]]) -> float:
-    """By which power of b the loss grows, from the last two points; 1 where that is not sensible.
-
-    The loss of a chain that forgets grows about like b, of one that hardly does faster.
-    """
-    if len(seen) < 2 or seen[-1][0] == seen[-2][0]:
-        return 1.0
-    slope = (seen[-1][1] - seen[-2][1]) / (seen[-1][0] - seen[-2][0])
-    return slope if 1 / 3 < slope < 3 else 1.0
 
 
 class PairCurve:
@@ -285,7 +272,7 @@ class PairCurve:
         """Whether there are kernels to compute with."""
         return self._sides is not None
 
-    def losses(self, runs: Runs, most: float = LARGEST) -> list[tuple[int, int, Floats]] | None:
+    def losses(self, runs: CostRuns, most: float = LARGEST) -> list[tuple[int, int, Floats]] | None:
         """The loss of every pair of states at every stretch of entries; ``None`` if no bound."""
         if self._sides is None:
             return None
@@ -295,7 +282,7 @@ class PairCurve:
         theirs = self._swept(1, runs[::-1], most)
         return None if theirs is None else pair_losses(ours, theirs, runs, self._sides[2])
 
-    def _swept(self, which: int, runs: Runs, most: float) -> list[Stretch] | None:
+    def _swept(self, which: int, runs: CostRuns, most: float) -> list[Stretch] | None:
         """What the left (0) or right (1) side adds, from what is known of other profiles."""
         side = self._side(which)
         if len(runs) > 1:
@@ -360,7 +347,7 @@ class PairCurve:
             record["plans"][name] = packed(_bases(self._side(which), stretches))
         return record
 
-    def loss(self, runs: Runs, most: float = LARGEST) -> PairLoss | None:
+    def loss(self, runs: CostRuns, most: float = LARGEST) -> PairLoss | None:
         """The largest loss, where it is, and the losses of all pairs there."""
         rows = self.losses(runs, most)
         if rows is None:
@@ -383,53 +370,12 @@ class PairCurve:
         found. Nothing above ``most`` is tried.
         """
 
-        def loss_at(b: float) -> PairLoss | None:
-            return self.loss([(self.length, b * metric)], epsilon)
+        def loss_at(b: float) -> tuple[float, PairLoss] | None:
+            loss = self.loss([(self.length, b * metric)], epsilon)
+            return None if loss is None else (loss.value, loss)
 
         # Where the search begins, the scalar curve has a bound already.
-        return solved(loss_at, epsilon, start, most, progress, least=start * _OF_USE)
-
-
-def solved(
-    loss_at: Callable[[float], PairLoss | None],
-    epsilon: float,
-    start: float,
-    most: float,
-    progress: Progress | None = None,
-    *,
-    least: float = 0.0,
-) -> tuple[float, PairLoss] | None:
-    """The largest b found up to ``most`` whose loss is at most epsilon, and that loss.
-
-    ``loss_at`` may have no answer where b is too large. ``None`` if no b was found above
-    ``least``, below which none is of use.
-    """
-    good: tuple[float, PairLoss] | None = None
-    high, b = np.inf, min(start, most)
-    seen: list[tuple[float, float]] = []
-    for trial in range(_MOST_TRIALS):
-        loss = loss_at(b)
-        if progress is not None:
-            progress(min(trial + 1, _USUAL_TRIALS), _USUAL_TRIALS)
-        if loss is not None and loss.value <= epsilon:
-            good = b, loss
-            if loss.value >= epsilon * (1 - _TOLERANCE) or b >= most:
-                break
-        else:
-            high = b
-        low = 0.0 if good is None else good[0]
-        if loss is None:
-            if good is None and b <= least:
-                break
-            guess = b / 3
-        elif loss.value <= 0:
-            guess = 2 * b
-        else:
-            seen.append((log(b), log(loss.value)))
-            guess = b * (epsilon * (1 - _TOLERANCE / 2) / loss.value) ** (1 / _growth(seen))
-        if not low < guess < high:
-            guess = (low + high) / 2 if np.isfinite(high) else 2 * low
-        if high - low <= _TOLERANCE * low:
-            break
-        b = min(guess, most)
-    return good
+        least = start * _OF_USE
+        return largest_within(
+            loss_at, epsilon, start, most, WITHIN_EPSILON, least=least, progress=progress
+        )

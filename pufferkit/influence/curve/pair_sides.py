@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pufferkit.beliefs.chain_class import Member
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.influence.curve.pairs import PairSteps, Steps, StepsInRow
 from pufferkit.influence.quilts.chains import (
     CONVERGED,

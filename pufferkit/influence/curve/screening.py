@@ -35,7 +35,7 @@ _ROUNDS = 5
 _MOST_CELLS = 1 << 24
 _LARGE = 300.0
 
-Table = tuple[Floats, Floats, float]
+StepTable = tuple[Floats, Floats, float]
 """K(x, S) and K(x', S) for every chain, pair and prefix S; what is added for rounding."""
 
 
@@ -44,7 +44,7 @@ class Screen:
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.size = len(members)
-        self._sides: list[list[Table]] = []
+        self._sides: list[list[StepTable]] = []
         states = len(members[0].chain)
         if self.size * states**3 * 2 * len(BLOCKS) > _MOST_CELLS:
             members = []
@@ -77,7 +77,7 @@ class Screen:
         return bounds
 
     @staticmethod
-    def _beyond(side: list[Table], b: float) -> Floats:
+    def _beyond(side: list[StepTable], b: float) -> Floats:
         """What one side adds to each pair of values."""
         limit = np.full(len(side[0][0]), inf)
         for _ in range(_ROUNDS):
@@ -89,7 +89,7 @@ class Screen:
         return _steps(side[0], limit)
 
 
-def _tables(kernels: Floats, powers: Powers, error: float) -> list[Table]:
+def _tables(kernels: Floats, powers: Powers, error: float) -> list[StepTable]:
     tables, power = [], kernels
     for m in BLOCKS:
         power = kernels if m == 1 else power @ kernels
@@ -105,7 +105,7 @@ def _tables(kernels: Floats, powers: Powers, error: float) -> list[Table]:
     return tables
 
 
-def _steps(table: Table, limit: Floats) -> Floats:
+def _steps(table: StepTable, limit: Floats) -> Floats:
     """The step of every pair, at the limit of every chain."""
     above, below, rounding = table
     if limit.max() < _LARGE:

@@ -28,8 +28,7 @@ import numpy as np
 from pufferkit.beliefs.chain_class import ChainClass, Member, Mixing
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.mixing_class import MixingClass
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.influence.curve.steps import (
     DiameterStep,
     KernelStep,

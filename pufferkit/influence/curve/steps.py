@@ -26,8 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.influence.quilts.powers import TINY, Kernel
 from pufferkit.rounding import EPS
 

@@ -40,10 +40,11 @@ from typing import Any
 
 import numpy as np
 
+from pufferkit.rounding import EPS
+
 _TIGHT = 1e-12
 _NEGATIVE = -1e-13
 _LEAST = 1e-300
-_EPS = 2.0**-52
 
 
 def _as_it_stands(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -415,7 +416,7 @@ def closed(variation):
     for middle in range(size):
         for x in range(size):
             for y in range(size):
-                way = (variation[x, middle] + variation[middle, y]) * (1.0 + 2.0 * _EPS)
+                way = (variation[x, middle] + variation[middle, y]) * (1.0 + 2.0 * EPS)
                 variation[x, y] = min(variation[x, y], way)
 
 
@@ -465,7 +466,7 @@ def followed(kernels, error, cost, variation, most, pivots, limit, near, cheap, 
         for x in range(size):
             for y in range(size):
                 own[x, y] += error if x != y else 0.0
-                further = (cost[x, y] + own[x, y]) * (1.0 + 2.0 * _EPS)
+                further = (cost[x, y] + own[x, y]) * (1.0 + 2.0 * EPS)
                 variation[x, y] = further if x != y else 0.0
         steps[entry] = own
         closed(variation)

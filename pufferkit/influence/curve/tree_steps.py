@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.pairs import PairSteps
 from pufferkit.influence.curve.steps import MOST_CANDIDATES, KernelStep, RatioStep, Step
@@ -41,7 +40,7 @@ _WORK = 8000
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
+class EdgeSteps:
     """From one node to another along the tree: the kernel, its relative error, and its steps.
 
     ``pairs`` gives the step from a variation for each pair of values; ``None`` where the kernel is
@@ -76,20 +75,20 @@ class TreeKernels:
             if parent >= 0:
                 self.children[parent].append(child)
         self._distributions()
-        self._steps: dict[tuple[Any, ...], Way] = {}
+        self._steps: dict[tuple[Any, ...], EdgeSteps] = {}
         self._check_memory()
         sizes = [int(support.sum()) for support in self.supports]
         edges = [(sizes[n], sizes[p]) for n, p in enumerate(self.parent) if p >= 0]
         self._pair_work = sum(2 * (one * other) ** 2 for one, other in edges)
-        self.down: dict[int, Way] = {}
-        self.up: dict[int, Way] = {}
+        self.down: dict[int, EdgeSteps] = {}
+        self.up: dict[int, EdgeSteps] = {}
         for child, parent in enumerate(self.parent):
             if parent >= 0:
                 self.down[child] = self._way(*self._downward(child), pairs=True)
                 self.up[child] = self._way(*self._upward(child), pairs=True)
         most = max(sizes, default=1)
         self.most_paths = max(1, min(MOST_PATHS, _WORK // len(self.parent), 10**6 // most**3))
-        self._longer: dict[tuple[int, int], Way] = {}
+        self._longer: dict[tuple[int, int], EdgeSteps] = {}
 
     def _distributions(self) -> None:
         """The distribution of every node, what is possible, and a bound on the relative error."""
@@ -128,9 +127,9 @@ class TreeKernels:
         kernel = np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0)
         return kernel, inf if lost else 2 * self.errors[parent] + (len(table) + 4) * EPS
 
-    def _way(self, kernel: Floats, error: float, pairs: bool = False) -> Way:
+    def _way(self, kernel: Floats, error: float, pairs: bool = False) -> EdgeSteps:
         if error == inf:
-            return Way(kernel, error, RatioStep(inf, len(kernel)))
+            return EdgeSteps(kernel, error, RatioStep(inf, len(kernel)))
         # Errors are rounded up coarsely, so that equal kernels share one step.
         coarse = _FINEST * 2.0 ** max(0, ceil(log2(max(error, _FINEST) / _FINEST)))
         key = kernel.shape, kernel.tobytes(), coarse, pairs
@@ -140,7 +139,7 @@ class TreeKernels:
             if pairs and self._pair_work <= MOST_PAIR_WORK:
                 own = PairSteps([kernel], 2 * coarse, often=self._pair_work > _COMPILE)
             step = KernelStep(Kernel(kernel, kernel > 0), every, coarse)
-            self._steps[key] = Way(kernel, coarse, step, own)
+            self._steps[key] = EdgeSteps(kernel, coarse, step, own)
         return self._steps[key]
 
     def _check_memory(self) -> None:
@@ -159,7 +158,7 @@ class TreeKernels:
                 "nodes, or cut the tree into parts"
             )
 
-    def longer(self, start: int, before: int, end: int) -> Way:
+    def longer(self, start: int, before: int, end: int) -> EdgeSteps:
         """The way from ``start`` to ``end``, by way of ``before`` just in front of it."""
         if (start, end) not in self._longer:
             first = self.way(start, before) or self._longer[start, before]
@@ -169,7 +168,7 @@ class TreeKernels:
             self._longer[start, end] = self._way(first.kernel @ last.kernel, error)
         return self._longer[start, end]
 
-    def way(self, start: int, end: int) -> Way | None:
+    def way(self, start: int, end: int) -> EdgeSteps | None:
         """The way between neighbours; ``None`` for others."""
         if self.parent[end] == start:
             return self.down[end]

@@ -36,9 +36,8 @@ from itertools import pairwise
 import numpy as np
 
 from pufferkit.beliefs.kernel_class import Paths
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
-from pufferkit.influence.curve.pair_curve import Runs, Stretch
+from pufferkit.checks import Bools, Floats
+from pufferkit.influence.curve.pair_curve import CostRuns, Stretch
 from pufferkit.influence.curve.pairs import LARGEST, PairSteps, closure, off_diagonal
 from pufferkit.rounding import EPS
 
@@ -47,7 +46,7 @@ _KEPT = 64
 
 
 def windows_of_both(
-    left: Sequence[Stretch], right: Sequence[Stretch], runs: Runs, window: int
+    left: Sequence[Stretch], right: Sequence[Stretch], runs: CostRuns, window: int
 ) -> Iterator[tuple[int, int, Floats, Floats, Floats]]:
     """First entries of windows that are alike: from, to, cost, and what each side adds.
 

@@ -31,8 +31,7 @@ from typing import Literal
 import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.influence.quilts.powers import TINY, Kernel, Powers, log_ratio, row_log_ratios
 from pufferkit.influence.quilts.search import (
     NOTHING,
@@ -45,7 +44,7 @@ from pufferkit.influence.quilts.search import (
     hardest_node,
 )
 
-Reading = Literal["definition", "formula"]
+InfluenceReading = Literal["definition", "formula"]
 
 CONVERGED = 1e-12
 """A distribution this close to its limit is taken for it; the distance is added."""
@@ -65,7 +64,7 @@ class Binding:
 class ChainInfluence(ABC):
     """Max-influence for one transition matrix and one kind of start."""
 
-    def __init__(self, chain: MarkovChain, reading: Reading) -> None:
+    def __init__(self, chain: MarkovChain, reading: InfluenceReading) -> None:
         self.chain, self.reading = chain, reading
         self.powers = Powers(chain.transition)
         self._right: dict[int, Floats] = {}
@@ -200,7 +199,7 @@ def _of_pair(kernel: Kernel, pair: Pair) -> float:
 class StationaryInfluence(ChainInfluence):
     """A chain that starts in a stationary distribution: one prior, one support, for all nodes."""
 
-    def __init__(self, chain: MarkovChain, reading: Reading) -> None:
+    def __init__(self, chain: MarkovChain, reading: InfluenceReading) -> None:
         super().__init__(chain, reading)
         distribution = chain.initial
         self._support: Bools = chain.possible_start
@@ -232,7 +231,7 @@ class StationaryInfluence(ChainInfluence):
 class AnyStartInfluence(ChainInfluence):
     """One matrix with every initial distribution, [Q] C.4."""
 
-    def __init__(self, chain: MarkovChain, reading: Reading) -> None:
+    def __init__(self, chain: MarkovChain, reading: InfluenceReading) -> None:
         super().__init__(chain, reading)
         # States that some start reaches after 0, 1, ... steps; shrinking, constant from the last.
         self._reached: list[Bools] = [np.ones(len(chain), dtype=bool)]

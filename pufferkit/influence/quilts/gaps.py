@@ -26,7 +26,7 @@ from pufferkit.beliefs.finite_class import AnyStartClass, FiniteClass
 from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.data.series import observed_places
-from pufferkit.influence.quilts.chains import Reading
+from pufferkit.influence.quilts.chains import InfluenceReading
 from pufferkit.influence.quilts.hardest import QuiltBound, influence_of
 from pufferkit.influence.quilts.mixing import MixingInfluence
 from pufferkit.influence.quilts.search import NOTHING, Quilt, Solve, Until
@@ -45,7 +45,7 @@ Named = Sequence[tuple[str, Solver]]
 
 
 @singledispatch
-def solvers(theta: Beliefs, length: int, reading: Reading = "definition") -> Named | None:
+def solvers(theta: Beliefs, length: int, reading: InfluenceReading = "definition") -> Named | None:
     """The bounds whose quilts may count observed entries alone; ``None`` if a class has none."""
     return None
 
@@ -53,12 +53,12 @@ def solvers(theta: Beliefs, length: int, reading: Reading = "definition") -> Nam
 @solvers.register(FiniteClass)
 @solvers.register(AnyStartClass)
 @solvers.register(BinaryClass)
-def _(theta: ChainClass, length: int, reading: Reading = "definition") -> Named | None:
+def _(theta: ChainClass, length: int, reading: InfluenceReading = "definition") -> Named | None:
     return [(m.name, influence_of(m, reading, length)) for m in theta.members()]
 
 
 @solvers.register
-def _(theta: RegionClass, length: int, reading: Reading = "definition") -> Named | None:
+def _(theta: RegionClass, length: int, reading: InfluenceReading = "definition") -> Named | None:
     corners = theta.corners()
     if corners is None:
         return None
@@ -66,7 +66,7 @@ def _(theta: RegionClass, length: int, reading: Reading = "definition") -> Named
 
 
 @solvers.register
-def _(theta: MixingClass, length: int, reading: Reading = "definition") -> Named | None:
+def _(theta: MixingClass, length: int, reading: InfluenceReading = "definition") -> Named | None:
     return [(theta.description, MixingInfluence.tight(m)) for m in theta.mixing_bounds()]
 
 

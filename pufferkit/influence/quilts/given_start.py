@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.structure import Bools, boolean_product
-from pufferkit.checks import Floats
+from pufferkit.beliefs.structure import boolean_product
+from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.quilts.chains import CONVERGED, Binding, ChainInfluence, Reading
+from pufferkit.influence.quilts.chains import CONVERGED, Binding, ChainInfluence, InfluenceReading
 from pufferkit.influence.quilts.powers import TINY
 from pufferkit.influence.quilts.search import NOTHING, Quilt, hardest_node
 
@@ -55,7 +55,7 @@ class GivenStartInfluence(ChainInfluence):
     grows again. A chain that does not converge within the segment is tabled whole.
     """
 
-    def __init__(self, chain: MarkovChain, reading: Reading, length: int) -> None:
+    def __init__(self, chain: MarkovChain, reading: InfluenceReading, length: int) -> None:
         super().__init__(chain, reading)
         if not self._converges():
             _check_memory(length, len(chain), length)

@@ -31,7 +31,7 @@ from pufferkit.influence.quilts.chains import (
     AnyStartInfluence,
     Binding,
     ChainInfluence,
-    Reading,
+    InfluenceReading,
     StationaryInfluence,
 )
 from pufferkit.influence.quilts.given_start import GivenStartInfluence
@@ -45,7 +45,7 @@ def max_influence(
     left: int | None = None,
     right: int | None = None,
     *,
-    influence: Reading = "definition",
+    influence: InfluenceReading = "definition",
 ) -> float:
     """Max-influence of X_node on {X_{node-left}, X_{node+right}}, [Q] Definition 4.1.
 
@@ -94,7 +94,9 @@ def check_reading(influence: str) -> None:
         raise ValueError(f"influence: must be 'definition' or 'formula', got {influence!r}")
 
 
-def influence_of(member: Member, reading: Reading, length: int | None = None) -> ChainInfluence:
+def influence_of(
+    member: Member, reading: InfluenceReading, length: int | None = None
+) -> ChainInfluence:
     """The influence of one member of a class, for segments of up to ``length`` nodes."""
     if member.any_start:
         return AnyStartInfluence(member.chain, reading)
@@ -112,7 +114,7 @@ class QuiltSearch:
 
     length: int
     epsilon: float
-    reading: Reading = "definition"
+    reading: InfluenceReading = "definition"
     progress: Progress | None = None
 
 
@@ -184,7 +186,7 @@ def hardest_corner(theta: ChainClass, members: Sequence[Member], search: QuiltSe
 
 
 def hardest_member(
-    members: Sequence[Member], length: int, epsilon: float, reading: Reading
+    members: Sequence[Member], length: int, epsilon: float, reading: InfluenceReading
 ) -> tuple[Member, Binding]:
     """The member whose hardest node has the largest least score in a segment of ``length``.
 

@@ -42,7 +42,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.hardest import QuiltBound, QuiltSearch, hardest_quilt
 from pufferkit.influence.quilts.near_tables import MOST_TABLE, NearTables
-from pufferkit.influence.quilts.separation import Cut, Family, QuiltMasks, quilts
+from pufferkit.influence.quilts.separation import Cut, CutFamily, QuiltMasks, quilts
 from pufferkit.rounding import EPS
 
 _TIE = 1e-13
@@ -187,7 +187,7 @@ class _NodeSearch:
         self.refused: str | None = None
         self.positive = all(network.is_positive for network in theta.networks)
         self._single: dict[int, float] = {}
-        self._family = Family(graph, node)
+        self._family = CutFamily(graph, node)
         self._cuts: Iterator[Cut] = iter(self._family)
         self.ended, self._rounds = False, 0
         self._near: dict[int, list[NearTables]] = {}

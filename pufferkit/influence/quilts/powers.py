@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pufferkit.beliefs.markov_chain import RAREST
-from pufferkit.beliefs.structure import Bools, boolean_product
-from pufferkit.checks import Floats
+from pufferkit.beliefs.structure import boolean_product
+from pufferkit.checks import Bools, Floats
 from pufferkit.rounding import EPS
 
 TINY = RAREST

@@ -56,7 +56,7 @@ def quilts(
     if part.bit_count() <= EXHAUSTIVE:
         masks = all_quilts(graph, node, part)
     else:
-        masks = set(family or ((cut.quilt, cut.near) for cut in Family(graph, node)))
+        masks = set(family or ((cut.quilt, cut.near) for cut in CutFamily(graph, node)))
     return sorted(masks, key=lambda quilt: (quilt[1].bit_count(), quilt[0].bit_count(), quilt))
 
 
@@ -73,7 +73,7 @@ def all_quilts(graph: Graph, node: int, part: int) -> set[QuiltMasks]:
     return masks
 
 
-class Family:
+class CutFamily:
     """Cuts around a node, one after the other: a search may stop before they are all made.
 
     First Q = {}. Then, in the moral graph of the whole network and in that of the node's ancestors,

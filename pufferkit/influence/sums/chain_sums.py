@@ -24,12 +24,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.checks import Floats
+from pufferkit.checks import Floats, Ints
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.long_vectors import (
     Blocks,
-    Ints,
     convolved,
     least_shift,
     placed_sums,
@@ -46,7 +45,7 @@ _RARE = 2.0**-40
 
 
 @dataclass(frozen=True)
-class Distance:
+class EntryDistance:
     """The largest W-infinity over nodes and pairs of states, and where it is.
 
     ``unsure`` says that rounding could not decide a comparison, so that the true distance may be
@@ -66,7 +65,7 @@ def largest_distance(
     *,
     mirrored: bool = False,
     progress: Progress | None = None,
-) -> Distance:
+) -> EntryDistance:
     """Largest W-infinity of the sum over nodes and pairs of values of a node.
 
     Parameters
@@ -82,7 +81,7 @@ def largest_distance(
     """
     length, size = len(distributions), len(values)
     last = (length + 1) // 2 if mirrored else length
-    best = Distance(0, 1, False)
+    best = EntryDistance(0, 1, False)
     # Each number passes at most about this many roundings on its way.
     error = 4 * EPS * (length * (size + 2) + length * int(values.max()) + 200)
     lost = _underflow(distributions, transition)
@@ -120,8 +119,8 @@ def check_memory(length: int, size: int, largest: int) -> None:
 
 
 def _at_node(
-    node: int, around: Blocks, distribution: Floats, values: Ints, error: float, best: Distance
-) -> Distance:
+    node: int, around: Blocks, distribution: Floats, values: Ints, error: float, best: EntryDistance
+) -> EntryDistance:
     possible = np.flatnonzero(distribution > 0)
     if best.value and _all_within(possible, around, distribution, values, error, best.value):
         return best
@@ -136,7 +135,7 @@ def _at_node(
             for first, second in ((one, other), (other, one)):
                 d, unsure = cast(Any, least_shift)(*first, *second, best.value, error)
                 if d > best.value:
-                    best = Distance(int(d), node, bool(unsure))
+                    best = EntryDistance(int(d), node, bool(unsure))
     return best
 
 

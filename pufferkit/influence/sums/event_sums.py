@@ -22,18 +22,11 @@ from typing import Any, cast
 import numpy as np
 
 from pufferkit.beliefs.secrets import Automaton
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.sums.chain_sums import Distance
-from pufferkit.influence.sums.long_vectors import (
-    Blocks,
-    Ints,
-    convolved,
-    least_shift,
-    running_sums,
-)
+from pufferkit.influence.sums.chain_sums import EntryDistance
+from pufferkit.influence.sums.long_vectors import Blocks, convolved, least_shift, running_sums
 from pufferkit.influence.sums.work import window_work
 from pufferkit.rounding import EPS
 
@@ -59,7 +52,7 @@ class SummedChain:
         """Bound on the relative error of a probability, with so many cases of an entry."""
         return 4 * EPS * (self.length * (cases + 2) + self.room + 400)
 
-    def by_labels(self, automaton: Automaton, progress: Progress | None = None) -> Distance:
+    def by_labels(self, automaton: Automaton, progress: Progress | None = None) -> EntryDistance:
         """The largest distance between two labels of a window, over all windows."""
         width, size = len(automaton.moves), len(self.values)
         cases = size * max(int(moves.max()) + 1 for moves in automaton.moves)
@@ -69,7 +62,7 @@ class SummedChain:
         for _ in range(self.length - width):
             after.append(self._moved(after[-1], np.arange(size), self.transition))
         before = Blocks.units(self.initial, np.zeros(size, dtype=np.int64))
-        best = Distance(0, 1, False)
+        best = EntryDistance(0, 1, False)
         for first in range(1, last + 1):
             if first > 1:
                 before = self._moved(before, np.arange(size), self.transition.T)
@@ -103,7 +96,7 @@ class SummedChain:
 
     def by_conditions(
         self, pairs: Sequence[tuple[Mapping[int, Bools], Mapping[int, Bools]]]
-    ) -> Distance:
+    ) -> EntryDistance:
         """The largest distance between two conditions; its node is the number of the pair.
 
         A condition says which states named entries may have. Pairs of which one is impossible hide
@@ -111,7 +104,7 @@ class SummedChain:
         """
         size = len(self.values)
         _check_work(2.0 * len(pairs) * self.length * size**2 * self.room)
-        best = Distance(0, 1, False)
+        best = EntryDistance(0, 1, False)
         for number, pair in enumerate(pairs, 1):
             rows = [self._given(condition) for condition in pair]
             both = Blocks(
@@ -145,7 +138,7 @@ class SummedChain:
         return self._shifted(rows, states).mixed(kernel)
 
 
-def farthest(rows: Blocks, node: int, error: float, best: Distance) -> Distance:
+def farthest(rows: Blocks, node: int, error: float, best: EntryDistance) -> EntryDistance:
     """The larger of ``best`` and the largest distance between two rows that have any weight."""
     tails = []
     for mantissa, exponent in zip(rows.mantissas, rows.exponents, strict=True):
@@ -163,7 +156,7 @@ def farthest(rows: Blocks, node: int, error: float, best: Distance) -> Distance:
             d, open_ = cast(Any, least_shift)(*first, *second, value, error)
             if d > value:
                 value, where, unsure = int(d), node, bool(open_)
-    return Distance(value, where, unsure, lost)
+    return EntryDistance(value, where, unsure, lost)
 
 
 def _check_work(work: float) -> None:

@@ -32,10 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.sums.long_vectors import Ints
 from pufferkit.rounding import EPS
 
 MOST_WORK = 6e10

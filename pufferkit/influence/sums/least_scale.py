@@ -36,8 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.chain_class import Member
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.compiling import compiled_loop
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.quilts.chains import (
@@ -57,7 +56,7 @@ _PRECISION = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class SumWindow:
     """Entries with the same surroundings: what is summed around them, and their distributions.
 
     ``parts[x, (u, y)]`` is the distribution of the sum inside together with the ends, given X_i =
@@ -289,14 +288,14 @@ class SumWindows:
         return sums
 
     @property
-    def inner(self) -> Window | None:
+    def inner(self) -> SumWindow | None:
         """The window of all entries away from both ends; ``None`` if there are none."""
         first, last = self.reach + 1, self.length - self.reach
         if first > last:
             return None
         return self._window(range(first, max(first, min(last, self.own + self.reach)) + 1))
 
-    def windows(self) -> Iterator[Window]:
+    def windows(self) -> Iterator[SumWindow]:
         """All windows, inner ones first."""
         inner = self.inner
         if inner is not None:
@@ -306,11 +305,11 @@ class SumWindows:
         for entry in sorted(ends, key=lambda n: -min(n, self.length + 1 - n)):
             yield self.window(entry)
 
-    def window(self, entry: int) -> Window:
+    def window(self, entry: int) -> SumWindow:
         """The window around one entry."""
         return self._window(range(entry, entry + 1))
 
-    def _window(self, entries: range) -> Window:
+    def _window(self, entries: range) -> SumWindow:
         source, reach, size = self.source, self.reach, len(self.values)
         first, after = entries[0], self.length - entries[-1]
         left_open, right_open = first > reach, after >= reach
@@ -325,7 +324,7 @@ class SumWindows:
             source.support(n - reach) if left_open else np.ones(1, dtype=bool) for n in entries
         ]
         roundings = 2 * reach * (size + 4) + left.shape[2] + right.shape[2] + 32
-        return Window(
+        return SumWindow(
             tuple(entries),
             reach if left_open else None,
             reach if right_open else None,
@@ -445,7 +444,7 @@ def _over_all(windows: SumWindows, epsilon: float, scale: float) -> LeastScale |
     return least
 
 
-def _scale_for(window: Window, epsilon: float, near: float) -> float | None:
+def _scale_for(window: SumWindow, epsilon: float, near: float) -> float | None:
     """The least scale that passes for one window, searched from ``near``; ``None`` if none does."""
     # Changing everything in the window moves the sum by its range, so this always suffices if the
     # ends tell little enough.

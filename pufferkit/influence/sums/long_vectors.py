@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.checks import Floats
+from pufferkit.checks import Floats, Ints
 from pufferkit.compiling import compiled_loop
 
 BLOCK = 32
@@ -30,8 +30,6 @@ _NEGLIGIBLE = 74
 _TINY = 2.0**-960
 _FAR = 60
 _POWERS = 2.0 ** np.arange(-_FAR, _FAR + 1)
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

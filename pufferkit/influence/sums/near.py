@@ -16,6 +16,7 @@ import numpy as np
 
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.rounding import least_passing
 
 MOST_WORK = 4e9
 """Multiplications beyond which near distances are refused."""
@@ -63,12 +64,12 @@ def near_distance(
     for given in _sums_given(initial, transition, values, length):
         for mu, nu in combinations(given, 2):
             if unpaired(mu, nu, reach) > far - slack:
-                low, high = reach, len(mu)  # the sums differ by less than their number
-                while high - low > 1:
-                    middle = (low + high) // 2
-                    fails = unpaired(mu, nu, middle) > far - slack
-                    low, high = (middle, high) if fails else (low, middle)
-                reach = high
+                # The sums differ by less than their number.
+                reach = least_passing(
+                    lambda w, mu=mu, nu=nu: unpaired(mu, nu, w) <= far - slack,  # type: ignore[misc]
+                    reach,
+                    len(mu),
+                )
     return reach
 
 

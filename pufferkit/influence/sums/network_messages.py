@@ -30,7 +30,7 @@ MOST_PRODUCTS = 4e9
 MOST_BYTES = 1e9
 
 
-class Distance(NamedTuple):
+class NodeDistance(NamedTuple):
     """An upper bound on W, the node where it is, and whether it is W."""
 
     value: int
@@ -47,7 +47,7 @@ class _Message(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Elimination:
     """An order of elimination: buckets by variable, and what it takes."""
 
     order: tuple[int, ...]
@@ -56,7 +56,7 @@ class _Plan:
     entries: float
 
 
-def largest_distance(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> Distance:
+def largest_distance(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> NodeDistance:
     """The largest W between distributions of the sum given two values of one node.
 
     Parameters
@@ -79,14 +79,14 @@ def largest_distance(network: BayesianNetwork, weights: Mapping[Hashable, int]) 
             "floats, and the least likely decide the distance; use markov_quilt, or "
             "influence_curve on a tree"
         )
-    worst = Distance(0, network.nodes[0], True)
-    for place, joint in _Messages(network, weights, plan).joints():
+    worst = NodeDistance(0, network.nodes[0], True)
+    for place, joint in _SumMessages(network, weights, plan).joints():
         rows = [row for row in joint.values if row.any()]
         for number, one in enumerate(rows):
             for other in rows[number + 1 :]:
                 value, exact = _distance(one, other, joint.error)
                 if value > worst.value:
-                    worst = Distance(value, network.nodes[place], exact)
+                    worst = NodeDistance(value, network.nodes[place], exact)
     return worst
 
 
@@ -111,11 +111,11 @@ def _distance(one: Floats, other: Floats, error: float) -> tuple[int, bool]:
     return largest, sure == largest
 
 
-class _Messages:
+class _SumMessages:
     """Both passes over the buckets of one network."""
 
     def __init__(
-        self, network: BayesianNetwork, weights: Mapping[Hashable, int], plan: _Plan
+        self, network: BayesianNetwork, weights: Mapping[Hashable, int], plan: _Elimination
     ) -> None:
         place = network.graph.place
         self.plan = plan
@@ -215,13 +215,13 @@ def work_of(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> float:
     return _cheaper(network, weights).products
 
 
-def _cheaper(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> _Plan:
+def _cheaper(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> _Elimination:
     """The better of two orders."""
     plans = (_plan(network, weights, fill=fill) for fill in (True, False))
     return min(plans, key=lambda plan: plan.products)
 
 
-def _checked_plan(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> _Plan:
+def _checked_plan(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> _Elimination:
     """A plan, refused if it takes too much."""
     plan = _cheaper(network, weights)
     size = 8 * plan.entries
@@ -234,7 +234,7 @@ def _checked_plan(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> 
     return plan
 
 
-def _plan(network: BayesianNetwork, weights: Mapping[Hashable, int], *, fill: bool) -> _Plan:
+def _plan(network: BayesianNetwork, weights: Mapping[Hashable, int], *, fill: bool) -> _Elimination:
     """An order of elimination in the moral graph: fewest new edges first, or least connected."""
     place = network.graph.place
     sizes = [network.sizes[node] for node in network.nodes]
@@ -279,4 +279,4 @@ def _plan(network: BayesianNetwork, weights: Mapping[Hashable, int], *, fill: bo
             spans[min(around, key=lambda u: costs[u])] += span - 1
         for u in around.union(*(near[w] for w in around)):
             costs[u] = cost(u)
-    return _Plan(tuple(order), scopes, products, entries)
+    return _Elimination(tuple(order), scopes, products, entries)

@@ -14,7 +14,8 @@ from math import prod
 import numpy as np
 
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.verification.pair_tables import Allowance, Floats, NotChecked
+from pufferkit.checks import Floats
+from pufferkit.verification.pair_tables import Allowance, NotChecked
 
 LARGE = 40
 """Networks with more nodes are tried in floats before they are walked through in fractions."""

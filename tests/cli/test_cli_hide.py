@@ -58,7 +58,7 @@ def test_named_pairs_only():
         (["--at-least", "run:3:4"], "must be at most 3"),
         (["--throughout", "run:x"], "whole number"),
         (["--runs", "0"], "must be at least 1"),
-        (["--pair", "rest:run:0.5"], "multiples are at least 1"),
+        (["--pair", "rest:run:0.5"], "multiples must be at least 1"),
     ],
 )
 def test_refusals(options, words, tmp_path):

@@ -138,7 +138,21 @@ def compose(
             )
     if theta.entries is not None:
         _whole_record(history, theta.entries, sizes)
-    return _tightest(rules_for(history, theta, sizes, dependence))
+    rules = rules_for(history, theta, sizes, dependence)
+    if theta.entries is None and any(_joins_segments(spending, sizes) for spending in history):
+        # Only costs say what is lost where segments that were taken for independent are one.
+        rules = {"entry_profile": rules["entry_profile"]}
+    return _tightest(rules)
+
+
+def _joins_segments(spending: Spending, sizes: tuple[int, ...]) -> bool:
+    """Whether a segment of the series has more entries in the window than the noise is made for."""
+    start, (first, last) = 1, spending.window
+    for size in sizes if spending.longest is not None else ():
+        if min(last, start + size - 1) - max(first, start) >= (spending.longest or 0):
+            return True
+        start += size
+    return False
 
 
 def _tightest(rules: Mapping[str, Rule]) -> Composition:

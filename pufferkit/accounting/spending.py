@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -73,6 +73,7 @@ class Spending:
     quilt_sets: str | None = None
     contributions: tuple[tuple[Hashable, Contribution], ...] | None = None
     gaps: tuple[int, ...] | None = None
+    longest: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         # A float: `_tightest` reads an int as micro-epsilon.
@@ -141,6 +142,7 @@ class Spending:
             if added is None or theta is None
             else tuple(zip(theta.states, added, strict=True)),
             gaps=gaps,
+            longest=calibration.query.longest,
         )
 
     @property

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pufferkit as pk
 from pufferkit import (
     BayesianNetwork,
     ChainClass,
@@ -459,3 +460,21 @@ def test_a_chain_that_switches_is_in_no_class_of_homogeneous_chains():
         NoisySum(5, 8, (0, 1), influence_curve(both.chains[1], count(1, 4), 1).scale),
     ]
     assert losses([0.7, 0.3], switching, apart, [8]).max() > 1
+
+
+@pytest.mark.parametrize(
+    "mechanism", ["influence_curve", "markov_quilt", "wasserstein", "group_dp"]
+)
+def test_noise_for_independent_segments_is_charged_by_its_costs_where_they_are_one(mechanism):
+    chain = pk.MarkovChain.steady([[0.95, 0.05], [0.05, 0.95]])
+    two, one = pk.count(1, [5, 5]), pk.count(1, 10)
+    if mechanism == "group_dp":
+        noise = pk.group_dp(two, 1)
+    else:
+        noise = getattr(pk, mechanism)(chain, two, 1)
+    history = [pk.Spending.of(noise)]
+    assert pk.compose(history, chain, [5, 5]).epsilon <= 1 + 1e-6
+    charged = pk.compose(history, chain, 10)
+    true = pk.audit.exact_loss(replace(pk.influence_curve(chain, one, 1), scale=noise.scale))
+    assert charged.rule == "entry_profile"
+    assert 1.5 < true <= charged.epsilon

@@ -270,7 +270,7 @@ def test_any_query_on_a_joint():
     ("beliefs", "query", "problem"),
     [
         (MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), histogram([0, 1], 9), "numbers"),
-        (ChainClass.binary(0.2, 0.8), count(1, 9), "start open"),
+        (ChainClass.binary(0.2, 0.8), count(1, 9), "any start"),
         (ChainClass.mixing(2, 0.2, 0.5), count(1, 9), "only by pi_min"),
         (MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]]), Query("own", sum, 1, 9), "not a sum"),
         (MarkovChain.steady([[1.0]]), count(0, 9), "nothing to hide"),
@@ -302,7 +302,7 @@ def test_plans_show_it_where_it_applies():
     assert "ask for it by name" in rows["wasserstein"]["why"]
     table = plan(flu_tree(), count(1, 4), 1)
     assert table.best.scale <= table["wasserstein"].scale
-    assert "is about Markov chains" in {r["mechanism"]: r for r in table.rows}["gk16"]["why"]
+    assert "needs Markov chains" in {r["mechanism"]: r for r in table.rows}["gk16"]["why"]
     joint = plan(flu_tree().joint(), count(1, 4), 1)
     assert joint.best.mechanism == "wasserstein"
 

@@ -12,6 +12,8 @@ from pufferkit import checks
 
 MICRO = 10**6
 PICO = 10**12
+_MOST_BUDGET = 1e12
+"""Totals stay within it, and a database keeps whole numbers of 64 bits."""
 
 
 def spent_micro(epsilon: float) -> int:
@@ -21,7 +23,10 @@ def spent_micro(epsilon: float) -> int:
 
 def allowed_micro(budget: float) -> int:
     """Millionths of a budget, rounded down."""
-    return _units(checks.positive("budget", budget), MICRO, ROUND_FLOOR)
+    allowed = checks.positive("budget", budget)
+    if allowed > _MOST_BUDGET:
+        raise ValueError(f"budget: must be at most {_MOST_BUDGET:g}, got {allowed:g}")
+    return _units(allowed, MICRO, ROUND_FLOOR)
 
 
 def spent_pico(b: float) -> int:

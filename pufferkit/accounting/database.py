@@ -45,11 +45,18 @@ def write(place: Place, act: Callable[[Connection], Answered]) -> Answered:
     """
 
     def locked() -> Answered:
+        current, place.current = place.current, False  # known again if all goes well
         with place.transaction(writes=True) as connection:
             connection.lock()
-            if not place.current:
+            version = connection.ask("schema")
+            if not current:
                 ledger_tables.migrate(connection)
             result = act(connection)
+            if current and version() != str(ledger_tables.SCHEMA_VERSION):
+                raise LedgerError(
+                    f"ledger: {place.name} was replaced, or changed by another version of "
+                    "pufferkit; nothing was written. Ask again"
+                )
         place.current = True
         return result
 

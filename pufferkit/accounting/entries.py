@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pufferkit.accounting.amounts import show
 from pufferkit.accounting.ledger_tables import Connection
@@ -29,6 +30,8 @@ DATA_MARKS = "data marks"
 STATE = "state"
 """Under which the body of an entry has the digest of the state that it leads to."""
 _LONGEST_NAME, _LONGEST_KEY = 200, 64
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+"""What no database keeps: the end of a text in C, and halves of characters."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,7 @@ class Entry(Draft):
         return hashlib.sha256(canonical(fields).encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class Account:
+class Account(NamedTuple):
     """Where an account stands; amounts are millionths of epsilon."""
 
     account: str
@@ -78,11 +80,6 @@ class Account:
     budget: int
     total: int
     entries: int
-
-    @property
-    def row(self) -> tuple[str, str, int, int, int]:
-        """As its table has it."""
-        return self.account, self.rule, self.budget, self.total, self.entries
 
     @property
     def remaining(self) -> int:
@@ -162,7 +159,7 @@ class Charge:
         checked_name("key", self.key, _LONGEST_KEY)
         for name in ("epsilon", "total", "after"):
             amount = getattr(self, name)
-            if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
+            if type(amount) is not int or amount < 0:
                 raise ValueError(f"{name}: must be a whole number from 0 on, got {amount!r}")
 
     def with_value(self, value: Mapping[str, Any]) -> Charge:
@@ -174,7 +171,7 @@ class Charge:
 
 def checked_name(argument: str, text: Any, longest: int = _LONGEST_NAME) -> str:
     """A name that every database keeps as it is: text, not empty, not too long."""
-    if not isinstance(text, str) or not 1 <= len(text) <= longest or "\0" in text:
+    if not isinstance(text, str) or not 1 <= len(text) <= longest or _UNSTORABLE.search(text):
         raise ValueError(
             f"{argument}: needs a name, a text of 1 to {longest} characters, got {text!r:.60}"
         )
@@ -205,9 +202,8 @@ def append(
     made = f'"made_at":{canonical(now)},"made_by":{canonical(by)},"previous":'
     for draft in drafts:
         seq += 1
-        name, kind, key, epsilon, total, content = (
-            draft.account, draft.kind, draft.key, draft.epsilon, draft.total, draft.body,
-        )  # fmt: skip
+        name, kind, key, content = draft.account, draft.kind, draft.key, draft.body
+        epsilon, total = draft.epsilon, draft.total
         body = spelled.body(content)
         # What `canonical` would make of the whole entry: its keys in order.
         text = (
@@ -224,7 +220,7 @@ def append(
         previous = own
     connection.put("entries", rows)
     connection.head = seq, previous
-    connection.put("accounts", [stands[name].row for name in {row[1]: None for row in rows}])
+    connection.put("accounts", [stands[name] for name in {row[1]: None for row in rows}])
     connection.put("marks", list(marks.items()))
     if states:
         _keep(connection, states, at)
@@ -237,7 +233,10 @@ class Extended(dict[str, Any]):
     def __init__(self, shared: Mapping[str, Any], added: Mapping[str, Any]) -> None:
         super().__init__(shared)
         self.update(added)
-        self.shared, self.added = shared, added
+        self.shared: Mapping[str, Any] = shared
+        self.added: Mapping[str, Any] = added
+        if isinstance(shared, Extended):
+            self.shared, self.added = shared.shared, {**shared.added, **added}
 
 
 class _Spelled(dict[str, str]):
@@ -245,7 +244,7 @@ class _Spelled(dict[str, str]):
 
     def __init__(self) -> None:
         self._bodies: dict[int, str] = {}
-        self._items: dict[int, dict[str, str]] = {}
+        self._around: dict[Any, tuple[list[str], list[str]]] = {}
 
     def __missing__(self, text: str) -> str:
         self[text] = spelled = canonical(text)
@@ -254,18 +253,31 @@ class _Spelled(dict[str, str]):
     def body(self, content: Mapping[str, Any]) -> str:
         """What `canonical` makes of a body."""
         if isinstance(content, Extended):
-            shared = self._items.get(id(content.shared))
-            if shared is None:
-                shared = self._items[id(content.shared)] = self._each(content.shared)
-            items = {**shared, **self._each(content.added)}
-            return "{" + ",".join([items[name] for name in sorted(items)]) + "}"
+            shared, added = content.shared, content.added
+            kind = (id(shared), *added)
+            if kind not in self._around:
+                self._around[kind] = self._split(shared, sorted(added))
+            names, texts = self._around[kind]
+            between = (
+                canonical(added[name]) + text for name, text in zip(names, texts[1:], strict=True)
+            )
+            return texts[0] + "".join(between)
         text = self._bodies.get(id(content))
         if text is None:
             text = self._bodies[id(content)] = canonical(content)
         return text
 
-    def _each(self, content: Mapping[str, Any]) -> dict[str, str]:
-        return {name: f"{self[name]}:{canonical(value)}" for name, value in content.items()}
+    def _split(self, shared: Mapping[str, Any], added: list[str]) -> tuple[list[str], list[str]]:
+        """Names of what is added, in order, and the texts before, between and after them."""
+        texts, text = list[str](), "{"
+        for number, name in enumerate(sorted({*shared, *added})):
+            text += f"{',' * (number > 0)}{self[name]}:"
+            if name in added:
+                texts.append(text)
+                text = ""
+            else:
+                text += canonical(shared[name])
+        return added, [*texts, text + "}"]
 
 
 def _keep(

@@ -29,6 +29,8 @@ from typing import Any
 from pufferkit.accounting.amounts import allowed_micro, in_epsilon, show, spent_micro
 from pufferkit.accounting.anchor import Anchor, Head
 from pufferkit.accounting.entries import (
+    DATA_MARKS,
+    STATE,
     Account,
     Charge,
     Draft,
@@ -120,7 +122,7 @@ class Ledger(Shown):
     ) -> None:
         if anchor is None and anchor_key is not None:
             raise ValueError("anchor_key: is for an anchor; name its file with anchor=")
-        self.by = by or f"{_user()}@{socket.gethostname()}"
+        self.by = checked_name("by", by or f"{_user()}@{socket.gethostname()}"[:200])
         place = place_of(url)
         self._recognition = Recognition(Path(key) if key is not None else place.key_path)
         self._anchor = None if anchor is None else Anchor(anchor, anchor_key)
@@ -302,6 +304,8 @@ class Ledger(Shown):
         # Also a spend without a key is done once, if its commit has to be tried again.
         fresh = secrets.token_hex(32) if key is None else checked_name("key", key, 64)
         body = {"what": what, **details}
+        if own := sorted({DATA_MARKS, STATE} & details.keys()):
+            raise ValueError(f"{own[0]}: is a word of the ledger's own; give this detail another")
 
         def act(connection: Connection) -> Entry:
             # Both are asked for before either is looked at: one round trip to a server.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import sqlite3
@@ -18,7 +19,9 @@ from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.errors import LedgerError
 from pufferkit.records import name_once, private_file
 
-_ENDED = frozenset({"57P01", "57P02"})  # the server was told to stop, or stops after a crash
+_ENDED = frozenset({"57P01", "57P02", "57P05", "25P03"})
+"""The server was told to stop, stops after a crash, or ends connections that wait for long."""
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _LEFT_ALONE: list[Any] = []
 """Connections that a process has from its parent: closing them would be felt there."""
 
@@ -56,7 +59,7 @@ class Place:
             driver = self._taken(mark) or self._open()
         except self._errors as error:
             raise DriverError(error, unopened=True) from None
-        kept = False
+        kept, connection = False, None
         try:
             connection = Connection(driver, server=self.server)
             connection.begin(writes=writes)
@@ -81,6 +84,9 @@ class Place:
             if kept and self.held:
                 self._idle.append((mark, driver))
             else:
+                with suppress(*self._errors):
+                    if connection is not None:
+                        connection.abandon()
                 with suppress(*self._errors):
                     driver.close()
 
@@ -153,16 +159,20 @@ class SQLiteFile(Place):
             raise ValueError(f"ledger: {path} is a folder, not a file")
         self.name, self._text, self._folder = str(path), str(self.path), str(self.path.parent)
         self._copy: tempfile.TemporaryDirectory[str] | None = None
+        self._copied: list[tuple[int, int, int]] = []
 
     def _mark(self) -> tuple[Any, ...]:
-        """Which file it is, how it can be opened, and in which process; never the same if empty."""
+        """Which file it is, and in which process; never the same if it is empty or read-only.
+
+        What is opened to be read alone does not see what others write.
+        """
         try:
             there = os.stat(self._text)
         except OSError:
             return os.getpid(), object()
-        if not there.st_size:
+        if not there.st_size or not self._writable:
             return os.getpid(), object()
-        return os.getpid(), there.st_dev, there.st_ino, self._writable
+        return os.getpid(), there.st_dev, there.st_ino
 
     @property
     def key_path(self) -> Path | None:
@@ -199,6 +209,9 @@ class SQLiteFile(Place):
         """Let go of everything."""
         super().close()
         self.held = False
+        self._forget_copy()
+
+    def _forget_copy(self) -> None:
         if self._copy is not None:
             self._copy.cleanup()
             self._copy = None
@@ -218,7 +231,7 @@ class SQLiteFile(Place):
             )
         # One thread at a time has a connection, whichever opened it. Autocommit in the driver, so
         # that our own BEGIN decides when the write lock is taken.
-        name = f"file:{quote(str(path))}?{mode}"
+        name = f"file:{quote(os.fsencode(path))}?{mode}"
         driver = sqlite3.connect(
             name, uri=True, timeout=120, check_same_thread=False, isolation_level=None
         )
@@ -230,8 +243,10 @@ class SQLiteFile(Place):
         log = self.path.with_name(self.path.name + "-wal")
         if not log.exists() or log.stat().st_size == 0:
             return self.path
-        if self._copy is None:
-            self._copy = tempfile.TemporaryDirectory(prefix="pufferkit-")
+        now = [(one.st_ino, one.st_size, one.st_mtime_ns) for one in map(os.stat, (self.path, log))]
+        if self._copy is None or self._copied != now:  # others may write it
+            self._forget_copy()
+            self._copy, self._copied = tempfile.TemporaryDirectory(prefix="pufferkit-"), now
             copy = Path(self._copy.name) / "ledger.db"
             shutil.copyfile(self.path, copy)
             shutil.copyfile(log, f"{copy}-wal")
@@ -288,14 +303,20 @@ class Server(Place):
                 ledger_tables.fill(connection)
 
     def _open(self) -> Any:
-        return self._driver.connect(self._address, autocommit=True)
+        driver = self._driver.connect(self._address, autocommit=True)
+        # Where the server would answer before a commit is on its disk, it is told to wait.
+        driver.execute(
+            "SELECT set_config('synchronous_commit', 'on', false) "
+            "WHERE current_setting('synchronous_commit') = 'off'"
+        )
+        return driver
 
 
 def place_of(url: str | os.PathLike[str]) -> Place:
     """Where a ledger lives. A path is a path, whatever characters it has."""
     text = os.fspath(url)
     scheme, separator, rest = text.partition("://")
-    if not separator or not scheme.replace("+", "").isalnum():
+    if not separator or not _SCHEME.fullmatch(scheme.strip()):
         return SQLiteFile(text)
     if scheme in ("postgresql", "postgresql+psycopg"):
         return Server(text)

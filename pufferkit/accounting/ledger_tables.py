@@ -31,6 +31,10 @@ _COLUMNS = {
     for name, text in _TABLES.items()
 }
 
+_COPIED = 50
+"""Entries from which COPY is worth the round trips it takes."""
+_ESCAPED = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
+
 
 class Connection:
     """One transaction; statements have a question mark for each value.
@@ -58,7 +62,9 @@ class Connection:
 
     def put(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
         """Put rows into a table, all at once; those with the same key are replaced."""
-        if self.server and len(rows) > 1:
+        if self.server and table == "entries" and len(rows) > _COPIED:
+            self._copy(table, rows)
+        elif self.server and len(rows) > 1:
             objects = [dict(zip(_COLUMNS[table], row, strict=True)) for row in rows]
             self.execute(_put_many(table), (json.dumps(objects, ensure_ascii=False),))
         elif len(rows) > 1:
@@ -66,12 +72,19 @@ class Connection:
         elif rows:
             self.execute(_put(table), rows[0])
 
+    def _copy(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Put many new rows into a table, in the text format of COPY."""
+        self._batch.close()  # which takes no statements that were sent ahead
+        text = f"COPY pufferkit_{table} FROM STDIN"
+        with self.driver.cursor() as cursor, cursor.copy(text) as copy:
+            copy.write("".join(map(_copied, rows)))
+
     def among(self, column: str, names: Sequence[str]) -> tuple[str, Any]:
         """The condition that a column has one of these values, and its value."""
         if len(names) == 1:
             return f"{column} = ?", names[0]
         if self.server:
-            return f"{column} = ANY(?)", list(names)
+            return f"{column} IN (SELECT json_array_elements_text(?))", json.dumps(names)
         return f"{column} IN (SELECT value FROM json_each(?))", json.dumps(names)
 
     def begin(self, *, writes: bool) -> None:
@@ -124,6 +137,10 @@ class Connection:
         self._batch.close()
         self.execute("ROLLBACK")
 
+    def abandon(self) -> None:
+        """Wait for nothing more; what was not committed is undone when the connection ends."""
+        self._batch.close()
+
     def tables(self) -> set[str]:
         """The tables of a ledger that are there."""
         names = [f"pufferkit_{name}" for name in _TABLES]
@@ -137,13 +154,31 @@ class Connection:
 
     def noted(self, name: str) -> str | None:
         """What the ledger notes about itself under a name."""
-        row = self.execute("SELECT value FROM pufferkit_meta WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
+        return self.ask(name)()
+
+    def ask(self, name: str) -> Callable[[], str | None]:
+        """The same, asked now and looked at later."""
+        rows = self.execute("SELECT value FROM pufferkit_meta WHERE name = ?", (name,))
+
+        def answer() -> str | None:
+            row = rows.fetchone()
+            return None if row is None else str(row[0])
+
+        return answer
 
 
 @cache
 def _for_server(statement: str) -> str:
     return statement.replace("?", "%s")
+
+
+def _copied(row: Sequence[Any]) -> str:
+    """A row in the text format of COPY: tabs between columns, the rest escaped."""
+    line = "\t".join(map(str, row))
+    plain = line.count("\t") == len(row) - 1
+    if not plain or "\\" in line or "\n" in line or "\r" in line:
+        line = "\t".join(str(value).translate(_ESCAPED) for value in row)
+    return line + "\n"
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,18 +32,18 @@ class Recognition:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self._trial: bytes | None = None
+        self._trial = threading.local()
         self._prepared = False
         self._read: dict[str, tuple[Any, Marks]] = {}
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """A key for a ledger that is not there; it is not kept."""
-        self._trial = secrets.token_bytes(32)
+        """A key for a ledger that is not there; it is not kept, and other threads do not see it."""
+        self._trial.key = secrets.token_bytes(32)
         try:
             yield
         finally:
-            self._trial = None
+            del self._trial.key
 
     def prepare(self, place: Place) -> None:
         """Make the key of a ledger that has none yet, and note its name in the ledger."""
@@ -110,8 +111,9 @@ class Recognition:
 
     def _key(self, connection: Connection, meant: bool) -> bytes | None:
         """The key of this ledger; ``None`` if data are not recognised, or nothing is noted yet."""
-        if self._trial is not None:
-            return self._trial if self.path is not None else None
+        trial: bytes | None = getattr(self._trial, "key", None)
+        if trial is not None:
+            return trial if self.path is not None else None
         named = _named(connection)
         if named is None:
             return None

@@ -112,13 +112,13 @@ class Batch:
         drafts: list[Draft] = []
         for charge in charges:
             place = (charge.account, charge.key)
-            if charge.value is not None and (place in self._valued or self._moved_on(charge)):
+            new = place not in self._charged
+            if charge.value is not None and place in self._valued:
                 return None
-            if place not in self._charged:
-                new = self._charge(charge)
-                if new is None:
-                    return None
-                drafts += new
+            if (new or charge.value is not None) and self._moved_on(charge):
+                return None
+            if new:
+                drafts += self._charge(charge)
                 self._charged.add(place)
             if charge.value is not None:
                 total = self._totals[charge.account]
@@ -128,14 +128,12 @@ class Batch:
 
     def _moved_on(self, charge: Charge) -> bool:
         known = self._before.get(charge.account)
+        if known is None and charge.terms is None:
+            raise ValueError(f"account: {charge.account!r} is not in this ledger; open it first")
         return charge.after != (0 if known is None else known.entries)
 
-    def _charge(self, charge: Charge) -> list[Draft] | None:
+    def _charge(self, charge: Charge) -> list[Draft]:
         name, known = charge.account, self._before.get(charge.account)
-        if known is None and charge.terms is None:
-            raise ValueError(f"account: {name!r} is not in this ledger; open it first")
-        if self._moved_on(charge):
-            return None
         budget = known.budget if known is not None else charge.terms.budget  # type: ignore[union-attr]
         drafts = []
         if name not in self._totals and charge.terms is not None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from pufferkit.accounting.amounts import MICRO, PICO, allowed_micro, spent_micro, spent_pico
 from pufferkit.accounting.composition import entry_profile
-from pufferkit.accounting.entries import Account, Charge, Entry, Terms
+from pufferkit.accounting.entries import Account, Charge, Entry, Extended, Terms
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.spending import Spending
@@ -73,9 +73,10 @@ class Accounts:
         self.data, self._meant = data or {}, data_meant
         about = {"beliefs": run.beliefs_digest, "kept by": "fleet"}
         self.terms = Terms(allowed_micro(budget), "composed", about)
+        self._amount = spent_micro(run.epsilon)
         self._profiles: dict[Any, int] = {}
-        self._privacies: dict[int, int] = {}
-        self._bodies: dict[Any, dict[str, Any]] = {}
+        self._privacies: dict[int, tuple[Calibration, int]] = {}
+        self._bodies: dict[Any, tuple[dict[str, Any], dict[Any, Extended]]] = {}
 
     def check(self, pending: Sequence[PendingRelease]) -> list[Charge] | None:
         """Whether every account can pay; nothing is written. Refuses before anything is spent.
@@ -86,8 +87,9 @@ class Accounts:
         self.ledger.check_terms(dict.fromkeys(names, (self.terms, None)))
         known, entries = self._standing(names)
         charges = self._charges(pending, known, entries)
-        terms = {name: (self.terms, self.data.get(name)) for name in names}
-        self.ledger.check_terms(terms, data_meant=self._meant)
+        if self.data:
+            terms = {name: (self.terms, self.data.get(name)) for name in names}
+            self.ledger.check_terms(terms, data_meant=self._meant)
         short = [c for c in charges if c.total > known[c.account].budget]
         if short:
             first = known[short[0].account]
@@ -215,7 +217,7 @@ class Accounts:
         facts = {**body, "label": self.run.label, "run": self.run.identity, "entries used": used}
         facts |= self._notes
         names = list(dict.fromkeys(release.account for release in pending))
-        amount = spent_micro(self.run.epsilon)
+        amount = self._amount
         self.ledger.check_terms(dict.fromkeys([*names, record], (self.terms, None)))
         while True:
             self._same_entries(record, key, used)
@@ -258,17 +260,18 @@ class Accounts:
         for release in pending:
             by_account.setdefault(release.account, []).append(release)
         keys = self.run.keys(release.window for release in pending)
-        amount = spent_micro(self.run.epsilon)
+        amount = self._amount
         charges = []
         for name, wanted in by_account.items():
-            earlier = history.get(name, [])
-            _unchanged(name, earlier, wanted[0])
-            paid = {entry.key: entry for entry in earlier}
-            for release in wanted:
-                before = paid.get(keys[release.window])
-                if before is not None:
-                    self._check_same(release, before)
-            new = [release for release in wanted if keys[release.window] not in paid]
+            earlier, new = history.get(name, []), wanted
+            if earlier:
+                _unchanged(name, earlier, wanted[0])
+                paid = {entry.key: entry for entry in earlier}
+                for release in wanted:
+                    before = paid.get(keys[release.window])
+                    if before is not None:
+                        self._check_same(release, before)
+                new = [release for release in wanted if keys[release.window] not in paid]
             if not new:
                 continue
             total, rule = self._joint(earlier, new)
@@ -304,7 +307,7 @@ class Accounts:
             if (entry.body["run"], entry.body["entry_privacy_pico"]) != (self.run.identity, b)
         ]
         if not other:
-            return spent_micro(self.run.epsilon), "one release"
+            return self._amount, "one release"
         spans = [(*entry.body["window"], entry.body["entry_privacy_pico"]) for entry in earlier]
         spans += [(release.first, release.last, b) for release in new]
         return self._loss(spans, new[0])
@@ -324,7 +327,7 @@ class Accounts:
             rows.setdefault(release.account, []).append((release.first, release.last, pico))
             if pico > now:
                 raised[release.account] = release
-        most = spent_micro(self.run.epsilon)
+        most = self._amount
         for name, release in raised.items():
             if self.run.mechanism == "group_dp":  # its promise is for every belief
                 most = max(most, _whole(rows[name], release.lengths))
@@ -357,10 +360,11 @@ class Accounts:
         return self._profiles[signature], "entry_profile"
 
     def _pico(self, calibration: Calibration) -> int:
-        length = calibration.query.longest
-        if length not in self._privacies:
-            self._privacies[length] = spent_pico(calibration.entry_epsilon)
-        return self._privacies[length]
+        known = self._privacies.get(id(calibration))
+        if known is None:
+            known = (calibration, spent_pico(calibration.entry_epsilon))
+            self._privacies[id(calibration)] = known
+        return known[1]
 
     @property
     def _notes(self) -> dict[str, Any]:
@@ -368,23 +372,14 @@ class Accounts:
         return {"notes": list(notes)} if notes else {}
 
     def _body(self, release: PendingRelease, rule: str) -> dict[str, Any]:
-        """What the ledger keeps; the same object for subjects of equal lengths."""
-        same = (
-            release.lengths,
-            release.first,
-            release.last,
-            release.begins,
-            release.entries,
-            release.step,
-            rule,
-        )
+        """What the ledger keeps; the same object for subjects of equal lengths and beginnings."""
+        same = (release.lengths, release.first, release.last, release.entries, release.step, rule)
         if same not in self._bodies:
-            self._bodies[same] = {
+            shared = {
                 "query": self.run.query,
                 "label": self.run.label,
                 "run": self.run.identity,
                 "window": [release.first, release.last],
-                "begins": release.begins,
                 "step": release.step,
                 "entries": release.entries,
                 "independent_after": release.independent_after,
@@ -396,7 +391,11 @@ class Accounts:
                 "rule": rule,
                 **self._notes,
             }
-        return self._bodies[same]
+            self._bodies[same] = (shared, {})
+        shared, bodies = self._bodies[same]
+        if release.begins not in bodies:
+            bodies[release.begins] = Extended(shared, {"begins": release.begins})
+        return bodies[release.begins]
 
 
 def _unchanged(name: str, earlier: Sequence[Entry], release: PendingRelease) -> None:

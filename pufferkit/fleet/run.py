@@ -365,22 +365,25 @@ def pending_releases(
     prefix: str,
 ) -> list[PendingRelease]:
     """What each row costs whom."""
-    entries = asked.entries
-    lengths = {int(n): table.lengths_of(int(n)) for n in np.unique(asked.owner[rows])}
+    owners = asked.owner[rows].tolist()
+    lengths = {owner: table.lengths_of(owner) for owner in dict.fromkeys(owners)}
+    columns = (asked.window, asked.first, asked.last, asked.entries)
     return [
         PendingRelease(
             f"{prefix}{table.subjects[owner]}",
             lengths[owner],
-            int(asked.window[row]),
-            int(asked.first[row]),
-            int(asked.last[row]),
+            window,
+            first,
+            last,
             calibrations[int(used[owner])],
             None if table.begins is None else table.begins[owner],
-            int(entries[row]),
+            entries,
             table.step,
             table.independent_after,
         )
-        for row, owner in zip(rows.tolist(), asked.owner[rows].tolist(), strict=True)
+        for owner, window, first, last, entries in zip(
+            owners, *(column[rows].tolist() for column in columns), strict=True
+        )
     ]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 
 import numpy as np
 import polars as pl
@@ -92,6 +93,27 @@ def test_two_processes_cannot_open_two_names_at_once(book, monkeypatch):
     with pytest.raises(ValueError, match="'bob' are"):
         session.release(count(1, 2000), 0.4, mechanism="group_dp")
     assert [account.account for account in book.accounts()] == ["anna"]
+
+
+def test_a_trial_of_another_thread_does_not_lend_its_key(tmp_path):
+    """Two threads begin a ledger; the key that one of them tries with must not mark real data."""
+    ledger = Ledger(tmp_path / "ledger.db")
+    tried, done = threading.Event(), threading.Event()
+
+    def trial():
+        with ledger._recognition.trial():
+            tried.set()
+            done.wait(60)
+
+    other = threading.Thread(target=trial)
+    other.start()
+    tried.wait(60)
+    release(ledger, LONG, "anna")
+    done.set()
+    other.join()
+    Session(LONG, CHAIN, 1.0, ledger, name="anna")
+    with pytest.raises(ValueError, match="those of 'anna'"):
+        release(ledger, LONG, "bob")
 
 
 def test_the_ledger_alone_tells_nothing(tmp_path):

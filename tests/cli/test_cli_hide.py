@@ -53,7 +53,7 @@ def test_named_pairs_only():
         ([], "say what to hide"),
         (["--at-least", "run"], "--at-least: expected STATE:ENTRIES"),
         (["--at-least", "walk:12"], "no state of the model; they are rest, run"),
-        (["--at-least", "run:3:4"], "a window of 3 entries has no 4"),
+        (["--at-least", "run:3:4"], "must be at most 3"),
         (["--throughout", "run:x"], "whole number"),
         (["--runs", "0"], "must be at least 1"),
     ],

@@ -31,7 +31,7 @@ __all__ = ["folder"]
         ('{"kind": "other"}', "'other' is unknown"),
         ('{"kind": ["finite"]}', "model.json"),
         ('{"kind": "binary", "low": 0.9, "high": 0.1}', "low <= high"),
-        ("{}", "no 'transition'"),
+        ("{}", "must have 'transition'"),
         ("[1, 2]", "JSON object"),
         ("[" * 100_000, "model.json"),
         ("", "not JSON"),

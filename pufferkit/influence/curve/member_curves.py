@@ -56,7 +56,7 @@ class MemberCurve:
         return _as_entry_loss(pairwise)
 
     def hides(self, spent: PairRun, epsilon: float) -> bool:
-        """Whether no entry loses more than epsilon; the quickest bound that shows it is enough."""
+        """Whether no entry loses more than epsilon, by the quickest bound that shows it."""
         if self.quick([spent.scalar]) <= epsilon or self.scalar([spent.scalar]).value <= epsilon:
             return True
         pairwise = None if self.pairs is None else self.pairs.loss(_runs([spent]))
@@ -68,11 +68,11 @@ class MemberCurve:
         whole, quick = _everything(runs), quick_loss(left, right)
         if whole < min(loss.value, quick):
             return EntryLoss(whole, loss.node, None, None)
-        # The quick bound is rounded less; what it shows to be hidden must not count as more here.
+        # The quick bound has less rounding; a loss that it bounds must not count as larger here.
         return loss if loss.value <= quick else replace(loss, value=quick)
 
     def quick(self, runs: Sequence[Run]) -> float:
-        """An upper bound on the scalar loss, for less work."""
+        """A cheaper upper bound on the scalar loss."""
         return min(quick_loss(*self._sweeps(runs)), _everything(runs))
 
     def entry_losses(self, spent: Sequence[PairRun]) -> Floats:
@@ -98,7 +98,7 @@ class MemberCurve:
         return np.minimum(largest, scalar)
 
     def record(self, spent: PairRun, epsilon: float) -> dict[str, Any] | None:
-        """What shows the pairwise bound, where the scalar curve does not hide at ``epsilon``."""
+        """Verification data of the pairwise bound, where the scalar loss is above ``epsilon``."""
         if self.pairs is None or self.scalar([spent.scalar]).value <= epsilon:
             return None
         return self.pairs.record(spent.cost)
@@ -119,11 +119,11 @@ class MemberCurve:
         length: int,
         progress: Progress | None = None,
     ) -> tuple[float, EntryLoss]:
-        """The largest b up to ``most`` found with a loss of at most epsilon, and that loss.
+        """The largest b reached up to ``most`` with a loss of at most epsilon, and that loss.
 
-        Of many states, or kernels of many entries, the pairwise curve is asked first. If the scalar
-        curve loses more than epsilon at the b found, no larger b passes it, as its loss grows with
-        b: one look at it is enough to show that the pairwise bound is the better one.
+        With many states, or kernels of many entries, the pairwise curve is solved first. If the
+        scalar curve loses more than epsilon at that b, no larger b passes it, as its loss grows
+        with b: one evaluation shows that the pairwise bound is the better one.
         """
         dear = len(metric.distance) >= LARGE or len(self.left.stretches) > SHORT
         if self.pairs is not None and dear:
@@ -142,7 +142,7 @@ class MemberCurve:
         return better[0], _as_entry_loss(better[1])
 
     def _quick_start(self, epsilon: float, most: float, length: int) -> float:
-        """Where to look first, from below: by the quick bound."""
+        """A starting point of the search from below, by the quick bound."""
 
         def quick(b: float) -> float:
             return epsilon - self.quick([Run(length, b)])
@@ -162,7 +162,7 @@ class MemberCurve:
         low = epsilon / length * (1 - 1e-12)
         if low >= most or loss(most).value <= epsilon:
             return most, loss(most)
-        # The quick bound says where to look; then the loss itself decides.
+        # The quick bound gives a starting point; then the loss itself decides.
         start = self._quick_start(epsilon, most, length)
         if loss(start).value > epsilon:
             start = low
@@ -220,7 +220,7 @@ class KernelMember:
         length: int,
         progress: Progress | None = None,
     ) -> tuple[float, EntryLoss]:
-        """The largest b up to ``most`` found with a loss of at most epsilon, and that loss."""
+        """The largest b reached up to ``most`` with a loss of at most epsilon, and that loss."""
         b = min(most, epsilon / length * (1 - 1e-12))
         better = self.curve.solve(metric.distance, epsilon, most, progress)
         if better is None or better[0] <= b:
@@ -229,7 +229,7 @@ class KernelMember:
 
 
 class CornerCurves(Sequence[MemberCurve]):
-    """The curves of the chains of a class, each made when it is first asked for."""
+    """The curves of the chains of a class, each made when first used."""
 
     def __init__(self, corners: Sequence[Member], length: int) -> None:
         self.corners, self.length = corners, length
@@ -252,7 +252,7 @@ class CornerCurves(Sequence[MemberCurve]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of those curves that were asked for should know, once."""
+        """Remarks on the curves that were used, each once."""
         return tuple(dict.fromkeys(note for made in self._made.values() for note in made.notes))
 
 
@@ -265,7 +265,7 @@ def _as_entry_loss(pairwise: PairLoss) -> EntryLoss:
 
 
 def _everything(runs: Sequence[Run]) -> float:
-    """What all entries spend together, rounded up: exchanging all of them costs no more."""
+    """The total spent on all entries, rounded up: exchanging all of them costs no more."""
     return round_up(sum(run.count * run.b for run in runs), len(runs) + 2)
 
 

@@ -1,4 +1,4 @@
-"""How far apart a release holds the states, and what entries cost by it."""
+"""Distances between states for a release, and the cost of entries by them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pufferkit.rounding import EPS
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """How far apart a release holds two states, relative to the two that are furthest apart.
+    """Distances between states for a release, relative to the two that are furthest apart.
 
     An entry of event-level epsilon b moves the log-likelihood by at most ``b distance(x, x')`` when
     x is replaced by x'.
@@ -29,15 +29,15 @@ class Metric:
 
     @classmethod
     def discrete(cls, size: int) -> Metric:
-        """All states equally far apart: true of everything with event-level epsilon b."""
+        """All states at distance 1: valid for anything with event-level epsilon b."""
         return cls(off_diagonal(size))
 
     @classmethod
     def of(cls, contributions: Sequence[float | tuple[float, ...]]) -> Metric:
-        """The metric of a noisy sum, from what the states contribute: numbers or rows of them.
+        """The metric of a noisy sum, from the contributions of the states: numbers or rows of them.
 
-        It is the L1 distance, and they are scaled so that the largest is 1. States that contribute
-        almost the same are held apart a little, for the rounding of answers.
+        It is the L1 distance, scaled so that the largest is 1. States that contribute
+        almost the same keep a small distance, for the rounding of answers.
         """
         values = np.array(contributions).reshape(len(contributions), -1)
         distance = np.abs(values[:, None, :] - values[None, :, :]).sum(axis=2)
@@ -48,7 +48,7 @@ class Metric:
 
 def as_metric(metric: Metric | Floats | None, size: int) -> Metric:
     """A metric over ``size`` states, scaled to a largest distance of 1; discrete by default."""
-    if metric is None or size == 1:  # one state: nothing to tell
+    if metric is None or size == 1:  # one state: nothing to hide
         return Metric.discrete(size)
     distance = metric.distance if isinstance(metric, Metric) else checks.numbers("metric", metric)
     if distance.shape != (size, size):
@@ -57,18 +57,20 @@ def as_metric(metric: Metric | Floats | None, size: int) -> Metric:
             f"{distance.shape}"
         )
     if distance.min() < 0 or distance.diagonal().any() or distance.max() <= 0:
-        raise ValueError("metric: needs zeros on the diagonal, no negative and some positive entry")
+        raise ValueError(
+            "metric: must have zeros on the diagonal, no negative and some positive entry"
+        )
     return Metric(distance / distance.max())
 
 
 @dataclass(frozen=True, eq=False)
 class PairRun:
-    """``count`` entries in a row, and what replacing a state by another costs there."""
+    """``count`` consecutive entries, and the cost of replacing a state by another there."""
 
     count: int
     cost: Floats
 
     @property
     def scalar(self) -> Run:
-        """The same with one number for all pairs."""
+        """The same with one number, the largest cost of a pair."""
         return Run(self.count, float(self.cost.max()))

@@ -5,7 +5,7 @@ Two bounds hold for every chain of a class, and the better one is taken:
 - the *scalar* curve (`pufferkit.influence.curve.sweep`), which may jump over blocks of entries and
   knows bounds for any start, regions and mixing classes;
 - the *pairwise* curve (`pufferkit.influence.curve.pair_curve`), for chains with a known start,
-  which follows the variation between each pair of states: close values tell less.
+  which follows the variation between each pair of states: similar values reveal less.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class InfluenceCurve:
     lengths
         Length of the series, or of its independent segments; the longest is the hardest.
     metric
-        Matrix of distances between states, for releases that hold some states closer together than
-        others: replacing x by x' moves the log-likelihood by at most b metric(x, x'). By default
-        all states are equally far apart. It is scaled to a largest entry of 1.
+        Matrix of distances between states, for releases in which some states are closer together
+        than others: replacing x by x' moves the log-likelihood by at most b metric(x, x'). By
+        default all states are equally far apart. It is scaled to a largest entry of 1.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class InfluenceCurve:
 
     @cached_property
     def _screen(self) -> Screen | None:
-        """A rough look at all chains of a large class; ``None`` where there is none."""
+        """Rough bounds for all chains of a large class; ``None`` for other classes."""
         members = self._members
         if isinstance(members, CornerCurves) and len(members) >= FEW:
             return Screen(members.corners)
@@ -103,7 +103,7 @@ class InfluenceCurve:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the curve should know."""
+        """Remarks for readers of the curve."""
         if isinstance(self._members, CornerCurves):
             return self._members.notes
         return tuple(note for member in self._members for note in member.notes)
@@ -122,7 +122,7 @@ class InfluenceCurve:
     def binding(self, b: Profile, *, by_pairs: bool = True) -> tuple[str, EntryLoss]:
         """The chain and the entry that lose most under ``b``, and how much.
 
-        Without ``by_pairs`` by the scalar curve alone, where there is one: for long profiles.
+        Without ``by_pairs``, by the scalar curve only, if there is one: for long profiles.
         """
         spent = self._spent(b)
         if all(not run.cost.any() for run in spent):
@@ -137,7 +137,7 @@ class InfluenceCurve:
         return largest
 
     def pair_record(self, b: float, epsilon: float) -> dict[str, Any]:
-        """For every chain that the scalar curve does not hide at ``epsilon``: what shows it."""
+        """Verification data of every chain whose scalar curve loses more than ``epsilon``."""
         spent = PairRun(self.length, _nonnegative(b) * self.metric.distance)
         record = {}
         for member in (self._members[n] for n in sorted(self._critical(b, epsilon))):
@@ -152,10 +152,10 @@ class InfluenceCurve:
         return {member.name: member.entry_losses(spent) for member in self._members}
 
     def entry_epsilon(self, epsilon: float) -> float:
-        """The largest event-level epsilon found whose Pufferfish epsilon is at most ``epsilon``.
+        """The largest event-level epsilon reached whose Pufferfish epsilon is at most ``epsilon``.
 
-        The search ends on the private side: for what is returned, the loss was computed and is at
-        most epsilon.
+        The search ends on the private side: the loss of the result was computed and is at most
+        epsilon.
         """
         return self.solve(checks.privacy(epsilon))[0]
 
@@ -183,7 +183,7 @@ class InfluenceCurve:
         covered = sum(run.count for run in runs)
         if covered != self.length:
             raise ValueError(
-                f"profile: covers {covered} entries, but the curve is for {self.length}"
+                f"profile: must cover the {self.length} entries of the curve, got {covered}"
             )
         return runs
 
@@ -195,10 +195,10 @@ class InfluenceCurve:
     def solve(
         self, epsilon: float, progress: Progress | None = None
     ) -> tuple[float, str, EntryLoss]:
-        """The largest b found, the chain that decides it, and its binding entry.
+        """The largest b reached, the chain that decides it, and its binding entry.
 
         The hardest chain is solved; the others are only checked at its b, and most of a large class
-        by a rough bound. ``progress`` is called with the scales that were tried, and about how many
+        by a rough bound. ``progress`` is called with the number of scales tried, and about how many
         there will be.
         """
         b, name, binding = inf, "", EntryLoss(0.0, 1, None, None)
@@ -223,5 +223,5 @@ class InfluenceCurve:
 def _nonnegative(b: Any) -> float:
     value = checks.real("b", b)
     if value < 0:
-        raise ValueError(f"b: event-level epsilon cannot be negative, got {value:g}")
+        raise ValueError(f"b: event-level epsilon must not be negative, got {value:g}")
     return value

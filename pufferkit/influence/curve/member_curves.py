@@ -25,6 +25,7 @@ from pufferkit.influence.curve.sweep import (
     entry_loss,
     largest_loss,
     quick_loss,
+    window_loss,
 )
 from pufferkit.influence.progress import Progress
 from pufferkit.rounding import last_passing, round_up
@@ -45,6 +46,8 @@ class MemberCurve:
     right: Side
     pairs: PairCurve | None = None
     notes: tuple[str, ...] = ()
+    window: int = 1
+    share: float = 1.0
 
     def loss(self, spent: Sequence[PairRun], by_pairs: bool = True) -> EntryLoss:
         scalar = self.scalar([run.scalar for run in spent])
@@ -63,6 +66,21 @@ class MemberCurve:
         return pairwise is not None and pairwise.value <= epsilon
 
     def scalar(self, runs: Sequence[Run]) -> EntryLoss:
+        loss = self._of_entries(runs) if self.window == 1 else self._of_windows(runs)
+        return loss if self.share == 1 else replace(loss, value=round_up(loss.value * self.share))
+
+    def _of_windows(self, runs: Sequence[Run]) -> EntryLoss:
+        left, right = self._sweeps(runs)
+        whole = _everything(runs)
+        if self.window >= left.length:
+            return EntryLoss(whole, 1, None, None)
+        loss = window_loss(left, right, self.window)
+        value = round_up(loss.value, 8 + len(runs))
+        return (
+            EntryLoss(whole, loss.node, None, None) if whole < value else replace(loss, value=value)
+        )
+
+    def _of_entries(self, runs: Sequence[Run]) -> EntryLoss:
         left, right = self._sweeps(runs)
         loss = largest_loss(left, right, _options(left.length))
         whole, quick = _everything(runs), quick_loss(left, right)
@@ -73,10 +91,14 @@ class MemberCurve:
 
     def quick(self, runs: Sequence[Run]) -> float:
         """A cheaper upper bound on the scalar loss."""
+        if self.window > 1 or self.share < 1:
+            return self.scalar(runs).value
         return min(quick_loss(*self._sweeps(runs)), _everything(runs))
 
     def entry_losses(self, spent: Sequence[PairRun]) -> Floats:
         runs = [run.scalar for run in spent]
+        if self.window > 1 or self.share < 1:
+            return np.full(sum(run.count for run in runs), self.scalar(runs).value)
         left, right = self._sweeps(runs)
         most = _options(left.length)
         each = [entry_loss(left, right, node, most).value for node in range(1, left.length + 1)]

@@ -25,7 +25,7 @@ from pufferkit.influence.curve.kernel_curve import KernelCurve
 from pufferkit.influence.curve.member_curves import CornerCurves, KernelMember, MemberCurve
 from pufferkit.influence.curve.metric import Metric, PairRun, as_metric
 from pufferkit.influence.curve.screening import FEW, Screen
-from pufferkit.influence.curve.starts import class_sides
+from pufferkit.influence.curve.starts import class_sides, sides_of
 from pufferkit.influence.curve.sweep import (
     EntryLoss,
     Run,
@@ -81,9 +81,15 @@ class InfluenceCurve:
         if parts:
             return [KernelMember(p.name, KernelCurve(p, self.length), p.notes) for p in parts]
         whole = class_sides(self.beliefs, self.length)
+        window, share = self.beliefs.window, self.beliefs.share
         if whole is not None:
-            return [MemberCurve(whole.name, whole.left, whole.right, notes=whole.notes)]
-        return CornerCurves(self.beliefs.corners() or (), self.length)
+            left, right, notes = whole.left, whole.right, whole.notes
+            return [MemberCurve(whole.name, left, right, None, notes, window, share)]
+        corners = self.beliefs.corners() or ()
+        if self.beliefs.names_secrets:
+            sides = [(m.name, *sides_of(m, self.length)) for m in corners]
+            return [MemberCurve(*own, None, (), window, share) for own in sides]
+        return CornerCurves(corners, self.length)
 
     @cached_property
     def _screen(self) -> Screen | None:

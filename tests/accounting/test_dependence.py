@@ -237,7 +237,7 @@ def test_rounding_to_a_grid_is_counted():
         (
             lambda m: (replace(m, scale=0.01), replace(m, scale=0.01)),
             pk.NotApplicable,
-            "some outputs are too unlikely for floats",
+            "the likelihood of some outputs underflows",
         ),
         (
             lambda m: (
@@ -249,7 +249,7 @@ def test_rounding_to_a_grid_is_counted():
                 * 2
             ),
             pk.NotApplicable,
-            "too rare for floats",
+            "may underflow",
         ),
     ],
 )

@@ -44,8 +44,8 @@ A histogram of three activities every week at epsilon 0.5; weeks of 2,016 entrie
 The paper gives theorems, no numbers.
 
 parallel: [C] 3.1 as proved, over all weeks. far_apart: [C] 3.3 covers two releases by
-markov_quilt_approx with a gap as long as the windows: weeks 1 and 3 here. adding has no theorem
-for windows; it is what people do.
+markov_quilt_approx with a gap as long as the windows: weeks 1 and 3 here. adding is not covered
+by a theorem for windows; it is common practice.
 
 Added: entry_profile. No entry is used twice."""
 

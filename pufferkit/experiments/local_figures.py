@@ -158,16 +158,16 @@ def figure_2(settings: Settings) -> Result:
 
 
 def _said_of_attackers(rows: Rows) -> Claims:
-    """What [B] 4.2 says of DP noise."""
+    """The claims of [B] 4.2 about DP noise."""
     dp = sorted((row for row in rows if row["noise"] == "dp"), key=lambda row: row["theta"])
     bound, most = dp[0]["bound"], dp[0]["correlation_aware"]
     return [
         (
-            f"who sees one bit stays at the bound {bound:.3f}",
+            f"the attacker who sees one bit stays at the bound {bound:.3f}",
             all(row["single_bit"] <= row["bound"] + 1e-9 for row in dp),
         ),
         (
-            f"who knows the chain does better as theta falls, up to {most:.3f}",
+            f"the attacker who knows the chain does better as theta falls, up to {most:.3f}",
             most > bound
             and all(
                 low["correlation_aware"]
@@ -176,7 +176,7 @@ def _said_of_attackers(rows: Rows) -> Claims:
             ),
         ),
         (
-            "the charge of who knows the chain is more than twice the promise",
+            "the attacker who knows the chain is charged more than twice the promise",
             max(row["charged"] for row in dp) > 2 * dp[0]["epsilon"],
         ),
     ]
@@ -185,7 +185,7 @@ def _said_of_attackers(rows: Rows) -> Claims:
 def _said_of_us(rows: Rows) -> tuple[str, bool]:
     ours = [row for row in rows if row["noise"] == "ours"]
     kept = all(row["correlation_aware"] <= row["bound"] + 5 * row["standard_error"] for row in ours)
-    return "under our noise nobody exceeds the bound at any theta", kept
+    return "under our noise no attacker exceeds the bound at any theta", kept
 
 
 def figure_3(settings: Settings) -> Result:

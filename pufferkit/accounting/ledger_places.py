@@ -20,14 +20,14 @@ from pufferkit.errors import LedgerError
 from pufferkit.records import name_once, private_file
 
 _ENDED = frozenset({"57P01", "57P02", "57P05", "25P03"})
-"""The server was told to stop, stops after a crash, or ends connections that wait for long."""
+"""The server is shutting down, stops after a crash, or ends idle connections."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _LEFT_ALONE: list[Any] = []
-"""Connections that a process has from its parent: closing them would be felt there."""
+"""Connections inherited from the parent process: closing them would break them there."""
 
 
 class DriverError(Exception):
-    """An error of a driver: whether a connection was lost with it, or was never there."""
+    """An error of a driver: whether a connection was lost with it or could not be made."""
 
     def __init__(self, origin: Exception, *, lost: bool = False, unopened: bool = False) -> None:
         super().__init__()
@@ -51,8 +51,8 @@ class Place:
     def transaction(self, *, writes: bool = False) -> Iterator[Connection]:
         """A transaction that is committed at the end, or rolled back after an error.
 
-        A connection is used again only in the process that opened it, and only while the place is
-        the one that it was opened for. A child leaves the connections of its parent alone.
+        A connection is reused only in the process that opened it, and only while the place is the
+        one it was opened for. A child process leaves the connections of its parent alone.
         """
         mark = self._mark()
         try:
@@ -74,7 +74,7 @@ class Place:
             connection.commit()
             kept = True
         except self._errors as error:
-            # The server may say that it ends a connection before the driver sees it closed.
+            # The server may announce the end of a connection before the driver sees it closed.
             ended = getattr(error, "sqlstate", None) in _ENDED
             lost = self.server and (ended or bool(driver.closed))
             if lost:
@@ -94,7 +94,7 @@ class Place:
         while self._idle:
             try:
                 known, driver = self._idle.pop()
-            except IndexError:  # another thread was first
+            except IndexError:  # another thread took it first
                 break
             if known == mark:
                 return driver
@@ -117,26 +117,26 @@ class Place:
         self.held = True
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all connections."""
         self._let_go()
 
     def exists(self) -> bool:
-        """Whether there is something, which must be a ledger then."""
+        """Whether the place exists; if so, it must be a ledger."""
         raise NotImplementedError
 
     def make(self) -> None:
-        """A new ledger; another process may be first."""
+        """Create a ledger; another process may do so first."""
         raise NotImplementedError
 
     @property
     def key_path(self) -> Path | None:
-        """Where the key lives by which data are recognised."""
+        """Place of the key by which data are recognised."""
         raise NotImplementedError
 
     _errors: tuple[type[Exception], ...] = (sqlite3.Error,)
 
     def _mark(self) -> tuple[Any, ...]:
-        """The process, and what else must stay as it is for a connection to be used again."""
+        """The process, and whatever else must be unchanged for a connection to be reused."""
         return (os.getpid(),)
 
     def _open(self) -> Any:
@@ -146,8 +146,8 @@ class Place:
 class SQLiteFile(Place):
     """A ledger in a file.
 
-    Held, the file stays open until it is closed: a commit then is one write to the log. Before
-    every use it must still be the same file.
+    While held, the file stays open, so that a commit is one write to the log. Before every use it
+    must still be the same file.
     """
 
     def __init__(self, path: str) -> None:
@@ -162,7 +162,7 @@ class SQLiteFile(Place):
         self._copied: list[tuple[int, int, int]] = []
 
     def _mark(self) -> tuple[Any, ...]:
-        """Which file it is, and in which process; never the same if it is empty or read-only.
+        """Identity of the file and the process; never equal if the file is empty or read-only.
 
         What is opened to be read alone does not see what others write.
         """
@@ -180,11 +180,11 @@ class SQLiteFile(Place):
         return self.path.with_name(self.path.name + ".key")
 
     def exists(self) -> bool:
-        """Whether there is a file; then it must be a ledger."""
+        """Whether the file exists; if so, it must be a ledger."""
         return self.path.exists()
 
     def make(self) -> None:
-        """A new ledger, complete before it has its name; another process may be first."""
+        """Create a ledger, complete before it gets its name; another process may do so first."""
         part = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}.new")
         try:
             private_file(part, b"")
@@ -206,7 +206,7 @@ class SQLiteFile(Place):
                 left.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all connections."""
         super().close()
         self.held = False
         self._forget_copy()
@@ -221,16 +221,16 @@ class SQLiteFile(Place):
         return os.access(self._text, os.W_OK) and os.access(self._folder, os.W_OK)
 
     def _open(self) -> sqlite3.Connection:
-        path, mode = self.path, "mode=rw"  # never make a file by opening it
+        path, mode = self.path, "mode=rw"  # opening must never create a file
         if path.exists() and not self._writable:
             path, mode = self._readable(), "immutable=1"
         if path.exists() and path.stat().st_size == 0:
             raise LedgerError(
-                f"ledger: {self.name} is empty; it was cut off, or is no ledger. Restore a backup; "
-                "if it never was one, remove the file and it is made anew"
+                f"ledger: {self.name} is empty: it was truncated, or is not a ledger. Restore a "
+                "backup; if it never was a ledger, remove the file, and a new one is created"
             )
-        # One thread at a time has a connection, whichever opened it. Autocommit in the driver, so
-        # that our own BEGIN decides when the write lock is taken.
+        # A connection is used by one thread at a time, whichever opened it. The driver runs in
+        # autocommit, so that our own BEGIN decides when the write lock is taken.
         name = f"file:{quote(os.fsencode(path))}?{mode}"
         driver = sqlite3.connect(
             name, uri=True, timeout=120, check_same_thread=False, isolation_level=None
@@ -239,7 +239,7 @@ class SQLiteFile(Place):
         return driver
 
     def _readable(self) -> Path:
-        """Where a file that cannot be written is read; with its log, from a copy of both."""
+        """Place from which a read-only file is read: a copy, if it has a log."""
         log = self.path.with_name(self.path.name + "-wal")
         if not log.exists() or log.stat().st_size == 0:
             return self.path
@@ -272,11 +272,11 @@ class Server(Place):
         self.unreachable = psycopg.OperationalError
         self._address = url.replace("postgresql+psycopg://", "postgresql://", 1)
         parts: dict[str, Any] | None = None
-        with suppress(psycopg.Error):  # whose text may have the password
+        with suppress(psycopg.Error):  # its text may contain the password
             parts = conninfo_to_dict(self._address)
         if parts is None or not str(parts.get("port", "1")).isdigit():
             raise ValueError(
-                "ledger: this is not a database URL; like postgresql://user:password@host/name"
+                "ledger: this is not a database URL such as postgresql://user:password@host/name"
             )
         self.password = parts.get("password")
         user, host, port = (str(parts.get(part) or "") for part in ("user", "host", "port"))
@@ -286,7 +286,7 @@ class Server(Place):
 
     @property
     def key_path(self) -> Path | None:
-        """A server has no place beside it; the environment may name one."""
+        """The file named by the environment: a server has no folder beside it."""
         named = os.environ.get("PUFFERKIT_LEDGER_KEY")
         return Path(named) if named else None
 
@@ -296,7 +296,7 @@ class Server(Place):
             return "meta" in connection.tables()
 
     def make(self) -> None:
-        """A new ledger in the database; another process may be first."""
+        """Create a ledger in the database; another process may do so first."""
         with self.transaction(writes=True) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(7305520)")
             if "meta" not in connection.tables():
@@ -313,7 +313,7 @@ class Server(Place):
 
 
 def place_of(url: str | os.PathLike[str]) -> Place:
-    """Where a ledger lives. A path is a path, whatever characters it has."""
+    """The place of a ledger. A path may contain any characters."""
     text = os.fspath(url)
     scheme, separator, rest = text.partition("://")
     if not separator or not _SCHEME.fullmatch(scheme.strip()):
@@ -330,7 +330,7 @@ def place_of(url: str | os.PathLike[str]) -> Place:
 
 @contextmanager
 def empty() -> Iterator[Connection]:
-    """A ledger without entries, in memory: what one that was not made yet says."""
+    """An empty ledger in memory, which stands for one that does not exist yet."""
     driver = sqlite3.connect(":memory:", isolation_level=None)
     try:
         ledger_tables.fill(Connection(driver))

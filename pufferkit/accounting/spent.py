@@ -1,9 +1,10 @@
-"""What a history of releases adds up to, entry by entry, as small as it can be kept.
+"""The accumulated spending of a history, entry by entry, in compact form.
 
-Releases that hold states equally far apart add up as numbers; each kind of question has its own
-distances, so a run of entries has one number for each kind. Neighbours that spent the same are one
-run: a year of hourly releases is a single one. Sums are rounded up, one release after another, so a
-history gives the same numbers whether it is added up at once or went on from what was kept.
+For releases under which all states are equally far apart, event-level epsilons add up as numbers.
+Each kind of query has its own distances between states, so a run of entries has one number for each
+kind. Neighbours with the same spending form one run: a year of hourly releases is a single run.
+Sums are rounded up after each release, so a history gives the same numbers whether it is added up
+at once or continued from a stored state.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ if TYPE_CHECKING:
     from pufferkit.accounting.spending import Spending
 
 _MOST_USED = 200
-"""Releases with more runs than this are taken to have used all of their windows."""
+"""Releases with more runs than this are charged as if they had used their whole windows."""
 
 _MOST_KEPT = 5_000
-"""Runs of a profile; of more, neighbours are taken together at the larger of what they spent."""
+"""Most runs of a profile; beyond this, neighbours are merged at the larger of their spendings."""
 
 _EXACT = 12
-"""Runs of a segment up to which what was kept is followed run by run."""
+"""Segments with up to this many runs are evaluated run by run."""
 
 Amounts = tuple[float, ...]
 AmountRun = tuple[int, int, Amounts]
-"""First entry, last entry, and what was spent on each of them by each kind of question."""
+"""First entry, last entry, and the spending on each of them by each kind of query."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,13 @@ class Spent:
     """The profile of a history."""
 
     kinds: tuple[Any, ...] = ()
-    """Of each kind of question what every state adds, in the order of the states; ``None`` where
-    all states are equally far apart."""
+    """For each kind of query the contribution of every state, in the order of the states; ``None``
+    where all states are equally far apart."""
     runs: tuple[AmountRun, ...] = ()
-    """Runs of entries that spent something, in order."""
+    """Runs of entries with some spending, in order."""
 
     def after(self, used: Iterable[tuple[int, int]], b: float, kind: Any) -> Spent:
-        """With one more release, of event-level epsilon ``b`` on the runs that it used."""
+        """The profile with one more release, of event-level epsilon ``b`` on the runs it used."""
         known = self if kind in self.kinds else replace(self, kinds=(*self.kinds, kind))
         place, runs = known.kinds.index(kind), list(known.runs)
         own = [(first, last) for first, last in used]
@@ -68,8 +69,8 @@ class Spent:
     def loss(self, theta: Beliefs, sizes: Sequence[int], enough: float | None = None) -> float:
         """Loss of every entry of every segment on the influence curve.
 
-        With ``enough``, a bound that is not above it may be given in its place, and histories of
-        many runs are rounded up to fewer; that is never less.
+        With ``enough``, any upper bound that does not exceed ``enough`` may be returned instead,
+        and histories with many runs are merged into fewer, which never lowers the result.
         """
         if not self.runs:
             return 0.0
@@ -98,7 +99,7 @@ class Spent:
         return worst
 
     def pair_runs(self, states: Sequence[Hashable], first: int, last: int) -> list[PairRun]:
-        """What entries ``first`` to ``last`` spend on pairs of states, as runs."""
+        """The spending of entries ``first`` to ``last`` on pairs of states, as runs."""
         apart = [distance_of(states, kind) for kind in self.kinds or (None,)]
         at = bisect_left(self.runs, first, key=lambda run: run[1])
         own = self._within(first, last, at)
@@ -119,7 +120,7 @@ class Spent:
         return reduce(_either, {row for _, _, row in self.runs}, ())
 
     def _within(self, first: int, last: int, at: int) -> list[tuple[int, Amounts]]:
-        """The runs of a segment with those between them, counted."""
+        """The runs of a segment, including the unused ones between them, with their lengths."""
         nothing: Amounts = ()
         own, place = list[tuple[int, Amounts]](), first
         for a, b, row in self.runs[at:]:
@@ -144,29 +145,29 @@ class Spent:
 
 @dataclass(frozen=True)
 class Composed:
-    """What the rules need that do not look at releases one by one."""
+    """What is needed by rules that do not look at releases one by one."""
 
     count: int = 0
     micro: int = 0
     largest: int = 0
-    """How many releases; their epsilons together and the largest, in millionths."""
+    """Number of releases; the sum of their epsilons and the largest one, in millionths."""
     mechanisms: tuple[str, ...] = ()
-    """By which mechanisms they were."""
+    """The mechanisms used."""
     same: tuple[Any, ...] | None = None
-    """Window and gaps, if those of all releases are the same."""
+    """Window and gaps, if they are the same for all releases."""
     spent: Spent | None = Spent()
-    """The profile; ``None`` if a release has no bound for an entry."""
+    """The profile; ``None`` if a release has no per-entry bound."""
 
     @classmethod
     def of(cls, history: Iterable[Spending]) -> Composed:
-        """All of them, one after another."""
+        """The history of these releases, added one after another."""
         composed = cls()
         for spending in history:
             composed = composed.after(spending)
         return composed
 
     def after(self, spending: Spending) -> Composed:
-        """With one more release."""
+        """The history with one more release."""
         own, micro = (spending.window, spending.gaps), spent_micro(spending.epsilon)
         b, spent = spending.entry_epsilon, self.spent
         if b is None or spent is None:
@@ -211,14 +212,14 @@ class Composed:
 
 
 def kind_of(added: Any) -> Any:
-    """What states add, as it is after JSON, as tuples again."""
+    """The contributions of states, read from JSON, as tuples again."""
     if added is None:
         return None
     return tuple(tuple(row) if isinstance(row, list) else row for row in added)
 
 
 def no_bound(mechanisms: Iterable[str]) -> NoTheorem:
-    """Why there is no profile."""
+    """The error for a history without a profile."""
     return NoTheorem(f"{', '.join(sorted(set(mechanisms)))} gives no per-entry bound")
 
 
@@ -227,7 +228,7 @@ def _listed(gaps: Any) -> Any:
 
 
 def _add(runs: list[AmountRun], first: int, last: int, place: int, b: float) -> None:
-    """Spend ``b`` on entries ``first`` to ``last`` by one kind of question, in place."""
+    """Spend ``b`` on entries ``first`` to ``last`` by one kind of query, in place."""
     low = high = bisect_left(runs, first, key=lambda run: run[1])
     new, here = list[AmountRun](), first
     while high < len(runs) and runs[high][0] <= last:
@@ -248,7 +249,7 @@ def _add(runs: list[AmountRun], first: int, last: int, place: int, b: float) -> 
 
 
 def _joined(runs: Iterable[AmountRun]) -> list[AmountRun]:
-    """Neighbours that spent the same, as one run."""
+    """Merge neighbouring runs with the same spending."""
     joined: list[AmountRun] = []
     for first, last, row in runs:
         if joined and joined[-1][1] + 1 == first and joined[-1][2] == row:
@@ -274,9 +275,9 @@ def _placed(own: Sequence[tuple[int, Amounts]]) -> list[AmountRun]:
 
 
 def _fewer(runs: list[AmountRun], most: int) -> list[AmountRun]:
-    """At most so many runs: neighbours at the larger of what they spent, and so between them.
+    """Merge runs until at most ``most`` are left; a merged run takes the larger spending.
 
-    Those are taken together where that adds least, entries times event-level epsilon.
+    Runs are merged where that adds the least (entries times event-level epsilon).
     """
     while len(runs) > most:
         added = []
@@ -309,7 +310,7 @@ def _either(row: Amounts, other: Amounts) -> Amounts:
 
 
 def distance_of(states: Sequence[Hashable], kind: Any) -> Floats:
-    """How far apart a kind of question holds the states."""
+    """The distances between states under one kind of query."""
     if kind is None:
         return Metric.discrete(len(states)).distance
     return Metric.of(kind).distance
@@ -325,5 +326,5 @@ def _constant(theta: Beliefs, length: int, cost: bytes) -> float:
 
 @lru_cache(maxsize=32)
 def curve_of(theta: Beliefs, length: int) -> InfluenceCurve:
-    """The influence curve of segments of this length, kept."""
+    """The influence curve of segments of this length, cached."""
     return InfluenceCurve(theta, length)

@@ -1,8 +1,8 @@
 """A joint distribution on finitely many data sets, written out row by row.
 
-The most general belief there is, and the smallest in reach: {tuple of values: probability}. Floats
-stay the floats they were and fractions stay fractions, because what is decided from a joint
-distribution (ties and tails, [Q] Definition 3.1) can hang on the last digit.
+This is the most general belief, but only for small data: {tuple of values: probability}. Floats and
+fractions are kept unchanged, because decisions based on a joint distribution (ties and tails, [Q]
+Definition 3.1) can depend on the last digit.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class FiniteJoint(Shown, JsonRecord):
     Parameters
     ----------
     table
-        {tuple of values: probability}. All whole numbers and fractions: everything derived from
-        the table is exact, and the sum must be exactly 1. Otherwise probabilities are floats, kept
-        as they are. Rows of probability zero are allowed.
+        {tuple of values: probability}. If all are whole numbers and fractions, everything derived
+        from the table is exact, and the sum must be exactly 1. Otherwise probabilities are floats,
+        kept unchanged. Rows of probability zero are allowed.
     names
         Names of the variables in the order of the tuples; 1, 2, ... if left out.
 
@@ -138,14 +138,14 @@ class FiniteJoint(Shown, JsonRecord):
         return FiniteJoint({row: _sum(ps, self.is_exact) for row, ps in parts.items()}, names)
 
     def conditional(self, name: Hashable, value: Hashable) -> FiniteJoint:
-        """The joint distribution given X_name = value; rows with other values are gone."""
+        """The joint distribution given X_name = value; rows with other values are dropped."""
         place = self._place(name)
         kept = {row: p for row, p in self.table.items() if row[place] == value}
         whole = _sum(kept.values(), self.is_exact)
         if whole == 0:
             raise ValueError(
                 f"value: {value!r} has probability 0 for variable {name!r}, so nothing is defined "
-                f"given it; possible are {list(self.values(name))}"
+                f"given it; choose one of {list(self.values(name))}"
             )
         return FiniteJoint({row: p / whole for row, p in kept.items()}, self.names)
 
@@ -186,7 +186,7 @@ def labels(values: Iterable[Any]) -> tuple[Hashable, ...]:
 
 
 def _fraction(text: str) -> Fraction:
-    """What ``to_dict`` writes for an exact probability: digits, or digits over digits."""
+    """An exact probability as ``to_dict`` writes it: digits, or digits over digits."""
     if re.fullmatch(r"[0-9]+(/0*[1-9][0-9]*)?", text) is None:
         raise ValueError(f'{text!r:.40} is not a fraction such as "1/3"')
     return Fraction(text)

@@ -81,14 +81,14 @@ def _cycle(parents: Mapping[Node, tuple[Node, ...]], stuck: set[Node]) -> list[N
 
 
 def same_nodes(
-    name: str, given: Mapping[Node, Any], parents: Mapping[Node, Any], *, all_needed: bool
+    name: str, given: Mapping[Node, Any], parents: Mapping[Node, Any], *, every: bool
 ) -> None:
-    """Refuse entries for unknown nodes and, if all are needed, missing entries."""
+    """Refuse entries for unknown nodes and, with ``every``, missing entries."""
     for node in given:
         if node not in parents:
             raise ValueError(f"{name}[{node!r}]: is not a node; add it to parents or drop it")
     for node in parents:
-        if all_needed and node not in given:
+        if every and node not in given:
             raise ValueError(f"{name}: node {node!r} has none; give every node its table")
 
 
@@ -126,7 +126,7 @@ def array(
         if key not in wanted:
             example = keys[0]
             raise ValueError(
-                f"{name}: has a row for {key!r}, which is no combination of values of {about}; "
+                f"{name}: has a row for {key!r}, which is not a combination of values of {about}; "
                 f"rows look like {example!r}"
             )
     for key in keys:
@@ -148,7 +148,7 @@ def array(
 
 
 def distribution(name: str, values: ArrayLike) -> Floats:
-    """A distribution, rescaled unless it sums to one, to rounding."""
+    """A distribution, rescaled unless it sums to one up to rounding."""
     scaled = checks.probability_vector(name, values)
     given = np.array(values, dtype=np.float64)
     return given if abs(given.sum() - 1) <= len(given) * EPS else scaled

@@ -224,7 +224,7 @@ class Table(Shown, checks.Frozen):
     def lengths_of(self, number: int) -> tuple[int, ...]:
         """Lengths of the segments of the subject with this place in ``subjects``."""
         _, lengths, first = self._starts
-        return tuple(int(n) for n in lengths[first[number] : first[number + 1]])
+        return tuple(lengths[first[number] : first[number + 1]].tolist())
 
     @property
     def lengths(self) -> Iterator[tuple[int, ...]]:

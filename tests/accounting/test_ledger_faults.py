@@ -267,7 +267,7 @@ def test_a_ledger_that_cannot_be_made_is_not_there(tmp_path, monkeypatch):
                 patch.setattr(ledger_tables, "fill", fill)
 
         patch.setattr(ledger_places.SQLiteFile, "make", failing_make)
-        with pytest.raises(LedgerError, match="cannot make"):
+        with pytest.raises(LedgerError, match="cannot create"):
             ledger.open_account("alice", 1)
     assert list(tmp_path.iterdir()) == []
     ledger.open_account("alice", 1)
@@ -291,7 +291,7 @@ def test_a_full_disk_says_so(tmp_path):
         for _ in range(200):
             ledger.spend("alice", 0.001, what="x" * 2000)
 
-    with pytest.raises(LedgerError, match=r"the disk is full.*asking again is safe"):
+    with pytest.raises(LedgerError, match=r"the disk is full.*Asking again is safe"):
         fill()
     assert ledger.verify() == []
 

@@ -80,7 +80,7 @@ def test_changed_rows_under_the_same_name_are_refused(book):
         changed = list(LONG)
         changed[where] = 1 - changed[where]
         before = book.entries()
-        with pytest.raises(ValueError, match=r"entries 1 to 2000 of 'anna' are not those"):
+        with pytest.raises(ValueError, match=r"entries 1 to 2000 of 'anna' differ from those"):
             Session(changed, CHAIN, 1.0, book, name="anna")
         assert book.entries() == before
         Session(changed, CHAIN, 1.0, book, name="anna", data_meant=True)
@@ -234,7 +234,7 @@ def test_rows_that_changed_in_the_middle_of_a_table_are_noticed_and_growth_is_no
         was = frame.filter(pl.col("when") == 33)["what"][0]
         assert was != "run"
         for window in (20, None):
-            with pytest.raises(ValueError, match=r"of 'p0' are not those that it was charged for"):
+            with pytest.raises(ValueError, match=r"of 'p0' differ from those it was charged for"):
                 run(frame.with_columns(what=other), ledger, window, label="changed")
         assert ledger.verify() == []
 

@@ -40,6 +40,8 @@ def test_from_a_model_to_a_release_that_is_verified():
 def test_named_pairs_only():
     done = run("model", "hide", "m.json", "--pair", "rest:run")
     assert json.loads(done.stdout)["secrets"] == [{"kind": "pairs", "pairs": [["rest", "run", 1]]}]
+    done = run("model", "hide", "m.json", "--pair", "rest:run:2.5")
+    assert json.loads(done.stdout)["secrets"][0]["pairs"] == [["rest", "run", 2.5]]
     done = run("model", "hide", "m.json", "--sets", "3")
     assert json.loads(done.stdout)["secrets"] == [{"kind": "sets", "count": 3}]
     done = run("model", "hide", "m.json", "--at-least", "run:12:4", "--only")
@@ -50,12 +52,13 @@ def test_named_pairs_only():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "say what to hide"),
+        ([], "no secrets given"),
         (["--at-least", "run"], "--at-least: expected STATE:ENTRIES"),
-        (["--at-least", "walk:12"], "no state of the model; they are rest, run"),
-        (["--at-least", "run:3:4"], "a window of 3 entries has no 4"),
+        (["--at-least", "walk:12"], "not a state of the model; it has rest, run"),
+        (["--at-least", "run:3:4"], "must be at most 3"),
         (["--throughout", "run:x"], "whole number"),
         (["--runs", "0"], "must be at least 1"),
+        (["--pair", "rest:run:0.5"], "multiples must be at least 1"),
     ],
 )
 def test_refusals(options, words, tmp_path):

@@ -64,7 +64,7 @@ def test_what_was_sniffed_is_said(house):
 def test_the_levels_of_the_model_are_those_of_the_numbers(house):
     done = run("release", FILE, *COLUMNS, *PARIS, *MODEL, "--out", "r.json", "--plot", "r.png")
     assert done.exit_code == 0, done.output
-    assert "kW cut at 1, as the states of the model are" in done.stderr
+    assert "kW was cut at 1, like the states of the model" in done.stderr
     record = json.loads(Path("r.json").read_text())
     assert record["labels"] == ["below 1", "1 and more"]
     assert (record["lengths"], record["observed"]) == ([360], [359])
@@ -122,7 +122,7 @@ def test_widths_units_and_labels(house):
     assert "--unit" in refusal(*fit, "--levels", "500W:2kW") or "unit=" in refusal(
         *fit, "--levels", "500W:2kW"
     )
-    assert "give one of them" in refusal(*fit, "--cuts", "1", "--levels", "1:3")
+    assert "give only one" in refusal(*fit, "--cuts", "1", "--levels", "1:3")
     Path("four.json").write_text(named.to_json())
     asked = ("--query", "mean", "--values", "middles", "--length", "100")
     done = run("plan", "--model", "four.json", "--epsilon", "1", *asked)

@@ -1,7 +1,7 @@
-"""The pairwise curve of classes that are given by their kernels: hulls, regimes, clocks, memory.
+"""The pairwise curve of classes given by their kernels: hulls, regimes, seasons, longer memory.
 
-The theorem is that of `pufferkit.influence.curve.pairs` on the hidden states. What is left is how
-entries and hidden states are connected.
+The theorem is that of `pufferkit.influence.curve.pairs` on the hidden states. It remains to show
+how entries and hidden states are connected.
 
 *Emissions.* Given its hidden state w an entry is drawn from E(w, .), independently of the rest, and
 replacing an entry x by x' costs c(x, x'). Then the theorem holds on the hidden states with
@@ -12,17 +12,17 @@ and the loss of the entry is c(x, x') + max over l of step(Pi^l(x, .), Pi^l(x', 
 W_{t+1} the likelihood varies by at most c in X_t, whatever W_{t+1} is, so exchanging E(w, .) for
 E(w', .) costs at most the step, and what remains is the mean of a function of W_{t+1} alone under
 K(w, .), as before. Given (W_i, X_i) the rest of the series depends on W_i only: exchange x for x'
-at the price of c(x, x'); the mean that is left is a function of W_i whose logarithm varies by M_i.
+at the cost c(x, x'); the remaining mean is a function of W_i whose logarithm varies by M_i.
 QED Where entries are a function of the hidden state, the step is c itself.
 
-*Emissions known up to eta*, and any distribution of the hidden state given the entry: the steps of
+*Contaminated emissions*, and any distribution of the hidden state given the entry: the steps of
 `pufferkit.influence.curve.contaminated` in place of those of E, and c(x, x') + max M at the end,
 because no two means of a function differ by more than it varies.
 
 *The hidden state as the secret*: exchanging it exchanges its entry too, cost + M.
 
-*A clock.* With a kernel for each slot, the variation at an entry is a function of its slot. Where
-cost + step(K_s; C_{s+1}) <= C_s for all slots s, round and round, C_s bounds the variation at every
+*Seasons.* With a kernel for each slot, the variation at an entry is a function of its slot. Where
+cost + step(K_s; C_{s+1}) <= C_s for all slots s, cyclically, C_s bounds the variation at every
 entry of slot s, whatever the length of the series and its first slot. For several runs of
 different costs the largest cost of each pair is taken for all entries.
 """
@@ -104,7 +104,7 @@ class KernelCurve:
         return PairSteps(kernels.emission)
 
     def hidden_cost(self, cost: Floats) -> Floats:
-        """What replacing a hidden state costs, from what replacing an entry costs."""
+        """The cost of replacing a hidden state, from the cost of replacing an entry."""
         if self._emission is None:
             return cost
         kernels = self.kernels
@@ -119,7 +119,7 @@ class KernelCurve:
         return self._emission(closure(cost))
 
     def _secret_loss(self, cost: Floats, hidden: Floats, steps: Floats, slot: int) -> Floats:
-        """The loss of every pair of secrets, from what both sides add to the hidden states."""
+        """The loss of every pair of secrets, from the steps of both sides on the hidden states."""
         kernels = self.kernels
         if kernels.secret == "regime" or kernels.emission is None:
             loss = hidden + steps
@@ -138,7 +138,7 @@ class KernelCurve:
     def losses(self, runs: CostRuns, most: float = LARGEST) -> list[LossRow] | None:
         """The loss of every pair of secrets at every stretch of entries; ``None`` if no bound.
 
-        Stretches that lose no more than another one, pair by pair, may be left out.
+        Stretches that lose no more than another one, for every pair, may be left out.
         """
         hidden = [(count, self.hidden_cost(cost)) for count, cost in runs]
         if self.kernels.period > 1:
@@ -163,7 +163,7 @@ class KernelCurve:
     def _of_sets(
         self, left: list[Stretch], right: list[Stretch], runs: CostRuns, most: float
     ) -> list[LossRow] | None:
-        """The loss of one entry among others that are given, as often as there are of them."""
+        """The loss of one entry when others are given, times the number of entries of a set."""
         cost = np.max([own for _, own in runs], axis=0)
         pinned = self._pinned(cost, most)
         if pinned is None:
@@ -176,7 +176,7 @@ class KernelCurve:
         return [(1, self.length, count * (cost + sides[0] + sides[1]) * (1 + 16 * EPS))]
 
     def _pinned(self, cost: Floats, most: float) -> tuple[Pinned, Pinned] | None:
-        """What the left and the right side add where entries beyond them are given."""
+        """What the left and the right side add when an entry beyond them is given."""
         left = self._pinned_sides[0](cost, most)
         right = None if left is None else self._pinned_sides[1](cost, most)
         return None if left is None or right is None else (left, right)
@@ -189,11 +189,11 @@ class KernelCurve:
 
     @property
     def window(self) -> int:
-        """Entries that a secret is about; all there are, if they are fewer."""
+        """Number of entries that a secret is about, at most the length of the series."""
         return min(self.kernels.window, self.length)
 
     def _follows(self, slot: int) -> list[Bools]:
-        """Which values come after which, for the entries of a window from ``slot`` on."""
+        """Which values can follow which, for the entries of a window from ``slot`` on."""
         kernels, own = self.kernels, self.kernels.forward
         if kernels.contamination:
             return [np.ones((kernels.hidden, kernels.hidden), dtype=bool)] * (self.window - 1)
@@ -217,7 +217,7 @@ class KernelCurve:
     ) -> list[LossRow] | None:
         """The loss of every pair of values, or of labels, of the windows of the series.
 
-        Labels: windows of the same cost are bounded together, by the most that a side adds.
+        For labels, windows of the same cost are bounded together, by the largest step of a side.
         """
         windows = list(windows_of_both(left, right, runs, self.window))
         if self.kernels.paths is None:
@@ -243,7 +243,7 @@ class KernelCurve:
     def _undominated(
         self, stretches: list[tuple[int, int, Floats, Floats, Floats]]
     ) -> list[LossRow]:
-        """Losses of all stretches but those whose costs and steps are below those of another."""
+        """Losses of the stretches whose costs and steps are not below those of another."""
         rows: list[LossRow] = []
         seen: list[tuple[Floats, Floats]] = []
         for first, last, cost, hidden, steps in sorted(stretches, key=lambda s: -s[4].max()):
@@ -276,7 +276,7 @@ class KernelCurve:
         ]
 
     def _followed(self, runs: CostRuns, hidden: CostRuns, phase: int, most: float) -> list[LossRow]:
-        """Every entry in turn, the first one at slot ``phase``."""
+        """The loss of every entry, the first one at slot ``phase``."""
         costs = [cost for count, cost in runs for _ in range(count)]
         own = [cost for count, cost in hidden for _ in range(count)]
         period = self.kernels.period
@@ -317,12 +317,12 @@ class KernelCurve:
     def _circle(
         self, side: str, cost: Floats, most: float
     ) -> tuple[list[Floats], list[Floats]] | None:
-        """What a side adds at every slot, and the limits C from which it follows.
+        """What a side adds at every slot, and the limits C that imply it.
 
-        Slots are gone through against the direction in which the side runs, so that each step is
-        taken at the limit of this round, but for the slot at which the round begins: that one uses
-        the limit of the round before. Limits are for a cost raised by a slack; if no limit has
-        changed by more than half of it, C less half the slack is a bound at all slots.
+        Slots are visited against the direction in which the side runs, so that each step is taken
+        at the limit of this round, except at the slot where the round begins: that one uses the
+        limit of the previous round. Limits are for a cost raised by a slack; if no limit has
+        changed by more than half of it, C minus half the slack is a bound at all slots.
         """
         period, outside = self.kernels.period, off_diagonal(len(cost))
         steps, ahead = (self._left, -1) if side == "left" else (self._right, 1)
@@ -350,7 +350,7 @@ class KernelCurve:
         return None
 
     def record(self, cost: Floats) -> dict[str, Any] | None:
-        """What a check needs: the limits, to the left and the right; ``None`` without a bound."""
+        """Verification data: the limits, to the left and the right; ``None`` without a bound."""
         hidden = self.hidden_cost(cost)
         if self.kernels.period > 1:
             return self._clock_record(hidden)
@@ -371,7 +371,7 @@ class KernelCurve:
         return record
 
     def _clock_record(self, hidden: Floats) -> dict[str, Any] | None:
-        """The limit at the slot that follows the round's last: one round from there shows all."""
+        """The limit at the slot after the last of a round: one round from there implies all."""
         if self._short:
             return {"left": None, "right": None}
         record: dict[str, Any] = {}
@@ -384,7 +384,7 @@ class KernelCurve:
 
     @property
     def _short(self) -> bool:
-        """Whether series with a clock are followed entry by entry."""
+        """Whether series with seasons are computed entry by entry."""
         phases = 1 if self.kernels.start is not None else self.kernels.period
         return phases * self.length <= _EXPLICIT_STEPS
 
@@ -400,12 +400,12 @@ class KernelCurve:
     def solve(
         self, metric: Floats, epsilon: float, most: float, progress: Progress | None = None
     ) -> tuple[float, PairLoss] | None:
-        """The largest b found such that the cost ``b metric`` at every entry loses at most epsilon.
+        """The largest b reached for which the cost ``b metric`` per entry loses at most epsilon.
 
-        The loss was computed for what is returned. ``None`` if no b was found.
+        The loss was computed for the b that is returned. ``None`` if the search has no result.
         """
-        # Hidden states may be told apart better than what they show, and so may values that are no
-        # secrets.
+        # Hidden states may be easier to distinguish than their entries, and so may values that are
+        # not secrets.
         kernels = self.kernels
         exposed = kernels.emission, kernels.paths, kernels.parts
         most_hidden = epsilon if all(e is None for e in exposed) else _FAR + 4 * epsilon
@@ -443,7 +443,7 @@ def contaminated_discrete(emission: Floats, eta: float, cost: float) -> Floats:
 
 
 def _cut(steps: Steps, variation: Floats) -> Floats:
-    """Steps, with variations that floats cannot exponentiate cut off: they are of no use."""
+    """Steps, with variations whose exponential overflows cut off: such bounds are useless."""
     if float(variation.max()) > LARGEST:
         return np.where(off_diagonal(len(variation)) > 0, np.inf, 0.0)
     return steps(variation)

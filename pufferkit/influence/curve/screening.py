@@ -1,4 +1,4 @@
-"""Which chains of a large class can matter: a rough bound on the loss of many at once.
+"""Which chains of a large class may bind: a rough bound on the loss of many at once.
 
 For a stationary chain with kernel P and time-reversed kernel R let step_{x,x'}(K, a) be the step of
 `pufferkit.influence.curve.steps`, and
@@ -10,7 +10,7 @@ Started from v = infinity every iterate of F is a bound on the variation beyond 
     loss <= b + max over x, x' of step_{x,x'}(R, v_R) + step_{x,x'}(P, v_P)
 
 is the scalar curve with few blocks (`pufferkit.influence.curve.sweep`), so it is never below that
-curve. A chain whose bound is at most epsilon is hidden and need not be looked at again. All chains
+curve. A chain whose bound is at most epsilon needs no further work. All chains
 are taken at once: a few array operations for a thousand of them.
 """
 
@@ -36,11 +36,11 @@ _MOST_CELLS = 1 << 24
 _LARGE = 300.0
 
 StepTable = tuple[Floats, Floats, float]
-"""K(x, S) and K(x', S) for every chain, pair and prefix S; what is added for rounding."""
+"""K(x, S) and K(x', S) for every chain, pair and prefix S; the allowance for rounding."""
 
 
 class Screen:
-    """Rough losses of the chains of a class; infinite for those that it does not know."""
+    """Rough losses of the chains of a class; infinite for those without a rough bound."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.size = len(members)
@@ -78,7 +78,7 @@ class Screen:
 
     @staticmethod
     def _beyond(side: list[StepTable], b: float) -> Floats:
-        """What one side adds to each pair of values."""
+        """The step of one side for each pair of values."""
         limit = np.full(len(side[0][0]), inf)
         for _ in range(_ROUNDS):
             ways = [
@@ -111,7 +111,7 @@ def _steps(table: StepTable, limit: Floats) -> Floats:
     if limit.max() < _LARGE:
         rise = np.expm1(limit)[:, None, None]
         ratio = (1 + above * rise) / (1 + below * rise)
-    else:  # as if all limits were infinite: more is no less safe
+    else:  # as if all limits were infinite, which is on the safe side
         ratio = above / below
     steps: Floats = np.minimum(np.log(ratio.max(axis=2)) + rounding, limit[:, None])
     return steps

@@ -3,8 +3,8 @@
 Down the arrow the kernel is the table of the child. Up the arrow it is turned around by the
 distributions of the two nodes, P(X_parent = u | X_child = x) = P(u) P(x | u) / P(x). Only
 non-negative numbers are multiplied and added, so entries carry a small relative error, which the
-steps add on the safe side. If a possible value has a probability that underflows, the kernel turned
-around is not known, and the step up that edge takes away nothing.
+steps add on the safe side. If the probability of a possible value underflows, the reversed kernel
+is unknown, and the step up that edge does not contract.
 
 Rows and columns are the values that a node can take; impossible ones are left out.
 """
@@ -29,10 +29,10 @@ MOST_GIGABYTES = 8.0
 """Trees whose step tables need more memory are refused."""
 
 MOST_PATHS = 48
-"""Paths that a branch tries at most; fewer in large trees."""
+"""Most paths that a branch tries; fewer in large trees."""
 
 MOST_PAIR_WORK = 2e7
-"""Trees with more arcs in the programmes of one pass keep to the scalar curve."""
+"""Trees with more arcs in the programmes of one pass use the scalar curve only."""
 
 _COMPILE = 5_000
 _FINEST = 1e-14
@@ -91,7 +91,7 @@ class TreeKernels:
         self._longer: dict[tuple[int, int], EdgeSteps] = {}
 
     def _distributions(self) -> None:
-        """The distribution of every node, what is possible, and a bound on the relative error."""
+        """The distribution of every node, its possible values, and the relative error."""
         self.distributions: list[Floats] = []
         self.supports: list[Bools] = []
         self.errors: list[float] = []
@@ -117,7 +117,7 @@ class TreeKernels:
         return table, table.shape[1] * EPS
 
     def _upward(self, child: int) -> tuple[Floats, float]:
-        """P(X_parent = u | X_child = x); an infinite error if underflow has eaten it."""
+        """P(X_parent = u | X_child = x); an infinite error after an underflow."""
         parent = self.parent[child]
         table = self._table(child)
         joint = (self.distributions[parent][self.supports[parent], None] * table).T
@@ -159,7 +159,7 @@ class TreeKernels:
             )
 
     def longer(self, start: int, before: int, end: int) -> EdgeSteps:
-        """The way from ``start`` to ``end``, by way of ``before`` just in front of it."""
+        """The way from ``start`` to ``end``, whose previous node is ``before``."""
         if (start, end) not in self._longer:
             first = self.way(start, before) or self._longer[start, before]
             last = self.way(before, end)

@@ -6,8 +6,8 @@ The sum is v(X_1) + ... + v(X_T) with whole non-negative values v. Two kinds of 
   Markov chain through the window. Its joint distribution with the sum so far begins with that of
   the first entry and the sum before it, and ends with one convolution for each case of the last
   entry, with the sum after it;
-- *conditions* on named entries: the joint distribution of entry and sum, with what is not allowed
-  left out.
+- *conditions* on named entries: the joint distribution of entry and sum, restricted to the allowed
+  states.
 
 Only non-negative numbers are added and multiplied, as in `pufferkit.influence.sums.chain_sums`.
 """
@@ -31,12 +31,12 @@ from pufferkit.influence.sums.work import window_work
 from pufferkit.rounding import EPS
 
 MOST_WORK = 2e10
-"""Multiplications beyond which nothing is started: about a minute."""
+"""Most multiplications: about a minute."""
 
 
 @dataclass(frozen=True, eq=False)
 class SummedChain:
-    """A chain of so many entries, and the whole non-negative value of each state."""
+    """A chain of given length, and the whole non-negative value of each state."""
 
     initial: Floats
     transition: Floats
@@ -49,7 +49,7 @@ class SummedChain:
         return self.length * int(self.values.max()) + 1
 
     def rounding(self, cases: int) -> float:
-        """Bound on the relative error of a probability, with so many cases of an entry."""
+        """Bound on the relative error of a probability, with this many cases of an entry."""
         return 4 * EPS * (self.length * (cases + 2) + self.room + 400)
 
     def by_labels(self, automaton: Automaton, progress: Progress | None = None) -> EntryDistance:
@@ -73,7 +73,7 @@ class SummedChain:
         return best
 
     def _given_labels(self, automaton: Automaton, before: Blocks, after: Blocks) -> Blocks:
-        """The sum together with each label of the window whose first entry follows ``before``."""
+        """The joint distribution of the sum and the label of the window after ``before``."""
         size = len(self.values)
         states = np.arange(size)
         start = np.zeros((int(automaton.moves[0].max() + 1) * size, size))
@@ -145,7 +145,7 @@ def farthest(rows: Blocks, node: int, error: float, best: EntryDistance) -> Entr
         sums, exponents = running_sums(mantissa, exponent, False)
         if sums[-1] == 0.0:
             continue
-        # A power of two leaves the numbers as they are, what remains rounds once.
+        # Scaling by a power of two is exact, the remaining factor rounds once.
         wide = mantissa / sums[-1]
         scaled = np.where(exponent > -(2**29), exponent - exponents[-1], exponent)
         tails.append((*running_sums(wide, scaled, False), *running_sums(wide, scaled, True)))

@@ -2,7 +2,7 @@
 
 Tables become whole numbers over a common denominator, a distribution of a sum becomes a list of
 whole numbers, and variables are summed out one after the other, least connected first. The joint
-distribution is never listed; every number is exact, so ties between tails are decided as they are.
+distribution is never listed; every number is exact, so ties between tails are decided exactly.
 Larger networks go to `pufferkit.influence.sums.network_messages`.
 """
 
@@ -44,7 +44,7 @@ def largest_distance(network: BayesianNetwork, weights: Mapping[Hashable, int]) 
 
 
 def work_of(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> float:
-    """About how many multiplications that takes; 0 if whole numbers do."""
+    """Approximate number of multiplications; 0 if the exact method serves."""
     if _exact_work(network, _elimination_order(network), weights) <= MOST_WORK:
         return 0.0
     return messages.work_of(network, weights)
@@ -170,7 +170,7 @@ def _spread(table: Any, scope: tuple[Hashable, ...], joint: tuple[Hashable, ...]
 
 
 def _elimination_order(network: BayesianNetwork) -> list[Hashable]:
-    """Least connected first, in the moral graph, joining the neighbours of what goes."""
+    """Least connected first, in the moral graph, joining the neighbours of the eliminated node."""
     around: dict[Hashable, set[Hashable]] = {node: set() for node in network.nodes}
     for node in network.nodes:
         family = {node, *network.parents[node]}
@@ -190,7 +190,7 @@ def _elimination_order(network: BayesianNetwork) -> list[Hashable]:
 def _check_work(
     network: BayesianNetwork, order: list[Hashable], weights: Mapping[Hashable, int]
 ) -> None:
-    """Refuse before starting what would take too long."""
+    """Refuse a computation that takes too long, before it is started."""
     work = _exact_work(network, order, weights)
     if work > MOST_WORK:
         raise NotApplicable(

@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 SUM_TOLERANCE = 1e-8
-"""How far a distribution may be from summing to one; closer ones are rescaled."""
+"""Largest error of the sum of a distribution; within it, the distribution is rescaled."""
 
 LEAST_PRIVACY = 1e-100
-"""An epsilon below this, spread over the entries of a long series, is lost to underflow."""
+"""A smaller epsilon, spread over the entries of a long series, would underflow."""
 
 
 def frozen(values: Floats) -> Floats:
@@ -28,7 +30,7 @@ def frozen(values: Floats) -> Floats:
 
 
 class Frozen:
-    """A value whose arrays stay read-only when it is copied or pickled; numpy forgets that."""
+    """A record whose arrays stay read-only when copied or pickled, which numpy does not keep up."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for value in state.values():
@@ -39,12 +41,12 @@ class Frozen:
 
 
 def assign(record: object, **fields: Any) -> None:
-    """Set fields of a frozen record that is being made, when they are checked."""
+    """Set the checked fields of a frozen record while it is constructed."""
     record.__dict__.update(fields)
 
 
 def numbers(name: str, values: ArrayLike) -> Floats:
-    """A float array of finite numbers, or an error. Text and truth values are no numbers."""
+    """A float array of finite numbers, or an error. Strings and booleans are not numbers."""
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -53,7 +55,7 @@ def numbers(name: str, values: ArrayLike) -> Floats:
         ) from None
     stranger = _no_number(values)
     if stranger is not None:
-        raise ValueError(f"{name}: must be numbers, got {stranger!r:.40}; write numbers as numbers")
+        raise ValueError(f"{name}: must be numbers, got {stranger!r:.40}; convert them first")
     if not np.isfinite(array).all():
         where = tuple(int(j) for j in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(
@@ -63,7 +65,7 @@ def numbers(name: str, values: ArrayLike) -> Floats:
 
 
 def _no_number(values: Any) -> Any:
-    """The first entry that only looks like a number: text or a truth value; ``None`` if none."""
+    """The first string or boolean among the values; ``None`` if there is none."""
     if isinstance(values, (list, tuple)):
         return next((bad for value in values if (bad := _no_number(value)) is not None), None)
     if isinstance(values, (str, bytes, bool, np.bool_)):
@@ -88,7 +90,7 @@ def _distribution(name: str, array: Floats, where: str) -> None:
 
 
 def _rescaled(rows: Floats) -> Floats:
-    """Rows that sum to one; those that do to rounding stay as they are, to the last digit."""
+    """Rows rescaled to sum to one; rows that already do, up to rounding, are left unchanged."""
     sums = rows.sum(axis=1, keepdims=True)
     near = np.abs(sums - 1) <= 4 * rows.shape[1] * np.finfo(float).eps
     scaled: Floats = np.where(near, rows, rows / sums)
@@ -120,7 +122,7 @@ def stochastic_matrix(name: str, values: ArrayLike) -> Floats:
 
 
 def stochastic_matrices(name: str, named: Iterable[tuple[str, ArrayLike]]) -> tuple[Floats, ...]:
-    """Transition matrices over the same states; each comes with the name that errors give it."""
+    """Transition matrices over the same states, each given with its name in error messages."""
     matrices = tuple(stochastic_matrix(own, matrix) for own, matrix in named)
     if not matrices:
         raise ValueError(f"{name}: needs at least one matrix, got none")
@@ -131,7 +133,7 @@ def stochastic_matrices(name: str, named: Iterable[tuple[str, ArrayLike]]) -> tu
 
 
 def real(name: str, value: Any) -> float:
-    """One finite number, or an error. Text and truth values are no numbers."""
+    """One finite number, or an error. Strings and booleans are not numbers."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Real, Decimal)):
         raise ValueError(f"{name}: must be a number, got {value!r:.60}")
     try:
@@ -144,7 +146,7 @@ def real(name: str, value: Any) -> float:
 
 
 def flag(name: str, value: Any) -> bool:
-    """True or False, or an error: the text "false" is neither."""
+    """True or False, or an error: the string "false" is neither."""
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name}: must be true or false, got {value!r:.60}")
     return bool(value)
@@ -159,7 +161,7 @@ def positive(name: str, value: Any) -> float:
 
 
 def privacy(epsilon: Any) -> float:
-    """A privacy parameter: finite, above zero, and not so small that floats lose it."""
+    """A privacy parameter: finite, above zero, and not so small that it underflows."""
     try:
         value = positive("epsilon", epsilon)
         if value < LEAST_PRIVACY:
@@ -170,7 +172,7 @@ def privacy(epsilon: Any) -> float:
 
 
 def confidence(value: Any, example: float = 0.95) -> float:
-    """A confidence level: at least one half, from which intervals are proved, and below one."""
+    """A confidence level: below one, and at least one half, where the intervals are proved."""
     level = real("confidence", value)
     if not 0.5 <= level < 1:
         raise ValueError(
@@ -195,7 +197,7 @@ def segment_lengths(lengths: int | Iterable[int]) -> tuple[int, ...]:
         lengths = tuple(lengths)
         if any(isinstance(n, tuple) for n in lengths):
             raise ValueError(
-                "lengths: are those of many subjects; ask about one, with table.lengths_of(0)"
+                "lengths: belong to many subjects; give those of one, as in table.lengths_of(0)"
             )
         numbers = tuple(whole("lengths", n, 1) for n in lengths)
         if not numbers:
@@ -205,7 +207,7 @@ def segment_lengths(lengths: int | Iterable[int]) -> tuple[int, ...]:
 
 
 def json_value(name: str, text: str | bytes) -> Any:
-    """What a JSON text says, read strictly: no NaN, no infinity, no name twice in an object."""
+    """The value of a JSON text, parsed strictly: NaN, infinity and duplicate keys are errors."""
     try:
         return json.loads(
             text, object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite
@@ -229,7 +231,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(record) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r:.40} is given twice; which one holds?")
+        raise ValueError(f"{twice!r:.40} is given twice; keep one of them")
     return record
 
 

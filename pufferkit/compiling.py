@@ -1,7 +1,7 @@
-"""Loops compiled by numba, kept on disk where there is a place that can be written.
+"""Loops compiled by numba and cached on disk, where a directory can be written.
 
-Next to the code, or in the home directory of the user. In a container both may be read-only; then a
-loop is compiled anew in each process, which takes seconds, and nothing fails.
+The cache lies next to the code or in the user's home directory. In a container both may be
+read-only; then each process compiles its loops again, which takes seconds, and nothing fails.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ def compiled_loop(function: Callable[..., Any]) -> Any:
     """The function, compiled at its first call."""
     try:
         return njit(cache=True)(function)
-    except RuntimeError:  # no place for what is compiled
+    except RuntimeError:  # no directory for the cache
         return njit(function)

@@ -1,4 +1,4 @@
-"""The errors a caller may want to tell apart. Bad arguments are plain ``ValueError``."""
+"""Errors that callers may want to distinguish. Invalid arguments raise a plain ``ValueError``."""
 
 
 class NotApplicable(ValueError):
@@ -17,7 +17,7 @@ class NotApplicable(ValueError):
 
 
 class NoTheorem(ValueError):
-    """No theorem covers what was asked, so no number is given.
+    """No theorem covers this request, so no number is given.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class NoTheorem(ValueError):
 
 
 class OverBudget(ValueError):
-    """The account cannot pay for this; nothing was spent.
+    """The budget that is left is too small; nothing was spent.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class OverBudget(ValueError):
 
 
 class LedgerError(ValueError):
-    """The ledger cannot be read or written, or was tampered with; nothing was handed over.
+    """The ledger cannot be read or written, or was tampered with; nothing was released.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class LedgerError(ValueError):
 
 
 def printable(text: object) -> str:
-    """Text that a terminal shows and does not obey: control characters and the like, escaped."""
+    """Text that is safe to print on a terminal: control characters are escaped."""
     shown = str(text)
     if shown.isprintable():
         return shown

@@ -7,8 +7,8 @@
 with probability a / 2^64 and back with b / 2^64 for whole numbers a, b, and starts flipped with
 probability a / (a + b): all of them exact.
 
-A stream keeps one bit, the last flip. A process that is forked meanwhile would share it, and what
-two series with a common past of their noise give away together no theorem says: a stream goes on
+A stream keeps one bit, the last flip. A process forked in the meantime would share that bit, and no
+theorem bounds the joint loss of two series whose noise has a common past. So a stream continues
 only in the process in which it began.
 """
 
@@ -43,7 +43,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def row_answers(codes: NDArray[Any], words: Sequence[Sequence[int]]) -> NDArray[Any]:
-    """A symbol for each entry: ``words[x][z]`` of the 2^64 words answer state x by z."""
+    """A symbol for each entry: ``words[x][z]`` of the 2^64 words answer state x with z."""
     answers = np.empty_like(codes)
     cuts = [np.array(own, dtype=np.uint64) for own in _cuts(words)]
     for begin in range(0, len(codes), _CHUNK):
@@ -56,7 +56,7 @@ def row_answers(codes: NDArray[Any], words: Sequence[Sequence[int]]) -> NDArray[
 
 
 def row_answer_stream(codes: Iterator[int], words: Sequence[Sequence[int]]) -> Iterator[int]:
-    """A symbol for one entry after the other, each word drawn with its entry."""
+    """A symbol for one entry after another; the random word is drawn when its entry arrives."""
     cuts = _cuts(words)
     for code in codes:
         yield bisect_right(cuts[code], int.from_bytes(os.urandom(8), sys.byteorder))
@@ -98,7 +98,7 @@ def chain_flips(lengths: Sequence[int], thresholds: tuple[int, int]) -> Flips:
 
 
 def flip_stream(thresholds: tuple[int, int]) -> Iterator[bool]:
-    """One flip after the other, each drawn when it is asked for.
+    """One flip after another, each drawn when it is requested.
 
     Raises
     ------
@@ -110,8 +110,8 @@ def flip_stream(thresholds: tuple[int, int]) -> Iterator[bool]:
     while True:
         if home != (os.getpid(), _forks[0]):
             raise NoTheorem(
-                "stream: it began in another process, and correlated noise must not go on in two; "
-                "start a new stream here, which counts as asking again"
+                "stream: began in another process, and correlated noise must not continue in two; "
+                "start a new stream here, which counts as a further release"
             )
         yield flip
         word = int.from_bytes(os.urandom(8), sys.byteorder)

@@ -1,4 +1,4 @@
-"""Records as JSON, in one canonical spelling for digests; files that only their owner can read."""
+"""Records as JSON, in a canonical form for digests; files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 
 def canonical(data: Any) -> str:
-    """JSON with one spelling: sorted keys, no spaces."""
+    """JSON in canonical form: sorted keys, no spaces."""
     return _ENCODER.encode(data)
 
 
@@ -30,9 +30,9 @@ class JsonRecord:
     """JSON both ways, for a class with ``to_dict`` and, where it is read again, ``from_dict``."""
 
     _called: ClassVar[str] = "model"
-    """What an error calls the text."""
+    """The name of the text in error messages."""
     _in_words: ClassVar[Callable[[Any], str] | None] = None
-    """How labels are written that JSON does not know; without it they are an error."""
+    """Converts labels that JSON cannot represent; without it such labels are an error."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -44,14 +44,14 @@ class JsonRecord:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """What ``to_json`` wrote."""
+        """The record that ``to_json`` wrote."""
         read: Any = cls
         made: Self = read.from_dict(checks.json_object(cls._called, text))
         return made
 
 
 class Report(Shown, JsonRecord):
-    """A record that people read too: JSON on many lines."""
+    """A record that people read too: its JSON is indented."""
 
     def to_json(self, indent: int | None = 2) -> str:
         """JSON text; floats keep every digit."""
@@ -59,7 +59,7 @@ class Report(Shown, JsonRecord):
 
 
 def private_file(path: Path, content: bytes) -> None:
-    """A new file that its owner alone can read, whatever the umask; an error if there is one."""
+    """Write a new file that only its owner can read, whatever the umask; an error if it exists."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as stream:
         os.fchmod(handle, 0o600)
@@ -69,11 +69,11 @@ def private_file(path: Path, content: bytes) -> None:
 
 
 def name_once(part: Path, path: Path) -> None:
-    """Give a complete file its name, unless there is one of that name."""
+    """Give a finished file its final name, unless a file of that name exists."""
     with suppress(FileExistsError):
         try:
             os.link(part, path)
         except OSError as error:
             if isinstance(error, FileExistsError) or path.exists():
                 return
-            part.rename(path)  # a file system without links
+            part.rename(path)  # the file system has no links

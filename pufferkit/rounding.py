@@ -1,7 +1,7 @@
-"""Rounding that never favours less noise: directed floats, fractions, one bisection in three forms.
+"""Rounding that never favours less noise: directed floats, fractions and four bisections.
 
 A search for a scale or an event-level epsilon ends at a point that was checked to be private, never
-at a midpoint. A number that is rounded is rounded to the side that hides more.
+at a midpoint. Every number is rounded towards more privacy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from math import inf
 from numbers import Rational
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,12 @@ from numpy.typing import NDArray
 from pufferkit import checks
 from pufferkit.checks import Floats
 
+Found = TypeVar("Found")
+
 EPS = math.ulp(1.0)
 """Relative spacing of floats: one rounding errs by at most half of it."""
+
+_MOST_TRIALS, _USUAL_TRIALS = 40, 5
 
 
 def round_up(value: float, ulps: int = 4) -> float:
@@ -31,14 +35,14 @@ def round_up(value: float, ulps: int = 4) -> float:
 
 
 def as_fraction(name: str, value: Any) -> Fraction:
-    """A number exactly; a float as the decimal it prints as."""
+    """A number as an exact fraction; a float counts as the decimal it prints as."""
     if isinstance(value, Rational) and not isinstance(value, bool):
         return Fraction(value)
     return Fraction(repr(checks.real(name, value)))
 
 
 def at_least(value: Fraction) -> float:
-    """The least float that is not below a fraction."""
+    """The smallest float that is not below a fraction."""
     number = float(value)
     return number if Fraction(number) >= value else math.nextafter(number, math.inf)
 
@@ -48,9 +52,9 @@ def last_passing(
 ) -> float:
     """The point nearest to ``bad`` with a margin of at least 0, to a relative precision.
 
-    ``good`` passes, ``bad`` does not. What is returned passed, so rounding and the shape of the
-    function cannot put it on the wrong side. Secant steps, and a bisection whenever one end has
-    stayed put twice.
+    ``good`` passes, ``bad`` does not. The result was itself checked to pass, so neither rounding
+    nor the shape of the function can put it on the wrong side. The search makes secant steps, and
+    bisects whenever the same end has not moved for two steps.
     """
     at_good, at_bad = margin(good), margin(bad)
     kept = 0
@@ -76,7 +80,7 @@ def last_passing(
 
 
 def least_passing(passes: Callable[[int], bool], bad: int, good: int) -> int:
-    """The least whole number that passes: ``good`` does, ``bad`` below it does not."""
+    """The least whole number that passes; ``good`` passes, and the smaller ``bad`` does not."""
     while good - bad > 1:
         middle = (good + bad) // 2
         if passes(middle):
@@ -93,10 +97,10 @@ def last_passing_each(
     precision: float,
     least: float = 0.0,
 ) -> Floats:
-    """Many searches at once, by halving: of each the point nearest to ``bad`` that passed.
+    """Many bisections at once: for each, the point nearest to ``bad`` that passed.
 
-    ``good`` passes and ``bad`` does not, place by place. It ends when all are as near as
-    ``precision`` times the size of what passed, or times ``least`` where that is smaller.
+    ``good`` passes and ``bad`` does not, elementwise. The search ends when every bracket is at most
+    ``precision`` times the point that passed, or times ``least`` where that point is smaller.
     """
     while (np.abs(good - bad) > precision * np.maximum(np.abs(good), least)).any():
         middle = (good + bad) / 2
@@ -105,3 +109,58 @@ def last_passing_each(
         passed = passes(middle)
         good, bad = np.where(passed, middle, good), np.where(passed, bad, middle)
     return good
+
+
+def largest_within(
+    loss_at: Callable[[float], tuple[float, Found] | None],
+    limit: float,
+    start: float,
+    most: float,
+    precision: float,
+    *,
+    least: float = 0.0,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[float, Found] | None:
+    """The largest b tried up to ``most`` whose loss is at most ``limit``, and what comes with it.
+
+    A loss grows about like a power of b, so each guess is read off the last two; where it leaves
+    the bracket, the bracket is halved. ``loss_at`` may have no answer where b is too large.
+    ``None`` if no b passed above ``least``, below which none is of use.
+    """
+    good: tuple[float, Found] | None = None
+    high, b = inf, min(start, most)
+    seen: list[tuple[float, float]] = []
+    for trial in range(_MOST_TRIALS):
+        answer = loss_at(b)
+        if progress is not None:
+            progress(min(trial + 1, _USUAL_TRIALS), _USUAL_TRIALS)
+        if answer is not None and answer[0] <= limit:
+            good = b, answer[1]
+            if answer[0] >= limit * (1 - precision) or b >= most:
+                break
+        else:
+            high = b
+        low = 0.0 if good is None else good[0]
+        if answer is None:
+            if good is None and b <= least:
+                break
+            guess = b / 3
+        elif answer[0] <= 0:
+            guess = 2 * b
+        else:
+            seen.append((math.log(b), math.log(answer[0])))
+            guess = b * (limit * (1 - precision / 2) / answer[0]) ** (1 / _power(seen))
+        if not low < guess < high:
+            guess = (low + high) / 2 if high < inf else 2 * low
+        if high - low <= precision * low:
+            break
+        b = min(guess, most)
+    return good
+
+
+def _power(seen: list[tuple[float, float]]) -> float:
+    """By which power of b the loss grows, by the last two points; 1 where that makes no sense."""
+    if len(seen) < 2 or seen[-1][0] == seen[-2][0]:
+        return 1.0
+    slope = (seen[-1][1] - seen[-2][1]) / (seen[-1][0] - seen[-2][0])
+    return slope if 1 / 3 < slope < 3 else 1.0

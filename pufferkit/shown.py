@@ -1,4 +1,4 @@
-"""How objects show themselves: words at a prompt, tables in a notebook, pictures and frames."""
+"""How objects are displayed: text at a prompt, tables in a notebook, figures, dataframes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import pufferkit
 
 MOST_ROWS = 100
-"""Rows that a notebook shows."""
+"""Most rows that a notebook shows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """Probabilities of what is across, given what is down; with a name among several."""
+    """Conditional probabilities of the columns given the rows; named, as there may be several."""
 
     name: str
     rows: tuple[str, ...]
@@ -26,12 +26,12 @@ class Matrix:
 
     @classmethod
     def of(cls, name: str, states: Iterable[Hashable], cells: Any, across: str = "next") -> Matrix:
-        """A matrix of moves between states."""
+        """A transition matrix between states."""
         labels = tuple(str(state) for state in states)
         return cls(name, labels, labels, cells, across=across)
 
     def table_rows(self) -> list[dict[str, Any]]:
-        """A row for each row, its label under the word that is down."""
+        """A dictionary for each row, its label under the key ``down``."""
         return [
             {self.down: label, **dict(zip(self.columns, map(float, row), strict=True))}
             for label, row in zip(self.rows, self.cells, strict=True)
@@ -39,16 +39,16 @@ class Matrix:
 
 
 class Shown:
-    """Something a person looks at: its ``str`` is its ``repr``, and HTML in a notebook.
+    """An object for people to look at: its ``repr`` is its ``str``, and a notebook shows HTML.
 
-    Where it has rows, ``table_rows`` gives them; where there is a picture of it, `plot` draws it.
+    If it has rows, ``table_rows`` gives them; if there is a figure of it, `plot` draws it.
     """
 
     def __repr__(self) -> str:
         return str(self)
 
     def table_rows(self) -> Sequence[Mapping[str, Any]]:
-        """The rows of `to_frame`; none where there are none."""
+        """The rows of `to_frame`; empty if it has none."""
         return ()
 
     def shown_rows(self) -> Sequence[Mapping[str, Any]]:
@@ -56,7 +56,7 @@ class Shown:
         return self.table_rows()
 
     def remarks(self) -> Sequence[str]:
-        """What a notebook says below the table, and does not hide among the words."""
+        """Lines that a notebook shows below the table, outside the folded text."""
         return ()
 
     def _repr_html_(self) -> str:
@@ -65,14 +65,14 @@ class Shown:
         if not rows:
             return words
         below = "".join(f"<p>{escape(line)}</p>" for line in self.remarks())
-        return f"{_table(rows)}{below}<details><summary>words</summary>{words}</details>"
+        return f"{_table(rows)}{below}<details><summary>as text</summary>{words}</details>"
 
     def plot(self) -> Any:
-        """A matplotlib figure of it, for a notebook or ``figure.savefig``."""
+        """A matplotlib figure, for a notebook or ``figure.savefig``."""
         return pufferkit.plots.figure_of(self)
 
     def to_frame(self, backend: str = "polars") -> Any:
-        """Its rows as a frame of polars, pandas or pyarrow."""
+        """The rows as a dataframe of polars, pandas or pyarrow."""
         rows = self.table_rows()
         if not rows:
             raise ValueError(f"{type(self).__name__}: has no rows")

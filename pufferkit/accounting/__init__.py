@@ -1,1 +1,1 @@
-"""What has been spent, and by which theorem."""
+"""Composition theorems, the ledger, sessions and streams: what has been spent, and why."""

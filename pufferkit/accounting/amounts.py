@@ -1,7 +1,7 @@
 """Amounts of privacy as integers: millionths of epsilon, rounded up.
 
 A number is read as the decimal it is written as, so 0.1 is exactly 100,000 millionths and three of
-them are 300,000. What is spent rounds up, what is allowed rounds down.
+them are 300,000. Amounts spent are rounded up, budgets are rounded down.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from pufferkit import checks
 
 MICRO = 10**6
 PICO = 10**12
+_MOST_BUDGET = 1e12
+"""Totals stay within it, and a database keeps whole numbers of 64 bits."""
 
 
 def spent_micro(epsilon: float) -> int:
@@ -21,7 +23,10 @@ def spent_micro(epsilon: float) -> int:
 
 def allowed_micro(budget: float) -> int:
     """Millionths of a budget, rounded down."""
-    return _units(checks.positive("budget", budget), MICRO, ROUND_FLOOR)
+    allowed = checks.positive("budget", budget)
+    if allowed > _MOST_BUDGET:
+        raise ValueError(f"budget: must be at most {_MOST_BUDGET:g}, got {allowed:g}")
+    return _units(allowed, MICRO, ROUND_FLOOR)
 
 
 def spent_pico(b: float) -> int:
@@ -30,12 +35,12 @@ def spent_pico(b: float) -> int:
 
 
 def in_epsilon(micro: int) -> float:
-    """Millionths back as a number."""
+    """A number of millionths as epsilon."""
     return micro / MICRO
 
 
 def show(micro: int) -> str:
-    """For messages: 0.600, or as many digits as it takes."""
+    """An amount as text for messages: three decimals (0.600), or more where they are needed."""
     text = f"{Decimal(micro) / MICRO:.6f}".rstrip("0")
     whole, _, part = text.partition(".")
     return f"{whole}.{part:<03}".replace(" ", "0")

@@ -1,12 +1,13 @@
-"""A head kept outside the ledger, so that a ledger that went back is noticed.
+"""A copy of the head kept outside the ledger, which reveals a ledger that was set back.
 
-The anchor is a small file: number and digest of the last entry. Before every charge the ledger must
-still hold that entry. After the commit, and before anything is handed over, the anchor moves on. So
-it is never ahead of the ledger: if it is, the ledger was set back (an old copy, a deleted log,
-a removed tail). It may be behind, after a crash between the two, by entries of which nothing was
-handed over, and by entries of those who spend without the anchor.
+The anchor is a small file with the number and the digest of the last entry. Before every charge the
+ledger must still hold that entry. The anchor advances after the commit and before anything is
+handed over, so it is never ahead of an intact ledger: if it is ahead, the ledger was set back (to
+an old copy, by deleting its log or by removing its tail). It may lag behind: after a crash between
+commit and anchor, by entries of which nothing was handed over, and by charges made without the
+anchor.
 
-With a key the file also carries a keyed digest, and only who has the key can write another.
+With a key the file also carries a keyed digest, so that only holders of the key can write one.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ START = Head(0, GENESIS)
 
 
 class Anchor:
-    """The file that holds a head.
+    """A file that holds the head of a ledger.
 
     Parameters
     ----------
     path
-        The file. Keep it where whoever can write the ledger cannot write.
+        The file. Keep it where people who can write the ledger have no write access.
     key
-        A file with a key, made if it does not exist; ``None`` for an anchor without one.
+        A file with a key, created if it does not exist; ``None`` for an anchor without a key.
     """
 
     def __init__(self, path: str | os.PathLike[str], key: str | os.PathLike[str] | None) -> None:
@@ -57,7 +58,7 @@ class Anchor:
             raise ValueError(f"anchor: the folder {self.path.parent} does not exist")
 
     def read(self) -> Head | None:
-        """The head it holds; ``None`` if there is no file."""
+        """The head in the file; ``None`` if there is no file."""
         try:
             text = self.path.read_text("utf-8")
         except FileNotFoundError:
@@ -85,19 +86,19 @@ class Anchor:
         return head
 
     def check(self, connection: Connection, head: Head | None) -> None:
-        """The ledger must hold this head, or it was set back or rewritten."""
+        """Raise an error if the ledger lacks this head: it was then set back or rewritten."""
         seq, _ = connection.head
         if head is None:
             if seq:
                 raise LedgerError(
                     f"anchor: {self.path} does not exist, but the ledger has {seq} entries; "
-                    "restore it, or make one on purpose: pufferkit ledger anchor"
+                    "restore it, or create one deliberately with pufferkit ledger anchor"
                 )
             return
         query = "SELECT digest FROM pufferkit_entries WHERE seq = ?"
         row = connection.execute(query, (head.seq,)).fetchone() if head.seq else (GENESIS,)
         if seq < head.seq or row is None or row[0] != head.digest:
-            ends = f"ends at entry {seq}" if seq < head.seq else "has another one"
+            ends = f"ends at entry {seq}" if seq < head.seq else "has a different one"
             raise LedgerError(
                 f"anchor: the ledger was set back or rewritten: {self.path} holds entry "
                 f"{head.seq}, the ledger {ends}. Nothing was done; find out who restored or "
@@ -105,7 +106,7 @@ class Anchor:
             )
 
     def advance(self, head: Head) -> None:
-        """Hold this head from now on, unless a later one is held."""
+        """Store this head, unless the file already holds a later one."""
         try:
             with self._locked():
                 held = self.read()
@@ -114,7 +115,7 @@ class Anchor:
         except OSError as error:
             raise LedgerError(
                 f"anchor: {self.path} cannot be written ({type(error).__name__}); nothing was "
-                "handed over, and asking again is safe: what was stored is given as it is"
+                "handed over. Asking again is safe: an answer that was stored is returned unchanged"
             ) from None
 
     def _write(self, head: Head) -> None:
@@ -136,7 +137,7 @@ class Anchor:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One process at a time, where the system has locks on files."""
+        """Admit one process at a time, on systems with file locks."""
         try:
             import fcntl  # noqa: PLC0415
         except ImportError:  # pragma: no cover

@@ -1,23 +1,23 @@
-"""What several releases about the same series cost together: theorems, with their conditions.
+"""What several releases about the same series cost together: theorems and their conditions.
 
-Pufferfish privacy does not compose by itself. Every rule below is a theorem, applied only where its
-conditions were checked, and the tightest one that applies is used and named. Each of them speaks of
-*every* entry of the series, used or not; its docstring says for which beliefs and releases, and
-why.
+Pufferfish privacy does not compose in general. Every rule below is a theorem, applied only where
+its conditions have been checked; the tightest applicable rule is used and named. Each rule holds
+for *every* entry of the series, used or not. Its docstring states which beliefs and releases it
+covers, and why.
 
 ===================  ==========================================================================
 ``single``           one release
-``entry_profile``    entry privacies add up per entry; the loss under that profile (influence curve)
+``entry_profile``    event-level epsilons add up per entry; loss of that profile (influence curve)
 ``quilt_sum``        [C] 3.7: Markov quilt releases over the same entries add up
 ``quilt_max``        [Q] 4.4: K times the largest epsilon, same quilt sets
-``parallel``         [C] 3.1 with the pairing of its proof, and entries between: disjoint windows
-``far_apart``        [C] 3.3: two far windows released with markov_quilt_approx
+``parallel``         [C] 3.1 with the pairing of its proof: disjoint windows and entries between
+``far_apart``        [C] 3.3: two distant windows released with markov_quilt_approx
 ``dependence``       [C] 3.6: two releases whose outputs depend on each other by at most E
 ``group_sum``        group DP releases add up
 ===================  ==========================================================================
 
-``parallel`` and ``far_apart`` are about windows of a chain (`pufferkit.accounting.windows`). For
-networks and joint distributions a release uses every entry, and the others are theorems.
+``parallel`` and ``far_apart`` are about windows of a chain (`pufferkit.accounting.windows`). The
+other rules also hold for networks and joint distributions, where a release uses every entry.
 
 All bounds hold output by output, so later releases may be chosen after looking at earlier ones.
 """
@@ -49,17 +49,17 @@ from pufferkit.influence.curve.profile import PairRun
 from pufferkit.shown import Shown
 
 FEW = 16
-"""Releases up to which a kept history is composed by every rule."""
+"""A stored history of up to this many releases is composed by every rule."""
 
 Rule = Callable[[], float | int]
 
 ANY_START = frozenset({"group_dp", "entry_dp"})
-"""Mechanisms that ask no beliefs, so that it does not matter where a window starts."""
+"""Mechanisms that need no beliefs, so that a window may start anywhere."""
 
 
 @dataclass(frozen=True)
 class Considered:
-    """One rule: what it gives, or why it does not apply."""
+    """One rule: the epsilon it gives, or why it does not apply."""
 
     rule: str
     micro: int | None
@@ -68,7 +68,7 @@ class Considered:
 
 @dataclass(frozen=True, repr=False)
 class Composition(Shown):
-    """The joint guarantee by the tightest rule, and what the others said."""
+    """The joint guarantee by the tightest rule, with the outcome of every other rule."""
 
     micro: int
     rule: str
@@ -104,8 +104,8 @@ def compose(
         The class Theta for the whole series, the same for all releases: chains, networks or joint
         distributions.
     lengths
-        Length of the series, or of its independent segments, in the order of the entries; for
-        networks and joint distributions the number of entries.
+        Length of the series, or lengths of its independent segments in the order of the entries;
+        for networks and joint distributions the number of entries.
     dependence
         E of [C] Theorem 3.6, if you know it: a bound, both ways, on the max-divergence between the
         joint distribution of two outputs and the product of their distributions, given any value of
@@ -142,7 +142,7 @@ def compose(
 
 
 def _tightest(rules: Mapping[str, Rule]) -> Composition:
-    """The rule that gives least, and what the others said."""
+    """The rule with the smallest epsilon, with the outcome of every other rule."""
     considered = []
     for name, rule in rules.items():
         try:
@@ -166,10 +166,10 @@ def rules_for(
     sizes: tuple[int, ...],
     dependence: float | None = None,
 ) -> dict[str, Rule]:
-    """The rules by name, each ready to be asked; ``NoTheorem`` where one does not apply."""
+    """The rules by name, ready to be called; one that does not apply raises ``NoTheorem``."""
 
     def anchored(charge: float) -> float:
-        # A promise is made for a series that starts as the beliefs say.
+        # A calibration holds for a series with the initial distribution of the beliefs.
         for spending in history:
             if spending.mechanism not in ANY_START:
                 check_start(spending.window, theta, sizes)
@@ -179,7 +179,7 @@ def rules_for(
     def by_dependence() -> float:
         if theta.names_secrets and dependence is not None:
             raise NoTheorem(
-                "E of [C] 3.6 is given the value of an entry, and these secrets are others"
+                "E of [C] 3.6 conditions on the value of one entry, and these secrets differ"
             )
         return anchored(bounded_dependence(history, dependence))
 
@@ -204,18 +204,18 @@ def compose_kept(
     history: Callable[[], Sequence[Spending]],
     enough: float,
 ) -> Composition:
-    """`compose` from what a history adds up to, for less work and never less.
+    """`compose` from the accumulated history: less work, and never a smaller epsilon.
 
     Parameters
     ----------
     composed
-        What all releases add up to.
+        The accumulated spending of all releases.
     history
-        Gives the releases themselves, for rules that look at them. They are asked for up to `FEW`
-        releases, and if nothing else applies.
+        Returns the releases themselves, for rules that look at each of them. Called for up to
+        `FEW` releases, and where no other rule applies.
     enough
-        What is charged already: the total of an account never falls, so a rule that gives no more
-        need not be followed further.
+        What has been charged already: the total of an account never falls, so a rule that gives
+        no more than this need not be evaluated further.
     """
     if composed.count <= FEW or composed.spent is None:
         releases = history()
@@ -251,10 +251,10 @@ def single(history: Sequence[Spending]) -> float:
     segment, chains that hold from any time on, so that the window is a series of the class.
     *Releases*: one, by a mechanism that is Pufferfish private for every entry it uses.
 
-    An entry that was not used is seen through the nearest entry X_n of the window in its segment:
-    P(output | X_j = x) is a mean of P(output | X_n = u) over values u, and two such means differ by
-    no more than two values of X_n do. Where entries depend on hidden states that is not so, and the
-    window must hold whole segments.
+    An entry X_j that was not used affects the output only through the nearest entry X_n of the
+    window in its segment: P(output | X_j = x) is a mean of P(output | X_n = u) over values u, and
+    the log-ratio of two such means is at most that of two values of X_n. This fails where entries
+    depend on hidden states; the window must then consist of whole segments.
     """
     if len(history) != 1:
         raise NoTheorem("there are several releases")
@@ -269,9 +269,10 @@ def entry_profile(history: Sequence[Spending], beliefs: Any, lengths: int | Sequ
     joint distributions, where all entries are used. *Releases*: any with a per-entry bound.
 
     Event-level epsilons add up where windows overlap and do not where they are disjoint, so the
-    joint release is b_t-entry-private at entry t, with b_t = 0 at entries that no release used or
-    that were not observed; pair by pair of states, each release has its own distances, and b_t d_t
-    is the sum of theirs. The theorem of the influence curve gives the loss of every entry of each
+    joint release has event-level epsilon b_t at entry t, with b_t = 0 at entries that no release
+    used or that were not observed. For each pair of states, every release has its own distances,
+    and b_t d_t is their sum. The theorem of the influence curve gives the loss of every entry of
+    each
     segment under that profile.
     """
     unknown = [s.mechanism for s in history if s.entry_epsilon is None]
@@ -292,7 +293,7 @@ def _whole_record(
     for spending in history:
         if spending.window != (1, entries):
             raise NoTheorem(
-                "releases about networks and joint distributions use all entries, no window"
+                "releases about networks and joint distributions use all entries, not a window"
             )
 
 
@@ -310,8 +311,8 @@ def quilt_sum(history: Sequence[Spending]) -> int:
         sum_k n_* b_k + e_*  <=  sum over k != * of n_k b_k + n_* b_* + e_*  <=  sum_k epsilon_k.
 
     A shorter segment of the window has the same quilts, cut at its end. Entries that were not used
-    are seen through the nearest one that was, as for `single`. With gaps n counts observed entries,
-    the same in all releases.
+    affect the output only through the nearest used one, as for `single`. With gaps, n counts
+    observed entries, which are the same in all releases.
     """
     all_by(history, QUILTS, "Markov quilt releases")
     if len({(s.window, s.gaps) for s in history}) > 1:
@@ -320,7 +321,7 @@ def quilt_sum(history: Sequence[Spending]) -> int:
 
 
 def quilt_max(history: Sequence[Spending]) -> int:
-    """[Q] Theorem 4.4: K times the largest epsilon. Never below `quilt_sum`.
+    """[Q] Theorem 4.4: K times the largest epsilon. Never smaller than `quilt_sum`.
 
     *Secrets, beliefs*: as for `quilt_sum`. *Releases*: by `markov_quilt`, all over the same entries
     and searching the same quilts. The quilt that is best at the largest epsilon has n b_k + e <=
@@ -338,11 +339,11 @@ def quilt_max(history: Sequence[Spending]) -> int:
 def group_sum(history: Sequence[Spending], theta: Beliefs | None = None) -> int:
     """Group DP releases add up.
 
-    *Secrets*: any two values of any entry. *Beliefs*: any in which segments are independent, or the
-    parts of a graph: no part may be larger than each release was made for.
+    *Secrets*: any two values of any entry. *Beliefs*: any under which segments, or the parts of a
+    graph, are independent; no part may be larger than the parts each release was made for.
     *Releases*: by `group_dp`, over any windows. Each is differentially private for all entries of a
-    segment at once, so the likelihood of all outputs moves by at most the sum when a whole segment
-    changes, and a value of one entry says nothing of other segments.
+    segment at once, so the log-likelihood of all outputs changes by at most the sum when a whole
+    segment changes, and the value of one entry carries no information about other segments.
     """
     all_by(history, {"group_dp"}, "group DP releases")
     most = None if theta is None else theta.largest_part
@@ -357,9 +358,9 @@ def bounded_dependence(history: Sequence[Spending], dependence: float | None) ->
 
     *Secrets*: any two values of any entry. *Beliefs*: as for `single`. *Releases*: any two that are
     Pufferfish private, with E as in `compose`: given any value of *any* entry of the series, used
-    or not, and any belief. The joint density is within e^E of the product, for both values of a
-    secret, and each factor moves by its own epsilon, for entries that were not used as for
-    `single`.
+    or not, and any belief. For both values of a secret the joint density is within a factor e^E of
+    the product, and each log-density of the product changes by at most its own epsilon; for entries
+    that were not used, as for `single`.
     """
     if dependence is None:
         raise NoTheorem(
@@ -368,7 +369,7 @@ def bounded_dependence(history: Sequence[Spending], dependence: float | None) ->
         )
     bound = checks.real("dependence", dependence)
     if bound < 0:
-        raise ValueError(f"dependence: E is at least 0, got {bound:g}")
+        raise ValueError(f"dependence: E must be at least 0, got {bound:g}")
     if len(history) != 2:
         raise NoTheorem("[C] 3.6 is about two releases")
     all_by(history, PRIVATE, "Pufferfish private releases")

@@ -1,11 +1,11 @@
 """The transactions of a ledger, and what goes wrong with them.
 
-A ledger that does not exist is not made by looking at it: until the first entry is written it reads
-as an empty one. A file that exists must be a ledger. An empty or a foreign one is refused, because
-a truncated ledger would otherwise come back with its budgets whole.
+Reading a ledger that does not exist does not create it: until the first entry is written it reads
+as an empty one. A file that exists must be a ledger. An empty or foreign file is refused, because
+a truncated ledger would otherwise come back with its budgets unspent.
 
-Errors of a driver can quote what was being written. None of them leaves this file; what does is a
-`LedgerError` in words of our own.
+Error messages of a driver can quote the data being written. They never leave this module, which
+raises a `LedgerError` with a message of its own instead.
 """
 
 from __future__ import annotations
@@ -31,38 +31,45 @@ _SQLITE = {
     "SQLITE_BUSY": "another process holds the lock for too long",
     "SQLITE_LOCKED": "another process holds the lock for too long",
     "SQLITE_CANTOPEN": "the file cannot be opened",
-    "SQLITE_IOERR": "the disk does not read or write",
+    "SQLITE_IOERR": "the disk cannot be read or written",
 }
 
-Result = TypeVar("Result")
+Answered = TypeVar("Answered")
 
 
-def write(place: Place, act: Callable[[Connection], Result]) -> Result:
+def write(place: Place, act: Callable[[Connection], Answered]) -> Answered:
     """Carry out ``act`` in a transaction that holds the write lock from its start.
 
-    It is done again after a serialisation failure, a deadlock or a lost connection. The commit may
-    then have taken effect before, so ``act`` must look first for what it is about to write.
+    The transaction is repeated after a serialisation failure, a deadlock or a lost connection. The
+    earlier commit may have taken effect, so ``act`` must first look for what it is about to write.
     """
 
-    def locked() -> Result:
+    def locked() -> Answered:
+        current, place.current = place.current, False  # known again if all goes well
         with place.transaction(writes=True) as connection:
             connection.lock()
-            if not place.current:
+            version = connection.ask("schema")
+            if not current:
                 ledger_tables.migrate(connection)
             result = act(connection)
+            if current and version() != str(ledger_tables.SCHEMA_VERSION):
+                raise LedgerError(
+                    f"ledger: {place.name} was replaced, or changed by another version of "
+                    "pufferkit; nothing was written. Ask again"
+                )
         place.current = True
         return result
 
     assurance = (
-        "nothing was handed over, and asking again is safe: what was stored is given as it is"
+        "nothing was handed over. Asking again is safe: a stored answer is returned unchanged"
     )
     return _guarded(place, locked, "write", assurance)
 
 
-def read(place: Place, act: Callable[[Connection], Result]) -> Result:
+def read(place: Place, act: Callable[[Connection], Answered]) -> Answered:
     """Carry out ``act`` on one snapshot."""
 
-    def looked() -> Result:
+    def looked() -> Answered:
         with place.transaction() as connection:
             return act(connection)
 
@@ -70,7 +77,7 @@ def read(place: Place, act: Callable[[Connection], Result]) -> Result:
 
 
 def exists(place: Place) -> bool:
-    """Whether there is a ledger; an error if there is something else, or one of a later version."""
+    """Whether there is a ledger; raises for anything else, and for one of a later version."""
 
     def looked() -> tuple[bool, int | None]:
         if not place.exists():
@@ -82,26 +89,28 @@ def exists(place: Place) -> bool:
     if there and version is None:
         raise LedgerError(
             f"ledger: cannot open {place.name}: this database is not a ledger of pufferkit, or its "
-            "tables were removed; it is left as it is. Name a file that does not exist to make one"
+            "tables were removed; it was not changed. To create a ledger, name a new file"
         )
     return there
 
 
 def make(place: Place) -> None:
-    """Make a ledger where there is none."""
-    assurance = "no ledger was made"
+    """Create a ledger where there is none."""
+    assurance = "no ledger was created"
     try:
-        _guarded(place, place.make, "make", assurance)
+        _guarded(place, place.make, "create", assurance)
     except OSError as error:
         raise LedgerError(
-            f"ledger: cannot make {place.name} ({type(error).__name__}); {assurance}"
+            f"ledger: cannot create {place.name} ({type(error).__name__}); {assurance}"
         ) from None
 
 
-def _guarded(place: Place, act: Callable[[], Result], doing: str, assurance: str = "") -> Result:
-    """``act``, tried again where that helps; errors of the driver in words of our own.
+def _guarded(
+    place: Place, act: Callable[[], Answered], doing: str, assurance: str = ""
+) -> Answered:
+    """``act``, repeated where that helps; errors of the driver become a `LedgerError`.
 
-    They are raised after their handler, so that nothing of the driver's hangs on to them.
+    It is raised outside the handler, so that it carries no reference to the driver's error.
     """
     words = ""
     for turn in range(_TRIES):
@@ -118,20 +127,20 @@ def _guarded(place: Place, act: Callable[[], Result], doing: str, assurance: str
 
 
 def _words(place: Place, origin: Exception, *, unopened: bool) -> str:
-    """What is wrong; never what was being written, nor a password."""
+    """The reason, without the data that were being written and without a password."""
     name = getattr(origin, "sqlite_errorname", None)
     if name is not None:
         known = next((words for code, words in _SQLITE.items() if name.startswith(code)), None)
         return f"{known} ({name})" if known else name
     state = getattr(origin, "sqlstate", None)
     if state is not None:
-        return f"the database server answers {type(origin).__name__} ({state})"
+        return f"the database server reports {type(origin).__name__} ({state})"
     if isinstance(origin, sqlite3.Error):
-        return f"SQLite answers {type(origin).__name__}"
+        return f"SQLite reports {type(origin).__name__}"
     if isinstance(place, Server) and isinstance(origin, place.unreachable):
         if not unopened:
             return "the connection to the server was lost"
-        # Nothing was sent yet, and the text names host and reason only.
+        # Nothing has been sent yet, so the text names only the host and the reason.
         text = " ".join(str(origin).split())[:200]
         return text.replace(place.password, "***") if place.password else text
     return f"{type(origin).__name__}"

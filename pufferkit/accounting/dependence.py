@@ -36,30 +36,30 @@ def dependence(first: Calibration, second: Calibration) -> float:
 
     Two releases that are Pufferfish private with epsilon_A and epsilon_B lose together at most
     epsilon_A + epsilon_B + 2 E: ``compose(history, beliefs, lengths, dependence=E)`` charges that
-    where it is less than the other rules ask. It is about these two releases and no third one, and
-    about a series of no more entries than they used. The second may be chosen after looking at the
-    first, because the bound holds output by output.
+    where it is less than the other rules charge. E covers these two releases only, not a third one,
+    and a series of no more entries than they used. The second release may be chosen after looking
+    at the first, because the bound holds output by output.
 
     Parameters
     ----------
     first, second
         Calibrations by any mechanism that promises Pufferfish privacy for each entry
         (`wasserstein`, `exact_sum`, `influence_curve`, ...) under the same known distributions,
-        of one number each: `count`, `total` or `mean`.
+        each for a single number: `count`, `total` or `mean`.
 
     Returns
     -------
     float
-        E, rounded up. The extremes are computed, not searched
+        E, rounded up. The extremes are computed in closed form, not searched for
         (`pufferkit.influence.sums.joint_sums` has the proof).
 
     Raises
     ------
     NoTheorem
-        Where secrets are other than any two values of any entry.
+        For secrets other than any two values of any entry.
     NotApplicable
-        For beliefs that are not finitely many known chains or joint distributions, for vectors, for
-        queries that are not sums, for gaps, and where it takes more than about a minute.
+        For beliefs that are not finitely many known chains or joint distributions, for vectors,
+        for queries that are not sums, for gaps, and where it would take more than about a minute.
 
     Examples
     --------
@@ -79,9 +79,9 @@ def dependence(first: Calibration, second: Calibration) -> float:
 
 
 def _grid(calibration: Calibration) -> float:
-    """By how much rounding an answer to the grid of Laplace noise moves a log-density, at most.
+    """The most by which rounding an answer to the grid of Laplace noise changes a log-density.
 
-    The scale that is drawn with is no smaller, and more noise is post-processing.
+    Noise is drawn with at least the calibrated scale, and additional noise is post-processing.
     """
     if calibration.unit is not None:
         return 0.0
@@ -95,7 +95,7 @@ def _scale(calibration: Calibration) -> Fraction:
 
 
 def _checked(first: Calibration, second: Calibration) -> Beliefs:
-    """The beliefs of both, if the theorem and the computation speak of them."""
+    """The beliefs of both, if the theorem and the computation cover them."""
     for name, calibration in (("first", first), ("second", second)):
         if not isinstance(calibration, Calibration):
             raise ValueError(
@@ -105,14 +105,14 @@ def _checked(first: Calibration, second: Calibration) -> Beliefs:
         theta, query = calibration.beliefs, calibration.query
         if theta is None:
             raise ValueError(
-                f"{name}: {calibration.mechanism} was calibrated without beliefs, and how far two "
-                "releases depend on each other is a matter of these"
+                f"{name}: {calibration.mechanism} was calibrated without beliefs, and the "
+                "dependence of two releases cannot be bounded without them"
             )
         named = calibration.guarantee in (Guarantee.SECRETS, Guarantee.EVENTS)
         if named or theta.names_secrets:
             raise NoTheorem(
                 f"{name}: [C] 3.6 is computed for any two values of any entry, and this release "
-                "hides secrets of its own; calibrate it without secrets"
+                "was calibrated for other secrets; calibrate it without secrets"
             )
         if calibration.mechanism not in PRIVATE:
             raise NoTheorem(
@@ -120,8 +120,7 @@ def _checked(first: Calibration, second: Calibration) -> Beliefs:
             )
         if query.weights is None or query.size != 1 or query.kind == "quantile":
             raise NotApplicable(
-                f"{name}: {query.name} is not a sum of one number; E is computed for count, total "
-                "and mean"
+                f"{name}: {query.name} is not a scalar sum; E is computed for count, total and mean"
             )
         if query.missing:
             raise NotApplicable(f"{name}: {GAPS}")
@@ -134,7 +133,7 @@ def _checked(first: Calibration, second: Calibration) -> Beliefs:
     assert one is not None
     assert other is not None
     if one is not other and one.to_dict() != other.to_dict():
-        raise ValueError("second: was calibrated for other beliefs than the first")
+        raise ValueError("second: it was calibrated for other beliefs than the first")
     return one
 
 
@@ -142,7 +141,7 @@ def _checked(first: Calibration, second: Calibration) -> Beliefs:
 def _largest(theta: Beliefs, first: Calibration, second: Calibration) -> float:
     raise NotApplicable(
         f"E is computed for finitely many known chains (ChainClass.of) or joint distributions; "
-        f"here is a {theta.description}"
+        f"got a {theta.description}"
     )
 
 
@@ -151,8 +150,8 @@ def _(theta: FiniteClass, first: Calibration, second: Calibration) -> float:
     lengths, members = first.query.lengths, known_members(theta)
     if len(lengths) > 1 and len(members) > 1:
         raise NotApplicable(
-            f"with several segments every one of them could follow another of the {len(members)} "
-            "chains; E is computed for one chain then, or for one segment"
+            f"with several segments, each of them could follow a different one of {len(members)} "
+            "chains; E is computed for one chain or for one segment"
         )
     axes = []
     for calibration in (first, second):

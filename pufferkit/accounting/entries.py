@@ -1,20 +1,21 @@
-"""The lines of a ledger: what they are, and how they are read and appended.
+"""The entries of a ledger: their fields, and how they are read and appended.
 
-There is one way to append: a list of drafts gets its places in the chain, and one entry is a list
-of one. Balances, marks and states are kept in tables of their own, and always follow from the
-entries. A *state* is what the charges of an account add up to, so that the next charge need not
-read them all; the last charge holds its digest.
+There is one way to append: a list of drafts gets its places in the chain, and a single entry is a
+list of one. Balances, marks and states are kept in separate tables and always follow from the
+entries. A *state* accumulates the charges of an account, so that the next charge need not read
+them all; the last charge holds its digest.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pufferkit.accounting.amounts import show
 from pufferkit.accounting.ledger_tables import Connection
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 RULES = ("sum", "composed")
 DATA_MARKS = "data marks"
 STATE = "state"
-"""Under which the body of an entry has the digest of the state that it leads to."""
+"""Key in the body of an entry for the digest of the state that the entry leads to."""
 _LONGEST_NAME, _LONGEST_KEY = 200, 64
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+"""What no database keeps: the end of a text in C, and halves of characters."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Entry(Draft):
-    """One line of the ledger, in its place."""
+    """One entry of the ledger, in its place in the chain."""
 
     seq: int
     made_at: str
@@ -64,14 +67,13 @@ class Entry(Draft):
         return {"seq": self.seq, **fields}
 
     def own_digest(self) -> str:
-        """What the digest should be."""
+        """The digest that the contents of the entry require."""
         fields = {k: v for k, v in self.to_dict().items() if k != "digest"}
         return hashlib.sha256(canonical(fields).encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class Account:
-    """Where an account stands; amounts are millionths of epsilon."""
+class Account(NamedTuple):
+    """The balance of an account; amounts are millionths of epsilon."""
 
     account: str
     rule: str
@@ -80,21 +82,16 @@ class Account:
     entries: int
 
     @property
-    def row(self) -> tuple[str, str, int, int, int]:
-        """As its table has it."""
-        return self.account, self.rule, self.budget, self.total, self.entries
-
-    @property
     def remaining(self) -> int:
-        """What is left."""
+        """The part of the budget that is left."""
         return self.budget - self.total
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What an account is opened with, by its first charge; later charges must bring the same.
+    """The terms on which the first charge opens an account; later charges must state the same.
 
-    ``budget`` is in millionths. ``about`` are facts to record: which beliefs, which lengths.
+    ``budget`` is in millionths. ``about`` holds facts to record, such as beliefs and lengths.
     """
 
     budget: int
@@ -110,8 +107,8 @@ class Terms:
         """Refuse an account that was opened on other terms."""
         if known.rule != self.rule:
             raise ValueError(
-                f"account: {known.account!r} adds up by {known.rule!r}, not by {self.rule!r}; it "
-                "is not shared between the two"
+                f"account: {known.account!r} adds up by the rule {known.rule!r}, not by "
+                f"{self.rule!r}; use a different account for the other rule"
             )
         there = opened.body["about"]
         if there != self.about:
@@ -120,18 +117,18 @@ class Terms:
             )
             raise ValueError(
                 f"account: {known.account!r} was opened for other data or beliefs "
-                f"({', '.join(different)} differ); release what it was opened for"
+                f"({', '.join(different)} differ); use it for those, or choose another name"
             )
         if known.budget != self.budget:
             raise ValueError(
                 f"budget: the account {known.account!r} has {show(known.budget)}, not "
-                f"{show(self.budget)}; give the budget it has. To change it is an act of its own: "
-                "Ledger.change_budget, or pufferkit ledger budget"
+                f"{show(self.budget)}; give the budget it has. To change it, call "
+                "Ledger.change_budget or run pufferkit ledger budget"
             )
 
     @cached_property
     def body(self) -> dict[str, Any]:
-        """As the entry that opens the account has it; the same object for all that it opens."""
+        """The body of an entry that opens an account; one object for all accounts it opens."""
         return {"budget": self.budget, "rule": self.rule, "about": self.about}
 
 
@@ -139,11 +136,11 @@ class Terms:
 class Charge:
     """One charge among many; ``total`` is the joint total after it, in millionths.
 
-    ``after`` is the number of entries the account had when the total was worked out, 0 for an
-    account that is not there yet; several charges to one account in the same call count on from
+    ``after`` is the number of entries the account had when the total was computed, 0 for an account
+    that does not exist yet; several charges to one account in the same call are counted on from
     there. ``terms`` open an account with its first charge. ``value`` is the noisy answer, stored in
-    the same transaction. ``data`` is what the account is about, to be recognised by. ``state`` is
-    what all charges add up to after this one.
+    the same transaction. ``data`` are the data of the account, by which they are recognised later.
+    ``state`` is the accumulated state after this charge.
     """
 
     account: str
@@ -162,21 +159,21 @@ class Charge:
         checked_name("key", self.key, _LONGEST_KEY)
         for name in ("epsilon", "total", "after"):
             amount = getattr(self, name)
-            if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
-                raise ValueError(f"{name}: must be a whole number from 0 on, got {amount!r}")
+            if type(amount) is not int or amount < 0:
+                raise ValueError(f"{name}: must be an integer of at least 0, got {amount!r}")
 
     def with_value(self, value: Mapping[str, Any]) -> Charge:
-        """The same charge, checked already, with the noisy answer."""
+        """The same charge with the noisy answer, without repeating the checks."""
         charge = object.__new__(Charge)
         charge.__dict__.update(self.__dict__, value=value)
         return charge
 
 
 def checked_name(argument: str, text: Any, longest: int = _LONGEST_NAME) -> str:
-    """A name that every database keeps as it is: text, not empty, not too long."""
-    if not isinstance(text, str) or not 1 <= len(text) <= longest or "\0" in text:
+    """A name that every database stores unchanged: text that is not empty and not too long."""
+    if not isinstance(text, str) or not 1 <= len(text) <= longest or _UNSTORABLE.search(text):
         raise ValueError(
-            f"{argument}: needs a name, a text of 1 to {longest} characters, got {text!r:.60}"
+            f"{argument}: must be a name of 1 to {longest} characters, got {text!r:.60}"
         )
     return text
 
@@ -188,10 +185,10 @@ def append(
     known: Mapping[str, Account],
     states: Mapping[str, Mapping[str, Any] | None] | None = None,
 ) -> list[tuple[Any, ...]]:
-    """Append entries to the chain, in order, and bring the balances to where they lead.
+    """Append entries to the chain in order and update the balances.
 
-    ``known`` are the accounts as they stood before, ``states`` those that the drafts lead to, with
-    ``None`` where that is not known any more; the caller holds the write lock. Returns the rows.
+    ``known`` are the accounts before, ``states`` the states that the drafts lead to, with ``None``
+    where a state is no longer known. The caller holds the write lock. Returns the rows.
     """
     if not drafts:
         return []
@@ -205,11 +202,10 @@ def append(
     made = f'"made_at":{canonical(now)},"made_by":{canonical(by)},"previous":'
     for draft in drafts:
         seq += 1
-        name, kind, key, epsilon, total, content = (
-            draft.account, draft.kind, draft.key, draft.epsilon, draft.total, draft.body,
-        )  # fmt: skip
+        name, kind, key, content = draft.account, draft.kind, draft.key, draft.body
+        epsilon, total = draft.epsilon, draft.total
         body = spelled.body(content)
-        # What `canonical` would make of the whole entry: its keys in order.
+        # The text `canonical` would give for the whole entry: its keys in order.
         text = (
             f'{{"account":{spelled[name]},"body":{body},"epsilon":{epsilon},'
             f'"key":{spelled[key]},"kind":"{kind}",{made}"{previous}","seq":{seq},"total":{total}}}'
@@ -224,7 +220,7 @@ def append(
         previous = own
     connection.put("entries", rows)
     connection.head = seq, previous
-    connection.put("accounts", [stands[name].row for name in {row[1]: None for row in rows}])
+    connection.put("accounts", [stands[name] for name in {row[1]: None for row in rows}])
     connection.put("marks", list(marks.items()))
     if states:
         _keep(connection, states, at)
@@ -232,46 +228,62 @@ def append(
 
 
 class Extended(dict[str, Any]):
-    """A body that many entries share, and what this one adds to it."""
+    """A body shared by many entries, with the fields that this entry adds."""
 
     def __init__(self, shared: Mapping[str, Any], added: Mapping[str, Any]) -> None:
         super().__init__(shared)
         self.update(added)
-        self.shared, self.added = shared, added
+        self.shared: Mapping[str, Any] = shared
+        self.added: Mapping[str, Any] = added
+        if isinstance(shared, Extended):
+            self.shared, self.added = shared.shared, {**shared.added, **added}
 
 
 class _Spelled(dict[str, str]):
-    """Texts and bodies in JSON. Releases of one run share most of it, which is spelled once."""
+    """Texts and bodies as JSON. Releases of one run share most of it, which is encoded once."""
 
     def __init__(self) -> None:
         self._bodies: dict[int, str] = {}
-        self._items: dict[int, dict[str, str]] = {}
+        self._around: dict[Any, tuple[list[str], list[str]]] = {}
 
     def __missing__(self, text: str) -> str:
         self[text] = spelled = canonical(text)
         return spelled
 
     def body(self, content: Mapping[str, Any]) -> str:
-        """What `canonical` makes of a body."""
+        """The canonical JSON of a body."""
         if isinstance(content, Extended):
-            shared = self._items.get(id(content.shared))
-            if shared is None:
-                shared = self._items[id(content.shared)] = self._each(content.shared)
-            items = {**shared, **self._each(content.added)}
-            return "{" + ",".join([items[name] for name in sorted(items)]) + "}"
+            shared, added = content.shared, content.added
+            kind = (id(shared), *added)
+            if kind not in self._around:
+                self._around[kind] = self._split(shared, sorted(added))
+            names, texts = self._around[kind]
+            between = (
+                canonical(added[name]) + text for name, text in zip(names, texts[1:], strict=True)
+            )
+            return texts[0] + "".join(between)
         text = self._bodies.get(id(content))
         if text is None:
             text = self._bodies[id(content)] = canonical(content)
         return text
 
-    def _each(self, content: Mapping[str, Any]) -> dict[str, str]:
-        return {name: f"{self[name]}:{canonical(value)}" for name, value in content.items()}
+    def _split(self, shared: Mapping[str, Any], added: list[str]) -> tuple[list[str], list[str]]:
+        """Names of what is added, in order, and the texts before, between and after them."""
+        texts, text = list[str](), "{"
+        for number, name in enumerate(sorted({*shared, *added})):
+            text += f"{',' * (number > 0)}{self[name]}:"
+            if name in added:
+                texts.append(text)
+                text = ""
+            else:
+                text += canonical(shared[name])
+        return added, [*texts, text + "}"]
 
 
 def _keep(
     connection: Connection, states: Mapping[str, Mapping[str, Any] | None], at: Mapping[str, int]
 ) -> None:
-    """Keep these states, which the entries with these numbers lead to."""
+    """Store these states, which the entries with these numbers lead to."""
     connection.put(
         "states",
         [(name, at[name], canonical(new)) for name, new in states.items() if new is not None],
@@ -283,12 +295,12 @@ def _keep(
 
 
 def leading_to(body: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of an entry that leads to this state."""
+    """The body of an entry, with the digest of the state it leads to."""
     return {**body, STATE: digest(state)}
 
 
 def after_entry(known: Account | None, entry: Draft) -> Account:
-    """Where an account stands after one more entry."""
+    """The balance of an account after one more entry."""
     name, body = entry.account, entry.body
     if entry.kind == "open" or known is None:
         return Account(name, body.get("rule", ""), body.get("budget", 0), 0, 1)
@@ -300,14 +312,14 @@ def after_entry(known: Account | None, entry: Draft) -> Account:
 
 
 def accounts_named(connection: Connection, names: Iterable[str]) -> dict[str, Account]:
-    """Where these accounts stand; those that are not there are left out."""
+    """The balances of these accounts; accounts that do not exist are left out."""
     where, value = connection.among("account", list(dict.fromkeys(names)))
     rows = connection.execute(f"SELECT * FROM pufferkit_accounts WHERE {where}", (value,))
     return {row[0]: Account(*row) for row in rows}
 
 
 def accounts_of(connection: Connection) -> dict[str, Account]:
-    """Where all accounts stand."""
+    """The balances of all accounts."""
     rows = connection.execute("SELECT * FROM pufferkit_accounts")
     return {row[0]: Account(*row) for row in rows}
 
@@ -315,14 +327,14 @@ def accounts_of(connection: Connection) -> dict[str, Account]:
 def entries_named(
     connection: Connection, names: Iterable[str], kind: str, keys: Sequence[str] | None = None
 ) -> Iterator[Entry]:
-    """Entries of one kind of these accounts, in order; with these keys only."""
+    """Entries of one kind of these accounts, in order; only those with these keys, if given."""
     return map(entry_of, _named(connection, "*", names, kind, keys, " ORDER BY seq"))
 
 
 def keys_named(
     connection: Connection, names: Iterable[str], kind: str, keys: Sequence[str]
 ) -> set[tuple[str, str]]:
-    """Account and key of the entries of one kind that are there."""
+    """Account and key of the existing entries of one kind."""
     return {(name, key) for name, key in _named(connection, "account, key", names, kind, keys)}
 
 
@@ -346,7 +358,7 @@ def _named(
 def marks_named(
     connection: Connection, names: Iterable[str] | None = None, but: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The marks of these accounts, or of all but some."""
+    """The marks of these accounts, or of all accounts except some."""
     text, values = "SELECT account, marks FROM pufferkit_marks", []
     if names is not None:
         where, value = connection.among("account", list(names))
@@ -356,7 +368,7 @@ def marks_named(
 
 
 def state_of(connection: Connection, account: str) -> dict[str, Any] | None:
-    """The state of an account; ``None`` if it has none. It must be the one the chain speaks of."""
+    """The state of an account, checked against the digest in the chain; ``None`` without one."""
     if int(connection.noted("schema") or 0) < 3:  # an earlier pufferkit made it; only read so far
         return None
     row = connection.execute(
@@ -373,8 +385,8 @@ def state_of(connection: Connection, account: str) -> dict[str, Any] | None:
         whole = False
     if not whole:
         raise LedgerError(
-            f"ledger: the state of {account!r} is not the one that its last charge leads to; it "
-            "was changed. Restore a backup, and see pufferkit ledger verify"
+            f"ledger: the state of {account!r} does not match the digest in its last charge, so it "
+            "was changed. Restore a backup and run pufferkit ledger verify"
         )
     return state
 

@@ -1,19 +1,19 @@
-"""Knowing data again that the ledger has seen, without keeping anything of them.
+"""Recognising data that the ledger has seen before, without storing them.
 
-Of the data behind an account the ledger keeps *marks*: digests under a key that lives beside the
-ledger, each hidden by a pad that depends on the account. Without the key they are random bytes; not
-even that two accounts have equal data can be told. With it, three things are noticed:
+For the data behind an account the ledger stores *marks*: digests under a key that lives beside the
+ledger, each masked by a pad that depends on the account. Without the key they are random bytes and
+do not even reveal that two accounts have equal data. With the key, three things are detected:
 
 - entries that were inserted, changed or removed within what the account was charged for: the digest
-  of everything up to a noted place is another one. Data that grow at the end keep theirs.
+  of everything up to a recorded place differs. Data that grow at the end keep their digests.
 - a second name for the same data.
-- a second name for much of the same data, also cut or changed here and there: *shingles*, that is
+- a second name for largely the same data, even if cut or changed in places: *shingles*, that is
   stretches of 36 runs of equal entries, are sampled from every series by the size of their digest
   and are the same wherever the stretch stands.
 
-Information distinguishes equal by chance from equal by origin: minus the log of the chance that an
-unrelated series has the same moves. What carries little (hours of sleep) is no evidence. An exact
-copy of a whole series always is.
+Information tells coincidence from common origin: it is minus the log of the probability that an
+unrelated series has the same transitions. A stretch with little information (hours of sleep) is no
+evidence; an exact copy of a whole series always is.
 """
 
 from __future__ import annotations
@@ -27,27 +27,25 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pufferkit.beliefs.passages import Words
 from pufferkit.data.series import Series
 from pufferkit.errors import LedgerError
 from pufferkit.records import name_once, private_file
 
 IDENTIFYING = 40.0
-"""Nats from which a stretch of a series is recognised: equal by chance once in 10^17."""
+"""Nats from which a stretch of a series is recognised: a coincidence of 1 in 10^17."""
 
 _ENOUGH = 12.0
-"""Nats, less the log of the number of candidates, from which counts of subjects are."""
+"""Nats, less the log of the number of candidates, from which counts of subjects are recognised."""
 
 _RUNS = 36
 _SAMPLE = 16
 _DIGEST = 8
 
-Words = NDArray[np.uint64]
-
 
 class Data(Protocol):
-    """What an account is about, as far as it can be recognised."""
+    """The data of an account, as far as they can be recognised."""
 
     @property
     def length(self) -> int:
@@ -61,16 +59,16 @@ class Data(Protocol):
 
     @property
     def fellows(self) -> Collection[str]:
-        """Accounts that the same table declares to be about others."""
+        """Accounts that the same table declares to belong to other subjects."""
         ...
 
     @property
     def places(self) -> Sequence[int]:
-        """Numbers of entries after which a digest is noted; the last is the length."""
+        """Numbers of entries after which a digest is recorded; the last is the length."""
         ...
 
     def prefixes(self, key: bytes, places: Iterable[int]) -> dict[int, bytes]:
-        """The digest of everything up to each place, where it can be told."""
+        """The digest of everything up to each place, where it is available."""
         ...
 
     def information(self, place: int) -> float:
@@ -91,7 +89,7 @@ class SeriesData:
     def __init__(self, series: Series) -> None:
         self.length = len(series)
         self.places = (self.length,)
-        # By label, whatever the order of the states; entries that were not observed are 0.
+        # By label, so that the order of the states does not matter; unobserved entries are 0.
         names = [hashlib.sha256(str(state).encode()).digest()[:8] for state in series.states]
         table = np.frombuffer(b"".join([*names, bytes(8)]), dtype="<u8")
         self._words: Words = table[series.codes].astype(np.uint64)
@@ -133,7 +131,7 @@ class SeriesData:
     def _stretches(self, key: bytes) -> Words:
         new = self._starts.copy()
         new[1:] |= self._words[1:] != self._words[:-1]
-        # The first and the last run may have been cut off; how long they are means nothing.
+        # The first and the last run may have been cut off, so their lengths are ignored.
         at = np.flatnonzero(new)[1:]
         if len(at) <= _RUNS:
             return np.empty(0, dtype=np.uint64)
@@ -158,7 +156,7 @@ def _mixed(words: Words) -> Words:
 
 
 def _stream(key: bytes, what: bytes, size: int) -> bytes:
-    """Bytes that only the key tells."""
+    """Bytes that cannot be computed without the key."""
     parts = [
         hashlib.blake2b(what + number.to_bytes(4, "big"), key=key).digest()
         for number in range(-(-size // 64))
@@ -170,7 +168,7 @@ def _stream(key: bytes, what: bytes, size: int) -> bytes:
 
 
 def marks_of(key: bytes, account: str, data: Data) -> dict[str, Any]:
-    """What the ledger keeps: digests at places, and a sample of shingles, all under pads."""
+    """The marks as stored: digests at places and a sample of shingles, all masked by pads."""
     digests = data.prefixes(key, data.places)
     sample = [int(word).to_bytes(8, "big") for word in data.shingles(key)[:_SAMPLE]]
     pad = _pad(key, account, data.length, _DIGEST * (len(digests) + len(sample)))
@@ -192,7 +190,7 @@ class Marks:
         self.shingles = [int.from_bytes(d, "big") for d in digests[len(places) :]]
 
     def changed(self, key: bytes, data: Data) -> int | None:
-        """The first noted place up to which the data are not what they were."""
+        """The first recorded place up to which the data differ from the earlier data."""
         now = data.prefixes(key, self.at)
         return next((p for p in sorted(now) if now[p] != self.at[p]), None)
 
@@ -206,15 +204,15 @@ def _hidden(digests: Sequence[bytes], pad: bytes) -> str:
 
 
 def _either(content: bytes, pad: bytes) -> bytes:
-    """Bits that are in one of two, which are of the same size."""
+    """Bitwise exclusive or of two byte strings of the same size."""
     bits = int.from_bytes(content, "big") ^ int.from_bytes(pad, "big")
     return bits.to_bytes(len(content), "big")
 
 
 def same_data(key: bytes, new: Mapping[str, Data], known: Sequence[Marks]) -> str | None:
-    """Why new accounts seem to be second names for data of known ones; ``None`` if they do not.
+    """Why new accounts seem to be second names for known data; ``None`` if they do not.
 
-    The known ones are no fellows of the new ones.
+    The known accounts are not among the fellows of the new ones.
     """
     at: dict[tuple[int, bytes], str] = {}
     stretches: dict[int, str] = {}
@@ -244,7 +242,7 @@ def same_data(key: bytes, new: Mapping[str, Data], known: Sequence[Marks]) -> st
             shared = np.intersect1d(words, data.shingles(key))
             if len(shared):
                 return _second(name, stretches[int(shared[0])])
-    # A whole table again, subject by subject; or more equal counts than chance explains.
+    # The same table again, subject by subject, or more equal counts than chance explains.
     whole = bool(own) and own <= ends and len(known) <= len(new)
     return named if whole or evidence >= _ENOUGH else None
 
@@ -252,8 +250,8 @@ def same_data(key: bytes, new: Mapping[str, Data], known: Sequence[Marks]) -> st
 def _second(name: str, known: str) -> str:
     return (
         f"account: the data of {name!r} are, in whole or in part, those of {known!r}; two names "
-        "for the same data are two budgets for it. Release them under the name they have; only if "
-        "a second account is meant (or another person's data happen to be equal), say so with "
+        "for the same data would give them two budgets. Use the existing name. Only if a second "
+        "account is intended (or another person's data happen to be equal), confirm it with "
         "data_meant=True (--data-meant)"
     )
 
@@ -278,7 +276,7 @@ def read_key(path: Path) -> bytes | None:
 
 
 def make_key(path: Path) -> bytes:
-    """A new key, for its owner alone; another process may be first."""
+    """A new key, readable by its owner only; another process may create it first."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
         private_file(part, f"{secrets.token_hex(KEY_SIZE)}\n".encode())
@@ -287,10 +285,10 @@ def make_key(path: Path) -> bytes:
         part.unlink(missing_ok=True)
     key = read_key(path)
     if key is None:
-        raise LedgerError(f"key: {path} cannot be made")
+        raise LedgerError(f"key: {path} cannot be created")
     return key
 
 
 def key_name(key: bytes) -> str:
-    """By which the ledger knows its key: tells nothing about it."""
+    """A digest by which the ledger knows its key; it reveals nothing about the key."""
     return hashlib.blake2b(b"name of the key", key=key, digest_size=16).hexdigest()

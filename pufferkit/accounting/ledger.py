@@ -1,9 +1,9 @@
 """The ledger: a persistent, append-only account of what has been spent.
 
 Every entry names its account, what was done, and the account's total after it, and carries a digest
-over itself and the digest before it. So an entry that was changed, removed or inserted later breaks
-the chain, and `verify` says where. Whoever can write the database can also rewrite all of it from
-some point on, or put an old copy in its place: an `Anchor`, a head kept outside, shows that.
+of itself and of the previous digest. So an entry that was changed, removed or inserted later breaks
+the chain, and `verify` reports where. Anyone who can write the database can also rewrite all of it
+from some point on, or replace it by an old copy: an `Anchor`, a head kept elsewhere, reveals that.
 
 Spending takes the database's write lock first, then reads, checks and appends in one transaction:
 ``BEGIN IMMEDIATE`` with full synchronisation on SQLite, a row lock on PostgreSQL. Two processes
@@ -11,8 +11,8 @@ cannot both take the last of a budget.
 
 A release is a charge and a value, written in one transaction. Nothing is handed over before the
 commit, and what is handed over is what is stored: if the commit fails, the drawn value is dropped;
-if its outcome is not known, asking again gives what is stored, or charges and draws anew. An
-account comes into being with its first charge, in the same transaction.
+if its outcome is unknown, asking again returns the stored value, or charges and draws anew. An
+account is created by its first charge, in the same transaction.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from typing import Any
 from pufferkit.accounting.amounts import allowed_micro, in_epsilon, show, spent_micro
 from pufferkit.accounting.anchor import Anchor, Head
 from pufferkit.accounting.entries import (
+    DATA_MARKS,
+    STATE,
     Account,
     Charge,
     Draft,
@@ -65,28 +67,28 @@ from pufferkit.shown import Shown
 
 
 class Ledger(Shown):
-    """An account book in a SQLite file or a PostgreSQL database.
+    """A ledger of privacy budgets in an SQLite file or a PostgreSQL database.
 
-    It is made by its first entry. Opening one that does not exist writes nothing; a file that
-    exists and is no ledger is refused. Within a ``with`` block a file stays open, which makes many
-    spends several times as fast; its last entries may stand in ``ledger.db-wal`` until the block
-    ends, so copy both, or use the backup command of SQLite.
+    The first entry creates it. Opening a ledger that does not exist writes nothing; a file that
+    exists and is not a ledger is refused. Within a ``with`` block a file stays open, which makes
+    many charges several times as fast; the last entries may be in ``ledger.db-wal`` until the block
+    ends, so copy both files, or use the backup command of SQLite.
 
     Parameters
     ----------
     url
         A path (``"ledger.db"``), or ``postgresql://user:password@host/name``.
     by
-        Who is spending; the operating system's user and host if left out.
+        Name of the person or job that spends; by default the operating system's user and host.
     key
-        File with the key by which data are recognised; made if it does not exist. Beside the
-        ledger if left out (``ledger.db.key``); for a server the environment variable
-        ``PUFFERKIT_LEDGER_KEY`` may name it. Without a key nothing about data is kept, and a
-        second name for the same data is not noticed.
+        File with the key by which data are recognised; created if it does not exist. By default
+        beside the ledger (``ledger.db.key``); for a server the environment variable
+        ``PUFFERKIT_LEDGER_KEY`` may name it. Without a key nothing about the data is stored, and a
+        second name for the same data is not detected.
     anchor
-        File that holds the head outside the ledger. It is checked and moved on at each spend.
+        File that holds the head outside the ledger. It is checked and advanced by each charge.
     anchor_key
-        File with a key for the anchor, made if it does not exist.
+        File with a key for the anchor, created if it does not exist.
 
     Examples
     --------
@@ -119,8 +121,8 @@ class Ledger(Shown):
         anchor_key: str | os.PathLike[str] | None = None,
     ) -> None:
         if anchor is None and anchor_key is not None:
-            raise ValueError("anchor_key: is for an anchor; name its file with anchor=")
-        self.by = by or f"{_user()}@{socket.gethostname()}"
+            raise ValueError("anchor_key: needs an anchor; name the anchor's file with anchor=")
+        self.by = checked_name("by", by or f"{_user()}@{socket.gethostname()}"[:200])
         place = place_of(url)
         self._recognition = Recognition(Path(key) if key is not None else place.key_path)
         self._anchor = None if anchor is None else Anchor(anchor, anchor_key)
@@ -136,7 +138,7 @@ class Ledger(Shown):
         return f"Ledger({self._access.place.name!r})"
 
     def table_rows(self) -> list[dict[str, Any]]:
-        """One for each account: budget, total and what remains."""
+        """One row for each account: budget, total and what remains."""
         return [
             {
                 "account": account.account,
@@ -158,16 +160,16 @@ class Ledger(Shown):
 
     @property
     def exists(self) -> bool:
-        """Whether it was made; it is by its first entry."""
+        """Whether the ledger exists; its first entry creates it."""
         return self._access.exists()
 
     @property
     def recognises_data(self) -> bool:
-        """Whether a second name for the same data is noticed; not without a key."""
+        """Whether a second name for the same data is detected, which needs a key."""
         return self._recognition.path is not None
 
     def close(self) -> None:
-        """Let go of database connections."""
+        """Close the database connections."""
         self._access.place.close()
 
     # -- accounts ------------------------------------------------------------------------------
@@ -180,19 +182,19 @@ class Ledger(Shown):
         rule: str = "sum",
         about: Mapping[str, Any] | None = None,
     ) -> Account:
-        """Open an account with a budget before its first charge; again, it changes nothing.
+        """Open an account with a budget before its first charge; repeating it changes nothing.
 
         Parameters
         ----------
         account
-            Its name: which data it is about.
+            Its name, which says whose data it covers.
         budget
-            Most epsilon that may be spent, ever; `change_budget` changes it.
+            The most epsilon that may ever be spent; `change_budget` changes it.
         rule
-            ``"sum"``: amounts add up. ``"composed"``: each charge brings the joint total, worked
-            out by a theorem.
+            ``"sum"``: amounts add up. ``"composed"``: each charge states the joint total,
+            computed by a theorem.
         about
-            Facts to record with the account; a later call must bring the same.
+            Facts to record with the account; later calls must give the same.
         """
         return self.open_accounts([account], budget, rule=rule, about=about)[account]
 
@@ -220,7 +222,7 @@ class Ledger(Shown):
     def check_terms(
         self, accounts: Mapping[str, tuple[Terms, Data | None]], *, data_meant: bool = False
     ) -> None:
-        """Refuse now what a charge on these terms and about these data would be refused for."""
+        """Raise now the error that a charge on these terms and about these data would raise."""
 
         def act(connection: Connection) -> None:
             on_terms(connection, {name: terms for name, (terms, _) in accounts.items()})
@@ -238,10 +240,10 @@ class Ledger(Shown):
         state: Mapping[str, Any] | None = None,
         after: int | None = None,
     ) -> Account:
-        """Change a budget: an act of its own, recorded in the chain with who, when and why.
+        """Change a budget; the chain records who changed it, when and why.
 
-        Never below what is spent. With ``state``, what the account adds up to is another one from
-        here on; it was worked out when there were ``after`` entries.
+        A budget cannot fall below what is spent. ``state``, if given, replaces the accumulated
+        state of the account; it was computed when there were ``after`` entries.
         """
         cap, key = allowed_micro(budget), secrets.token_hex(16)
 
@@ -255,7 +257,7 @@ class Ledger(Shown):
                     f"{show(cap)}"
                 )
             if after is not None and after != known.entries:
-                raise LedgerError(f"account: {account!r} was charged at the same time; ask again")
+                raise LedgerError(f"account: {account!r} was charged at the same time; try again")
             body: dict[str, Any] = {"budget": cap, "was": known.budget, "why": str(why)}
             if state is not None:
                 body = leading_to({**body, "stream": state["stream"]}, state)
@@ -267,7 +269,7 @@ class Ledger(Shown):
         return self._write(act)
 
     def account(self, account: str) -> Account:
-        """Where an account stands."""
+        """The balance of an account."""
         return self._read(lambda connection: required(connection, account))
 
     def accounts(self) -> list[Account]:
@@ -289,34 +291,36 @@ class Ledger(Shown):
         key: str | None = None,
         **details: Any,
     ) -> Entry:
-        """Spend epsilon from an account whose amounts add up. Once for each ``key``, if given.
+        """Spend epsilon from an account whose amounts add up; each ``key`` is charged once.
 
         Raises
         ------
         OverBudget
-            If it does not fit; nothing is spent then.
+            If it does not fit in the budget; nothing is spent then.
         """
         amount = spent_micro(epsilon)
         if amount <= 0:
             raise ValueError(f"epsilon: must be above 0, got {epsilon!r}")
-        # Also a spend without a key is done once, if its commit has to be tried again.
+        # A charge without a key is also made once only if its commit has to be repeated.
         fresh = secrets.token_hex(32) if key is None else checked_name("key", key, 64)
         body = {"what": what, **details}
+        if own := sorted({DATA_MARKS, STATE} & details.keys()):
+            raise ValueError(f"{own[0]}: is a word of the ledger's own; give this detail another")
 
         def act(connection: Connection) -> Entry:
-            # Both are asked for before either is looked at: one round trip to a server.
+            # Both are requested before either is read: one round trip to a server.
             charged = entries_named(connection, [account], "charge", [fresh])
             known = required(connection, account)
             if known.rule != "sum":
                 raise ValueError(
-                    f"account: {account!r} is kept by composition theorems; spend through a Session"
+                    f"account: {account!r} adds up by composition theorems; spend through a Session"
                 )
             earlier = next(charged, None)
             if earlier is not None:
                 if earlier.epsilon != amount or earlier.body.get("what") != what:
                     raise ValueError(
                         f"key: {fresh!r} was charged to {account!r} for something else "
-                        f"(ledger entry {earlier.seq}); a key is for one spend"
+                        f"(ledger entry {earlier.seq}); use a new key for each charge"
                     )
                 return earlier
             if amount > known.remaining:
@@ -336,10 +340,10 @@ class Ledger(Shown):
         *,
         after: int,
     ) -> Entry | None:
-        """Charge a release whose joint ``total`` (millionths) was worked out from the history.
+        """Charge a release whose joint ``total`` (millionths) was computed from the history.
 
-        Returns ``None``, and changes nothing, if the account has moved on from ``after`` entries;
-        read the history again then. The same ``key`` is charged once.
+        Returns ``None`` and changes nothing if the account no longer has ``after`` entries; read
+        the history again then. The same ``key`` is charged once.
         """
         self.account(account)
         try:
@@ -350,7 +354,7 @@ class Ledger(Shown):
         return self.find(account, key, "charge") if done else None
 
     def store(self, account: str, key: str, body: Mapping[str, Any]) -> Entry:
-        """Store the noisy value of a charge, once. What is stored is what may be handed over."""
+        """Store the noisy value of a charge, once. Only the stored value may be handed over."""
         self.store_many([(account, key, body)])
         entry = self.find(account, key)
         assert entry is not None
@@ -359,9 +363,9 @@ class Ledger(Shown):
     def charge_many(self, charges: Sequence[Charge], *, data_meant: bool = False) -> bool:
         """Charge many accounts in one transaction: all or none, each key once.
 
-        Accounts that are not there are opened on the terms of their charge, and values are stored
-        with their charges. Returns ``False``, and changes nothing, if an account has moved on from
-        ``after`` entries or a value is there already; read again then. Charges without a value
+        Accounts that do not exist are opened on the terms of their charge, and values are stored
+        with their charges. Returns ``False`` and changes nothing if an account no longer has
+        ``after`` entries or a value is stored already; read again then. Charges without a value
         whose key was charged before are left out.
 
         Raises
@@ -397,8 +401,8 @@ class Ledger(Shown):
     ) -> dict[tuple[str, str], Mapping[str, Any]]:
         """Store many values (account, key, body) in one transaction, each once.
 
-        Returns what is stored, which is what may be handed over: where a value was there before,
-        that one.
+        Returns the stored values, the only ones that may be handed over: where a value was stored
+        before, that one.
         """
         names = [account for account, _, _ in values]
         keys = list({key for _, key, _ in values})
@@ -425,25 +429,25 @@ class Ledger(Shown):
     # -- reading -------------------------------------------------------------------------------
 
     def find(self, account: str, key: str, kind: str = "value") -> Entry | None:
-        """The charge or value with this key, if there is one."""
+        """The charge or value with this key; ``None`` if there is none."""
         return self.find_many([account], [key], kind).get((account, key))
 
     def find_many(
         self, accounts: Iterable[str], keys: Sequence[str], kind: str = "value"
     ) -> dict[tuple[str, str], Entry]:
-        """The charges or values of many accounts with these keys, where there are any."""
+        """The existing charges or values of many accounts with these keys."""
         names = list(accounts)
         entries = self._read(lambda c: list(entries_named(c, names, kind, keys)), settle=True)
         return {(entry.account, entry.key): entry for entry in entries}
 
     def standing(self, account: str) -> tuple[Account | None, dict[str, Any] | None]:
-        """Where an account stands and its state, as of one moment; ``None`` where there is none."""
+        """Balance and state of an account at one moment; ``None`` where there is none."""
         return self._read(
             lambda c: (accounts_named(c, [account]).get(account), state_of(c, account))
         )
 
     def charges_of(self, accounts: Sequence[str]) -> tuple[dict[str, Account], list[Entry]]:
-        """Where many accounts stand, and all their charges, as of one moment."""
+        """Balances and charges of many accounts at one moment."""
         return self._read(
             lambda c: (accounts_named(c, accounts), list(entries_named(c, accounts, "charge")))
         )
@@ -454,21 +458,21 @@ class Ledger(Shown):
 
     @property
     def head(self) -> str:
-        """Digest of the last entry. Keep it elsewhere to notice a rewritten ledger."""
+        """Digest of the last entry. Keep a copy elsewhere to detect a rewritten ledger."""
         return self._read(lambda connection: connection.head[1])
 
     def verify(self, head: str | None = None) -> list[str]:
-        """What is wrong with the ledger, in words; empty if nothing is.
+        """The problems of the ledger, as sentences; empty if there are none.
 
         Parameters
         ----------
         head
-            A digest noted down earlier; it must still be in the chain.
+            A digest recorded earlier; it must still be in the chain.
         """
         return list(self.examine(head).problems)
 
     def examine(self, head: str | None = None) -> Examination:
-        """What is wrong, how many entries there are and the last digest, all of one moment."""
+        """Problems, number of entries and last digest, all of one moment."""
 
         def act(connection: Connection) -> Examination:
             accounts = accounts_of(connection)
@@ -485,11 +489,11 @@ class Ledger(Shown):
             yield canonical(entry.to_dict())
 
     def make_anchor(self) -> None:
-        """Begin to hold the head in the anchor's file, of a ledger that has entries already."""
+        """Create the anchor's file for a ledger that already has entries."""
         if self._anchor is None:
-            raise ValueError("anchor: name its file: Ledger(..., anchor=FILE)")
+            raise ValueError("anchor: no file was named; give one: Ledger(..., anchor=FILE)")
         if self._anchor.read() is not None:
-            raise ValueError(f"anchor: {self._anchor.path} exists already; it is left as it is")
+            raise ValueError(f"anchor: {self._anchor.path} already exists and was not changed")
         self._anchor.advance(self._read(lambda c: Head(*c.head)))
 
 

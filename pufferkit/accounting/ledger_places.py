@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import sqlite3
@@ -18,13 +19,15 @@ from pufferkit.accounting.ledger_tables import Connection
 from pufferkit.errors import LedgerError
 from pufferkit.records import name_once, private_file
 
-_ENDED = frozenset({"57P01", "57P02"})  # the server was told to stop, or stops after a crash
+_ENDED = frozenset({"57P01", "57P02", "57P05", "25P03"})
+"""The server is shutting down, stops after a crash, or ends idle connections."""
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _LEFT_ALONE: list[Any] = []
-"""Connections that a process has from its parent: closing them would be felt there."""
+"""Connections inherited from the parent process: closing them would break them there."""
 
 
 class DriverError(Exception):
-    """An error of a driver: whether a connection was lost with it, or was never there."""
+    """An error of a driver: whether a connection was lost with it or could not be made."""
 
     def __init__(self, origin: Exception, *, lost: bool = False, unopened: bool = False) -> None:
         super().__init__()
@@ -48,15 +51,15 @@ class Place:
     def transaction(self, *, writes: bool = False) -> Iterator[Connection]:
         """A transaction that is committed at the end, or rolled back after an error.
 
-        A connection is used again only in the process that opened it, and only while the place is
-        the one that it was opened for. A child leaves the connections of its parent alone.
+        A connection is reused only in the process that opened it, and only while the place is the
+        one it was opened for. A child process leaves the connections of its parent alone.
         """
         mark = self._mark()
         try:
             driver = self._taken(mark) or self._open()
         except self._errors as error:
             raise DriverError(error, unopened=True) from None
-        kept = False
+        kept, connection = False, None
         try:
             connection = Connection(driver, server=self.server)
             connection.begin(writes=writes)
@@ -71,7 +74,7 @@ class Place:
             connection.commit()
             kept = True
         except self._errors as error:
-            # The server may say that it ends a connection before the driver sees it closed.
+            # The server may announce the end of a connection before the driver sees it closed.
             ended = getattr(error, "sqlstate", None) in _ENDED
             lost = self.server and (ended or bool(driver.closed))
             if lost:
@@ -82,13 +85,16 @@ class Place:
                 self._idle.append((mark, driver))
             else:
                 with suppress(*self._errors):
+                    if connection is not None:
+                        connection.abandon()
+                with suppress(*self._errors):
                     driver.close()
 
     def _taken(self, mark: Any) -> Any:
         while self._idle:
             try:
                 known, driver = self._idle.pop()
-            except IndexError:  # another thread was first
+            except IndexError:  # another thread took it first
                 break
             if known == mark:
                 return driver
@@ -111,26 +117,26 @@ class Place:
         self.held = True
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all connections."""
         self._let_go()
 
     def exists(self) -> bool:
-        """Whether there is something, which must be a ledger then."""
+        """Whether the place exists; if so, it must be a ledger."""
         raise NotImplementedError
 
     def make(self) -> None:
-        """A new ledger; another process may be first."""
+        """Create a ledger; another process may do so first."""
         raise NotImplementedError
 
     @property
     def key_path(self) -> Path | None:
-        """Where the key lives by which data are recognised."""
+        """Place of the key by which data are recognised."""
         raise NotImplementedError
 
     _errors: tuple[type[Exception], ...] = (sqlite3.Error,)
 
     def _mark(self) -> tuple[Any, ...]:
-        """The process, and what else must stay as it is for a connection to be used again."""
+        """The process, and whatever else must be unchanged for a connection to be reused."""
         return (os.getpid(),)
 
     def _open(self) -> Any:
@@ -140,8 +146,8 @@ class Place:
 class SQLiteFile(Place):
     """A ledger in a file.
 
-    Held, the file stays open until it is closed: a commit then is one write to the log. Before
-    every use it must still be the same file.
+    While held, the file stays open, so that a commit is one write to the log. Before every use it
+    must still be the same file.
     """
 
     def __init__(self, path: str) -> None:
@@ -153,16 +159,20 @@ class SQLiteFile(Place):
             raise ValueError(f"ledger: {path} is a folder, not a file")
         self.name, self._text, self._folder = str(path), str(self.path), str(self.path.parent)
         self._copy: tempfile.TemporaryDirectory[str] | None = None
+        self._copied: list[tuple[int, int, int]] = []
 
     def _mark(self) -> tuple[Any, ...]:
-        """Which file it is, how it can be opened, and in which process; never the same if empty."""
+        """Identity of the file and the process; never equal if the file is empty or read-only.
+
+        What is opened to be read alone does not see what others write.
+        """
         try:
             there = os.stat(self._text)
         except OSError:
             return os.getpid(), object()
-        if not there.st_size:
+        if not there.st_size or not self._writable:
             return os.getpid(), object()
-        return os.getpid(), there.st_dev, there.st_ino, self._writable
+        return os.getpid(), there.st_dev, there.st_ino
 
     @property
     def key_path(self) -> Path | None:
@@ -170,11 +180,11 @@ class SQLiteFile(Place):
         return self.path.with_name(self.path.name + ".key")
 
     def exists(self) -> bool:
-        """Whether there is a file; then it must be a ledger."""
+        """Whether the file exists; if so, it must be a ledger."""
         return self.path.exists()
 
     def make(self) -> None:
-        """A new ledger, complete before it has its name; another process may be first."""
+        """Create a ledger, complete before it gets its name; another process may do so first."""
         part = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}.new")
         try:
             private_file(part, b"")
@@ -196,9 +206,12 @@ class SQLiteFile(Place):
                 left.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all connections."""
         super().close()
         self.held = False
+        self._forget_copy()
+
+    def _forget_copy(self) -> None:
         if self._copy is not None:
             self._copy.cleanup()
             self._copy = None
@@ -208,17 +221,17 @@ class SQLiteFile(Place):
         return os.access(self._text, os.W_OK) and os.access(self._folder, os.W_OK)
 
     def _open(self) -> sqlite3.Connection:
-        path, mode = self.path, "mode=rw"  # never make a file by opening it
+        path, mode = self.path, "mode=rw"  # opening must never create a file
         if path.exists() and not self._writable:
             path, mode = self._readable(), "immutable=1"
         if path.exists() and path.stat().st_size == 0:
             raise LedgerError(
-                f"ledger: {self.name} is empty; it was cut off, or is no ledger. Restore a backup; "
-                "if it never was one, remove the file and it is made anew"
+                f"ledger: {self.name} is empty: it was truncated, or is not a ledger. Restore a "
+                "backup; if it never was a ledger, remove the file, and a new one is created"
             )
-        # One thread at a time has a connection, whichever opened it. Autocommit in the driver, so
-        # that our own BEGIN decides when the write lock is taken.
-        name = f"file:{quote(str(path))}?{mode}"
+        # A connection is used by one thread at a time, whichever opened it. The driver runs in
+        # autocommit, so that our own BEGIN decides when the write lock is taken.
+        name = f"file:{quote(os.fsencode(path))}?{mode}"
         driver = sqlite3.connect(
             name, uri=True, timeout=120, check_same_thread=False, isolation_level=None
         )
@@ -226,12 +239,14 @@ class SQLiteFile(Place):
         return driver
 
     def _readable(self) -> Path:
-        """Where a file that cannot be written is read; with its log, from a copy of both."""
+        """Place from which a read-only file is read: a copy, if it has a log."""
         log = self.path.with_name(self.path.name + "-wal")
         if not log.exists() or log.stat().st_size == 0:
             return self.path
-        if self._copy is None:
-            self._copy = tempfile.TemporaryDirectory(prefix="pufferkit-")
+        now = [(one.st_ino, one.st_size, one.st_mtime_ns) for one in map(os.stat, (self.path, log))]
+        if self._copy is None or self._copied != now:  # others may write it
+            self._forget_copy()
+            self._copy, self._copied = tempfile.TemporaryDirectory(prefix="pufferkit-"), now
             copy = Path(self._copy.name) / "ledger.db"
             shutil.copyfile(self.path, copy)
             shutil.copyfile(log, f"{copy}-wal")
@@ -257,11 +272,11 @@ class Server(Place):
         self.unreachable = psycopg.OperationalError
         self._address = url.replace("postgresql+psycopg://", "postgresql://", 1)
         parts: dict[str, Any] | None = None
-        with suppress(psycopg.Error):  # whose text may have the password
+        with suppress(psycopg.Error):  # its text may contain the password
             parts = conninfo_to_dict(self._address)
         if parts is None or not str(parts.get("port", "1")).isdigit():
             raise ValueError(
-                "ledger: this is not a database URL; like postgresql://user:password@host/name"
+                "ledger: this is not a database URL such as postgresql://user:password@host/name"
             )
         self.password = parts.get("password")
         user, host, port = (str(parts.get(part) or "") for part in ("user", "host", "port"))
@@ -271,7 +286,7 @@ class Server(Place):
 
     @property
     def key_path(self) -> Path | None:
-        """A server has no place beside it; the environment may name one."""
+        """The file named by the environment: a server has no folder beside it."""
         named = os.environ.get("PUFFERKIT_LEDGER_KEY")
         return Path(named) if named else None
 
@@ -281,21 +296,27 @@ class Server(Place):
             return "meta" in connection.tables()
 
     def make(self) -> None:
-        """A new ledger in the database; another process may be first."""
+        """Create a ledger in the database; another process may do so first."""
         with self.transaction(writes=True) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(7305520)")
             if "meta" not in connection.tables():
                 ledger_tables.fill(connection)
 
     def _open(self) -> Any:
-        return self._driver.connect(self._address, autocommit=True)
+        driver = self._driver.connect(self._address, autocommit=True)
+        # Where the server would answer before a commit is on its disk, it is told to wait.
+        driver.execute(
+            "SELECT set_config('synchronous_commit', 'on', false) "
+            "WHERE current_setting('synchronous_commit') = 'off'"
+        )
+        return driver
 
 
 def place_of(url: str | os.PathLike[str]) -> Place:
-    """Where a ledger lives. A path is a path, whatever characters it has."""
+    """The place of a ledger. A path may contain any characters."""
     text = os.fspath(url)
     scheme, separator, rest = text.partition("://")
-    if not separator or not scheme.replace("+", "").isalnum():
+    if not separator or not _SCHEME.fullmatch(scheme.strip()):
         return SQLiteFile(text)
     if scheme in ("postgresql", "postgresql+psycopg"):
         return Server(text)
@@ -309,7 +330,7 @@ def place_of(url: str | os.PathLike[str]) -> Place:
 
 @contextmanager
 def empty() -> Iterator[Connection]:
-    """A ledger without entries, in memory: what one that was not made yet says."""
+    """An empty ledger in memory, which stands for one that does not exist yet."""
     driver = sqlite3.connect(":memory:", isolation_level=None)
     try:
         ledger_tables.fill(Connection(driver))

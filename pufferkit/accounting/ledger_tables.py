@@ -1,4 +1,4 @@
-"""The tables of a ledger, their versions, and the one way in which statements reach a database."""
+"""The tables of a ledger, their versions, and the connection that sends every statement."""
 
 from __future__ import annotations
 
@@ -31,13 +31,17 @@ _COLUMNS = {
     for name, text in _TABLES.items()
 }
 
+_COPIED = 50
+"""Entries from which COPY is worth the round trips it takes."""
+_ESCAPED = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
+
 
 class Connection:
     """One transaction; statements have a question mark for each value.
 
-    On a server they are sent without waiting for their answers, until one is looked at. So what an
-    act asks before it looks at anything takes one round trip, and all that it writes takes one
-    with its commit; an error of a statement may show only there.
+    On a server they are sent without waiting until a result is read. So all queries sent before the
+    first result is read take one round trip, and all writes take one together with the commit; an
+    error in a statement may surface only there.
     """
 
     def __init__(self, driver: Any, *, server: bool = False) -> None:
@@ -51,14 +55,16 @@ class Connection:
                 self._batch.enter_context(driver.pipeline())
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
-        """Send one statement; its rows come from what is given back."""
+        """Send one statement; its rows are read from the object returned."""
         if not self.server:
             return self.driver.execute(statement, values)
         return self.driver.execute(_for_server(statement), values or None)
 
     def put(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Put rows into a table, all at once; those with the same key are replaced."""
-        if self.server and len(rows) > 1:
+        """Put rows into a table, all at once; rows with the same key are replaced."""
+        if self.server and table == "entries" and len(rows) > _COPIED:
+            self._copy(table, rows)
+        elif self.server and len(rows) > 1:
             objects = [dict(zip(_COLUMNS[table], row, strict=True)) for row in rows]
             self.execute(_put_many(table), (json.dumps(objects, ensure_ascii=False),))
         elif len(rows) > 1:
@@ -66,16 +72,23 @@ class Connection:
         elif rows:
             self.execute(_put(table), rows[0])
 
+    def _copy(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Put many new rows into a table, in the text format of COPY."""
+        self._batch.close()  # which takes no statements that were sent ahead
+        text = f"COPY pufferkit_{table} FROM STDIN"
+        with self.driver.cursor() as cursor, cursor.copy(text) as copy:
+            copy.write("".join(map(_copied, rows)))
+
     def among(self, column: str, names: Sequence[str]) -> tuple[str, Any]:
-        """The condition that a column has one of these values, and its value."""
+        """The condition that a column has one of these values, and its parameter."""
         if len(names) == 1:
             return f"{column} = ?", names[0]
         if self.server:
-            return f"{column} = ANY(?)", list(names)
+            return f"{column} IN (SELECT json_array_elements_text(?))", json.dumps(names)
         return f"{column} IN (SELECT value FROM json_each(?))", json.dumps(names)
 
     def begin(self, *, writes: bool) -> None:
-        """Begin: to write in turn, or to see the ledger as it is at one moment."""
+        """Begin a transaction: to write under the lock, or to read one snapshot."""
         if self.server:
             self.execute(
                 f"BEGIN ISOLATION LEVEL {'READ COMMITTED' if writes else 'REPEATABLE READ'}"
@@ -84,13 +97,13 @@ class Connection:
             self.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     def lock(self) -> None:
-        """Take the write lock, for a ledger on a server; what is asked after it is up to date."""
+        """Take the write lock of a ledger on a server; later queries see current data."""
         if self.server:
             self._head = self.execute("SELECT seq, digest FROM pufferkit_head FOR UPDATE")
 
     @property
     def stored_head(self) -> tuple[int, str] | None:
-        """Number and digest of the last entry, asked for once; ``None`` if that is missing."""
+        """Number and digest of the last entry, queried once; ``None`` if the head is missing."""
         if not isinstance(self._head, tuple):
             answer = self._head or self.execute("SELECT seq, digest FROM pufferkit_head")
             row = answer.fetchone()
@@ -101,10 +114,10 @@ class Connection:
 
     @property
     def head(self) -> tuple[int, str]:
-        """The same; an error if it is missing."""
+        """The same; raises if the head is missing."""
         last = self.stored_head
         if last is None:
-            raise LedgerError("ledger: its head is missing; it was damaged. Restore a backup")
+            raise LedgerError("ledger: its head is missing, so it was damaged; restore a backup")
         return last
 
     @head.setter
@@ -113,19 +126,23 @@ class Connection:
         self._head = last
 
     def commit(self) -> None:
-        """Commit, or an error if nobody can say whether that was done."""
+        """Commit; raises if the outcome is not known."""
         end = self.execute("COMMIT")
         self._batch.close()
         if self.server and end.statusmessage != "COMMIT":
-            raise LedgerError("ledger: the server rolled a transaction back; ask again")
+            raise LedgerError("ledger: the server rolled a transaction back; try again")
 
     def roll_back(self) -> None:
-        """Undo what was not committed."""
+        """Roll back what was not committed."""
         self._batch.close()
         self.execute("ROLLBACK")
 
+    def abandon(self) -> None:
+        """Wait for nothing more; what was not committed is undone when the connection ends."""
+        self._batch.close()
+
     def tables(self) -> set[str]:
-        """The tables of a ledger that are there."""
+        """The tables of a ledger that exist."""
         names = [f"pufferkit_{name}" for name in _TABLES]
         listed, where = "sqlite_master", "type = 'table'"
         if self.server:
@@ -136,14 +153,32 @@ class Connection:
         return {name.removeprefix("pufferkit_") for (name,) in rows}
 
     def noted(self, name: str) -> str | None:
-        """What the ledger notes about itself under a name."""
-        row = self.execute("SELECT value FROM pufferkit_meta WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
+        """A value the ledger has noted about itself under a name."""
+        return self.ask(name)()
+
+    def ask(self, name: str) -> Callable[[], str | None]:
+        """The same, asked now and looked at later."""
+        rows = self.execute("SELECT value FROM pufferkit_meta WHERE name = ?", (name,))
+
+        def answer() -> str | None:
+            row = rows.fetchone()
+            return None if row is None else str(row[0])
+
+        return answer
 
 
 @cache
 def _for_server(statement: str) -> str:
     return statement.replace("?", "%s")
+
+
+def _copied(row: Sequence[Any]) -> str:
+    """A row in the text format of COPY: tabs between columns, the rest escaped."""
+    line = "\t".join(map(str, row))
+    plain = line.count("\t") == len(row) - 1
+    if not plain or "\\" in line or "\n" in line or "\r" in line:
+        line = "\t".join(str(value).translate(_ESCAPED) for value in row)
+    return line + "\n"
 
 
 @cache
@@ -172,22 +207,22 @@ def _replacing(table: str) -> str:
 
 
 def create(connection: Connection, *names: str) -> None:
-    """Make tables; all of them if none is named."""
+    """Create tables; all of them if none is named."""
     for name in names or _TABLES:
         columns = _TABLES[name]
-        if connection.server:  # where whole numbers of a key are of 32 bits unless it is said
+        if connection.server:  # where INTEGER means 32 bits
             columns = columns.replace("seq INTEGER", "seq BIGINT")
         connection.execute(f"CREATE TABLE pufferkit_{name} ({columns})")
 
 
 def fill(connection: Connection) -> None:
-    """The tables and the head of a new ledger."""
+    """Create the tables and the head of a new ledger."""
     create(connection)
     connection.put("meta", [("schema", str(SCHEMA_VERSION))])
     connection.put("head", [(1, 0, GENESIS)])
 
 
-# Steps from schema version n to n + 1, by n. Version 2 has the table of marks, 3 that of states.
+# Steps from schema version n to n + 1, by n. Version 2 adds the table of marks, 3 that of states.
 _MIGRATIONS: dict[int, Callable[[Connection], None]] = {
     1: lambda connection: create(connection, "marks"),
     2: lambda connection: create(connection, "states"),
@@ -204,7 +239,7 @@ def migrate(connection: Connection) -> None:
 
 
 def version_of(connection: Connection) -> int | None:
-    """The version of a ledger's tables; ``None`` if this is no ledger."""
+    """The version of a ledger's tables; ``None`` if this is not a ledger."""
     if not {"meta", "head", "accounts", "entries"} <= connection.tables():
         return None
     stored = connection.noted("schema")
@@ -212,7 +247,7 @@ def version_of(connection: Connection) -> int | None:
         return None
     if int(stored) > SCHEMA_VERSION:
         raise ValueError(
-            f"ledger: was written by a newer pufferkit (schema {stored}, this one knows "
+            f"ledger: it was written by a newer pufferkit (schema {stored}, this one knows "
             f"{SCHEMA_VERSION}); upgrade pufferkit"
         )
     return int(stored)

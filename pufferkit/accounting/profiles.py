@@ -1,4 +1,4 @@
-"""What a history of releases spent on each entry, for tables and pictures."""
+"""The spending of a history of releases on each entry, for tables and figures."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from pufferkit.beliefs.protocol import as_beliefs
 from pufferkit.errors import NotApplicable, NoTheorem
 
 MOST_ENTRIES = 5000
-"""Segments longer than this are told by their largest loss alone."""
+"""For longer segments only the largest loss is given."""
 
 
 def entry_rows(
     history: Sequence[Spending], beliefs: Any, lengths: int | Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Runs of entries with what all releases together spend on each of them.
+    """Runs of entries, with the spending of all releases together on each entry.
 
-    ``event_epsilon`` is the sum over the releases that used the entry, for the two values that they
-    tell apart best: the event-level epsilon of the entry. ``epsilon`` is the Pufferfish loss of the
-    entry under that profile, by the influence curve: what all releases say about it, through its
-    neighbours too. The largest over all entries is what `entry_profile` charges. In segments
-    of more than `MOST_ENTRIES` entries every run has the largest loss of the segment.
+    ``event_epsilon`` is the event-level epsilon of the entry: the sum over the releases that used
+    it, for the two values that they distinguish best. ``epsilon`` is the Pufferfish loss of the
+    entry under that profile, by the influence curve: what all releases reveal about it, also
+    through its neighbours. The largest over all entries is what `entry_profile` charges. In
+    segments of more than `MOST_ENTRIES` entries every run has the largest loss of the segment.
 
     Raises
     ------
     NoTheorem
-        For releases without a bound for each entry.
+        For releases without a per-entry bound.
     """
     unknown = sorted({s.mechanism for s in history if s.entry_epsilon is None})
     if unknown:

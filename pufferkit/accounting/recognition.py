@@ -1,8 +1,9 @@
-"""The ledger's memory for data: its key, and what charges are refused or marked for."""
+"""Recognition of data by the ledger: its key, the marks of charges, and refusals."""
 
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,25 +28,25 @@ _KEY = "key"
 
 
 class Recognition:
-    """Data are recognised with the key in ``path``; not at all if that is ``None``."""
+    """Recognises data with the key in ``path``; not at all if that is ``None``."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self._trial: bytes | None = None
+        self._trial = threading.local()
         self._prepared = False
         self._read: dict[str, tuple[Any, Marks]] = {}
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """A key for a ledger that is not there; it is not kept."""
-        self._trial = secrets.token_bytes(32)
+        """A temporary key for a ledger that does not exist; other threads do not see it."""
+        self._trial.key = secrets.token_bytes(32)
         try:
             yield
         finally:
-            self._trial = None
+            del self._trial.key
 
     def prepare(self, place: Place) -> None:
-        """Make the key of a ledger that has none yet, and note its name in the ledger."""
+        """Create the key of a ledger that has none yet, and record its name in the ledger."""
         if self._prepared:
             return
         if self.path is not None and database.read(place, _named) is None:
@@ -56,9 +57,9 @@ class Recognition:
     def marks(
         self, connection: Connection, data: Mapping[str, Data], meant: bool
     ) -> dict[str, dict[str, Any]]:
-        """What charges about these data must note; an error if the data are not as they should be.
+        """The marks that charges about these data must record; raises if the data are refused.
 
-        An account that was opened before it had marks gets them now.
+        An account that was opened without marks gets them now.
         """
         stored, key = self.check(connection, data, meant)
         if key is None:
@@ -71,9 +72,9 @@ class Recognition:
     def check(
         self, connection: Connection, data: Mapping[str, Data], meant: bool
     ) -> tuple[dict[str, Any], bytes | None]:
-        """An error if the data are not as they should be; their marks, and the key that reads them.
+        """The marks of the data and the key that reads them; raises if the data are refused.
 
-        There is no key where data are not recognised.
+        The key is ``None`` where data are not recognised.
         """
         key = self._key(connection, meant) if data else None
         if key is None:
@@ -96,9 +97,9 @@ class Recognition:
         place = self._known(key, name, stored).changed(key, data)
         if place is not None:
             raise ValueError(
-                f"account: entries 1 to {place} of {name!r} are not those that it was charged for; "
-                "rows were inserted, changed or removed. An account is for data that only grow at "
-                "the end; if the change is meant, say so with data_meant=True (--data-meant)"
+                f"account: entries 1 to {place} of {name!r} differ from those it was charged for: "
+                "rows were inserted, changed or removed. The data of an account may only grow at "
+                "the end; if the change is intended, confirm it with data_meant=True (--data-meant)"
             )
 
     def _known(self, key: bytes, name: str, stored: Any) -> Marks:
@@ -109,9 +110,10 @@ class Recognition:
         return before[1]
 
     def _key(self, connection: Connection, meant: bool) -> bytes | None:
-        """The key of this ledger; ``None`` if data are not recognised, or nothing is noted yet."""
-        if self._trial is not None:
-            return self._trial if self.path is not None else None
+        """The key of this ledger; ``None`` if data are not recognised or no key is recorded yet."""
+        trial: bytes | None = getattr(self._trial, "key", None)
+        if trial is not None:
+            return trial if self.path is not None else None
         named = _named(connection)
         if named is None:
             return None
@@ -121,9 +123,9 @@ class Recognition:
                 return None
             where = "no file was named" if self.path is None else f"not the one in {self.path}"
             raise LedgerError(
-                f"key: this ledger recognises data by its key, and it is missing ({where}); "
+                f"key: the key by which this ledger recognises data is missing ({where}); "
                 "restore it from a backup, or name its file with key= (--ledger-key, "
-                "PUFFERKIT_LEDGER_KEY). If it is lost, data_meant=True (--data-meant) goes on "
+                "PUFFERKIT_LEDGER_KEY). If it is lost, data_meant=True (--data-meant) continues "
                 "without recognising data"
             )
         return key

@@ -1,4 +1,4 @@
-"""Checking a ledger: every entry is carried out again, and must lead to what is there."""
+"""Checking a ledger: all entries are replayed and must lead to the stored balances."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pufferkit.records import canonical, digest
 
 @dataclass(frozen=True)
 class Examination:
-    """What a check of a ledger says: problems in words, and what was there at that moment."""
+    """The outcome of a check: problems as sentences, and the entries and head at that moment."""
 
     problems: tuple[str, ...]
     entries: int
@@ -34,8 +34,8 @@ class Examination:
 
 
 @dataclass
-class _State:
-    """Where the entries so far lead."""
+class _Replayed:
+    """The balances, marks and states that the entries so far lead to."""
 
     accounts: dict[str, Account]
     marks: dict[str, Any]
@@ -52,10 +52,10 @@ def examine(
     states: Mapping[str, tuple[int, Any]],
     noted: str | None,
 ) -> Examination:
-    """Whether a chain of entries is whole, and ends in this head, these balances, marks, states."""
+    """Check that a chain of entries is intact and leads to these balances, marks and states."""
     problems: list[str] = []
     previous, count = GENESIS, 0
-    state = _State({}, {}, set(), {}, {})
+    state = _Replayed({}, {}, set(), {}, {})
     seen_note = noted in (None, GENESIS)
     for count, row in enumerate(rows, 1):
         if row[0] != count:
@@ -78,7 +78,7 @@ def examine(
     elif not problems and (count, previous) != head:
         problems.append(f"the ledger ends at entry {count}, but its head is entry {head[0]}")
     if not seen_note:
-        problems.append("the digest noted earlier is not in the ledger; it was rewritten")
+        problems.append("the digest recorded earlier is not in the ledger; it was rewritten")
     if not problems and state.accounts != accounts:
         wrong = _different(state.accounts, accounts)
         problems.append(f"the balance of {wrong} does not follow from the entries")
@@ -95,11 +95,11 @@ def _different(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     return ", ".join(sorted(k for k in {*one, *other} if one.get(k) != other.get(k)))
 
 
-def _replay(entry: Entry, state: _State) -> Iterator[str]:
-    """Carry one entry out on ``state``, and say what is wrong with it."""
+def _replay(entry: Entry, state: _Replayed) -> Iterator[str]:
+    """Apply one entry to ``state``, and yield its problems."""
     known = state.accounts.get(entry.account)
     if entry.kind == "open" and known is not None:
-        yield f"{entry.account!r} was open already"
+        yield f"{entry.account!r} was already open"
     elif entry.kind != "open" and known is None:
         yield f"{entry.account!r} was never opened"
         return
@@ -114,9 +114,9 @@ def _replay(entry: Entry, state: _State) -> Iterator[str]:
         if known.rule == "sum" and entry.total != known.total + entry.epsilon:
             yield "the total does not add up"
     elif entry.kind == "value" and (entry.account, entry.key) not in state.charges:
-        yield "a value that was never charged"
+        yield "its value was never charged"
     elif entry.kind not in ("value", "budget"):
-        yield f"{entry.kind!r} is no kind of entry"
+        yield f"{entry.kind!r} is not a kind of entry"
     if entry.kind != "charge" and entry.total != known.total:
         yield "the total changed without a charge"
     if entry.total < known.total:
@@ -125,8 +125,8 @@ def _replay(entry: Entry, state: _State) -> Iterator[str]:
         yield "the total is over the budget"
 
 
-def _leads_to(entry: Entry, state: _State) -> Iterator[str]:
-    """Work out the state that an entry leads to; its digest is in the entry."""
+def _leads_to(entry: Entry, state: _Replayed) -> Iterator[str]:
+    """Compute the state that an entry leads to and compare it with the digest in the entry."""
     if entry.kind not in ("charge", "budget") or (
         entry.kind == "budget" and not _keeps_state(entry)
     ):
@@ -149,7 +149,7 @@ def _keeps_state(entry: Entry) -> bool:
 
 
 def _next(before: Composed | Frontier | None, entry: Entry) -> Composed | Frontier:
-    """What a session or a stream adds up to after one more entry."""
+    """The accumulated state of a session or a stream after one more entry."""
     if "stream" not in entry.body:
         size = range(len(entry.body.get("contributions") or ()))
         spent = before if isinstance(before, Composed) else Composed()
@@ -159,5 +159,5 @@ def _next(before: Composed | Frontier | None, entry: Entry) -> Composed | Fronti
     if entry.kind == "budget":
         return stood.changed(micro, rate)
     if (stood.micro, stood.rate) != (micro, rate):
-        raise ValueError("another epsilon, without a change of it")
+        raise ValueError("epsilon differs, but no entry changed it")
     return stood.after(Use(*entry.body["use"]))

@@ -1,8 +1,8 @@
 """A session: data, beliefs and a budget in one place.
 
-The budget is Pufferfish epsilon for everything ever released about the data under the beliefs. What
-a release costs is the difference it makes to the joint guarantee, by the tightest theorem that
-applies, which is usually less than its own epsilon added on top.
+The budget is the Pufferfish epsilon of everything ever released about the data under the beliefs. A
+release costs the difference it makes to the joint guarantee, by the tightest theorem that applies,
+which is usually less than its own epsilon.
 """
 
 from __future__ import annotations
@@ -43,9 +43,12 @@ from pufferkit.mechanisms.plan import calibrate, plan
 from pufferkit.mechanisms.release import Release
 from pufferkit.mechanisms.usefulness import questioned
 from pufferkit.records import digest
+from pufferkit.rounding import least_passing
 from pufferkit.shown import Shown
 
 _OVER = "the data of the session, like histogram(session.data.states, session.data)"
+_PARTS = 1000
+"""Of a refused epsilon, in which what would fit is looked for."""
 
 
 class Session(Shown):
@@ -59,15 +62,15 @@ class Session(Shown):
     beliefs
         A `MarkovChain` or a `ChainClass` for the whole series, networks or joint distributions.
     budget
-        Pufferfish epsilon for everything released about this data.
+        Pufferfish epsilon for everything released about these data.
     ledger
         A `Ledger`, or a path or URL to open one.
     name
-        The account: which data this is. Sessions with the same name share the budget. It comes
-        into being with its first release.
+        The account, named after the data. Sessions with the same name share the budget. The
+        first release creates the account.
     data_meant
-        The same data under a second name, and data that changed since they were released about,
-        are refused; ``True`` says that they are meant.
+        The same data under a second name, and data that changed since an earlier release, are
+        refused; ``True`` confirms that this is intended.
 
     Examples
     --------
@@ -107,7 +110,7 @@ class Session(Shown):
                 f"data: must have one value for each of the {len(names)} entries of the beliefs, "
                 f"got {len(self.data)}"
             )
-        # The whole series, so that no window of it is too short to be recognised.
+        # The whole series is marked, so that no window is too short to be recognised.
         check_not_fitted_on(self.beliefs.sources, self.data)
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.name = name
@@ -124,7 +127,7 @@ class Session(Shown):
         )
 
     def table_rows(self) -> list[dict[str, Any]]:
-        """One for each charge, for a frame or a notebook."""
+        """One row for each charge, for a data frame or a notebook."""
         return self.history
 
     @property
@@ -160,7 +163,7 @@ class Session(Shown):
     def plan(
         self, query: Query, epsilon: float, *, window: tuple[int, int] | None = None
     ) -> SessionPlan:
-        """Every mechanism side by side, and what the best would take from the budget."""
+        """Every mechanism side by side, and what the best one would cost."""
         check_query(query, _OVER)
         bounds = self._window(window)
         check_start(bounds, self.beliefs, self.data.lengths)
@@ -179,9 +182,9 @@ class Session(Shown):
         window: tuple[int, int] | None = None,
         label: str = "",
     ) -> float:
-        """What `release` with the same arguments would take from the budget; nothing is written.
+        """What `release` with the same arguments would cost; nothing is written.
 
-        0 for a release that is stored already.
+        0 for a release that is already stored.
         """
         check_query(query, _OVER)
         bounds = self._window(window)
@@ -194,7 +197,7 @@ class Session(Shown):
 
     @property
     def profile(self) -> list[dict[str, Any]]:
-        """What was spent on the entries, run by run (`entry_rows`)."""
+        """The spending on the entries, run by run (`entry_rows`)."""
         history = spendings_of(self._charges(), self.beliefs.states)
         return entry_rows(history, self.beliefs, self.data.lengths)
 
@@ -215,17 +218,17 @@ class Session(Shown):
         Parameters
         ----------
         query
-            Made for the length of the window. Queries of your own are told apart by their name.
+            Made for the length of the window. Your own queries are distinguished by their names.
         epsilon
             Pufferfish privacy of this release alone.
         mechanism
-            A name from a plan; by default the one with the least noise that hides entries and that
-            other releases may follow. After `exact_sum` and `wasserstein`, whose noise is for one
-            sum alone, they cost far more than their epsilons together.
+            A name from a plan; by default the mechanism with the least noise that hides every entry
+            and composes with later releases. After `exact_sum` and `wasserstein`, whose noise is
+            calibrated for one sum alone, later releases cost far more than their epsilons.
         window
-            First and last entry to use, counted from 1 by their places in the series, entries that
-            were not observed included; the whole series if left out. If it starts within a
-            segment, the beliefs must hold from any time on.
+            First and last entry to use, counted from 1, unobserved entries included; by default the
+            whole series. If the window starts within a segment, the beliefs must hold from any time
+            on.
         label
             Something to tell otherwise equal releases apart.
 
@@ -252,7 +255,7 @@ class Session(Shown):
         return self._paid(calibration, calibration.checked(part), bounds, key, name)
 
     def release_dashboard(self, plan: Dashboard, *, label: str = "") -> dict[str, Release]:
-        """All questions of a dashboard with noise, by name, as one charge.
+        """Answer all questions of a dashboard with noise, as one charge; the answers by name.
 
         Parameters
         ----------
@@ -279,10 +282,10 @@ class Session(Shown):
         return split(self.release_jointly(plan, label=label))
 
     def release_jointly(self, plan: Dashboard, *, label: str = "") -> Release:
-        """As `release_dashboard`, and all questions as the one record that `verify` checks."""
+        """As `release_dashboard`, with all answers in the single record that `verify` checks."""
         made_for, own = plan.calibration.beliefs, self.beliefs.to_dict()
         if made_for is None or digest(made_for.to_dict()) != digest(own):
-            raise ValueError("plan: was made for other beliefs than those of the session")
+            raise ValueError("plan: it was made for other beliefs than those of the session")
         bounds, calibration = self._window(None), plan.calibration
         key = digest(
             {
@@ -306,7 +309,7 @@ class Session(Shown):
         key: str,
         name: str,
     ) -> Release:
-        """Draw, then write charge and value in one transaction; nothing is shown before that."""
+        """Draw, then write charge and value in one transaction before anything is returned."""
         while True:
             account, composed = self._standing()
             charged = self.ledger.find(self.name, key, "charge")
@@ -319,7 +322,7 @@ class Session(Shown):
                 total, body = joint.micro, self._body(calibration, window, joint)
                 state = after.to_dict()
             else:
-                # Charged and not drawn, by an earlier version: never with less noise than that.
+                # Charged but not drawn by an earlier version: never draw with less noise.
                 total, body = account.total, dict(charged.body)
                 calibration = replace(calibration, scale=max(calibration.scale, body["scale"]))
             drawn = calibration.release(part).to_dict()
@@ -348,7 +351,7 @@ class Session(Shown):
         calibration: Calibration,
         window: tuple[int, int],
     ) -> tuple[Composition, Composed]:
-        """The joint guarantee with one more release, and what all of them add up to."""
+        """The joint guarantee with one more release, and the accumulated history."""
         new = _rounded(self._spending(calibration, window)).ordered(self.beliefs.states)
         after = composed.after(new)
 
@@ -359,7 +362,7 @@ class Session(Shown):
         return compose_kept(after, self.beliefs, sizes, history, enough), after
 
     def _spending(self, calibration: Calibration, window: tuple[int, int]) -> Spending:
-        """With the gaps of the data, whether or not the query was made with them."""
+        """The query with the gaps of the data, whether or not it was made with them."""
         pattern = self._part(window).pattern
         gaps = None if pattern is None else joined(pattern)
         return replace(Spending.of(calibration, window), gaps=gaps)
@@ -372,20 +375,24 @@ class Session(Shown):
         window: tuple[int, int],
         name: str,
     ) -> str:
-        """The largest epsilon, to three digits, that the same mechanism would be granted."""
-        low, high = 0.0, refused.epsilon
-        for _ in range(10):
-            guess = _three_digits((low + high) / 2)
-            smaller = calibrate(name, self.beliefs, refused.query, guess)
+        """The largest epsilon, to three digits, for which the same mechanism fits the budget."""
+
+        def epsilon(part: int) -> float:
+            return _three_digits(refused.epsilon * part / _PARTS)
+
+        def refuses(part: int) -> bool:
+            smaller = calibrate(name, self.beliefs, refused.query, epsilon(part))
             try:
                 joint, _ = self._joint(account, composed, smaller, window)
             except NoTheorem:
-                break
-            low, high = (guess, high) if joint.micro <= account.budget else (low, guess)
-        return f"epsilon {low:g} would fit ({name})" if low > 0 else "nothing of this kind fits"
+                return True
+            return joint.micro > account.budget
+
+        fits = least_passing(refuses, 0, _PARTS) - 1
+        return f"epsilon {epsilon(fits):g} would fit ({name})" if fits else "no epsilon would fit"
 
     def _calibrate(self, query: Query, epsilon: float, mechanism: str) -> tuple[str, Calibration]:
-        """The calibration, and the name by which `calibrate` makes it again.
+        """The calibration, and the name by which `calibrate` repeats it.
 
         Made once for all windows of the same lengths and gaps.
         """
@@ -407,13 +414,13 @@ class Session(Shown):
         return name, replace(made, query=query)
 
     def _standing(self) -> tuple[Account, Composed]:
-        """Where the account stands and what its charges add up to, as of one moment."""
+        """The balance of the account and its accumulated charges, at one moment."""
         account, state = self.ledger.standing(self.name)
         if account is None:
             return Account(self.name, self._terms.rule, self._terms.budget, 0, 0), Composed()
         if state is not None:
             return account, Composed.from_dict(state)
-        # Charged by an earlier pufferkit, or not yet.
+        # Charged by an earlier pufferkit, or not charged yet.
         known, charges = self.ledger.charges_of([self.name])
         return known[self.name], Composed.of(spendings_of(charges, self.beliefs.states))
 
@@ -458,7 +465,7 @@ class Session(Shown):
         return first, last
 
     def _part(self, window: tuple[int, int]) -> Series:
-        """The entries of a window, cut where segments end."""
+        """The entries of a window, split where segments end."""
         return self.data.window(*window)
 
     def _key(
@@ -476,18 +483,18 @@ class Session(Shown):
 
 
 def _three_digits(epsilon: float) -> float:
-    """Rounded down to three significant digits, so that what is printed is what was tried."""
+    """Rounded down to three significant digits, so that the printed value is the one tested."""
     digits = Decimal(repr(epsilon))
     return float(digits.quantize(Decimal((0, (1,), digits.adjusted() - 2)), ROUND_FLOOR))
 
 
 def _rounded(spending: Spending) -> Spending:
-    """As the ledger will give it back: event-level epsilon rounded up to its units."""
+    """The spending as the ledger stores it: event-level epsilon rounded up to its units."""
     if spending.entry_epsilon is None:
         return spending
     return replace(spending, entry_epsilon=spent_pico(spending.entry_epsilon) / PICO)
 
 
 def _lengths(series: Series) -> str | list[int]:
-    """Lengths of the segments; a digest of them if there are many."""
+    """Lengths of the segments, or a digest of them if there are many."""
     return list(series.lengths) if len(series.lengths) <= 100 else digest(list(series.lengths))

@@ -1,4 +1,4 @@
-"""What a session chooses: the least noise of the mechanisms that other releases may follow."""
+"""The choice of a session: the least noise among mechanisms that compose."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEST = "best"
 
 @dataclass(frozen=True, repr=False)
 class SessionPlan(Shown):
-    """A plan, with what the best mechanism would take from the budget."""
+    """A plan, with what the best mechanism would cost."""
 
     plan: Plan
     cost: float
@@ -33,12 +33,12 @@ class SessionPlan(Shown):
         verdict = "fits" if self.fits else "does NOT fit"
         return (
             f"{self.plan}\n\n{composable(self.plan).mechanism} would take {self.cost:g} of the "
-            f"{self.remaining:g} that remain: {verdict}"
+            f"remaining {self.remaining:g}: {verdict}"
         )
 
 
 def composable(table: Plan) -> Calibration:
-    """The least noise of those with a per-entry bound, so that they compose."""
+    """The mechanism with the least noise among those with a per-entry bound, which compose."""
     return next(
         row.calibration
         for row in table.entries
@@ -47,7 +47,7 @@ def composable(table: Plan) -> Calibration:
 
 
 def best_for(beliefs: Beliefs, query: Query, epsilon: float) -> tuple[str, Calibration]:
-    """As `composable` of a plan, and its name, without the mechanisms that it leaves out."""
+    """The calibration and name that `composable` would choose, computing no others."""
     made: list[tuple[str, Calibration]] = []
     for name in MECHANISMS:
         if name not in OF_SUMS | OPTIONS:

@@ -1,4 +1,4 @@
-"""What one release asked and did, as far as accounts go: its window, how far an entry moves it."""
+"""The facts about one release that an account needs: its window and its event-level epsilon."""
 
 from __future__ import annotations
 
@@ -23,34 +23,35 @@ from pufferkit.mechanisms.evidence import Guarantee
 from pufferkit.mechanisms.influence_curve import Contribution, contributions_of
 
 ENTRYWISE = QUILTS | OF_SUMS | {"influence_curve", "gk16", "group_dp", "entry_dp"}
-"""Mechanisms that give a per-entry bound, whatever else they promise. Those of sums do so for
-sums alone: the Lipschitz constant of another query is no part of their theorem."""
+"""Mechanisms that give a per-entry bound, whatever else they promise. The mechanisms for sums do
+so for sums only: their theorem does not involve the Lipschitz constant of another query."""
 _NEAR = 1e-9
 
 
 @dataclass(frozen=True)
 class Spending:
-    """What one release did, as far as accounts go.
+    """The facts about one release that an account needs.
 
     Attributes
     ----------
     mechanism, epsilon
-        What was promised.
+        The mechanism and the epsilon it promised.
     window
-        First and last entry that were used, counted from 1.
+        First and last entry used, counted from 1.
     entry_epsilon
-        By how much one entry moves the log-likelihood of the output; ``None`` without a bound.
+        The most by which one entry changes the log-likelihood of the output; ``None`` if there is
+        no bound.
     quilt
         Nodes of the binding quilt, for mechanisms that have one.
     quilt_sets
         Name of the family of quilts that was searched, for networks.
     contributions
-        For sums: every state of the chain and what it adds, from 0 to 1, or a row of such numbers.
-        States that add about the same are hardly told apart by the release. ``None``: all states
-        are equally far apart.
+        For sums: every state of the chain with its contribution, from 0 to 1, or a row of such
+        numbers. The release hardly distinguishes states with similar contributions. ``None``: all
+        states are equally far apart.
     gaps
-        Lengths of the runs of entries in the window, by turns observed and not, from an observed
-        one on; entries that were not observed spend nothing. ``None``: every entry counts.
+        Lengths of the runs of entries in the window, alternately observed and unobserved, beginning
+        with an observed run; unobserved entries spend nothing. ``None``: every entry was observed.
 
     Examples
     --------
@@ -74,16 +75,16 @@ class Spending:
     gaps: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        # A float: rules that count in whole micro-epsilon are told by their type.
+        # A float: `_tightest` reads an int as micro-epsilon.
         object.__setattr__(self, "epsilon", checks.privacy(self.epsilon))
         first, last = self.window
         if not 1 <= first <= last:
-            raise ValueError(f"window: needs 1 <= first <= last, got {first} to {last}")
+            raise ValueError(f"window: must satisfy 1 <= first <= last, got {first} to {last}")
         if self.entry_epsilon is not None:
             checks.positive("entry_epsilon", self.entry_epsilon)
         if self.gaps is not None and sum(self.gaps) != last - first + 1:
             raise ValueError(
-                f"gaps: are {sum(self.gaps)} entries long, the window {first} to {last} is not"
+                f"gaps: they cover {sum(self.gaps)} entries, the window {first} to {last} does not"
             )
         if self.contributions is not None:
             rows = [
@@ -93,17 +94,17 @@ class Spending:
             least = np.min(rows, axis=0) if rows else np.ones(1)
             if least.any() or not abs(max(apart, default=0.0) - 1) < _NEAR:
                 raise ValueError(
-                    "contributions: one for each state, the least 0 and the largest 1 (of rows, "
-                    f"two at L1 distance 1), got {self.contributions}"
+                    "contributions: must have one for each state, the least 0 and the largest 1 "
+                    f"(for rows: two at L1 distance 1), got {self.contributions}"
                 )
 
     @classmethod
     def of(cls, calibration: Calibration, window: tuple[int, int] | None = None) -> Spending:
-        """The spending of a release by this calibration; over the whole series if no window."""
+        """The spending of a release by this calibration; by default over the whole series."""
         if calibration.guarantee == Guarantee.SECRETS:
             raise NoTheorem(
-                "an account is for every entry, and this release hides only the pairs of secrets "
-                "it was given; calibrate it without secrets="
+                "an account covers every entry, and this release hides only the pairs of secrets "
+                "it was calibrated for; calibrate it without secrets="
             )
         known, made_for = calibration.mechanism in ENTRYWISE, sum(calibration.query.lengths)
         if calibration.mechanism in OF_SUMS:
@@ -124,7 +125,7 @@ class Spending:
             if "pattern" in (calibration.verification_data or {}):
                 raise ValueError(
                     f"window: {window[0]} to {window[1]} is shorter than the {sum(gaps)} entries "
-                    "whose gaps the noise was made for; make the query with the series of the "
+                    "whose gaps the noise is calibrated for; make the query with the series of the "
                     "window"
                 )
             gaps = None
@@ -144,7 +145,7 @@ class Spending:
 
     @property
     def used(self) -> list[tuple[int, int]]:
-        """First and last entries of the runs that spend something."""
+        """First and last entry of each run that spends something."""
         runs, place = [], self.window[0]
         for n, count in enumerate(self.gaps or (self.window[1] - place + 1,)):
             if n % 2 == 0 and count:
@@ -153,32 +154,32 @@ class Spending:
         return runs
 
     def cost(self, states: Sequence[Hashable]) -> Floats:
-        """By how much replacing a state by another moves the log-likelihood of the output."""
+        """The most by which replacing one state by another changes the output's log-likelihood."""
         added = self.ordered(states).contributions
         kind = None if added is None else tuple(value for _, value in added)
         return (self.entry_epsilon or 0.0) * distance_of(states, kind)
 
     def ordered(self, states: Sequence[Hashable]) -> Spending:
-        """The same with contributions in the order of the states."""
+        """The spending with contributions in the order of the states."""
         if self.contributions is None:
             return self
         added = dict(self.contributions)
         if set(added) != set(states):
             raise ValueError(
-                f"contributions: are of the states {list(added)}, the beliefs know {list(states)}"
+                f"contributions: are for the states {list(added)}, the beliefs have {list(states)}"
             )
         return replace(self, contributions=tuple((state, added[state]) for state in states))
 
 
 def spendings_of(charges: Iterable[Entry], states: Sequence[Hashable]) -> list[Spending]:
-    """What the charges of a session spent, as the ledger has it."""
+    """The spending of a session's charges, as the ledger stores it."""
     return [_spending_of(entry, states) for entry in charges]
 
 
 def _spending_of(entry: Entry, states: Sequence[Hashable]) -> Spending:
     body = entry.body
     pico, quilt = body["entry_privacy_pico"], body["quilt"]
-    # Charges of earlier versions have neither.
+    # Charges by earlier versions have neither.
     added, gaps = kind_of(body.get("contributions")), body.get("gaps")
     return Spending(
         body["mechanism"],
@@ -192,19 +193,19 @@ def _spending_of(entry: Entry, states: Sequence[Hashable]) -> Spending:
 
 
 def joined(pattern: Pattern) -> tuple[int, ...]:
-    """The runs of segments, one after another, as those of one stretch of entries."""
+    """The runs of successive segments, joined into the runs of one stretch of entries."""
     places = np.concatenate([observed_places(runs) for runs in pattern])
     return runs_of(places)
 
 
 def asked(query: Query) -> dict[str, Any]:
-    """A query as plain data, for the keys of an account; one's own are known by their names."""
+    """A query as plain data, for the keys of an account; custom queries are known by name."""
     weights = None
     if query.weights is not None:
         weights = sorted(
             (repr(state), [str(w) for w in row]) for state, row in query.weights.items()
         )
-    # Left out where there is none, so that keys of earlier releases stay as they are.
+    # Left out where there is none, so that keys of earlier releases do not change.
     own = {} if query.question is None else {"question": query.question}
     return {
         **own,
@@ -216,6 +217,6 @@ def asked(query: Query) -> dict[str, Any]:
 
 
 def check_query(query: Any, over: str) -> None:
-    """A name, a state or a number in place of a query gets the sentence that helps."""
+    """Raise a helpful error for a name, a state or a number in place of a query."""
     if not isinstance(query, Query):
         raise ValueError(f"query: expected a Query, got {query!r:.60}; make it over {over}")

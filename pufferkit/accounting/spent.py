@@ -1,9 +1,10 @@
-"""What a history of releases adds up to, entry by entry, as small as it can be kept.
+"""The accumulated spending of a history, entry by entry, in compact form.
 
-Releases that hold states equally far apart add up as numbers; each kind of question has its own
-distances, so a run of entries has one number for each kind. Neighbours that spent the same are one
-run: a year of hourly releases is a single one. Sums are rounded up, one release after another, so a
-history gives the same numbers whether it is added up at once or went on from what was kept.
+For releases under which all states are equally far apart, event-level epsilons add up as numbers.
+Each kind of query has its own distances between states, so a run of entries has one number for each
+kind. Neighbours with the same spending form one run: a year of hourly releases is a single run.
+Sums are rounded up after each release, so a history gives the same numbers whether it is added up
+at once or continued from a stored state.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ if TYPE_CHECKING:
     from pufferkit.accounting.spending import Spending
 
 _MOST_USED = 200
-"""Releases with more runs than this are taken to have used all of their windows."""
+"""Releases with more runs than this are charged as if they had used their whole windows."""
 
 _MOST_KEPT = 5_000
-"""Runs of a profile; of more, neighbours are taken together at the larger of what they spent."""
+"""Most runs of a profile; beyond this, neighbours are merged at the larger of their spendings."""
 
 _EXACT = 12
-"""Runs of a segment up to which what was kept is followed run by run."""
+"""Segments with up to this many runs are evaluated run by run."""
 
-Row = tuple[float, ...]
-Run = tuple[int, int, Row]
-"""First entry, last entry, and what was spent on each of them by each kind of question."""
+Amounts = tuple[float, ...]
+AmountRun = tuple[int, int, Amounts]
+"""First entry, last entry, and the spending on each of them by each kind of query."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,13 @@ class Spent:
     """The profile of a history."""
 
     kinds: tuple[Any, ...] = ()
-    """Of each kind of question what every state adds, in the order of the states; ``None`` where
-    all states are equally far apart."""
-    runs: tuple[Run, ...] = ()
-    """Runs of entries that spent something, in order."""
+    """For each kind of query the contribution of every state, in the order of the states; ``None``
+    where all states are equally far apart."""
+    runs: tuple[AmountRun, ...] = ()
+    """Runs of entries with some spending, in order."""
 
     def after(self, used: Iterable[tuple[int, int]], b: float, kind: Any) -> Spent:
-        """With one more release, of event-level epsilon ``b`` on the runs that it used."""
+        """The profile with one more release, of event-level epsilon ``b`` on the runs it used."""
         known = self if kind in self.kinds else replace(self, kinds=(*self.kinds, kind))
         place, runs = known.kinds.index(kind), list(known.runs)
         own = [(first, last) for first, last in used]
@@ -68,8 +69,8 @@ class Spent:
     def loss(self, theta: Beliefs, sizes: Sequence[int], enough: float | None = None) -> float:
         """Loss of every entry of every segment on the influence curve.
 
-        With ``enough``, a bound that is not above it may be given in its place, and histories of
-        many runs are rounded up to fewer; that is never less.
+        With ``enough``, any upper bound that does not exceed ``enough`` may be returned instead,
+        and histories with many runs are merged into fewer, which never lowers the result.
         """
         if not self.runs:
             return 0.0
@@ -83,7 +84,7 @@ class Spent:
             if bound <= enough:
                 return bound
         worst, start = 0.0, 1
-        seen: set[tuple[tuple[int, Row], ...]] = set()
+        seen: set[tuple[tuple[int, Amounts], ...]] = set()
         ends = [last for _, last, _ in self.runs]
         for size in sizes:
             own = self._within(start, start + size - 1, bisect_left(ends, start))
@@ -98,7 +99,7 @@ class Spent:
         return worst
 
     def pair_runs(self, states: Sequence[Hashable], first: int, last: int) -> list[PairRun]:
-        """What entries ``first`` to ``last`` spend on pairs of states, as runs."""
+        """The spending of entries ``first`` to ``last`` on pairs of states, as runs."""
         apart = [distance_of(states, kind) for kind in self.kinds or (None,)]
         at = bisect_left(self.runs, first, key=lambda run: run[1])
         own = self._within(first, last, at)
@@ -115,13 +116,13 @@ class Spent:
         runs = tuple((int(run[0]), int(run[1]), tuple(run[2:])) for run in data["runs"])
         return cls(tuple(kind_of(kind) for kind in data["kinds"]), runs)
 
-    def _largest(self) -> Row:
+    def _largest(self) -> Amounts:
         return reduce(_either, {row for _, _, row in self.runs}, ())
 
-    def _within(self, first: int, last: int, at: int) -> list[tuple[int, Row]]:
-        """The runs of a segment with those between them, counted."""
-        nothing: Row = ()
-        own, place = list[tuple[int, Row]](), first
+    def _within(self, first: int, last: int, at: int) -> list[tuple[int, Amounts]]:
+        """The runs of a segment, including the unused ones between them, with their lengths."""
+        nothing: Amounts = ()
+        own, place = list[tuple[int, Amounts]](), first
         for a, b, row in self.runs[at:]:
             if a > last:
                 break
@@ -134,7 +135,7 @@ class Spent:
             own.append((last - place + 1, nothing))
         return own
 
-    def _cost(self, apart: Sequence[Floats], row: Row) -> Floats:
+    def _cost(self, apart: Sequence[Floats], row: Amounts) -> Floats:
         size = len(apart[0])
         cost = np.zeros((size, size))
         for b, distance in zip(row, apart, strict=False):
@@ -144,29 +145,29 @@ class Spent:
 
 @dataclass(frozen=True)
 class Composed:
-    """What the rules need that do not look at releases one by one."""
+    """What is needed by rules that do not look at releases one by one."""
 
     count: int = 0
     micro: int = 0
     largest: int = 0
-    """How many releases; their epsilons together and the largest, in millionths."""
+    """Number of releases; the sum of their epsilons and the largest one, in millionths."""
     mechanisms: tuple[str, ...] = ()
-    """By which mechanisms they were."""
+    """The mechanisms used."""
     same: tuple[Any, ...] | None = None
-    """Window and gaps, if those of all releases are the same."""
+    """Window and gaps, if they are the same for all releases."""
     spent: Spent | None = Spent()
-    """The profile; ``None`` if a release has no bound for an entry."""
+    """The profile; ``None`` if a release has no per-entry bound."""
 
     @classmethod
     def of(cls, history: Iterable[Spending]) -> Composed:
-        """All of them, one after another."""
+        """The history of these releases, added one after another."""
         composed = cls()
         for spending in history:
             composed = composed.after(spending)
         return composed
 
     def after(self, spending: Spending) -> Composed:
-        """With one more release."""
+        """The history with one more release."""
         own, micro = (spending.window, spending.gaps), spent_micro(spending.epsilon)
         b, spent = spending.entry_epsilon, self.spent
         if b is None or spent is None:
@@ -211,14 +212,14 @@ class Composed:
 
 
 def kind_of(added: Any) -> Any:
-    """What states add, as it is after JSON, as tuples again."""
+    """The contributions of states, read from JSON, as tuples again."""
     if added is None:
         return None
     return tuple(tuple(row) if isinstance(row, list) else row for row in added)
 
 
 def no_bound(mechanisms: Iterable[str]) -> NoTheorem:
-    """Why there is no profile."""
+    """The error for a history without a profile."""
     return NoTheorem(f"{', '.join(sorted(set(mechanisms)))} gives no per-entry bound")
 
 
@@ -226,10 +227,10 @@ def _listed(gaps: Any) -> Any:
     return None if gaps is None else list(gaps)
 
 
-def _add(runs: list[Run], first: int, last: int, place: int, b: float) -> None:
-    """Spend ``b`` on entries ``first`` to ``last`` by one kind of question, in place."""
+def _add(runs: list[AmountRun], first: int, last: int, place: int, b: float) -> None:
+    """Spend ``b`` on entries ``first`` to ``last`` by one kind of query, in place."""
     low = high = bisect_left(runs, first, key=lambda run: run[1])
-    new, here = list[Run](), first
+    new, here = list[AmountRun](), first
     while high < len(runs) and runs[high][0] <= last:
         a, z, row = runs[high]
         if a < first:
@@ -247,9 +248,9 @@ def _add(runs: list[Run], first: int, last: int, place: int, b: float) -> None:
     runs[left:right] = _joined([*runs[left:low], *new, *runs[high:right]])
 
 
-def _joined(runs: Iterable[Run]) -> list[Run]:
-    """Neighbours that spent the same, as one run."""
-    joined: list[Run] = []
+def _joined(runs: Iterable[AmountRun]) -> list[AmountRun]:
+    """Merge neighbouring runs with the same spending."""
+    joined: list[AmountRun] = []
     for first, last, row in runs:
         if joined and joined[-1][1] + 1 == first and joined[-1][2] == row:
             joined[-1] = (joined[-1][0], last, row)
@@ -258,14 +259,14 @@ def _joined(runs: Iterable[Run]) -> list[Run]:
     return joined
 
 
-def _more(row: Row, place: int, b: float) -> Row:
+def _more(row: Amounts, place: int, b: float) -> Amounts:
     """A row with ``b`` more at one place, rounded up, without zeros at its end."""
     own = [*row, *[0.0] * (place + 1 - len(row))]
     own[place] = round_up(own[place] + b, 1) if own[place] else b
     return tuple(own)
 
 
-def _placed(own: Sequence[tuple[int, Row]]) -> list[Run]:
+def _placed(own: Sequence[tuple[int, Amounts]]) -> list[AmountRun]:
     runs, place = [], 1
     for count, row in own:
         runs.append((place, place + count - 1, row))
@@ -273,10 +274,10 @@ def _placed(own: Sequence[tuple[int, Row]]) -> list[Run]:
     return runs
 
 
-def _fewer(runs: list[Run], most: int) -> list[Run]:
-    """At most so many runs: neighbours at the larger of what they spent, and so between them.
+def _fewer(runs: list[AmountRun], most: int) -> list[AmountRun]:
+    """Merge runs until at most ``most`` are left; a merged run takes the larger spending.
 
-    Those are taken together where that adds least, entries times event-level epsilon.
+    Runs are merged where that adds the least (entries times event-level epsilon).
     """
     while len(runs) > most:
         added = []
@@ -290,7 +291,7 @@ def _fewer(runs: list[Run], most: int) -> list[Run]:
                 break
             if not {n - 1, n, n + 1} & taken:
                 taken.add(n)
-        fewer, skip = list[Run](), False
+        fewer, skip = list[AmountRun](), False
         for n, run in enumerate(runs):
             if skip:
                 skip = False
@@ -303,13 +304,13 @@ def _fewer(runs: list[Run], most: int) -> list[Run]:
     return runs
 
 
-def _either(row: Row, other: Row) -> Row:
+def _either(row: Amounts, other: Amounts) -> Amounts:
     """The larger of the two, for each kind."""
     return tuple(max(own) for own in zip_longest(row, other, fillvalue=0.0))
 
 
 def distance_of(states: Sequence[Hashable], kind: Any) -> Floats:
-    """How far apart a kind of question holds the states."""
+    """The distances between states under one kind of query."""
     if kind is None:
         return Metric.discrete(len(states)).distance
     return Metric.of(kind).distance
@@ -325,5 +326,5 @@ def _constant(theta: Beliefs, length: int, cost: bytes) -> float:
 
 @lru_cache(maxsize=32)
 def curve_of(theta: Beliefs, length: int) -> InfluenceCurve:
-    """The influence curve of segments of this length, kept."""
+    """The influence curve of segments of this length, cached."""
     return InfluenceCurve(theta, length)

@@ -2,26 +2,27 @@
 
 **Theorem.** *Secrets*: any two values of any entry, used or not. *Beliefs*: any class of chains,
 hidden states included; any start, gaps, and segments that are independent. *Releases*: any number,
-each about a window of entries and each chosen after looking at all earlier outputs, such that on
-every course of events the releases that use entry t together move the log-likelihood by at most
-b d(x, x') when its value x is replaced by x'. If the influence curve at the constant profile b d
-loses at most epsilon over N entries, then everything that is released about the first N entries is
-epsilon-Pufferfish private for each of them.
+each about a window of entries and each chosen after looking at all earlier outputs, such that for
+every sequence of outputs the releases that use entry t together change the log-likelihood by at
+most b d(x, x') when its value x is replaced by x'. If the loss on the influence curve under the
+constant profile b d is at most epsilon over N entries, then everything released about the first N
+entries is epsilon-Pufferfish private for each of them.
 
 *Proof.* The density of all outputs is the product of the densities of each given the earlier ones.
-Fix the outputs. Each factor then is a likelihood of the data, entry t moves the logarithm of the
-product by at most b d, and entries that were not used do not move it. So the product is a function
-of the data to which the theorem of the influence curve applies with a profile of at most b d at
-each entry, and the curve does not fall when a profile rises. QED
+Fix the outputs. Each factor is then a likelihood of the data, entry t changes the logarithm of the
+product by at most b d, and entries that were not used do not change it. So the theorem of the
+influence curve applies to the product with a profile of at most b d at each entry, and the loss
+does not fall when the profile rises. QED
 
-The curve settles: for beliefs that forget, the loss over N entries has a bound that is the same for
+The loss converges: for beliefs that mix, the loss over N entries has a bound that is the same for
 all N (a power of the kernel with positive entries contracts). It is computed for N = 10^12 entries,
-every second for 31,000 years. Beliefs that do not forget are refused.
+one per second for 31,000 years. Beliefs that do not mix are refused.
 
 *Another epsilon from some entry on.* With b before it and b' from it on, no entry spends more than
 the larger of the two, so everything together is max(epsilon, epsilon')-Pufferfish private for each
-entry. Raising epsilon weakens the promise for earlier entries too, as later ones tell of them; to
-lower it helps entries far behind the change, and leaves the promise for all of them where it was.
+entry. Raising epsilon weakens the guarantee for earlier entries too, because later entries are
+correlated with them. Lowering it protects entries long after the change better, and leaves the
+guarantee for the stream as a whole unchanged.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ from pufferkit.rounding import EPS, round_up
 from pufferkit.shown import Shown
 
 _SCREEN = 10**6
-"""Beliefs whose loss still grows over so many entries are taken not to forget."""
+"""Beliefs whose loss still grows over this many entries are treated as not mixing."""
 
 _FORGETS = 10
 
@@ -73,26 +74,26 @@ _FORGETS = 10
 class Stream(Shown):
     """Releases about data that keep coming, at one epsilon for everything, ever.
 
-    Every window may be asked anything, also after looking at what was released before. Noise does
-    not grow with the years, and the account holds one number: the event-level epsilon that an entry
-    has. Windows come in the order of their beginnings, and what they share of entries adds up.
+    Any query may be asked about each window, also after looking at earlier releases. The noise does
+    not grow over the years, and the account holds one number: the event-level epsilon of an entry.
+    Windows come in the order of their beginnings; on entries that windows share, spending adds up.
 
     Parameters
     ----------
     beliefs
-        A `MarkovChain` or any `ChainClass`, for all data that will ever come.
+        A `MarkovChain` or any `ChainClass`, for all data the stream will ever have.
     epsilon
-        Pufferfish privacy of each entry against everything that is ever released.
+        Pufferfish epsilon of each entry for everything that is ever released.
     ledger
         A `Ledger`, or a path or URL to open one.
     name
-        The account: whose data these are. It comes into being with its first release.
+        The account, named after the data. The first release creates it.
     question
-        If every window will be asked the same sum, that query (of any length): its distances
-        between states ask less noise than the largest of them everywhere.
+        If every window will be asked the same sum, that query (of any length): its own distances
+        between states need less noise than the largest distance everywhere.
     data_meant
-        The data of the first window under a second name are refused, as two names are two budgets;
-        this says that they are meant.
+        The data of the first window under a second name are refused, because two names would give
+        them two budgets; ``True`` confirms that this is intended.
 
     Examples
     --------
@@ -142,7 +143,7 @@ class Stream(Shown):
 
     @property
     def entry_epsilon(self) -> float:
-        """The one number: event-level epsilon that the releases about an entry have together."""
+        """The event-level epsilon of all releases about an entry together."""
         return self._rate / PICO
 
     def __str__(self) -> str:
@@ -152,10 +153,10 @@ class Stream(Shown):
         )
 
     def calibrate(self, query: Query, share: float = 1.0) -> Calibration:
-        """The noise of one window, at this share of the event-level epsilon.
+        """The calibration for one window, at this share of the event-level epsilon.
 
         The scale is the largest |q(x) - q(x')| / (share b d(x, x')) over pairs of states, with
-        |q(x) - q(x')| by how much the answer moves when a value x is replaced by x'.
+        |q(x) - q(x')| the most by which the answer changes when a value x is replaced by x'.
         """
         return self._noise(query, self._amount(share))
 
@@ -169,10 +170,10 @@ class Stream(Shown):
         label: str = "",
         every: Any = None,
     ) -> Release:
-        """Answer a query about a window with noise. Once: asking again gives the stored value.
+        """Answer a query about a window with noise, once: asking again returns the stored value.
 
-        That holds also after a crash, and if rows of the window came late: they are left out then,
-        as the window is what it was when it was released.
+        This also holds after a crash, and if rows of the window arrive late: they are ignored,
+        because the window has already been released.
 
         Parameters
         ----------
@@ -180,27 +181,28 @@ class Stream(Shown):
             Made for the data of the window: ``histogram(states, data)``.
         data
             The entries of the window: a `Series`, a sequence of states or of segments of states.
-            ``None`` where nothing was observed. For a window of time it must be known when the
-            entries are, and that all lie within: a list that holds rows of other windows too would
-            be charged for this one alone, day after day. So read the series with its times (`part`
-            cuts it), or say ``every``.
+            ``None`` where nothing was observed. For a window of time the times of the entries must
+            be known, and all must lie within the window: a list that also holds rows of other
+            windows would be charged for this window only. So read the series with its times
+            (`part` cuts it), or give ``every``.
         window
-            First and last entry, counted from the beginning of the stream; or from when on and
-            until before when, as dates or times (``("2026-11-16 08:00", "2026-11-16 09:00")``); or
-            a day (``"2026-11-16"``). The same kind throughout; times with a zone are another kind.
+            First and last entry, counted from 1 from the beginning of the stream; or start and end,
+            the end excluded, as dates or times (``("2026-11-16 08:00", "2026-11-16 09:00")``); or
+            a day (``"2026-11-16"``). All windows of a stream have the same kind; times with a zone
+            and times without one are different kinds.
         share
-            Part of the event-level epsilon of the window, so that several answers fit into one, or
-            windows may overlap: with windows of a day, each hour, 1/24.
+            Fraction of the event-level epsilon to spend on the window, so that it can have several
+            answers, or windows can overlap: 1/24 for windows of a day that start every hour.
         label
             Something to tell otherwise equal releases apart.
         every
-            For a list and a window of time: the time from one entry to the next, such as ``"1m"``;
-            the first is at the beginning of the window.
+            For a list and a window of time: the time between entries, such as ``"1m"``; the first
+            entry is at the beginning of the window.
 
         Raises
         ------
         OverBudget
-            If entries of the window have spent too much for it; nothing is spent then.
+            If entries of the window have too little left to spend; nothing is spent then.
         """
         check_query(query, "the data of the window, like histogram(states, data)")
         axis, begin, end, shown = located(window)
@@ -248,7 +250,7 @@ class Stream(Shown):
 
     @staticmethod
     def part(data: Series, window: Window) -> Series:
-        """The entries of a series that lie in a window; of time, if it knows when they are.
+        """The entries of a series that lie in a window of time; the series must know its times.
 
         Examples
         --------
@@ -263,15 +265,17 @@ class Stream(Shown):
         return inside
 
     def change_epsilon(self, epsilon: float, *, why: str = "") -> Stream:
-        """The stream with another epsilon, from the first entry on that was not used yet.
+        """The stream with another epsilon from the first unused entry on.
 
-        An act of its own, recorded in the ledger with who, when and why. Everything that was and
-        will be released is private at the larger of the two: a larger one is a weaker promise, for
-        earlier entries too. What remains of the windows so far is closed.
+        The ledger records who changed it, when and why. Everything that was and will be released
+        is private at the larger of the two epsilons: a larger one weakens the guarantee for
+        earlier entries too. The windows so far are closed, including what they have left.
         """
         account, frontier = self._standing()
         if not account.entries:
-            raise ValueError("epsilon: nothing was released yet; open the stream with another one")
+            raise ValueError(
+                "epsilon: nothing has been released yet; open the stream with the other epsilon"
+            )
         other = object.__new__(Stream)
         other.__dict__ |= self.__dict__
         micro = allowed_micro(checks.privacy(epsilon))
@@ -284,14 +288,14 @@ class Stream(Shown):
         return other
 
     def _solve(self) -> None:
-        """The one number of this epsilon, and what shows it."""
+        """The event-level epsilon for this epsilon, with its evidence."""
         apart = None if self._metric is None else self._apart.tobytes()
-        known = _Known(self._terms.about["beliefs"], self.beliefs)
+        known = _ByDigest(self._terms.about["beliefs"], self.beliefs)
         b, self._evidence, self._verification_data = _for_ever(known, self.epsilon, apart)
         self._rate = _rate(b)
 
     def _standing(self) -> tuple[Account, Frontier]:
-        """Where the account and the stream stand; an error if it is another stream's."""
+        """Balance of the account and state of the stream; raises if it is another stream's."""
         account, state = self.ledger.standing(self.name)
         micro = self._terms.budget
         if account is None:
@@ -301,14 +305,14 @@ class Stream(Shown):
         self.ledger.check_terms({self.name: (known, None)})
         if state is None or "stream" not in state:
             raise LedgerError(
-                f"account: {self.name!r} has no state of a stream; it was charged by other means"
+                f"account: {self.name!r} is not the account of a stream; choose another name"
             )
         frontier = Frontier.from_dict(state)
         if frontier.micro != micro:
             raise ValueError(
                 f"epsilon: the stream {self.name!r} has {show(frontier.micro)}, not {show(micro)}; "
-                "give that. To change it from now on is an act of its own: Stream.change_epsilon, "
-                "or pufferkit stream change"
+                f"give {show(frontier.micro)}. To change it from now on, call "
+                "Stream.change_epsilon or run pufferkit stream change"
             )
         return account, frontier
 
@@ -317,10 +321,15 @@ class Stream(Shown):
         if not 0 < part <= 1:
             raise ValueError(f"share: must be above 0 and at most 1, got {share!r}")
         if part < 1 and self._metric is not None:
-            raise NoTheorem("share: of one question there is one answer a window; leave it out")
+            raise NoTheorem(
+                "share: a stream for one question gives one answer per window; leave share out"
+            )
         amount = int(self._rate * Fraction(part))
         if amount < 1:
-            raise ValueError(f"share: {share:g} of {self.entry_epsilon:g} is too little to account")
+            raise ValueError(
+                f"share: {share:g} of event-level epsilon {self.entry_epsilon:g} is below the "
+                "smallest amount an account holds; give a larger share"
+            )
         return amount
 
     def _noise(self, query: Query, pico: int) -> Calibration:
@@ -340,14 +349,14 @@ class Stream(Shown):
         )
 
     def _moved(self, query: Query) -> float:
-        """By how much an entry moves the answer, in units of the distance of the two states."""
+        """The most by which an entry changes the answer, in units of the distance of the states."""
         if self._metric is None:
             return query.lipschitz
         rows = query.moved
         if rows is None:
             raise NoTheorem(
                 f"{query.name} has one bound for all states, and this stream was opened for one "
-                "question; open it without question= to ask anything"
+                "question; open a stream without question= for other queries"
             )
         nothing = (Fraction(0),) * len(next(iter(rows.values())))
         added = np.array(
@@ -356,8 +365,8 @@ class Stream(Shown):
         moved = np.abs(added[:, None, :] - added[None, :, :]).sum(axis=2)
         if (moved[self._apart == 0] > 0).any():
             raise NoTheorem(
-                f"{query.name} tells states apart that the question of this stream does not; open "
-                "it without question= to ask anything"
+                f"{query.name} distinguishes states that the question of this stream does not; "
+                "open a stream without question= for other queries"
             )
         far = self._apart > 0
         return round_up(float((moved[far] / self._apart[far]).max()) * (1 + added.size * EPS))
@@ -379,7 +388,7 @@ def part_of(data: Series, window: Window) -> Series | None:
     axis, begin, end, _ = located(window)
     places = np.arange(1, len(data) + 1) if axis == "entries" else places_of(data, axis)
     if places is None:
-        raise ValueError("data: when the entries are is not known; read them with their times")
+        raise ValueError("data: the times of the entries are not known; read them with their times")
     inside = np.flatnonzero((places >= begin) & (places < end))
     if not inside.size or not data.observed[inside].any():
         return None
@@ -387,24 +396,24 @@ def part_of(data: Series, window: Window) -> Series | None:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """Beliefs that are the same if their digests are."""
+class _ByDigest:
+    """Beliefs that are equal if their digests are."""
 
     digest: str
     beliefs: Beliefs = field(compare=False)
 
 
 @lru_cache(maxsize=32)
-def _for_ever(known: _Known, epsilon: float, distances: bytes | None) -> Solved:
-    """The event-level epsilon at which everything ever released about entries hides them."""
+def _for_ever(known: _ByDigest, epsilon: float, distances: bytes | None) -> Solved:
+    """The event-level epsilon at which everything ever released still hides each entry."""
     theta = known.beliefs
     size = len(theta.states)
     apart = None if distances is None else np.frombuffer(distances).reshape(size, size)
     b, _, _ = entry_epsilon_for(theta, _SCREEN, epsilon, apart)
     if b * _SCREEN < _FORGETS * epsilon:
         raise NoTheorem(
-            f"releases for ever need beliefs that forget: under {theta.description} an entry is "
-            f"told by entries {_SCREEN:,} away. Name chains that mix, or declare independent "
+            f"a stream needs beliefs that mix: under {theta.description} entries {_SCREEN:,} "
+            "steps away still predict an entry. Give chains that mix, or declare independent "
             "segments and use Session"
         )
     return entry_epsilon_for(theta, HORIZON, epsilon, apart)
@@ -419,6 +428,6 @@ def _rate(b: float) -> int:
 
 
 def _recognisable(data: Series) -> SeriesData | None:
-    """The first window, if it is long enough to be known again: short ones are equal by chance."""
+    """The first window, if it is long enough to be recognised: short ones coincide by chance."""
     seen = SeriesData(data)
     return seen if seen.information(seen.length) >= IDENTIFYING else None

@@ -1,4 +1,4 @@
-"""Windows of a stream: entries counted from 1, or time by a clock or by instants."""
+"""Windows of a stream: entries counted from 1, local times, or instants."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ from pufferkit.data.calendar import Calendar, microseconds
 from pufferkit.data.series import Series
 
 HORIZON = 10**12
-"""Entries that the promise of a stream is for, observed or not."""
+"""Number of entries that the guarantee of a stream covers, observed or not."""
 
 Moment = date | datetime | str
 Window = tuple[int, int] | tuple[Moment, Moment] | Moment
-"""First and last entry, counted from 1; or from when on and until before when; or a day."""
+"""First and last entry, counted from 1; or start and excluded end in time; or a day."""
 
 
 def located(window: Window) -> tuple[str, int, int, list[Any]]:
-    """Axis, beginning and end of a window, and how it is shown."""
+    """Axis, beginning and end of a window, and its text in messages."""
     if isinstance(window, (str, date)):
         begin, shown = _moment(window), [str(window)]
         if begin.time() != datetime.min.time() or isinstance(window, datetime):
-            raise ValueError(f"window: {window} is a moment; give a day, or both ends")
+            raise ValueError(f"window: {window} is a single moment; give a day, or both ends")
         return "time", microseconds(begin), microseconds(begin + timedelta(days=1)), shown
     if not isinstance(window, Sequence) or len(window) != 2:
-        raise ValueError(f"window: needs a beginning and an end, or a day, got {window!r:.60}")
+        raise ValueError(f"window: must be a beginning and an end, or a day, got {window!r:.60}")
     if all(isinstance(end, (str, date)) for end in window):
         first, after = _moment(window[0]), _moment(window[1])
         if (first.tzinfo is None) != (after.tzinfo is None):
-            raise ValueError("window: one end has a time zone and the other has none")
+            raise ValueError(
+                "window: one end has a time zone and the other has none; make them agree"
+            )
         if not first < after:
             raise ValueError(f"window: {window[0]} is not before {window[1]}")
         axis = "time" if first.tzinfo is None else "instants"
@@ -49,7 +51,7 @@ def located(window: Window) -> tuple[str, int, int, list[Any]]:
 
 
 def moments(window: Window) -> tuple[datetime, datetime] | None:
-    """When a window begins and ends; ``None`` for one of entries."""
+    """Start and end in time of a window; ``None`` for a window of entries."""
     if located(window)[0] == "entries":
         return None
     if isinstance(window, (str, date)):
@@ -70,7 +72,7 @@ def _moment(end: Any) -> datetime:
 
 
 def places_of(data: Series, axis: str) -> NDArray[np.int64] | None:
-    """Where the entries of a series lie on an axis of time; ``None`` if that is not known."""
+    """The places of a series' entries on an axis of time; ``None`` if not known."""
     if data.calendar is None:
         return None
     of = data.calendar.times if axis == "time" else data.calendar.instants
@@ -78,7 +80,7 @@ def places_of(data: Series, axis: str) -> NDArray[np.int64] | None:
 
 
 def check_inside(data: Series, window: Window, use: Use) -> None:
-    """Only entries of the window are paid for."""
+    """Raise if the data have entries outside the window: only the window is paid for."""
     if use.axis == "entries":
         if len(data) != use.end - use.begin:
             raise ValueError(
@@ -91,25 +93,25 @@ def check_inside(data: Series, window: Window, use: Use) -> None:
         when = np.array(data.between[1:])
     if when is None:
         raise ValueError(
-            "data: when the entries are is not known, so nobody can tell whether all of them are "
-            f"in the window {window!r}, and it pays for its own alone. Read them with their times "
-            '(read_series(..., time=)), say every="1m" if they are a list of the whole window, or '
+            "data: the times of the entries are not known, so it cannot be checked that all are "
+            f"in the window {window!r}, which pays for no others. Read them with their times "
+            '(read_series(..., time=)), give every="1m" if they are a list of the whole window, or '
             "count entries: window=(first, last)"
         )
     outside = int(((when < use.begin) | (when >= use.end)).sum())
     if outside:
         raise ValueError(
             f"data: {outside:,} of {len(data):,} entries are not in the window {window!r}, which "
-            "pays for its own alone; cut them off with Stream.part(data, window)"
+            "pays for no others; remove them with Stream.part(data, window)"
         )
 
 
 def on_clock(data: Series, use: Use, every: Any) -> Series:
-    """A list of entries on the clock of its window."""
+    """A list of entries with the times of its window."""
     if use.axis == "entries":
-        raise ValueError("every: is for windows of time; this one counts entries")
+        raise ValueError("every: applies to windows of time; this window counts entries")
     if data.calendar is not None or data.between is not None:
-        raise ValueError("every: when the entries are is known already; leave it out")
+        raise ValueError("every: the data already have times; leave it out")
     if len(data.lengths) > 1:
-        raise ValueError("every: is for a list of entries that follow one another, not segments")
+        raise ValueError("every: applies to one list of consecutive entries, not to segments")
     return replace(data, calendar=Calendar(use.begin, every))

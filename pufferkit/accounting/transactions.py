@@ -1,6 +1,6 @@
 """Reading and writing a ledger in transactions: snapshots, batches of charges, refusals.
 
-What does not exist reads as empty, and anchors are kept.
+A ledger that does not exist reads as empty. Anchors are checked and advanced here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from pufferkit.accounting import database
 from pufferkit.accounting.amounts import show
 from pufferkit.accounting.anchor import START, Anchor, Head
-from pufferkit.accounting.database import Result
+from pufferkit.accounting.database import Answered
 from pufferkit.accounting.entries import (
     STATE,
     Account,
@@ -38,16 +38,16 @@ class Access:
         self.place, self.recognition, self.anchor = place, recognition, anchor
         self._made = False
 
-    def read(self, act: Callable[[Connection], Result], *, settle: bool = False) -> Result:
-        """``act`` on one snapshot, which must hold what the anchor does.
+    def read(self, act: Callable[[Connection], Answered], *, settle: bool = False) -> Answered:
+        """``act`` on one snapshot, which must hold the head in the anchor.
 
-        With ``settle``, for what will be handed over, the anchor catches up after a crash between
-        commit and anchor.
+        With ``settle``, used for values that will be handed over, the anchor catches up after a
+        crash between commit and anchor.
         """
         anchor = self.anchor
         held = None if anchor is None else anchor.read()  # before the snapshot: never ahead of it
 
-        def checked(connection: Connection) -> tuple[Result, Head | None]:
+        def checked(connection: Connection) -> tuple[Answered, Head | None]:
             if anchor is None:
                 return act(connection), None
             if held is not None or settle:
@@ -63,17 +63,17 @@ class Access:
             anchor.advance(head)
         return result
 
-    def write(self, act: Callable[[Connection], Result]) -> Result:
-        """``act`` under the write lock; the anchor moves on after the commit."""
+    def write(self, act: Callable[[Connection], Answered]) -> Answered:
+        """``act`` under the write lock; the anchor advances after the commit."""
         anchor = self.anchor
 
-        def checked(connection: Connection) -> tuple[Result, Head]:
+        def checked(connection: Connection) -> tuple[Answered, Head]:
             if anchor is not None:
                 anchor.check(connection, anchor.read())
             return act(connection), Head(*connection.head)
 
         if not self.exists():
-            # What an empty ledger refuses is refused before one is made.
+            # What an empty ledger would refuse is refused before a ledger is created.
             with self.recognition.trial(), empty() as connection:
                 checked(connection)
             if anchor is not None and anchor.read() is None:
@@ -87,13 +87,13 @@ class Access:
         return result
 
     def exists(self) -> bool:
-        """Whether the ledger was made."""
+        """Whether the ledger exists."""
         self._made = self._made or database.exists(self.place)
         return self._made
 
 
 class Batch:
-    """The drafts that a list of charges comes to."""
+    """The drafts for a list of charges."""
 
     def __init__(
         self,
@@ -108,17 +108,17 @@ class Batch:
         self.states: dict[str, Mapping[str, Any] | None] = {}
 
     def drafts(self, charges: Sequence[Charge]) -> list[Draft] | None:
-        """Openings, charges and values in order; ``None`` if an account has moved on."""
+        """Openings, charges and values in order; ``None`` if an account has newer entries."""
         drafts: list[Draft] = []
         for charge in charges:
             place = (charge.account, charge.key)
-            if charge.value is not None and (place in self._valued or self._moved_on(charge)):
+            new = place not in self._charged
+            if charge.value is not None and place in self._valued:
                 return None
-            if place not in self._charged:
-                new = self._charge(charge)
-                if new is None:
-                    return None
-                drafts += new
+            if (new or charge.value is not None) and self._moved_on(charge):
+                return None
+            if new:
+                drafts += self._charge(charge)
                 self._charged.add(place)
             if charge.value is not None:
                 total = self._totals[charge.account]
@@ -128,14 +128,12 @@ class Batch:
 
     def _moved_on(self, charge: Charge) -> bool:
         known = self._before.get(charge.account)
+        if known is None and charge.terms is None:
+            raise ValueError(f"account: {charge.account!r} is not in this ledger; open it first")
         return charge.after != (0 if known is None else known.entries)
 
-    def _charge(self, charge: Charge) -> list[Draft] | None:
+    def _charge(self, charge: Charge) -> list[Draft]:
         name, known = charge.account, self._before.get(charge.account)
-        if known is None and charge.terms is None:
-            raise ValueError(f"account: {name!r} is not in this ledger; open it first")
-        if self._moved_on(charge):
-            return None
         budget = known.budget if known is not None else charge.terms.budget  # type: ignore[union-attr]
         drafts = []
         if name not in self._totals and charge.terms is not None:
@@ -152,13 +150,13 @@ class Batch:
         elif STATE in body:  # copied from another entry
             body = {name: value for name, value in body.items() if name != STATE}
         if charge.state is not None or known is not None:
-            self.states[name] = charge.state  # without one, the state that was kept is old now
+            self.states[name] = charge.state  # ``None`` marks the stored state as out of date
         drafts.append(Draft(name, "charge", charge.key, charge.epsilon, total, body))
         return drafts
 
 
 def rows(connection: Connection, account: str | None = None) -> Iterator[Sequence[Any]]:
-    """The rows of all entries in order, or of those of one account; not all in memory."""
+    """The rows of all entries in order, or of one account's, read in batches."""
     where, of = ("", ()) if account is None else (" AND account = ?", (account,))
     text = f"SELECT * FROM pufferkit_entries WHERE seq > ?{where} ORDER BY seq LIMIT {_AT_ONCE}"
     some = connection.execute(text, (0, *of)).fetchall()
@@ -168,7 +166,7 @@ def rows(connection: Connection, account: str | None = None) -> Iterator[Sequenc
 
 
 def required(connection: Connection, account: str) -> Account:
-    """Where an account stands; an error if it is not there."""
+    """The balance of an account; raises if the account does not exist."""
     known = accounts_named(connection, [account]).get(account)
     if known is None:
         raise ValueError(f"account: {account!r} is not in this ledger; open it first")
@@ -178,7 +176,7 @@ def required(connection: Connection, account: str) -> Account:
 def on_terms(
     connection: Connection, terms: Mapping[str, Terms], known: Mapping[str, Account] | None = None
 ) -> Mapping[str, Account]:
-    """Those of these accounts that are there, on the same terms."""
+    """Those of these accounts that exist; raises if their terms differ."""
     known = accounts_named(connection, terms) if known is None else known
     opened = [name for name in terms if name in known]
     for entry in entries_named(connection, opened, "open"):
@@ -187,7 +185,7 @@ def on_terms(
 
 
 def over_budget(requested: int, remaining: int, fits: str = "") -> OverBudget:
-    """The refusal, in the words people look for."""
+    """The error for a charge that exceeds the budget."""
     return OverBudget(
         f"requested {show(requested)}, remaining {show(max(0, remaining))}, "
         f"short by {show(requested - max(0, remaining))}" + (f"; {fits}" if fits else "")

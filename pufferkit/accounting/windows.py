@@ -1,13 +1,13 @@
 """Releases over disjoint windows of one chain, when only their epsilons are known.
 
-Given X_i, what was released to its left and to its right are independent, and a window is seen
-through its nearest entry. So for every entry of the series, whether or not a release used it:
+Given X_i, the releases to its left and to its right are independent, and X_i affects a window only
+through the window's nearest entry. So for every entry of the series, used by a release or not:
 
 - *outside a window*, P(output | X_j = x) is a mean of P(output | X_n = u) over the values u of the
   nearest entry X_n of the window: X_j loses no more than the largest loss between two values of
   X_n, and no more than the max-influence of X_j on X_n;
-- *before the first and after the last window*, everything is seen through one end entry of that
-  window, which loses at least as much;
+- *before the first and after the last window*, an entry affects all outputs only through the end
+  entry of that window, which loses at least as much;
 - *between two windows*, X_j loses to both: the sum of the two sides.
 """
 
@@ -34,7 +34,7 @@ PRIVATE = QUILTS | {"influence_curve", "gk16", "group_dp", "wasserstein", "exact
 """Mechanisms that promise Pufferfish privacy for every entry they use."""
 
 _ONE_BY_ONE = 8
-"""Gaps of at most so many entries are looked at entry by entry, longer ones in stretches."""
+"""Gaps of up to this many entries are examined entry by entry, longer ones in stretches."""
 
 
 def parallel(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence[int]) -> float:
@@ -45,23 +45,22 @@ def parallel(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence[
     time on (stationary, or any start), one segment. *Releases*: any mechanisms that are Pufferfish
     private for the entries they use; nothing else about them is known.
 
-    In window j, what lies to the right is seen through its last entry and adds at most
+    In window j, what lies to the right is reached only through its last entry and adds at most
 
         right_j = min( e(first entry of window j+1 | last entry of window j),
                        epsilon_{j+1} + right_{j+1} ),
 
     likewise left_j, and an entry of the window loses at most epsilon_j + left_j + right_j. With two
     windows epsilon_A goes with e(X_T3 | X_T2); the statement printed in the paper pairs them the
-    other way round, which can be too small.
+    other way round, and its bound can be too small.
 
     An entry X_i between windows j and j+1 loses to both, at most
 
         min( epsilon_j + left_j, e(last entry of j | X_i) )
         + min( epsilon_{j+1} + right_{j+1}, e(first entry of j+1 | X_i) )
 
-    and at most e(both of these entries | X_i). Before the first window and after the last one
-    nothing loses more than the nearest entry of that window. The result is the largest of all
-    these.
+    and at most e(both of these entries | X_i). Before the first window and after the last one no
+    entry loses more than the nearest entry of that window. The result is the largest of all these.
     """
     theta, sizes = as_chain_class(beliefs), checks.segment_lengths(lengths)
     ordered = _disjoint(history, sizes)
@@ -88,7 +87,7 @@ def parallel(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence[
 def parallel_may_be_less(
     history: Sequence[Spending], theta: Beliefs, sizes: tuple[int, ...], micro: int
 ) -> bool:
-    """Whether `parallel` might charge less than this, from the last release and its neighbours.
+    """Whether `parallel` might charge less, judging by the last release and its neighbours.
 
     Its entries lose at least epsilon + min(e(neighbour), epsilon of the neighbour) on either side.
     """
@@ -105,7 +104,7 @@ def parallel_may_be_less(
         if place + 1 < len(ordered):
             other = ordered[place + 1]
             least += min(_influence(chains, last, right=other.window[0] - last), other.epsilon)
-    except ValueError:  # it does not apply; the rule itself says why
+    except ValueError:  # it does not apply; the rule itself gives the reason
         return False
     return spent_micro(least) < micro
 
@@ -116,8 +115,8 @@ def _between(
     """The largest loss of an entry between two windows; not exact if it is at most ``enough``.
 
     Influence never grows with the distance (data processing) nor, for shift-invariant beliefs, with
-    the place in the series. So a stretch of entries loses no more than an entry at its first place
-    would that was as near to the second window as the last one is.
+    the place in the series. So a stretch of entries loses no more than a hypothetical entry that is
+    as near to the first window as its first entry and as near to the second as its last.
     """
     last, first = ends
     worst = 0.0
@@ -134,7 +133,7 @@ def _between(
 
 
 def _stretches(count: int) -> Iterator[tuple[int, int]]:
-    """Distances 1 to ``count`` in stretches that double towards the middle from both ends."""
+    """Distances 1 to ``count`` in stretches whose lengths double from both ends to the middle."""
     if count <= _ONE_BY_ONE:
         yield from ((n, n) for n in range(1, count + 1))
         return
@@ -148,7 +147,7 @@ def _stretches(count: int) -> Iterator[tuple[int, int]]:
 
 
 def far_apart(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence[int]) -> float:
-    """[C] Theorem 3.3: two far windows released with markov_quilt_approx cost the larger epsilon.
+    """[C] Theorem 3.3: two distant windows by markov_quilt_approx cost the larger epsilon.
 
     *Secrets*: any two values of any entry of the series (in the paper: of the windows). *Beliefs*:
     chains that mix and hold from any time on, one segment. *Releases*: two, by
@@ -158,21 +157,21 @@ def far_apart(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence
     distances a and b, and some entry of B one at a' and b'; the gap T3 - T2 must be at least as
     long as either window (last minus first entry), and at least b + a' - 1. Then epsilon_A and
     epsilon_B are enough, because the bounds on influence depend on distances only, so every entry
-    X_i may borrow these quilts. With s the privacy that A spends on an entry, (a + b - 1) s + e(a,
-    b) <= epsilon_A.
+    X_i may borrow these quilts. With s the event-level epsilon of A, (a + b - 1) s + e(a, b) <=
+    epsilon_A.
 
     - X_i in A: {X_{i-a}, X_{i+b}} has at most a + b - 1 entries of A nearby and none of B, since i
       + b <= T3. Where the series has no X_{i-a}, the right endpoint alone does. Likewise in B.
     - X_i between them: the quilt of A if i + b <= T3 (nearby at most a - 1 entries of A, none of
       B), else that of B, whose left endpoint i - a' is then at least T2.
-    - X_i outside: seen through X_T1 or X_T4.
+    - X_i outside: its effect passes through X_T1 or X_T4.
     """
     theta, sizes = as_chain_class(beliefs), checks.segment_lengths(lengths)
     if len(history) != 2:
         raise NoTheorem("[C] 3.3 is about two releases")
     all_by(history, {"markov_quilt_approx"}, "markov_quilt_approx releases")
     if any(s.gaps is not None for s in history):
-        raise NoTheorem("[C] 3.3 lends quilts to other entries, and some were not observed")
+        raise NoTheorem("[C] 3.3 uses the same quilts at all entries, and some were not observed")
     both = _disjoint(history, sizes)
     _entries_are_a_chain(theta)
     gap = both[1].window[0] - both[0].window[1]
@@ -184,7 +183,7 @@ def far_apart(history: Sequence[Spending], beliefs: Any, lengths: int | Sequence
     except NotApplicable as reason:
         raise NoTheorem(f"[C] 3.3 is about chains that mix: {reason}") from None
     for mixing in chains:
-        # The tighter bound has the smaller quilts and scores, so they are active for either.
+        # The tighter bound has smaller quilts and scores, so they are active for both bounds.
         influence = MixingInfluence.tight(mixing)
         quilts = []
         for spending in both:
@@ -212,7 +211,7 @@ def all_by(history: Sequence[Spending], mechanisms: frozenset[str] | set[str], w
 
 
 def check_start(window: tuple[int, int], theta: Beliefs, sizes: Sequence[int]) -> None:
-    """Refuse a window that starts within a segment if the beliefs say how segments start."""
+    """Refuse a window that starts within a segment under a fixed initial distribution."""
     start = 1
     for size in sizes:
         if window[0] == start:
@@ -224,10 +223,10 @@ def check_start(window: tuple[int, int], theta: Beliefs, sizes: Sequence[int]) -
 def entries_separate(window: tuple[int, int], theta: Beliefs, sizes: Sequence[int]) -> None:
     """Refuse a window within a segment if entries do not separate what lies on either side.
 
-    A release promises to hide the entries it uses. Another entry of the segment is seen through the
-    nearest of them only if the entries themselves are a Markov chain. Where they depend on hidden
-    states, the two together may tell more of the hidden state than each of them alone; and a secret
-    about several entries may lie on both sides of the end of a window.
+    A release promises to hide the entries it uses. Another entry of the segment affects the output
+    only through the nearest of them only if the entries themselves form a Markov chain. Where they
+    depend on hidden states, two entries together may reveal more about the hidden state than each
+    alone; and a secret about several entries may extend across the end of a window.
     """
     if not theta.hides_states:
         return
@@ -236,15 +235,15 @@ def entries_separate(window: tuple[int, int], theta: Beliefs, sizes: Sequence[in
         end = start + size - 1
         if window[0] <= end and start <= window[1] and not (window[0] <= start <= end <= window[1]):
             raise NoTheorem(
-                f"entries outside the window {window[0]} to {window[1]} are not seen through "
-                "entries of the window alone: there are hidden states, or secrets that reach over "
-                "its ends"
+                f"entries outside the window {window[0]} to {window[1]} may affect the output "
+                "directly, not through its entries: the beliefs have hidden states, or secrets "
+                "that extend over the ends of the window"
             )
         start = end + 1
 
 
 def shift_invariant(theta: Beliefs) -> None:
-    """A window is a chain of the class itself only if the class does not fix where it starts."""
+    """Raise unless every window is itself a chain of the class: no fixed initial distribution."""
     fixed = theta.fixed_start
     if fixed is not None:
         raise NoTheorem(
@@ -258,8 +257,8 @@ def _entries_are_a_chain(theta: ChainClass) -> None:
     shift_invariant(theta)
     if theta.hides_states:
         raise NoTheorem(
-            "it is about single entries of Markov chains; here are hidden states, or secrets about "
-            "several entries"
+            "it is about single entries of Markov chains; these beliefs have hidden states or "
+            "secrets about several entries"
         )
 
 

@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.audit.attackers import marginals
-from pufferkit.audit.conditioned import Codes, Conditioned, conditioned, split
+from pufferkit.audit.conditioned import Conditioned, conditioned, split
 from pufferkit.beliefs.base import Distribution
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.secrets import Events, Pairs, Secrets, Sets
+from pufferkit.beliefs.sequences import Codes
 from pufferkit.checks import Floats
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
-from pufferkit.audit.conditioned import Codes
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.sequences import Codes
 from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.beliefs.sequences import Codes
 from pufferkit.checks import Floats
 
-Codes = NDArray[np.intp]
 """States or symbols, by their numbers."""
 
 _BLOCK = 4_000_000

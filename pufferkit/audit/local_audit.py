@@ -34,9 +34,9 @@ from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 from pufferkit.errors import NotApplicable
 
-Symbols = NDArray[np.uint16]
+Emitted = NDArray[np.uint16]
 
-Known = Mapping[int, Hashable]
+KnownEntries = Mapping[int, Hashable]
 
 _PILOT, _SHORT_PILOT = 20_000, 5_000
 _DISTANCES = (1, 2, 3, 5)
@@ -62,7 +62,7 @@ def audit_response(
     at = (length - 1) // 2 if entry is None else checks.whole("entry", entry, 1) - 1
     if at >= length:
         raise ValueError(f"entry: {entry} is beyond the {length} entries of the series")
-    best: tuple[ScoreEvent, str, Known, _Secret, _Secret] | None = None
+    best: tuple[ScoreEvent, str, KnownEntries, _Guess, _Guess] | None = None
     chain_of = {name: chain for name, chain, _ in local_beliefs(mechanism, beliefs)}
     for name, chain in chain_of.items():
         for facts in _adversaries(mechanism, chain, length, at, known):
@@ -111,7 +111,7 @@ def audit_response(
 
 
 def _exact(
-    mechanism: LocalMechanism, beliefs: Any, length: int, known: Known | None
+    mechanism: LocalMechanism, beliefs: Any, length: int, known: KnownEntries | None
 ) -> WorstCase | None:
     """The loss of the matrix over as many first entries as can be compared, a lower bound."""
     symbols = np.shape(mechanism.matrix)[1]
@@ -125,8 +125,8 @@ def _exact(
 
 
 def _adversaries(
-    mechanism: Any, chain: MarkovChain, length: int, at: int, known: Known | None
-) -> Iterator[Known]:
+    mechanism: Any, chain: MarkovChain, length: int, at: int, known: KnownEntries | None
+) -> Iterator[KnownEntries]:
     """What the attacker knows: as given; else nothing, and then entries on either side.
 
     The latter only where the promise is against every adversary, [B] Definition 4.
@@ -149,14 +149,14 @@ def _adversaries(
             yield facts
 
 
-class _Secret:
+class _Guess:
     """A value of the attacked entry, the chain given it, and what moves behind the symbols."""
 
     def __init__(self, label: Hashable, path: Conditioned, mechanism: LocalMechanism) -> None:
         self.label, self.path = label, path
         self.hidden, self.matrix = seen_through(mechanism, path)
 
-    def emitted(self, trials: int, rng: np.random.Generator) -> Symbols:
+    def emitted(self, trials: int, rng: np.random.Generator) -> Emitted:
         """Sanitised series, one row each, drawn from the distribution that is claimed."""
         states, sums = self.hidden.sample(trials, rng), cumulative_rows(self.matrix)
         symbols = np.empty_like(states)
@@ -166,20 +166,20 @@ class _Secret:
 
 
 def _measured(
-    secret: _Secret,
-    own: Callable[[Symbols], Symbols | None],
+    secret: _Guess,
+    own: Callable[[Emitted], Emitted | None],
     trials: int,
     rng: np.random.Generator,
-) -> tuple[Symbols, bool]:
+) -> tuple[Emitted, bool]:
     """Fresh sanitised series, and whether the mechanism's own sampler made them."""
     symbols = own(secret.path.sample(trials, rng))
     return (secret.emitted(trials, rng), False) if symbols is None else (symbols, True)
 
 
-def _sampler(mechanism: Any, chain: MarkovChain) -> Callable[[Symbols], Symbols | None]:
+def _sampler(mechanism: Any, chain: MarkovChain) -> Callable[[Emitted], Emitted | None]:
     """The mechanism's own ``sanitize`` on many series at once, where it has one and will run."""
 
-    def sanitised(states: Symbols) -> Symbols | None:
+    def sanitised(states: Emitted) -> Emitted | None:
         trials, length = states.shape
         series = Series(states.ravel().astype(np.intp), chain.states, (length,) * trials)
         try:
@@ -201,18 +201,18 @@ def _secrets(
     length: int,
     at: int,
     fixed: Mapping[int, int],
-) -> list[_Secret]:
+) -> list[_Guess]:
     secrets = []
     for code, label in enumerate(chain.states):
         try:
             path = conditioned(chain, length, {**fixed, at: code})
-            secrets.append(_Secret(label, path, mechanism))
+            secrets.append(_Guess(label, path, mechanism))
         except ValueError:
             continue  # a value that cannot happen is no secret
     return secrets
 
 
-def _score(one: _Secret, other: _Secret, symbols: Symbols) -> Floats:
+def _score(one: _Guess, other: _Guess, symbols: Emitted) -> Floats:
     high = log_likelihood(one.hidden, one.matrix, symbols)
     low = log_likelihood(other.hidden, other.matrix, symbols)
     with np.errstate(invalid="ignore"):
@@ -220,7 +220,7 @@ def _score(one: _Secret, other: _Secret, symbols: Symbols) -> Floats:
     return np.nan_to_num(score, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 
-def log_likelihood(path: Conditioned, matrix: Floats, symbols: Symbols) -> Floats:
+def log_likelihood(path: Conditioned, matrix: Floats, symbols: Emitted) -> Floats:
     """Log-probability of each row of symbols, by the forward recursion, scaled at each step."""
     total = np.zeros(len(symbols))
     belief = np.broadcast_to(path.initial, (len(symbols), len(path.initial)))

@@ -23,7 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
 from pufferkit.audit.attackers import Attacker
-from pufferkit.audit.conditioned import Codes, cumulative_rows
+from pufferkit.audit.conditioned import cumulative_rows
+from pufferkit.beliefs.sequences import Codes
 from pufferkit.checks import Floats
 
 _WARMING = 20

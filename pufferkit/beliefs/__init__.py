@@ -1,6 +1,6 @@
-"""What an adversary may believe about the data.
+"""Classes of beliefs: what an adversary may believe about the data.
 
-Classes of chains are registered as their modules are loaded, so they are loaded here.
+A class of chains is registered when its module is loaded, so all of them are loaded here.
 """
 
 from pufferkit.beliefs import (  # noqa: F401  (each registers its class)

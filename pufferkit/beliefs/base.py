@@ -1,7 +1,7 @@
-"""What every class of beliefs answers, so that nobody has to ask what it is.
+"""The interface of every class of beliefs, so that callers need not know which class it is.
 
-The data behind the answers live here and in the modules of the classes. Answers that need the
-mathematics of influence are functions there which dispatch on the class
+The data of the answers are here and in the modules of the classes. Answers that need the
+mathematics of influence are functions in that room which dispatch on the class
 (`pufferkit.influence.answers`). A new class of beliefs is one module here and its registrations.
 """
 
@@ -36,12 +36,12 @@ class Member:
 
 @dataclass(frozen=True)
 class Mixing:
-    """What [Q] Lemma 4.8 knows about chains.
+    """The numbers of a chain that [Q] Lemma 4.8 uses.
 
     Attributes
     ----------
     pi_min
-        Least stationary probability, [Q] (6).
+        Smallest stationary probability, [Q] (6).
     gap
         Eigengap as in [Q] (14).
     contraction
@@ -60,8 +60,8 @@ class Mixing:
 class Distribution:
     """One distribution of a class that data can be drawn from.
 
-    ``complete`` is false where the class holds more than the distributions it lists. ``hidden`` are
-    the secrets, where they are not the values of single entries.
+    ``complete`` is false if the class contains more distributions than it lists. ``hidden`` are the
+    secrets, if they are not the values of single entries.
     """
 
     name: str
@@ -87,13 +87,13 @@ class Beliefs(Shown, JsonRecord, ABC):
 
     @abstractmethod
     def distributions(self) -> list[Distribution]:
-        """The distributions of the class, one by one; with any start, many of them."""
+        """The distributions of the class, one by one; for any start, many examples."""
 
     @property
     def entries(self) -> tuple[Hashable, ...] | None:
-        """Names of the entries, in the order data are given in; ``None`` for series of any length.
+        """Names of the entries, in the order of the data; ``None`` for series of any length.
 
-        Series have windows and segments; named entries are released all together.
+        Series have windows and segments; named entries are always released together.
         """
         return None
 
@@ -103,47 +103,47 @@ class Beliefs(Shown, JsonRecord, ABC):
 
     @property
     def largest_part(self) -> int | None:
-        """Most entries that hang together; all others are independent of them, whatever is true.
+        """Size of the largest set of dependent entries; these sets are independent in every belief.
 
-        ``None`` for series, whose segments are the parts.
+        ``None`` for series, whose segments are these sets.
         """
         return None if self.entries is None else len(self.entries)
 
     @property
     def edges(self) -> tuple[tuple[Hashable, Hashable], ...] | None:
-        """Entries that sway one another directly; ``None`` where the beliefs are no graph."""
+        """Pairs of directly dependent entries; ``None`` if the beliefs have no graph."""
         return None
 
     @property
     def sources(self) -> tuple[Provenance, ...]:
-        """What the class was fitted on, where that is known."""
+        """The data the class was fitted on, if known."""
         return ()
 
     @property
     def is_private(self) -> bool:
-        """Whether it was knowingly fitted to private data."""
+        """Whether the class was knowingly fitted to private data."""
         return any(source.private for source in self.sources)
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What a reader of any result under these beliefs must know."""
+        """What the reader of any result under these beliefs must know."""
         return (PRIVATE_NOTE,) if self.is_private else ()
 
     @property
     def fixed_start(self) -> str | None:
-        """The first belief that says where a series starts; ``None`` if none does."""
+        """The first belief with a fixed initial distribution; ``None`` if there is none."""
         return None
 
     def members(self) -> tuple[Member, ...]:
-        """Chains whose worst case is that of the class; ``NotApplicable`` if there are none."""
-        raise NotApplicable(f"there are no Markov chains in a {self.description}")
+        """Chains whose worst case is that of the class; ``NotApplicable`` if none are known."""
+        raise NotApplicable(f"a {self.description} contains no Markov chains")
 
     def mixing_bounds(self) -> tuple[Mixing, ...]:
-        """What is known of the mixing of each chain; ``NotApplicable`` if some do not mix."""
-        raise NotApplicable(f"there are no Markov chains in a {self.description}")
+        """Bounds on the mixing of each chain; ``NotApplicable`` if some chain does not mix."""
+        raise NotApplicable(f"a {self.description} contains no Markov chains")
 
     def any_start_members(self) -> tuple[Member, ...]:
-        """The members that may start anywhere; none where there are no chains."""
+        """The members with any start; empty if there are no chains."""
         return ()
 
     lists_matrices: ClassVar[bool] = True
@@ -151,38 +151,38 @@ class Beliefs(Shown, JsonRecord, ABC):
 
     @property
     def promise(self) -> str | None:
-        """To whom the promise is made, in one sentence, where that has to be said."""
+        """Against which adversaries the guarantee holds, in one sentence, where that is needed."""
         return None
 
     @property
     def loss_of_type(self) -> float | None:
-        """The most that an entry tells about which part of the class is in force.
+        """The most that an entry reveals about which member of the class is in force.
 
-        What is promised to those who know it holds for those who are unsure of it with so much more
-        loss (`pufferkit.beliefs.transfer`), all parts being equally likely. ``None`` if the class
-        has no parts.
+        The guarantee against adversaries who know the member extends to adversaries who do not, for
+        whom all members are equally likely, with this much more loss
+        (`pufferkit.beliefs.transfer`). ``None`` if the class has no members to choose from.
         """
         return None
 
     @property
     def names_secrets(self) -> bool:
-        """Whether something else is hidden than the values of single entries."""
+        """Whether the secrets differ from the values of single entries."""
         return False
 
     @property
     def hides_states(self) -> bool:
-        """Whether entries do not separate past and future for what is hidden.
+        """Whether an entry fails to separate past and future as far as the secrets are concerned.
 
         Entries may depend on hidden states, or secrets may be about several entries.
         """
         return False
 
     def matrices_shown(self) -> tuple[Matrix, ...]:
-        """Its probabilities by name, for `table_rows` and pictures; none where it names none."""
+        """The matrices of the class by name, for `table_rows` and figures; may be empty."""
         return ()
 
     def table_rows(self) -> list[dict[str, Any]]:
-        """The rows of its matrices, with the names of these if there are several."""
+        """The rows of the matrices, with their names if there are several."""
         every = self.matrices_shown()
         if len(every) == 1:
             return every[0].table_rows()

@@ -1,16 +1,16 @@
-"""Hidden regimes from sequences of levels, by expectation and maximisation (Baum and Welch).
+"""Hidden regimes from sequences of levels, by expectation-maximisation (Baum and Welch).
 
 Two models of entries X_t in {0, ..., k-1} with regimes Z_t that move by a matrix A (h rows):
 
 independent
-    X_t given Z_t has distribution E(Z_t, .), free of all the rest; ``emission`` is h x k.
+    X_t given Z_t has distribution E(Z_t, .), independent of the rest; ``emission`` is h x k.
 chain
     X_{t+1} given Z_{t+1} and X_t has distribution P_z(X_t, .), z = Z_{t+1}; ``emission`` is
-    h x k x k. Symbols are then the pairs (X_t, X_{t+1}), and everything is said given the first
+    h x k x k. Symbols are then the pairs (X_t, X_{t+1}), and everything is conditional on the first
     entry of a segment.
 
 An entry that was not observed (-1) has likelihood 1, and so has a pair with such an entry; for the
-chain this leaves out what the entries on both sides of a gap say about one another.
+chain this ignores the dependence between the entries on both sides of a gap.
 
 Expected counts of moves C(w, z) and of symbols N(z, s) under the present parameters come from the
 forward-backward recursion; new parameters are the shares of counts and pseudo-counts,
@@ -20,11 +20,11 @@ forward-backward recursion; new parameters are the shares of counts and pseudo-c
 
 m the marginal of the levels and P the matrix of one chain for all data, each with 1/2 added to
 every count. This is the maximum of a posterior density: the log-likelihood plus
-sum a log A + sum a k m log E (or sum kappa P log P_z) never falls from one round to the next.
+sum a log A + sum a k m log E (or sum kappa P log P_z) never decreases from one round to the next.
 
 The start of the recursion is free while fitting (one distribution for the first regime of every
-segment), because a stationary start has no maximum in closed form. The fit that is handed over is
-the stationary model of A and the emissions, with its own log-likelihood.
+segment), because a stationary start has no maximum in closed form. The fit that is returned is
+the stationary model of A and the emissions, with the log-likelihood of that model.
 """
 
 from __future__ import annotations
@@ -41,39 +41,37 @@ from pufferkit import checks
 from pufferkit.beliefs.hidden_model import HiddenModel, Within
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.step_kernels import shares
-from pufferkit.checks import Floats
+from pufferkit.checks import Floats, Ints
 from pufferkit.data.series import UNOBSERVED
-
-Codes = NDArray[np.int64]
 
 SMOOTHING = 0.02
 """Pseudo-count of every move between regimes."""
 
 SHRINKAGE = 2.0
-"""Pseudo-entries by which each row of a regime's chain is drawn to the chain of all data."""
+"""Pseudo-entries by which each row of a regime's chain is shrunk towards the chain of all data."""
 
 TOLERANCE = 1e-6
-"""Nats an entry: a round that gains less is the last."""
+"""Nats per entry: the iteration stops after a round that gains less."""
 
 _SHORT = 50_000
-"""Steps times regimes squared, over all rounds, below which plain Python beats a compiler."""
+"""Steps times regimes squared, over all rounds, below which plain Python beats compiled code."""
 
 _TRIALS = (25, 50)
-"""Rounds that every start gets, and then the better half of them, before the best goes on."""
+"""Rounds for every start, then for the better half; after these only the best continues."""
 
 _AROUND = (3, 10, 30, 100)
-"""Half-lengths of the windows whose levels a regime may start from."""
+"""Half-lengths of the windows whose levels may initialise a regime."""
 
 
 @dataclass(frozen=True, eq=False)
 class Symbols:
-    """Segments as the recursion reads them: symbols one after another, and ends."""
+    """Segments in the form of the recursion: concatenated symbols, and where segments end."""
 
-    codes: Codes
-    ends: Codes
+    codes: Ints
+    ends: Ints
     levels: int
     within: Within
-    firsts: Codes
+    firsts: Ints
 
     @classmethod
     def of(
@@ -91,14 +89,14 @@ class Symbols:
             pieces = [np.where(piece < 0, size, piece) for piece in pieces]
         kept = [piece for piece in pieces if len(piece)]
         if not kept:
-            needed = "a segment of two entries" if within == "chain" else "one entry"
-            raise ValueError(f"segments: regimes need at least {needed}, got none")
+            least = "a segment of two entries" if within == "chain" else "one entry"
+            raise ValueError(f"segments: regimes need at least {least}, got none")
         ends = np.cumsum([len(piece) for piece in kept])
         return cls(np.concatenate(kept), ends, size, within, np.array(firsts, dtype=np.int64))
 
     @property
     def missing(self) -> int:
-        """The symbol of what was not observed; the others count from 0."""
+        """The symbol of an unobserved entry; the others count from 0."""
         return self.levels ** (2 if self.within == "chain" else 1)
 
     @property
@@ -113,11 +111,11 @@ class Symbols:
         return counts.reshape((self.levels,) * (2 if self.within == "chain" else 1))
 
 
-def checked_levels(segment: ArrayLike, levels: int) -> Codes:
-    """A segment of levels 0, ..., levels - 1, and -1 for what was not observed, or an error."""
+def checked_levels(segment: ArrayLike, levels: int) -> Ints:
+    """A segment of levels 0, ..., levels - 1, and -1 for unobserved entries, or an error."""
     codes = np.array(segment)
     if codes.ndim != 1 or (codes.size and codes.dtype.kind not in "iu"):
-        raise ValueError("segments: each must be one row of whole numbers, the levels of entries")
+        raise ValueError("segments: each must be a row of whole numbers, the levels of its entries")
     codes = codes.astype(np.int64)
     if codes.size and not UNOBSERVED <= codes.min() <= codes.max() < levels:
         raise ValueError(
@@ -127,14 +125,14 @@ def checked_levels(segment: ArrayLike, levels: int) -> Codes:
     return codes
 
 
-def _pairs(codes: Codes, levels: int) -> Codes:
+def _pairs(codes: Ints, levels: int) -> Ints:
     seen = (codes[:-1] >= 0) & (codes[1:] >= 0)
     return np.where(seen, codes[:-1] * levels + codes[1:], levels * levels)
 
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What the data say under given parameters: log-likelihood and expected counts."""
+    """Log-likelihood and expected counts of the data under given parameters."""
 
     log_likelihood: float
     moves: Floats
@@ -154,8 +152,8 @@ def expectation(
     """Log-likelihood and expected counts (h x h, h x ..., h) under these parameters.
 
     ``initial`` is one distribution for all segments or one row for each. With ``counted=False``
-    only the log-likelihood is worked out. ``rounds`` says how many times the same
-    work will be done, which decides whether it is worth a compiler.
+    only the log-likelihood is computed. ``rounds`` says how many times the same
+    work will be done, which decides whether compiling pays.
     """
     from pufferkit.beliefs import forward_backward as kernels  # noqa: PLC0415  (slow to load)
 
@@ -181,8 +179,9 @@ def expectation(
     )
     if counted and not possible:
         raise ValueError(
-            "segments: hold entries that are impossible under the model, so nothing can be counted "
-            "under it; fit the model with smoothing above 0, or to these data too"
+            "segments: contain entries that are impossible under the model, so no counts are "
+            "defined"
+            "; fit the model with smoothing above 0, or to these data too"
         )
     total = float(np.log(scales).sum()) if possible else -inf
     expected_visits = visits[:-1].T.reshape(emission.shape)
@@ -205,8 +204,8 @@ def fit(
     """The model with this many regimes that fits segments of levels best.
 
     Every restart runs for a few rounds from a random start, the better half for some more; the best
-    goes on until a round gains less than ``tolerance`` nats an entry. Nothing promises that it is
-    the best fit there is. Regimes come in the order of their stationary probability, largest first.
+    continues until a round gains less than ``tolerance`` nats per entry. Nothing guarantees that it
+    is the global maximum. Regimes are sorted by their stationary probability, largest first.
 
     Parameters
     ----------
@@ -214,7 +213,7 @@ def fit(
         Rows of levels 0, ..., levels - 1, each a stretch without a break; -1 is an entry that was
         not observed.
     levels, regimes
-        How many levels there are, and how many regimes are wanted.
+        Number of levels, and of regimes to fit.
     within
         ``"independent"`` or ``"chain"``; see above.
     smoothing
@@ -222,9 +221,9 @@ def fit(
     shrinkage
         Pseudo-count kappa of each row of the regimes' chains (``within="chain"`` only).
     restarts, seed
-        How many starts are tried, and from which seed: the same numbers give the same fit.
+        Number of random starts, and their seed: the same numbers give the same fit.
     iterations, tolerance
-        The largest number of rounds, and the gain in nats an entry below which they stop.
+        Largest number of rounds, and the gain in nats per entry below which they stop.
     """
     data = Symbols.of(segments, levels, within)
     size = checks.whole("regimes", regimes, 1)
@@ -262,7 +261,7 @@ def refine(
     """
     data = Symbols.of(segments, model.levels, model.within)
     prior = _prior(data, model.regimes, smoothing, shrinkage)
-    start = _Run(model.regime_distribution, model.transition, model.emission)
+    start = _Fitted(model.regime_distribution, model.transition, model.emission)
     return _stationary(_run(start, data, prior, iterations, TOLERANCE), data)
 
 
@@ -272,9 +271,9 @@ class _Prior:
     visits: Floats
     firsts: float = 0.1
 
-    def density(self, run: _Run) -> float:
+    def density(self, run: _Fitted) -> float:
         """Log-density of the parameters, up to a constant."""
-        with np.errstate(divide="ignore"):  # a model given by hand may have zeros
+        with np.errstate(divide="ignore"):  # a model given by the user may have zeros
             return float(
                 self.moves * np.log(run.transition).sum()
                 + (self.visits * np.log(run.emission)).sum()
@@ -283,7 +282,7 @@ class _Prior:
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class _Fitted:
     initial: Floats
     transition: Floats
     emission: Floats
@@ -300,8 +299,10 @@ def _prior(data: Symbols, regimes: int, smoothing: float, shrinkage: float) -> _
     return _Prior(added, np.broadcast_to(weight * common, (regimes, *common.shape)))
 
 
-def _run(start: _Run, data: Symbols, prior: _Prior, iterations: int, tolerance: float) -> _Run:
-    """Rounds of expectation and maximisation until one gains too little."""
+def _run(
+    start: _Fitted, data: Symbols, prior: _Prior, iterations: int, tolerance: float
+) -> _Fitted:
+    """Rounds of expectation-maximisation until one gains too little."""
     run = start
     least = tolerance * max(1, int(data.observed.sum()))
     for _ in range(iterations):
@@ -309,7 +310,7 @@ def _run(start: _Run, data: Symbols, prior: _Prior, iterations: int, tolerance: 
         value = expected.log_likelihood + prior.density(run)
         if run.reached and value - run.reached[-1] < least:
             return run
-        run = _Run(
+        run = _Fitted(
             shares(expected.firsts + prior.firsts),
             shares(expected.moves + prior.moves),
             shares(expected.visits + prior.visits),
@@ -320,10 +321,10 @@ def _run(start: _Run, data: Symbols, prior: _Prior, iterations: int, tolerance: 
 
 def _start(
     data: Symbols, regimes: int, prior: _Prior, rng: np.random.Generator, *, windows: bool
-) -> _Run:
-    """Regimes that stay, with emissions spread about those of all data.
+) -> _Fitted:
+    """Persistent regimes, with emissions scattered around those of all data.
 
-    With ``windows`` a regime starts from the levels about a random step, otherwise from chance.
+    With ``windows`` a regime starts from the levels around a random step, otherwise at random.
     """
     common = shares(prior.visits[0])
     if windows and data.within == "independent":
@@ -334,17 +335,17 @@ def _start(
     np.fill_diagonal(transition, 0.9)
     transition *= rng.uniform(0.5, 1.5, transition.shape)
     emission = 0.5 * common + 0.5 * spread
-    return _Run(np.full(regimes, 1 / regimes), shares(transition), emission)
+    return _Fitted(np.full(regimes, 1 / regimes), shares(transition), emission)
 
 
 def _levels_about(data: Symbols, rng: np.random.Generator) -> Floats:
-    """Shares of the levels in a window about a random step."""
+    """Shares of the levels in a window around a random step."""
     step, half = int(rng.integers(len(data.codes))), int(rng.choice(_AROUND))
     window = data.codes[max(0, step - half) : step + half]
     return shares(np.bincount(window, minlength=data.levels + 1)[:-1] + shares(data.counts + 0.5))
 
 
-def _stationary(run: _Run, data: Symbols) -> HiddenModel:
+def _stationary(run: _Fitted, data: Symbols) -> HiddenModel:
     """The stationary model of a run, with its log-likelihood."""
     model = HiddenModel(run.transition, run.emission)
     reached = _expectation_of(model, data, counted=False).log_likelihood
@@ -364,8 +365,8 @@ def _expectation_of(model: HiddenModel, data: Symbols, *, counted: bool = True) 
 def log_likelihood(model: HiddenModel, segments: Iterable[ArrayLike]) -> float:
     """Log-likelihood of segments under a stationary model, in nats.
 
-    With a chain within regimes it is said given the first entry of each segment. It is -inf if the
-    model holds the segments for impossible.
+    With a chain within regimes it is conditional on the first entry of each segment. It is -inf if
+    the segments are impossible under the model.
     """
     data = Symbols.of(segments, model.levels, model.within)
     return _expectation_of(model, data, counted=False).log_likelihood

@@ -1,4 +1,4 @@
-"""A Bayesian network on finitely many discrete variables: beliefs about entries that are no series.
+"""A Bayesian network on finitely many discrete variables: beliefs about entries without an order.
 
 Every node has a table with the distribution of the node for each combination of its parents'
 values, and
@@ -6,7 +6,7 @@ values, and
     P(X_1, ..., X_n) = product over nodes of P(X_i | parents of X_i)        ([Q] 4.1).
 
 Variables may have different numbers of values. Distributions of a few nodes are contractions of the
-tables of these nodes and their ancestors; the joint distribution of everything is only for small
+tables of these nodes and their ancestors; the joint distribution of all nodes is only for small
 networks.
 """
 
@@ -29,14 +29,14 @@ from pufferkit.beliefs.contraction import TINY, Factor, JointTable, contract
 from pufferkit.beliefs.finite_joint import FiniteJoint, labels
 from pufferkit.beliefs.graph import Graph, bits
 from pufferkit.beliefs.junction_tree import LogFactor
-from pufferkit.beliefs.network_checks import Node, Rows, Values
+from pufferkit.beliefs.network_checks import Node, NodeValues, TableRows
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Shown
 
 MOST_ROWS = 1 << 18
-"""Largest joint distribution, in rows, that is written out."""
+"""Most rows of a joint distribution that is listed."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,21 +85,21 @@ class BayesianNetwork(Shown, JsonRecord):
     """
 
     parents: Mapping[Node, tuple[Node, ...]]
-    tables: Mapping[Node, Mapping[Values, Floats]]
-    values: Mapping[Node, Values]
+    tables: Mapping[Node, Mapping[NodeValues, Floats]]
+    values: Mapping[Node, NodeValues]
     nodes: tuple[Node, ...]
     arrays: Mapping[Node, Floats]
 
     def __init__(
         self,
         parents: Mapping[Node, Iterable[Node]],
-        tables: Mapping[Node, Rows],
+        tables: Mapping[Node, TableRows],
         values: Mapping[Node, Iterable[Hashable]] | None = None,
     ) -> None:
         graph = network_checks.graph(parents)
         order = network_checks.topological(graph)
-        network_checks.same_nodes("tables", tables, graph, all_needed=True)
-        network_checks.same_nodes("values", values or {}, graph, all_needed=False)
+        network_checks.same_nodes("tables", tables, graph, every=True)
+        network_checks.same_nodes("values", values or {}, graph, every=False)
         known = {
             node: network_checks.value_labels(node, tables[node], (values or {}).get(node))
             for node in order
@@ -134,8 +134,8 @@ class BayesianNetwork(Shown, JsonRecord):
                 f"got {type(model).__name__}"
             ) from None
         parents: dict[Node, tuple[Node, ...]] = {}
-        tables: dict[Node, Rows] = {}
-        values: dict[Node, Values] = {}
+        tables: dict[Node, TableRows] = {}
+        values: dict[Node, NodeValues] = {}
         for node in nodes:
             if node not in tables_of:
                 raise ValueError(
@@ -166,7 +166,7 @@ class BayesianNetwork(Shown, JsonRecord):
         return f"BayesianNetwork({self.description})"
 
     def table_rows(self) -> list[dict[str, Any]]:
-        """A row for each node, the values of its parents and its own."""
+        """A row for each node, the values of its parents and its own value."""
         return [
             {
                 "node": str(node),
@@ -209,7 +209,7 @@ class BayesianNetwork(Shown, JsonRecord):
 
     @property
     def is_tree(self) -> bool:
-        """Whether every node has at most one parent; several trees side by side count."""
+        """Whether every node has at most one parent; a forest counts as a tree."""
         return all(len(p) <= 1 for p in self.parents.values())
 
     @cached_property
@@ -229,7 +229,7 @@ class BayesianNetwork(Shown, JsonRecord):
 
     @cached_property
     def log_factors(self) -> tuple[LogFactor, ...]:
-        """The logarithms of the tables, by places of nodes."""
+        """The logarithms of the tables, by indices of nodes."""
         place = self.graph.place
         with np.errstate(divide="ignore"):
             return tuple(
@@ -238,7 +238,7 @@ class BayesianNetwork(Shown, JsonRecord):
             )
 
     def ancestors(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
-        """These nodes and everything above them, parents first."""
+        """These nodes and their ancestors, parents first."""
         chosen = self.graph.mask(self._known(node) for node in nodes)
         return self.graph.names(self.graph.above(chosen))
 
@@ -248,7 +248,7 @@ class BayesianNetwork(Shown, JsonRecord):
         Parameters
         ----------
         nodes
-            At least one; axis j of the array is about node j.
+            At least one; axis j of the array belongs to node j.
         given
             {node: value} of other nodes.
 
@@ -265,14 +265,15 @@ class BayesianNetwork(Shown, JsonRecord):
         whole = table.values.sum()
         if whole < TINY:
             raise ValueError(
-                f"given: {dict(given)} has probability {whole:g}, so nothing is defined given it"
+                f"given: {dict(given)} has probability {whole:g}, so no distribution is defined "
+                "given it"
             )
         return checks.frozen(table.values / whole)
 
     def table(
         self, nodes: Sequence[Node], given: Mapping[Node, Hashable] | None = None
     ) -> JointTable:
-        """P(nodes = ., given), with the exact pattern of what is possible and the rounding."""
+        """P(nodes = ., given), with the exact pattern of zeros and a bound on rounding."""
         known = dict(given or {})
         if not nodes or len({*nodes, *known}) < len(nodes) + len(known):
             raise ValueError(
@@ -287,7 +288,7 @@ class BayesianNetwork(Shown, JsonRecord):
 
     @cached_property
     def graph(self) -> Graph:
-        """The arrows, for questions of separation."""
+        """The directed graph, for tests of d-separation."""
         return Graph(self.parents)
 
     def _contract(self, chosen: int, keep: tuple[int, ...], fixed: Mapping[int, int]) -> JointTable:
@@ -305,7 +306,7 @@ class BayesianNetwork(Shown, JsonRecord):
         return contract(factors, keep, what)
 
     def _marginal(self, j: int) -> JointTable:
-        """The distribution of one node, from those of the gates above it."""
+        """The distribution of one node, from the distributions of the gates above it."""
         todo = [] if j in self._marginals else [j]
         while todo:
             missing = [g for g in bits(self.graph.gates(1 << todo[-1])) if g not in self._marginals]
@@ -339,7 +340,7 @@ class BayesianNetwork(Shown, JsonRecord):
         table = self.table(self.nodes)
         if (table.values[table.possible] < TINY).any():
             raise NotApplicable(
-                "the joint distribution has rows too small for a float; merge the rarest values"
+                "the joint distribution has probabilities that underflow; merge the rarest values"
             )
         labelled = product(*(self.values[node] for node in self.nodes))
         whole = zip(labelled, table.values.ravel().tolist(), strict=True)
@@ -354,7 +355,9 @@ class BayesianNetwork(Shown, JsonRecord):
     def _index(self, node: Node, value: Hashable) -> int:
         own = self.values[node]
         if value not in own:
-            raise ValueError(f"value: {value!r} is no value of node {node!r}; it has {list(own)}")
+            raise ValueError(
+                f"value: {value!r} is not a value of node {node!r}; it has {list(own)}"
+            )
         return own.index(value)
 
     def to_dict(self) -> dict[str, Any]:
@@ -391,7 +394,7 @@ class BayesianNetwork(Shown, JsonRecord):
         return cls(parents, tables, values)
 
 
-def _labelled(table: Floats, parents: Sequence[Values]) -> dict[Values, Floats]:
+def _labelled(table: Floats, parents: Sequence[NodeValues]) -> dict[NodeValues, Floats]:
     """The rows of a table by the values of the parents."""
     rows = table.reshape(-1, table.shape[-1])
     return dict(zip(product(*parents), rows, strict=True))

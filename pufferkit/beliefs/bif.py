@@ -1,6 +1,6 @@
 """Networks from BIF files, the Bayesian Interchange Format.
 
-What is read::
+The statements that are read::
 
     variable smoke { type discrete [ 2 ] { yes, no }; }
     probability ( lung | smoke ) { (yes) 0.1, 0.9; (no) 0.01, 0.99; }
@@ -20,22 +20,22 @@ from itertools import product
 
 import numpy as np
 
-from pufferkit.beliefs.network_checks import Node, Values
+from pufferkit.beliefs.network_checks import Node, NodeValues
 from pufferkit.checks import Floats
 
 _TOKEN = re.compile(r'"([^"]*)"|([{}()\[\];|,])|([^\s{}()\[\];|,"]+)')
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_MOST_OFF = 1.01e-3  # rows further from one are refused, however few digits they show
+_MOST_OFF = 1.01e-3  # rows whose sum is further from one are refused, whatever their digits
 _MARKS = frozenset("{}()[];|,")
 
 Parsed = tuple[
-    dict[Node, tuple[Node, ...]], dict[Node, dict[Values, Floats]], dict[Node, tuple[str, ...]]
+    dict[Node, tuple[Node, ...]], dict[Node, dict[NodeValues, Floats]], dict[Node, tuple[str, ...]]
 ]
 
 
 def read_bif(text: str) -> Parsed:
     """Parents, tables and values of the network in a BIF text."""
-    reader = _Reader(text)
+    reader = _Tokens(text)
     values: dict[Node, tuple[str, ...]] = {}
     blocks: list[tuple[str, tuple[Node, ...], list[list[str]]]] = []
     for word in reader:
@@ -56,12 +56,12 @@ def read_bif(text: str) -> Parsed:
             reader.block(opened=True)
         else:
             raise ValueError(
-                f"bif: expected 'network', 'variable' or 'probability', found {word!r}; "
+                f"bif: expected 'network', 'variable' or 'probability', got {word!r}; "
                 "is this a BIF file?"
             )
     if not blocks:
         raise ValueError("bif: has no 'probability' block; is this a BIF file?")
-    tables: dict[Node, dict[Values, Floats]] = {}
+    tables: dict[Node, dict[NodeValues, Floats]] = {}
     for name, own, lines in blocks:
         for node in (name, *own):
             if node not in values:
@@ -70,8 +70,8 @@ def read_bif(text: str) -> Parsed:
     return {name: own for name, own, _ in blocks}, tables, values
 
 
-class _Reader:
-    """The words and marks of a BIF text, one after the other."""
+class _Tokens:
+    """The tokens of a BIF text, one after another."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [
@@ -94,7 +94,7 @@ class _Reader:
         token = self.next()
         if token not in _MARKS or token not in allowed:
             listed = " or ".join(repr(mark) for mark in allowed)
-            raise ValueError(f"bif: expected {listed}, found {token!r}")
+            raise ValueError(f"bif: expected {listed}, got {token!r}")
         return token
 
     def expect(self, mark: str) -> None:
@@ -103,7 +103,7 @@ class _Reader:
     def name(self) -> str:
         token = self.next()
         if token in _MARKS:
-            raise ValueError(f"bif: expected a name, found {token!r}")
+            raise ValueError(f"bif: expected a name, got {token!r}")
         return token
 
     def block(self, *, opened: bool = False) -> list[list[str]]:
@@ -133,7 +133,9 @@ def _states(name: str, lines: list[list[str]]) -> tuple[str, ...]:
             labels = [word for word in line[line.index("{") + 1 :] if word not in _MARKS]
             count = line[3] if line[2] == "[" else str(len(labels))
             if count != str(len(labels)):
-                raise ValueError(f"bif: variable {name!r} says {count} values, lists {len(labels)}")
+                raise ValueError(
+                    f"bif: variable {name!r} declares {count} values, lists {len(labels)}"
+                )
             return tuple(labels)
     raise ValueError(f"bif: variable {name!r} is not 'type discrete'; only discrete ones are read")
 
@@ -143,10 +145,10 @@ def _table(
     parents: tuple[Node, ...],
     lines: list[list[str]],
     values: dict[Node, tuple[str, ...]],
-) -> dict[Values, Floats]:
-    keys: list[Values] = list(product(*(values[parent] for parent in parents)))
+) -> dict[NodeValues, Floats]:
+    keys: list[NodeValues] = list(product(*(values[parent] for parent in parents)))
     size = len(values[name])
-    rows: dict[Values, Floats] = {}
+    rows: dict[NodeValues, Floats] = {}
     default: Floats | None = None
     for line in lines:
         if line[0] == "(":
@@ -166,7 +168,7 @@ def _table(
 
 
 def _numbers(name: str, words: list[str], count: int, size: int) -> Floats:
-    """Numbers in a statement; rows that sum to one within the digits shown are rescaled."""
+    """Numbers in a statement; rows that sum to one within the printed digits are rescaled."""
     shown = [word for word in words if word != ","]
     try:
         numbers = np.array([float(word) for word in shown])
@@ -174,7 +176,7 @@ def _numbers(name: str, words: list[str], count: int, size: int) -> Floats:
         raise ValueError(f"bif: probability of {name!r}: {error}") from None
     if len(numbers) != count:
         raise ValueError(
-            f"bif: probability of {name!r}: {len(numbers)} numbers where {count} are needed"
+            f"bif: probability of {name!r}: {len(numbers)} numbers where {count} are required"
         )
     columns = numbers.reshape(size, -1)
     sums = columns.sum(axis=0)
@@ -185,6 +187,6 @@ def _numbers(name: str, words: list[str], count: int, size: int) -> Floats:
 
 
 def _decimals(word: str) -> int:
-    """How many decimals a number shows."""
+    """How many decimals a number has."""
     mantissa, _, exponent = word.lower().partition("e")
     return len(mantissa.partition(".")[2]) - int(exponent or 0)

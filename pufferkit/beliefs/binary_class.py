@@ -10,7 +10,7 @@ import numpy as np
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Member, Mixing
-from pufferkit.beliefs.chain_class import Box, ChainClass
+from pufferkit.beliefs.chain_class import ChainClass, KernelBounds
 from pufferkit.beliefs.markov_chain import MarkovChain, state_labels
 from pufferkit.errors import NotApplicable
 
@@ -27,15 +27,16 @@ class BinaryClass(ChainClass):
 
     because the prior ratio turns columns of P^a into rows. Let m = |lambda|^n.
 
-    - lambda >= 0: R_n(0, 1) = log (s + t m) / (s (1 - m)). It falls in s at sight; its derivative
+    - lambda >= 0: R_n(0, 1) = log (s + t m) / (s (1 - m)). It clearly decreases in s; its
+    derivative
       in t has the sign of 1 - m - n (1 - lambda) / lambda < 0. So it grows with both staying
-      probabilities, and the corner (high, high) is the worst of this part.
+      probabilities, and the corner (high, high) is the worst case of this part.
     - lambda < 0: for odd n, R_n(0, 1) = log t (1 + m) / (t - s m), for even n as above with
       m = |lambda|^n. Both grow with s and t, because |lambda| = s + t - 1 is at most s and at most
-      t. So the corner (low, low) is the worst of this part.
+      t. So the corner (low, low) is the worst case of this part.
 
     Hence every quilt of every node has its supremum over the class at one of two matrices: the
-    bound is certified by the formula, no grid is laid, and its distance to the supremum is 0.
+    bound is certified by the formula, no grid is needed, and its distance to the supremum is 0.
     """
 
     kind = "binary"
@@ -73,10 +74,10 @@ class BinaryClass(ChainClass):
         slowest = max(abs(2 * self.high - 1), abs(2 * self.low - 1))
         if slowest >= 1:
             raise NotApplicable(
-                f"the class holds chains that never mix (low = {self.low:g}, "
+                f"the class contains chains that never mix (low = {self.low:g}, "
                 f"high = {self.high:g}); keep 0 < low and high < 1"
             )
-        # 1 - p is exact near 1, 2 - p - q is not; and what is known must not be too good.
+        # 1 - p is exact near 1, 2 - p - q is not; the bound must not be too good.
         leave, other = 1 - self.high, 1 - self.low
         rarest = min(0.5, leave / (leave + other) * (1 - 1e-15))
         gap = 2 * (1 - slowest) * (1 - 1e-15)
@@ -88,7 +89,7 @@ class BinaryClass(ChainClass):
         name = f"staying probabilities ({stay[0]:g}, {stay[1]:g})"
         return [Member(name, MarkovChain(chain.initial, matrix, self.states), True)]
 
-    def boxes(self) -> list[Box]:
+    def boxes(self) -> list[KernelBounds]:
         low = np.array([[self.low, 1 - self.high], [1 - self.high, self.low]])
         high = np.array([[self.high, 1 - self.low], [1 - self.low, self.high]])
         return [("the nearest chain of the interval", low, high, None)]

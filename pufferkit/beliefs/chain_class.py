@@ -1,6 +1,6 @@
 """Classes Theta of Markov chains: everything an adversary may believe about a series.
 
-Many shapes, each with the constructor that users call:
+Each kind of class has a constructor that users call:
 
 ====================  ==========================================================================
 ``ChainClass.of``         finitely many chains, each with its initial distribution
@@ -9,10 +9,10 @@ Many shapes, each with the constructor that users call:
 ``ChainClass.mixing``     every chain that mixes at least this well ([Q] 4.4.2)
 ``ChainClass.around``     every chain in a confidence region of counted transitions
 ``ChainClass.seasonal``   one chain whose kernel depends on the clock
-``ChainClass.hull``       every chain, changing over time as it likes, between given ones
+``ChainClass.hull``       every chain, possibly changing over time, between given ones
 ``ChainClass.order``      one chain with a memory of several entries
 ``RegimeClass``           entries emitted by hidden regimes
-``with_secrets``          any of these, with events about several entries as what is hidden
+``with_secrets``          any of these, with events about several entries as the secrets
 ====================  ==========================================================================
 
 A mechanism asks a class for its ``members``: finitely many chains (or matrices with any start)
@@ -43,14 +43,22 @@ from pufferkit.shown import Matrix
 if TYPE_CHECKING:
     from pufferkit.beliefs.kernel_class import Kernels
 
-__all__ = ["Box", "ChainClass", "Member", "Mixing", "as_chain_class", "chain_kinds", "plural"]
+__all__ = [
+    "ChainClass",
+    "KernelBounds",
+    "Member",
+    "Mixing",
+    "as_chain_class",
+    "chain_kinds",
+    "plural",
+]
 
 _START_ODDS = (1e-3, 1e-2, 0.1, 1 / 3, 1.0, 3.0, 10.0, 1e2, 1e3)
 _ONE = "markov_chain"
 _KINDS: dict[str, Any] = {}
 """Every class of chains by its kind, filled as the classes are defined (`pufferkit.beliefs`)."""
 
-Box = tuple[str, Floats, Floats, Floats | None]
+KernelBounds = tuple[str, Floats, Floats, Floats | None]
 """Name, lower and upper bounds on a matrix, and the initial distribution or ``None`` for any."""
 
 
@@ -77,13 +85,13 @@ class ChainClass(checks.Frozen, Beliefs):
     """
 
     kind: ClassVar[str]
-    """What the class is called in a file."""
+    """The name of the class in a file."""
 
     names_matrices: ClassVar[bool] = True
-    """Whether anything is known of the matrices but how fast they mix."""
+    """Whether more is known of the matrices than how fast they mix."""
 
     where_worst: ClassVar[str | None] = None
-    """Where the worst chain is, for classes that hold more chains than ``members``."""
+    """Where the worst chain is, for classes that contain more chains than ``members``."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -91,11 +99,11 @@ class ChainClass(checks.Frozen, Beliefs):
 
     @staticmethod
     def of(*chains: MarkovChain) -> ChainClass:
-        """A finite class: exactly these chains, each of them for the whole series.
+        """A finite class: exactly these chains, each for the whole series.
 
         A series that moves by one matrix for a while and then by another (weekdays and weekends,
-        day and night) is in no such class, though both matrices are: noise for a promise of 1 over
-        8 entries can lose 1.19 then. `hull` covers a chain that switches between them.
+        day and night) is in no such class, though both matrices are: noise calibrated to epsilon 1
+        over 8 entries can then lose 1.19. `hull` covers a chain that switches between them.
         """
         return _made("finite", tuple(chains))
 
@@ -125,7 +133,7 @@ class ChainClass(checks.Frozen, Beliefs):
             Lower bound on the eigengap of [Q] (14): ``1 - lambda_2(P P*)``; for a class of
             reversible chains ``2 (1 - |lambda_2(P)|)``.
         reversible
-            Whether every chain is reversible; says which of the two gaps was given.
+            Whether every chain is reversible; this decides which of the two gaps is meant.
         """
         return _made("mixing", states, pi_min, gap, reversible)
 
@@ -140,27 +148,28 @@ class ChainClass(checks.Frozen, Beliefs):
     ) -> ChainClass:
         """Every chain in a confidence region of *public* transition counts.
 
-        With probability at least ``confidence`` over the draw of the data, the chain behind them
-        lies in the region: simultaneous time-uniform intervals for all entries of the matrix
-        (`pufferkit.beliefs.region_class`). Moves never seen stay possible, up to an upper bound.
+        With probability at least ``confidence`` over the draw of the data, the chain that generated
+        them lies in the region: simultaneous time-uniform intervals for all entries of the matrix
+        (`pufferkit.beliefs.region_class`). Unseen transitions stay possible, up to an upper bound.
         The matrix may change within the region from entry to entry.
 
         Parameters
         ----------
         counts
-            A table of counts, row x how often x is followed by each state; or a `Series`, or the
-            `Table` of `read_table`. Public or historical data, never the series to be released.
+            A table of counts, whose row x holds how often x is followed by each state; or a
+            `Series`, or the `Table` of `read_table`. Public or historical data, never the series to
+            be released.
         confidence
             At least 0.5 and below 1.
         states
             Labels in the order of the rows; a `Series` and a `Table` have their own.
         sides
-            ``"both"``: the kernels to the entry before lie in a region too, counted from the moves
-            read backwards; that needs data that can be taken as stationary, and is promised to
-            whoever knows the distribution in force. ``"any start"``: any start whatever, also for
-            whoever knows single entries; several times the noise.
+            ``"both"``: the backward kernels lie in a region too, counted from the transitions read
+            backwards; that needs data that can be taken as stationary, and the guarantee holds
+            against adversaries who know the distribution in force. ``"any start"``: any initial
+            distribution, and also adversaries who know single entries; several times the noise.
         theta_from_private_data
-            Fit to private data all the same. Every artefact will say so.
+            Fit to private data nevertheless. Every result will be marked accordingly.
 
         Examples
         --------
@@ -188,23 +197,24 @@ class ChainClass(checks.Frozen, Beliefs):
         Parameters
         ----------
         kernels
-            A matrix for each slot of the clock (hour of the day, of the week), in order: an entry
+            A matrix for each slot (hour of the day, of the week), in order: an entry
             at slot s moves to the next one by kernel s, and after the last slot comes the first.
-            Or public people to count them from: a `Table`, or a list of `Series`.
+            Or public data of people from which they are counted: a `Table`, or a list of `Series`.
         states
             Labels in the order of the rows.
         period
-            How long the clock takes to begin anew, in entries; a table with times takes a
-            duration too, such as ``"7d"``, and a day if it is left out. Fewer matrices than entries
-            are spread evenly.
+            Length of a period, in entries; a table with times takes a duration too, such as
+            ``"7d"``, by default a day. If there are fewer matrices than entries, they are spread
+            evenly.
         slots
-            With people: in how many parts of a period moves are counted, 24 if left out.
+            With data of people: number of parts of a period in which transitions are counted, by
+            default 24.
         start
-            Slot of the first entry of every series, counted from 0. By default it can be any, and
-            the noise is enough for all of them.
+            Slot of the first entry of every series, counted from 0. By default it can be any slot,
+            and the noise suffices for all of them.
         initial
-            Distribution of the first entry, for kernels given step by step: n of them are for
-            series of up to n + 1 entries. What follows would begin anew, independently.
+            Initial distribution, for kernels given step by step: n kernels serve series of up to
+            n + 1 entries. Longer series would start again, independently.
 
         Examples
         --------
@@ -214,15 +224,20 @@ class ChainClass(checks.Frozen, Beliefs):
         """
         if isinstance(kernels, Table) or _are_series(kernels):
             if states is not None:
-                raise ValueError("states: people have theirs; read them with states=")
+                raise ValueError(
+                    "states: come with the data of people; leave them out, or read the data with "
+                    "states="
+                )
             people = People.of(kernels, period)
             return cast("ChainClass", _KINDS["seasonal"].of_people(people, slots, start))
         if slots is not None:
-            raise ValueError("slots: goes with people to count; matrices have slots of their own")
+            raise ValueError("slots: applies to data of people only; with matrices, leave it out")
         matrices = [np.asarray(kernel) for kernel in kernels]
         if initial is not None:
             if period is not None or start not in (None, 0):
-                raise ValueError("initial: is for kernels step by step, from slot 0 on")
+                raise ValueError(
+                    "initial: is for kernels given step by step, from slot 0 on; leave start out"
+                )
             first = checks.probability_vector("initial", initial)
             matrices, start = [*matrices, np.tile(first, (len(first), 1))], 0
         if period is not None:
@@ -238,30 +253,30 @@ class ChainClass(checks.Frozen, Beliefs):
         parts: int = PARTS,
         period: Any = None,
     ) -> ChainClass:
-        """Every chain, changing over time as it likes, between these.
+        """Every chain between these, whose kernel may change at every step.
 
         At every time the kernel to the next entry is a mixture of the given matrices, and the
         kernel to the entry before a mixture of their time reversals; the weights are the same for
-        all rows of a kernel and free at every time. So it holds whichever of these people it is,
-        and whatever the schedule. The chain of a whole day is no such mixture of its parts: add
-        each person's pooled chain, and everybody's.
+        all rows of a kernel and arbitrary at every time. So the guarantee holds for each of these
+        people, whatever the schedule. The chain of a whole day is not such a mixture of its parts:
+        add each person's pooled chain, and that of everybody.
 
         Parameters
         ----------
         chains
-            The vertices; only their matrices count. Or public people to count them from: a `Table`
-            or several `Series`. Vertices are then each part of each person's day, each person and
-            everybody.
+            The vertices; only their matrices are used. Or public data of people from which they are
+            counted: a `Table` or several `Series`. The vertices are then the kernels of each part
+            of each person's day, of each person and of everybody.
         inflate
-            Each row may besides hold this weight of anything, at every time anew. With people,
-            ``"calibrated"`` takes what people left out needed: half of them, so that no row of a
-            new person is refuted with probability 0.9, or, with fewer than 18, the most that one
-            needed against the others.
+            At every time each row may also contain any distribution with this weight. With data of
+            people, ``"calibrated"`` takes the weight that held-out people require: with half of
+            them held out, such that no row of a new person is refuted with probability 0.9; with
+            fewer than 18 people, the largest that one requires against the others.
         backward
-            The kernels to the entry before, where they were counted from data that are not
-            stationary; by default the time reversals of the chains.
+            The backward kernels, if they were counted from data that are not stationary; by default
+            the time reversals of the chains.
         parts, period
-            With people: parts of the day, or of another period as for `seasonal`.
+            With data of people: parts of the day, or of another period as for `seasonal`.
 
         Examples
         --------
@@ -273,11 +288,14 @@ class ChainClass(checks.Frozen, Beliefs):
         given = chains[0] if len(chains) == 1 and not isinstance(chains[0], MarkovChain) else chains
         if isinstance(given, Table) or _are_series(given):
             if backward is not None:
-                raise ValueError("backward: is counted with people; leave it out")
+                raise ValueError("backward: is counted from the data of people; leave it out")
             people = People.of(given, period)
             return cast("ChainClass", _KINDS["hull"].of_people(people, inflate, parts))
         if isinstance(inflate, str):
-            raise ValueError(f"inflate: {inflate!r} needs people to calibrate on, not chains")
+            raise ValueError(
+                f"inflate: {inflate!r} needs data of people to calibrate on, not chains; give a "
+                "number"
+            )
         counted = None if backward is None else tuple(backward)
         return _made("hull", chains, inflate, counted)
 
@@ -294,15 +312,15 @@ class ChainClass(checks.Frozen, Beliefs):
         Parameters
         ----------
         memory
-            How many entries it remembers.
+            Number of entries on which the next one depends.
         table
             Distribution of the next entry given the last ones: an axis for each of them, the oldest
-            first, and one for the next. Or public data to count it from: a `Series`, several of
-            them, or a `Table`.
+            first, and one for the next. Or public data from which it is counted: one or several
+            `Series`, or a `Table`.
         states
             Labels in the order of the axes.
         theta_from_private_data
-            Count private data all the same. Every artefact will say so.
+            Count private data nevertheless. Every result will be marked accordingly.
 
         Examples
         --------
@@ -320,7 +338,7 @@ class ChainClass(checks.Frozen, Beliefs):
         return theta
 
     def with_secrets(self, *secrets: Any, entries: bool | None = None) -> ChainClass:
-        """The same beliefs, with events about several entries as what is hidden.
+        """The same beliefs, with events about several entries as the secrets.
 
         Every function that takes beliefs takes the result: plans, releases, sessions, `verify`.
 
@@ -329,7 +347,7 @@ class ChainClass(checks.Frozen, Beliefs):
         secrets
             One or more `Secrets`.
         entries
-            Whether the value of every single entry is hidden as well. By default it is, unless
+            Whether the value of every single entry is a secret as well. By default it is, unless
             named pairs of values are among the secrets.
 
         Examples
@@ -345,11 +363,11 @@ within one segment, and nothing else'
 
     @abstractmethod
     def members(self) -> tuple[Member, ...]:
-        """Chains whose worst case is that of the class; ``NotApplicable`` if there are none."""
+        """Chains whose worst case is that of the class; ``NotApplicable`` if none are known."""
 
     @abstractmethod
     def mixing_bounds(self) -> tuple[Mixing, ...]:
-        """What is known of the mixing of each chain; ``NotApplicable`` if some do not mix."""
+        """Bounds on the mixing of each chain; ``NotApplicable`` if some chain does not mix."""
 
     @classmethod
     @abstractmethod
@@ -361,14 +379,14 @@ within one segment, and nothing else'
         return ()
 
     def every_secret(self) -> tuple[Secrets, ...]:
-        """What is hidden, all of it: the value of any entry, unless secrets are named."""
+        """All secrets: the value of any entry, unless other secrets are named."""
         return (Runs(1),)
 
     def check_length(self, longest: int) -> None:
-        """Refuse series that are too short for what is to be hidden."""
+        """Refuse series that are too short to contain a secret."""
 
     def corners(self) -> tuple[Member, ...] | None:
-        """As ``members``; ``None`` where only bounds over the whole class are known."""
+        """As ``members``; ``None`` if only bounds over the whole class are known."""
         return self.members()
 
     @property
@@ -380,16 +398,16 @@ within one segment, and nothing else'
         return tuple(member for member in self.members() if member.any_start)
 
     def nearest(self, chain: MarkovChain, length: int) -> list[Member]:
-        """Chains of the class near this one, for series of so many entries.
+        """Chains of the class close to this one, for series of ``length`` entries.
 
-        Each has the start of this one where any is possible.
+        In a class with any start they have the initial distribution of this chain.
         """
         raise NotApplicable(
             f"closeness: {self.description} has no member to compare with; name the matrices"
         )
 
-    def boxes(self) -> list[Box]:
-        """Bounds on the entries of a matrix that together hold the class."""
+    def boxes(self) -> list[KernelBounds]:
+        """Bounds on the entries of a matrix that together contain the class."""
         return [
             (
                 m.name,
@@ -403,14 +421,15 @@ within one segment, and nothing else'
     def distributions(self) -> list[Distribution]:
         """The chains, one by one.
 
-        Where any start is possible, it may be sure, stationary, or split between two states at
-        odds from 1 : 1000 to 1000 : 1.
+        In a class with any start, the start is one state, stationary, or split between two states
+        at odds from 1 : 1000 to 1000 : 1.
         """
         try:
             members = self.members()
         except NotApplicable:
             raise NotApplicable(
-                f"beliefs: {self.description} names no chain to draw data from; pass one of its "
+                f"beliefs: {self.description} has no single chain to draw data from; pass one of "
+                "its "
                 "chains as beliefs, for example the one counted from the same public data (fit)"
             ) from None
         drawn = []
@@ -432,13 +451,13 @@ within one segment, and nothing else'
             data = {**data, "states": plain_labels(data["states"])}
         if not isinstance(kind, str) or kind not in chain_kinds():
             known = ", ".join(chain_kinds())
-            raise ValueError(f"model: kind {kind!r} is unknown; known are {known}")
+            raise ValueError(f"model: kind {kind!r} is unknown; it must be one of {known}")
         try:
             if kind == _ONE:
                 return ChainClass.of(MarkovChain.from_dict(data))
             theta: ChainClass = _KINDS[kind].from_plain(data)
         except KeyError as missing:
-            raise ValueError(f"model: a {kind} needs {missing}, which is not there") from None
+            raise ValueError(f"model: a {kind} needs {missing}, which is missing") from None
         except TypeError as error:
             raise ValueError(f"model: this {kind} is malformed ({error})") from None
         return theta
@@ -455,7 +474,7 @@ within one segment, and nothing else'
 
 
 def as_chain_class(beliefs: object) -> ChainClass:
-    """A class as it is; a single chain as a class of one."""
+    """A class unchanged; a single chain as a class of one."""
     if isinstance(beliefs, ChainClass):
         return beliefs
     if isinstance(beliefs, MarkovChain):
@@ -467,12 +486,12 @@ def as_chain_class(beliefs: object) -> ChainClass:
 
 
 def chain_kinds() -> tuple[str, ...]:
-    """What classes of chains are called in a file; a single chain is one of them."""
+    """The names of classes of chains in a file; a single chain is one of them."""
     return (_ONE, *_KINDS)
 
 
 def plural(count: int) -> str:
-    """So many states, in words."""
+    """The number of states in words."""
     return "1 state" if count == 1 else f"{count} states"
 
 

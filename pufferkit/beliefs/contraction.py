@@ -1,18 +1,18 @@
 """Sums of products of probability tables: the distribution of a few nodes out of many.
 
 A factor is an array with one label for each axis. A contraction multiplies factors and sums over
-every label that is not kept, two factors at a time in an order that opt_einsum finds.
+every other label than those of the result, two factors at a time in an order chosen by opt_einsum.
 
-What is known about the result:
+Properties of the result:
 
-- *Rounding.* Only non-negative numbers are added and multiplied, so every entry carries a small
+- *Rounding.* Only non-negative numbers are added and multiplied, so every entry has a small
   relative error: one rounding for each product and each addition that led to it. ``error`` bounds
   it, whatever the order of the additions.
 - *Underflow.* If the factors are the tables of a network, each intermediate entry is a probability,
-  and so is what it is multiplied with later: all sums are over nodes whose own table is inside, and
-  such a sum is at most 1. So what underflow can take from an entry of the result is far below its
-  rounding, unless the entry itself is below `TINY`.
-- *Zeros.* Whether an entry is possible at all is worked out apart, in booleans, exactly.
+  and so is every number it is later multiplied with: all sums are over nodes whose own table is
+  among the factors, and such a sum is at most 1. So the error of an entry by underflow is far below
+  its rounding error, unless the entry itself is below `TINY`.
+- *Zeros.* Whether an entry is possible at all is computed separately and exactly, in booleans.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from math import prod
 
 import numpy as np
 
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.rounding import EPS
 
@@ -36,7 +35,7 @@ MOST_ENTRIES = 10**8
 
 Labels = tuple[int, ...]
 
-_LARGE = 1 << 16  # from here on matrix products pay for their set-up
+_LARGE = 1 << 16  # from this size on matrix products repay their set-up
 _BYTES = 24  # an entry, its pattern, and the copy made while multiplying
 
 
@@ -50,7 +49,7 @@ class JointTable:
 
     @classmethod
     def exact(cls, values: Floats) -> JointTable:
-        """A table that is what it is."""
+        """A table without rounding errors."""
         return cls(values, values > 0, 0.0)
 
 
@@ -72,7 +71,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _Contraction:
     """Multiply the factors at ``places``, keep the labels ``keep``."""
 
     places: tuple[int, ...]
@@ -87,7 +86,7 @@ def contract(factors: Sequence[Factor], keep: Labels, what: str) -> JointTable:
     Raises
     ------
     NotApplicable
-        If a table on the way would have more than `MOST_ENTRIES` entries; nothing is allocated
+        If an intermediate table would have more than `MOST_ENTRIES` entries; nothing is allocated
         then. ``what`` names the result in the message.
     """
     steps = _plan(factors, keep)
@@ -107,8 +106,8 @@ def contract(factors: Sequence[Factor], keep: Labels, what: str) -> JointTable:
     return JointTable(values, possible, roundings * EPS + sum(own.table.error for own in factors))
 
 
-def _plan(factors: Sequence[Factor], keep: Labels) -> list[_Step]:
-    """The order of a contraction, found from labels and sizes alone."""
+def _plan(factors: Sequence[Factor], keep: Labels) -> list[_Contraction]:
+    """The order of a contraction, chosen from labels and sizes only."""
     order: Sequence[tuple[int, ...]] = [tuple(range(len(factors)))]
     sizes = {
         label: size
@@ -128,26 +127,26 @@ def _steps(
     order: Sequence[tuple[int, ...]],
     keep: Labels,
     sizes: Mapping[int, int],
-) -> Iterator[_Step]:
+) -> Iterator[_Contraction]:
     for number, places in enumerate(order, 1):
         merged = frozenset().union(*(held[place] for place in places))
         for place in sorted(places, reverse=True):
             held.pop(place)
         needed = merged & frozenset(keep).union(*held)
-        # The last table comes out in the order asked for.
+        # The axes of the last table are in the order of ``keep``.
         kept = keep if number == len(order) else tuple(sorted(needed))
         summed = prod(sizes[label] for label in merged - needed)
-        yield _Step(places, kept, prod(sizes[label] for label in needed), summed)
+        yield _Contraction(places, kept, prod(sizes[label] for label in needed), summed)
         held.append(needed)
 
 
-def _run(held: list[tuple[Floats, Labels]], steps: Sequence[_Step], *, clip: bool) -> Floats:
-    """The contraction itself; with ``clip``, numbers only say whether they are above zero."""
+def _run(held: list[tuple[Floats, Labels]], steps: Sequence[_Contraction], *, clip: bool) -> Floats:
+    """The contraction itself; with ``clip``, numbers only record whether they are above zero."""
     for step in steps:
         used = [held[place] for place in step.places]
         for place in sorted(step.places, reverse=True):
             held.pop(place)
-        # einsum knows few labels, so each product has labels of its own.
+        # einsum has few labels, so they are numbered afresh for each product.
         own = {label: n for n, label in enumerate(dict.fromkeys(x for _, ls in used for x in ls))}
         operands: list[object] = []
         for table, names in used:

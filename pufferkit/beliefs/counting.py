@@ -1,4 +1,4 @@
-"""Shares of the transitions in a series: the numbers a chain is fitted with."""
+"""Shares of the transitions in a series, from which a chain is fitted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Start = Literal["stationary", "first"]
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """Shares of the moves out of every state, and of first states where these were asked for."""
+    """Shares of the transitions out of every state and, if requested, of the first states."""
 
     transition: Floats
     initial: Floats | None
@@ -46,8 +46,8 @@ def shares(series: Any, smoothing: float, start: Start, private: bool) -> Shares
     if (leaves == 0).any():
         stuck = [series.states[x] for x in np.flatnonzero(leaves[:, 0] == 0)]
         raise ValueError(
-            f"series: never leaves {', '.join(repr(state) for state in stuck)}, so nothing tells "
-            "of what follows; use smoothing above 0 (for example 0.5), more data, or fewer states"
+            f"series: never leaves {', '.join(repr(state) for state in stuck)}, so the data do not "
+            "show what follows; use smoothing above 0 (for example 0.5), more data, or fewer states"
         )
     initial = _first_states(series, added) if start == "first" else None
     return Shares(counts / leaves, initial, series.states, source)
@@ -56,7 +56,7 @@ def shares(series: Any, smoothing: float, start: Start, private: bool) -> Shares
 def _first_states(series: Series | Table, added: float) -> Floats:
     if isinstance(series, Table):
         raise ValueError(
-            "start: a table keeps no first states; leave start out, or give the segments"
+            "start: a table does not hold the first states; leave start out, or give the segments"
         )
     firsts = np.array([s[0] for s in series.segments if s[0] >= 0], dtype=np.intp)
     if not firsts.size and added == 0:

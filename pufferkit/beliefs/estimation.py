@@ -1,7 +1,7 @@
-"""Chains from counts of transitions, and what the counts say about chains.
+"""Chains from counts of transitions, and the evidence of the counts about chains.
 
-A matrix counted from a series is a fact about that series. Counted from the series to be released
-it would itself be a release, and one without noise; count it from public or historical data.
+A matrix counted from a series is information about that series. Counted from the series to be
+released, it would itself be a release without noise; count it from public or historical data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ fit = MarkovChain.fit
 
 
 def rarely_left(series: Series | Table, least: int = RARE) -> dict[Hashable, int]:
-    """States left fewer than ``least`` times, whose row of the matrix is guesswork."""
+    """States left fewer than ``least`` times, whose row of the matrix is unreliable."""
     leaves = series.transitions.sum(axis=1).tolist()
     return {
         state: count for state, count in zip(series.states, leaves, strict=True) if count < least
@@ -27,10 +27,10 @@ def rarely_left(series: Series | Table, least: int = RARE) -> dict[Hashable, int
 
 
 def impossible_moves(series: Series, chain: MarkovChain) -> dict[tuple[Hashable, Hashable], int]:
-    """Moves of a series that a chain gives probability 0, and how often they occur.
+    """Transitions of a series to which a chain gives probability 0, and how often they occur.
 
-    If there are any, the chain says that the series cannot happen, and a promise against those who
-    believe in the chain says nothing about it.
+    If there are any, the series is impossible under the chain, and a guarantee against adversaries
+    who believe in the chain does not cover it.
     """
     position = {state: x for x, state in enumerate(chain.states)}
     rows = [position[state] for state in series.states]

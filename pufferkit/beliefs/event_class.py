@@ -1,4 +1,4 @@
-"""Beliefs with other secrets than the values of single entries."""
+"""Beliefs whose secrets are not the values of single entries."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ class EventClass(KernelClass):
     kind = "events"
 
     beliefs: ChainClass
-    """How the entries hang together."""
+    """The joint distributions of the entries."""
     hidden: tuple[Secrets, ...]
-    """What is hidden, all of it."""
+    """All secrets."""
     states: tuple[Hashable, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         if self.beliefs.names_secrets:
-            raise ValueError("secrets: these beliefs have secrets of their own; name all at once")
+            raise ValueError(
+                "secrets: these beliefs already have secrets; name all of them in one call"
+            )
         for given in self.hidden:
             if not isinstance(given, Secrets):
                 raise ValueError(
@@ -51,11 +53,11 @@ class EventClass(KernelClass):
         states = self.beliefs.states
         object.__setattr__(self, "states", states)
         object.__setattr__(self, "hidden", tuple(s.attached(states) for s in self.hidden))
-        self.kernels()  # refuses what has no theorem
+        self.kernels()  # refuses beliefs without a theorem
 
     @property
     def secrets(self) -> Secrets | tuple[Secrets, ...]:
-        """What is hidden."""
+        """The secrets."""
         return self.hidden[0] if len(self.hidden) == 1 else self.hidden
 
     @property
@@ -76,7 +78,7 @@ class EventClass(KernelClass):
 
     @property
     def hides_states(self) -> bool:
-        """Events reach over the ends of a window, so no window stands for what lies beyond it."""
+        """Always true: events may extend over the ends of a window."""
         return True
 
     @property
@@ -103,14 +105,14 @@ class EventClass(KernelClass):
 
     def members(self) -> tuple[Member, ...]:
         raise NotApplicable(
-            f"this mechanism hides single entries, not {self._what}; use influence_curve"
+            f"this mechanism covers single entries, not {self._what}; use influence_curve"
         )
 
     def known_chains(self) -> tuple[Member, ...]:
-        """The chains of the beliefs, with stationary starts; ``NotApplicable`` if not known."""
+        """The chains of the beliefs, with stationary starts; ``NotApplicable`` if unknown."""
         if self.beliefs.kernels():
             raise NotApplicable(
-                "this mechanism hides several entries where chains are known, not for "
+                "this mechanism covers secrets about several entries for known chains, not for "
                 f"{self.beliefs.description}; use influence_curve"
             )
         return self.beliefs.corners() or ()
@@ -130,14 +132,16 @@ class EventClass(KernelClass):
         return self.beliefs.nearest(chain, length)
 
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
-        raise NotApplicable("distributions are those of the beliefs without these secrets")
+        raise NotApplicable(
+            "the distributions are those of the beliefs without these secrets; use those"
+        )
 
     def check_length(self, longest: int) -> None:
         for one in self.hidden:
             if isinstance(one, Events) and one.window > longest:
                 raise NotApplicable(
-                    f"secrets: no series here has {one.window} entries, the longest has {longest}, "
-                    f"so nothing would be hidden by {one.description!r}; shorten the window"
+                    f"secrets: {one.description!r} needs {one.window} entries, but the longest "
+                    f"series has {longest}, so nothing would be hidden; shorten the window"
                 )
 
     def kernels(self) -> tuple[Kernels, ...]:
@@ -157,7 +161,7 @@ class EventClass(KernelClass):
     ) -> Kernels:
         if part.emission is not None:
             raise NotApplicable(
-                "secrets: there is a theorem for events about entries that are a Markov chain; "
+                "secrets: events have a theorem only for entries that are a Markov chain; "
                 f"here entries depend on hidden states ({self.beliefs.description})"
             )
         name = f"{part.name}: {secrets.description}" if several else part.name
@@ -168,16 +172,17 @@ class EventClass(KernelClass):
         if isinstance(secrets, Sets):
             if initial is None or not (part.forward[0][0] > 0).all():
                 raise NotApplicable(
-                    "secrets: sets of entries have a theorem for known chains in which every move "
-                    f"is possible, not for {self.beliefs.description}; Secrets.runs hides entries "
+                    "secrets: sets of entries have a theorem for known chains without impossible "
+                    f"transitions, not for {self.beliefs.description}; Secrets.runs hides entries "
                     "in a row"
                 )
             return replace(part, name=name, sets=secrets.window)
         assert isinstance(secrets, Events)
         if initial is None:
             raise NotApplicable(
-                f"secrets: how likely an event is, is known for known chains only, not for "
-                f"{self.beliefs.description}; Secrets.runs hides every event about so many entries"
+                f"secrets: the probability of an event is known for known chains only, not for "
+                f"{self.beliefs.description}; Secrets.runs hides every event about that many "
+                "entries"
             )
         automaton = secrets.automaton(self.states)
         paths = _paths(part.forward[0][0], initial, automaton)
@@ -212,7 +217,7 @@ class EventClass(KernelClass):
 
 
 def _base_parts(theta: ChainClass) -> list[tuple[Kernels, Floats | None]]:
-    """The parts of the class, each with the distribution of an entry where that is known."""
+    """The parts of the class, each with the distribution of an entry if that is known."""
     parts = theta.kernels()
     if parts:
         return [(part, None) for part in parts]
@@ -229,9 +234,9 @@ def _base_parts(theta: ChainClass) -> list[tuple[Kernels, Floats | None]]:
         if known and theta.lists_matrices:
             return known
     raise NotApplicable(
-        "secrets: events about several entries need known chains with a stationary start, a hull, "
-        f"a clock; here is {theta.description}. MarkovChain.steady has a stationary start; a fixed "
-        "initial distribution is taken by ChainClass.seasonal(kernels, initial=)"
+        "secrets: events about several entries need known chains with a stationary start, a hull "
+        f"or a seasonal class, not {theta.description}; MarkovChain.steady has a stationary start, "
+        "and ChainClass.seasonal(kernels, initial=) takes a fixed initial distribution"
     )
 
 
@@ -266,7 +271,8 @@ def _paths(transition: Floats, initial: Floats, automaton: Automaton) -> Paths:
         work += kernel.size * len(kernel)
         if work > _MOST_WORK:
             raise NotApplicable(
-                f"secrets: a window of {len(automaton.moves)} entries has too many cases to follow "
+                f"secrets: a window of {len(automaton.moves)} entries has too many cases to "
+                "compute "
                 "in reasonable time; shorten the window or merge states"
             )
     entries.append(rows[1])
@@ -283,7 +289,8 @@ def _reached(alpha: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     rare = alpha[alpha > 0].min()
     if rare < _RAREST:
         raise NotApplicable(
-            "secrets: some case of the window is too rare for a float; shorten the window, or "
+            "secrets: the probability of some case of the window underflows; shorten the window, "
+            "or "
             "merge or drop rare states"
         )
     rows = np.nonzero(alpha > 0)

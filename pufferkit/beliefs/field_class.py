@@ -44,7 +44,7 @@ class FieldClass(ListedClass):
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """In the order that data are given in."""
+        """The nodes in the order of the data."""
         return self.fields[0].nodes
 
     @property
@@ -78,11 +78,11 @@ class FieldClass(ListedClass):
         ]
 
     def networks(self) -> tuple[list[NetworkClass], float]:
-        """Each field as a class of one network, and what rounding may add to a loss.
+        """Each field as a class of one network, and the most that rounding adds to a loss.
 
-        The networks differ from the fields by a factor of at most e^eta for any data set, eta = the
-        error of the distributions times the nodes; distributions given a value then by e^(2 eta)
-        at most, and a loss by 4 eta.
+        For any data set the probabilities differ by a factor of at most e^eta, where eta is the
+        error of the distributions times the number of nodes. Conditional probabilities given a
+        value then differ by a factor of at most e^(2 eta), and a loss by at most 4 eta.
         """
         each = [NetworkClass((field.network(),)) for field in self.fields]
         error = max(field.junction_tree.error for field in self.fields)

@@ -19,7 +19,7 @@ from pufferkit.errors import NotApplicable
 
 
 def check_chains(chains: Sequence[MarkovChain]) -> None:
-    """Refuse what is no list of chains over the same states."""
+    """Refuse anything but a list of chains over the same states."""
     if not chains:
         raise ValueError("chains: a class needs at least one chain, got none")
     for chain in chains:
@@ -147,13 +147,15 @@ def _mixing(name: str, chain: MarkovChain, stationary: bool) -> Mixing:
         )
     if chain.pi_min < RAREST:
         raise NotApplicable(
-            f"{name}: some states are too rare for a float, so their mixing is not known; drop or "
+            f"{name}: the probability of some states underflows, so their mixing is unknown; "
+            "drop or "
             "merge them, or use markov_quilt"
         )
     gap = chain.reversible_eigengap if chain.is_reversible else chain.eigengap
     if gap <= 0:
         raise NotApplicable(
-            f"{name}: the eigengap of P P* is 0, so [Q] Lemma 4.8 says nothing although the chain "
+            f"{name}: the eigengap of P P* is 0, so [Q] Lemma 4.8 gives no bound although the "
+            "chain "
             "mixes; use markov_quilt"
         )
     return Mixing(chain.pi_min, gap, chain.contraction, stationary)

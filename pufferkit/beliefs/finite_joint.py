@@ -1,8 +1,8 @@
 """A joint distribution on finitely many data sets, written out row by row.
 
-The most general belief there is, and the smallest in reach: {tuple of values: probability}. Floats
-stay the floats they were and fractions stay fractions, because what is decided from a joint
-distribution (ties and tails, [Q] Definition 3.1) can hang on the last digit.
+This is the most general belief, but only for small data: {tuple of values: probability}. Floats and
+fractions are kept unchanged, because decisions based on a joint distribution (ties and tails, [Q]
+Definition 3.1) can depend on the last digit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     pass
 
 Probability = float | Fraction
-Row = tuple[Hashable, ...]
+JointRow = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,9 +38,9 @@ class FiniteJoint(Shown, JsonRecord):
     Parameters
     ----------
     table
-        {tuple of values: probability}. All whole numbers and fractions: everything derived from
-        the table is exact, and the sum must be exactly 1. Otherwise probabilities are floats, kept
-        as they are. Rows of probability zero are allowed.
+        {tuple of values: probability}. If all are whole numbers and fractions, everything derived
+        from the table is exact, and the sum must be exactly 1. Otherwise probabilities are floats,
+        kept unchanged. Rows of probability zero are allowed.
     names
         Names of the variables in the order of the tuples; 1, 2, ... if left out.
 
@@ -53,10 +53,12 @@ class FiniteJoint(Shown, JsonRecord):
     ((0, 1), 0.5, {(0,): 0.5, (1,): 0.5})
     """
 
-    table: Mapping[Row, Probability]
+    table: Mapping[JointRow, Probability]
     names: tuple[Hashable, ...]
 
-    def __init__(self, table: Mapping[Row, Any], names: Iterable[Hashable] | None = None) -> None:
+    def __init__(
+        self, table: Mapping[JointRow, Any], names: Iterable[Hashable] | None = None
+    ) -> None:
         if not isinstance(table, Mapping) or not table:
             raise ValueError(
                 "table: must be a mapping {tuple of values: probability} with at least one row, "
@@ -130,20 +132,20 @@ class FiniteJoint(Shown, JsonRecord):
         places = [self._place(name) for name in names]
         if not places or len(set(places)) < len(places):
             raise ValueError(f"names: must be different variables, at least one; got {names}")
-        parts: dict[Row, list[Probability]] = {}
+        parts: dict[JointRow, list[Probability]] = {}
         for row, p in self.table.items():
             parts.setdefault(tuple(row[place] for place in places), []).append(p)
         return FiniteJoint({row: _sum(ps, self.is_exact) for row, ps in parts.items()}, names)
 
     def conditional(self, name: Hashable, value: Hashable) -> FiniteJoint:
-        """The joint distribution given X_name = value; rows with other values are gone."""
+        """The joint distribution given X_name = value; rows with other values are dropped."""
         place = self._place(name)
         kept = {row: p for row, p in self.table.items() if row[place] == value}
         whole = _sum(kept.values(), self.is_exact)
         if whole == 0:
             raise ValueError(
                 f"value: {value!r} has probability 0 for variable {name!r}, so nothing is defined "
-                f"given it; possible are {list(self.values(name))}"
+                f"given it; choose one of {list(self.values(name))}"
             )
         return FiniteJoint({row: p / whole for row, p in kept.items()}, self.names)
 
@@ -184,13 +186,13 @@ def labels(values: Iterable[Any]) -> tuple[Hashable, ...]:
 
 
 def _fraction(text: str) -> Fraction:
-    """What ``to_dict`` writes for an exact probability: digits, or digits over digits."""
+    """An exact probability as ``to_dict`` writes it: digits, or digits over digits."""
     if re.fullmatch(r"[0-9]+(/0*[1-9][0-9]*)?", text) is None:
         raise ValueError(f'{text!r:.40} is not a fraction such as "1/3"')
     return Fraction(text)
 
 
-def _row(row: Any) -> Row:
+def _row(row: Any) -> JointRow:
     if not isinstance(row, tuple) or not row:
         raise ValueError(
             f"table: rows are tuples with one value for each variable, got {row!r}; "

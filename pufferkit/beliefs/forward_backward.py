@@ -8,8 +8,8 @@ With a_t(z) = P(Z_t = z | s_1..s_t) and c_t = P(s_t | s_1..s_{t-1}),
     P(Z_t = z | all) = a_t(z) b_t(z),
     P(Z_{t-1} = w, Z_t = z | all) = a_{t-1}(w) A(w, z) q_t(z).
 
-Inner loops run along rows, so that the compiler can turn them into vector instructions without
-leave to reorder sums: results do not depend on the machine's number of cores.
+Inner loops run along rows, so that the compiler can vectorise them without
+reordering sums: results do not depend on the machine.
 """
 
 # ruff: noqa: PLR0912  (compiled loops are long)
@@ -36,7 +36,7 @@ def forward_backward(
     visits: Any,
     firsts: Any,
 ) -> bool:
-    """Scales c_t, and expected counts if ``counted``; False if impossible.
+    """Scales c_t, and expected counts if ``counted``; False if the symbols are impossible.
 
     Parameters
     ----------
@@ -49,15 +49,15 @@ def forward_backward(
     symbols, ends
         Symbols of all segments, one after another, and where each segment ends.
     counted
-        Whether expected counts are wanted.
+        Whether to compute expected counts.
     scales
-        Written: c_t.
+        Output: c_t.
     moves, visits, firsts
-        Added to: expected counts of moves, *divided by A*; of symbols by regime; and of
-        the first regime.
+        Output, added to: expected counts of transitions, *divided by A*; of symbols by regime; and
+        of the first regime.
     """
     size = len(transition)
-    # b_{t-1} is a sum of rows of A read downwards.
+    # b_{t-1} is a weighted sum of columns of A.
     upright = np.ascontiguousarray(transition.T)
     alpha = np.empty((len(symbols), size))
     ahead = np.empty(size)

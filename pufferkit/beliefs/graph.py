@@ -1,4 +1,4 @@
-"""The arrows of a network: ancestors, d-separation, moral graphs.
+"""The directed graph of a network: ancestors, d-separation, moral graphs.
 
 Glossary
 --------
@@ -7,14 +7,14 @@ trail
 collider
     a node of a trail with both arrows pointing at it.
 blocked
-    a trail is blocked by a set Q if a node of it that is no collider lies in Q, or a collider has
-    neither itself nor a descendant in Q.
+    a trail is blocked by a set Q if one of its nodes that is not a collider lies in Q, or a
+    collider has neither itself nor a descendant in Q.
 d-separated
     X_j is d-separated from X_i by Q if Q blocks every trail between them. Then X_j and X_i are
     independent given X_Q, whatever the tables; and if each X_j of a set is, so is the set jointly.
 
-Sets of nodes are bits of an integer here: a small network has thousands of sets to look at, and one
-pass finds everything that a set separates from a node. (networkx answers for one pair of sets at a
+Sets of nodes are bits of an integer here: a small network has thousands of sets to examine, and one
+pass gives everything that a set separates from a node. (networkx answers for one pair of sets at a
 time, a thousand times slower here; the tests compare the two.)
 """
 
@@ -39,7 +39,7 @@ class Graph:
         self.place = {node: j for j, node in enumerate(self.nodes)}
         self.parents = [self.mask(parents[node]) for node in self.nodes]
         self.children = [0] * len(self.nodes)
-        self.ancestors: list[int] = []  # each node counts as its own
+        self.ancestors: list[int] = []  # each node included
         for j, own in enumerate(self.parents):
             above = 1 << j
             for p in bits(own):
@@ -75,7 +75,7 @@ class Graph:
         return above
 
     def connected(self, node: int, given: int) -> tuple[int, int]:
-        """What ``given`` does not d-separate from ``node``, and which given nodes do the work.
+        """The nodes not d-separated from ``node`` by ``given``, and the given nodes that matter.
 
         A walk along open trails (the "Bayes ball"): a node is entered from a child (going up) or
         from a parent (going down). Going up it passes on to all neighbours, unless it is given.
@@ -116,7 +116,7 @@ class Graph:
         return (up | down) & ~given, (up | down) & given
 
     def component(self, node: int) -> int:
-        """Everything that some trail leads to."""
+        """All nodes connected to this one by a trail."""
         reached = todo = 1 << node
         while todo:
             bit = todo & -todo
@@ -139,7 +139,7 @@ class Graph:
         return near
 
     def married(self, part: int) -> tuple[list[int], bool]:
-        """The moral graph of a `component`, and whether it has the arrows' edges and no more."""
+        """The moral graph of a `component`, and whether it adds no edges to the network."""
         if part not in self._married:
             near = self.moral(part)
             arrows = zip(self.parents, self.children, strict=True)
@@ -148,9 +148,9 @@ class Graph:
         return self._married[part]
 
     def gates(self, chosen: int) -> int:
-        """Nodes that part all above them from ``chosen`` and from the rest of its ancestors.
+        """Nodes that separate their ancestors from ``chosen`` and from its other ancestors.
 
-        The distribution of the chosen nodes then needs the marginal distribution of a gate, and no
+        The distribution of the chosen nodes then needs the marginal distribution of a gate, but no
         table above it.
         """
         whole = self.above(chosen)
@@ -166,7 +166,7 @@ class Graph:
 
 
 def bits(mask: int) -> Iterator[int]:
-    """Places of the ones, lowest first."""
+    """Indices of the one bits, lowest first."""
     while mask:
         bit = mask & -mask
         yield bit.bit_length() - 1

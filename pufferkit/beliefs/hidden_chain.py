@@ -1,7 +1,7 @@
-"""Series whose entries are a function of a Markov chain that nobody sees.
+"""Series whose entries are a function of a hidden Markov chain.
 
-Hidden regimes, chains of longer memory and chains whose kernels change with the clock are all of
-this form: regimes with their levels, the last entries together, the hour with the level.
+Hidden regimes, chains of longer memory and seasonal chains are all of this form: the hidden state
+is the regime with the level, the tuple of the last entries, or the hour with the level.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pufferkit.beliefs.markov_chain import MarkovChain
 
 @dataclass(frozen=True, eq=False)
 class HiddenChain:
-    """One distribution of a series: entry t shows ``states[shown[W_t]]``, W a Markov chain."""
+    """One distribution of a series: entry t is ``states[shown[W_t]]``, W a Markov chain."""
 
     chain: MarkovChain
-    """The chain W that is not seen."""
+    """The hidden chain W."""
     shown: tuple[int, ...]
-    """For each state of W, the place of the value that is seen."""
+    """For each state of W, the index of the observed value."""
     states: tuple[Hashable, ...]
-    """The values that are seen."""
+    """The observed values."""
 
     @classmethod
     def of_model(cls, model: HiddenModel, states: tuple[Hashable, ...]) -> HiddenChain:
-        """Regimes with their levels as one chain, without the pairs that never occur."""
+        """The chain of pairs of regime and level, without pairs that never occur."""
         kept = np.flatnonzero(model.joint.ravel() > 0)
         labels = [divmod(int(n), model.levels) for n in kept]
         matrix = model.kernel[np.ix_(kept, kept)]

@@ -1,4 +1,4 @@
-"""Stationary models with hidden regimes, as arrays: what follows from A and the emissions.
+"""Stationary models with hidden regimes, as arrays: what can be computed from A and the emissions.
 
 Regimes Z_t move by ``transition`` (A, h x h). Entries X_t in {0, ..., k-1} are
 
@@ -42,10 +42,10 @@ class HiddenModel(checks.Frozen):
     emission
         Distributions of the entries: h x k (independent) or h x k x k (a chain within).
     log_likelihood
-        If fitted: of the data it was fitted on, with a stationary start, in nats.
+        If fitted: log-likelihood of the data it was fitted on, with a stationary start, in nats.
     rounds
-        If fitted: what each round reached, log-likelihood with a free start plus the log-density of
-        the parameters. It never falls.
+        If fitted: the value after each round, log-likelihood with a free start plus the log-density
+        of the parameters. It never decreases.
 
     Examples
     --------
@@ -109,10 +109,10 @@ class HiddenModel(checks.Frozen):
 
     @cached_property
     def shown(self) -> Floats:
-        """Distribution of the entry in each state of the curve.
+        """Distribution of the entry given each hidden state of the curve.
 
         These states are the regimes if entries are independent within them, h x k; otherwise the
-        pairs (z, x), which show their level, hk x k.
+        pairs (z, x), whose entry is their level, hk x k.
         """
         if self.within == "independent":
             return self.emission
@@ -120,7 +120,7 @@ class HiddenModel(checks.Frozen):
 
     @cached_property
     def steps(self) -> StepKernels:
-        """The stationary model as a curve reads it; the backward kernel is the time reversal."""
+        """The stationary model as curves take it; the backward kernel is the time reversal."""
         if self.within == "independent":
             return StepKernels.after(self.regime_distribution, self.transition, self.shown)
         return StepKernels.after(self.joint.ravel(), self.kernel, self.shown)
@@ -171,9 +171,9 @@ def sample(
     model = HiddenModel(np.array(transition), np.array(emission))
     steps = checks.whole("length", length, 1)
     moves, shows = np.random.default_rng(seed).random((2, steps)).tolist()
-    rows = [_running(row) for row in model.transition]
-    tables = [[_running(row) for row in block] for block in _by_level(model.emission)]
-    start = int(bisect_right(_running(model.joint.ravel()), moves[0]))
+    rows = [_cumulative(row) for row in model.transition]
+    tables = [[_cumulative(row) for row in block] for block in _by_level(model.emission)]
+    start = int(bisect_right(_cumulative(model.joint.ravel()), moves[0]))
     z, x = divmod(start, model.levels)
     chained = model.within == "chain"
     path = np.empty(steps, dtype=np.intp)
@@ -185,8 +185,8 @@ def sample(
     return path
 
 
-def _running(probabilities: Floats) -> list[float]:
-    """Running sums, without the last: a draw above them all means the last possible value."""
+def _cumulative(probabilities: Floats) -> list[float]:
+    """Cumulative sums, without the last: a draw above them all means the last possible value."""
     last = int(np.flatnonzero(probabilities)[-1])
     sums: list[float] = np.cumsum(probabilities)[:last].tolist()
     return sums

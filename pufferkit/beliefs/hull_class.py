@@ -1,4 +1,4 @@
-"""Every chain, changing over time as it likes, between given ones."""
+"""Every chain between given ones, whose kernel may change at every step."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class HullClass(KernelClass):
     chains: tuple[MarkovChain, ...]
     """The vertices."""
     inflate: float = 0.0
-    """Weight of anything else in a row, at every time anew."""
+    """Weight of an arbitrary distribution in each row, chosen anew at every time."""
     backward: tuple[Floats, ...] | None = None
-    """Vertices of the kernels to the entry before, where they were counted; by default the time
-    reversals of the chains."""
+    """Vertices of the backward kernels, if they were counted; by default the time reversals of the
+    chains."""
     calibrated: str | None = None
     """How the weight was chosen, in words; ``None`` if it was given."""
     states: tuple[Hashable, ...] = field(init=False)
@@ -46,7 +46,8 @@ class HullClass(KernelClass):
             reversible = chain.is_irreducible and chain.pi_min >= RAREST
             if self.backward is None and not reversible:
                 raise ValueError(
-                    f"chains: chain {n} never returns to some states (or too rarely for a float), "
+                    f"chains: chain {n} never returns to some states (or their probability "
+                    "underflows), "
                     "so it cannot be read backwards in time; smooth its counts, or merge or drop "
                     "those states"
                 )
@@ -57,7 +58,7 @@ class HullClass(KernelClass):
         if self.backward is not None:
             counted = tuple(checks.stochastic_matrix("backward", b) for b in self.backward)
             if not counted or {len(b) for b in counted} != {len(self.chains[0])}:
-                raise ValueError("backward: needs matrices over the states of the chains")
+                raise ValueError("backward: must be matrices over the states of the chains")
             object.__setattr__(self, "backward", counted)
         object.__setattr__(self, "states", self.chains[0].states)
 
@@ -65,7 +66,7 @@ class HullClass(KernelClass):
     def of_people(
         cls, people: People, inflate: float | str = 0.0, parts: int = PARTS, alpha: float = 0.1
     ) -> HullClass:
-        """Mixtures of people and parts of the day, changing as they like.
+        """Mixtures of the kernels of people and parts of the day, which may change at every step.
 
         Backward kernels are counted, since parts of the day are not stationary; the time reversals
         of each person's chain and of everybody's are among them, so that these chains are members.
@@ -93,8 +94,8 @@ class HullClass(KernelClass):
     @property
     def promise(self) -> str:
         return (
-            "promised to whoever knows which mixture of the given chains is in force at each time, "
-            "whatever the schedule; someone unsure of the schedule may learn more"
+            "holds against adversaries who know which mixture of the given chains is in force at "
+            "each time, whatever the schedule; one unsure of the schedule may learn more"
         )
 
     @property

@@ -1,13 +1,13 @@
 """Exact distributions of groups of neighbours in a graph: a junction tree.
 
-Nodes are averaged out one at a time, those that add the fewest edges first. A node and the
-neighbours it has at that moment form a *clique*; the cliques that lie in no other make a tree in
-which the cliques that hold a node hang together (the running intersection property). Two passes of
-messages over it give the distribution of every clique.
+Nodes are eliminated one at a time, those that add the fewest edges first. A node and the neighbours
+it has at that moment form a *clique*; the maximal cliques form a tree in which the cliques that
+contain a node are connected (the running intersection property). Two passes of messages over it
+give the distribution of every clique.
 
-Tables are logarithms, minus infinity where something cannot happen, so that strong couplings do not
+Tables are logarithms, minus infinity where the probability is zero, so that strong couplings do not
 underflow. Each addition and each logarithm of a sum errs by a few units in the last place of the
-largest number in the table; ``error`` bounds what adds up, relative to a probability.
+largest number in the table; ``error`` bounds the accumulated relative error of a probability.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pufferkit.errors import NotApplicable
 from pufferkit.rounding import EPS
 
 MOST_CLIQUE = 1 << 16
-"""Entries of the largest clique that is computed with."""
+"""Most entries of one clique."""
 
 MOST_ENTRIES = 1 << 21
-"""Entries of all cliques together."""
+"""Most entries of all cliques together."""
 
 LogFactor = tuple[tuple[int, ...], Floats]
 """Nodes, and the logarithm of a table with an axis for each of them."""
@@ -38,22 +38,22 @@ class TooWide(NotApplicable):
 
 @dataclass(frozen=True, eq=False)
 class JunctionTree:
-    """Cliques, the clique that each hangs on, and their distributions.
+    """Cliques, their parents in the tree, and their distributions.
 
     Attributes
     ----------
     cliques
-        Places of nodes, in rising order. Children come before the clique that they hang on.
+        Indices of nodes, increasing. Children come before their parents.
     parent
-        The clique that each hangs on; -1 for the last of each independent part.
+        The parent of each clique; -1 for the root of each independent part.
     tables
         Logarithm of the distribution of each clique, an axis for each of its nodes.
     error
         Bound on the relative error of every probability.
     order
-        Nodes in the order in which they were averaged out.
+        Nodes in the order of elimination.
     home
-        For every node a clique that holds it and all that it was a neighbour of when it went.
+        For every node a clique that contains it and its neighbours at the time of its elimination.
     """
 
     cliques: list[tuple[int, ...]]
@@ -71,9 +71,9 @@ class JunctionTree:
         what: str,
         within: Sequence[int] | None = None,
     ) -> JunctionTree:
-        """The junction tree of a product of factors over nodes with so many values each.
+        """The junction tree of a product of factors over nodes with these numbers of values.
 
-        With ``within``, of these nodes alone; they must be independent of all others.
+        With ``within``, of these nodes only; they must be independent of all others.
 
         Raises
         ------
@@ -91,7 +91,7 @@ class JunctionTree:
         return cls(cliques, parent, tables, error, order, home)
 
     def separator(self, clique: int) -> tuple[int, ...]:
-        """The nodes that a clique shares with the one it hangs on."""
+        """The nodes that a clique shares with its parent."""
         above = self.parent[clique]
         if above < 0:
             return ()
@@ -99,7 +99,7 @@ class JunctionTree:
 
 
 def neighbours(count: int, scopes: Sequence[Sequence[int]]) -> list[set[int]]:
-    """For every node the others that it shares a factor with."""
+    """For every node the nodes with which it shares a factor."""
     near: list[set[int]] = [set() for _ in range(count)]
     for scope in scopes:
         for node in scope:
@@ -110,7 +110,7 @@ def neighbours(count: int, scopes: Sequence[Sequence[int]]) -> list[set[int]]:
 
 
 def parts(near: Sequence[set[int]]) -> list[tuple[int, ...]]:
-    """The connected parts of a graph, each in rising order."""
+    """The connected components of a graph, each sorted."""
     left, found = set(range(len(near))), []
     for node in range(len(near)):
         if node in left:
@@ -142,14 +142,14 @@ def narrow_nodes(sizes: Sequence[int], scopes: Sequence[Sequence[int]]) -> list[
 def _cliques(
     sizes: Sequence[int], factors: Sequence[LogFactor], within: Sequence[int], what: str
 ) -> tuple[list[int], list[tuple[int, ...]], list[int], list[int]]:
-    """Order, cliques, what they hang on, and the clique of every node."""
+    """Order, cliques, their parents, and the clique of every node."""
     count = len(sizes)
     near = neighbours(count, [scope for scope, _ in factors])
     order, around = _order(sizes, near, within, what)
     place = {node: number for number, node in enumerate(order)}
     cliques: list[set[int]] = []
-    next_node: list[int] = []  # of each clique, the node that is averaged out next above it
-    below: dict[int, list[int]] = {}  # of each node, the cliques that it is next above
+    next_node: list[int] = []  # for each clique, the node eliminated next above it
+    below: dict[int, list[int]] = {}  # for each node, the cliques it is next above
     home = [-1] * count
     for node in order:
         own = around[node] | {node}
@@ -161,7 +161,7 @@ def _cliques(
             next_node.append(first)
         home[node], next_node[holding] = holding, first
         below.setdefault(first, []).append(holding)
-    # Children first: by the place of the last node that a clique is the home of.
+    # Children first: by the position of the last node whose home the clique is.
     last = [0] * len(cliques)
     for node in order:
         last[home[node]] = place[node]
@@ -179,7 +179,7 @@ def _order(
     what: str,
     most: int = MOST_ENTRIES,
 ) -> tuple[list[int], dict[int, set[int]]]:
-    """Nodes that add the fewest edges first, and the neighbours each has when it goes."""
+    """Nodes that add the fewest edges first, and their neighbours at elimination."""
     left = {node: set(near[node]) for node in within}
     around: dict[int, set[int]] = {}
 
@@ -227,7 +227,7 @@ def _calibrated(
     errors = [0.0] * len(cliques)
     sets = [set(own) for own in cliques]
     for scope, table in factors:
-        # The first of its nodes to go is at home where all of them meet.
+        # The home of the first eliminated node of a factor contains all nodes of the factor.
         at = next(c for c in sorted({home[node] for node in scope}) if set(scope) <= sets[c])
         tables[at] = tables[at] + spread(table, scope, cliques[at])
         errors[at] += 2 * EPS * (_largest(tables[at]) + 1)

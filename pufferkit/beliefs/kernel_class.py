@@ -2,8 +2,8 @@
 
 All of them have one form, and one theorem bounds them (`pufferkit.influence.curve.pairs`). A chain
 W of hidden states moves by a kernel in the hull of ``forward`` and, read backwards, by one in the
-hull of ``backward``; at every time another one, if it likes. Given its hidden state an entry is
-drawn from a row of ``emission``. Where nothing is hidden, the hidden state is the entry itself.
+hull of ``backward``; the kernels may differ from step to step. Given its hidden state an entry is
+drawn from a row of ``emission``. Without hidden states, W is the chain of the entries itself.
 """
 
 from __future__ import annotations
@@ -19,67 +19,66 @@ from pufferkit.beliefs.base import Distribution, Member, Mixing
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.hidden_chain import HiddenChain
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.rounding import EPS
 
 Secret = Literal["entry", "regime"]
-"""What is hidden from an adversary: the value of an entry, or the regime behind it."""
+"""The secret: the value of an entry, or its hidden regime."""
 
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """The chain of an entry and of what an event remembers, through a window of entries."""
+    """The chain of an entry and the state of an automaton, through a window of entries."""
 
     entries: tuple[NDArray[np.intp], ...]
-    """For every entry of the window: its value in each of the cases that can be there."""
+    """For every entry of the window: its value in each case that can occur."""
     kernels: tuple[Floats, ...]
-    """From the cases of each entry but the first to those of the one before, as distributions."""
+    """Kernels from the cases of each entry but the first to those of the previous entry."""
     posterior: Floats
     """Distribution of the last case given each label."""
     labels: tuple[str, ...]
-    """The events that are told apart."""
+    """The events to be kept indistinguishable."""
     error: float
     """Bound on the relative error of the entries of the kernels and of the posterior."""
 
 
 @dataclass(frozen=True, eq=False)
 class Kernels:
-    """What the pairwise curve needs to know of a class, or of one of finitely many parts of it.
+    """The input of the pairwise curve for a class, or for one of finitely many parts of it.
 
     Attributes
     ----------
     name
-        What the part is called.
+        Name of the part.
     forward, backward
-        For every slot of the clock the vertices of a hull of kernels between hidden states: from an
-        entry at that slot to the next entry, and to the one before. One slot: no clock.
+        For every slot of the period the vertices of a hull of kernels between hidden states: from
+        an entry at that slot to the next entry, and to the previous one. One slot: no seasons.
     emission
-        Vertices of what an entry shows given its hidden state, rows are distributions over the
-        states; ``None`` where the hidden state is the entry.
+        Vertices of the distribution of an entry given its hidden state; rows are distributions over
+        the states; ``None`` if the hidden state is the entry.
     posterior
         For every slot, vertices of the distribution of the hidden state given the entry, a row for
-        each state; empty for any distribution whatever.
+        each state; empty if it may be any distribution.
     possible
-        For every slot, the states that an entry can show.
+        For every slot, the states that an entry can have.
     contamination
-        A row of ``emission`` (of ``forward`` and ``backward`` if nothing is hidden) may be replaced
-        by anything with this weight, at every time anew.
+        At every time, any distribution may be mixed into a row of ``emission`` (of ``forward`` and
+        ``backward`` without hidden states) with this weight.
     secret
         The entry, or the hidden state.
     start
-        The slot of the first entry of a series; ``None`` if it can be any.
+        The slot of the first entry of a series; ``None`` if it can be any slot.
     window
-        How many entries in a row the secrets are about; nothing is hidden then, and a secret is any
-        value of all of them, or what ``paths`` says.
+        Number of consecutive entries that the secrets are about; there are then no hidden states,
+        and a secret is any value of all of them, or the label that ``paths`` gives.
     paths
-        How the label of a window comes about, where labels are the secrets.
+        How the label of a window arises, if labels are the secrets.
     sets
-        How many entries, wherever they lie, the secrets are about; above 1 the class is one known
-        chain in which every move is possible.
+        Number of entries, wherever they lie, that the secrets are about; above 1 the class is one
+        known chain without impossible transitions.
     parts
-        By what the loss of each pair of values counts, where pairs are promised different epsilons.
+        Weight of the loss of each pair of values, if pairs have different epsilons.
     """
 
     name: str
@@ -99,7 +98,7 @@ class Kernels:
 
     @property
     def period(self) -> int:
-        """How many slots the clock has."""
+        """Number of slots in a period."""
         return len(self.forward)
 
     @property
@@ -112,7 +111,7 @@ class Kernels:
         """Bound on the relative error of the entries of the backward kernels and posteriors.
 
         Stationary distributions by state reduction have a relative error of some n^2 roundings; a
-        period of the clock makes the matrix a product, with n roundings for each factor, and a
+        longer period makes the matrix a product, with n roundings for each factor, and a
         stationary distribution moves by at most 2n times the relative error of its matrix.
         """
         return 32 * self.hidden**2 * self.period * EPS
@@ -131,12 +130,12 @@ class KernelClass(ChainClass):
 
     @abstractmethod
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
-        """Some distributions of the class by name, to draw data from."""
+        """Some distributions of the class by name, from which data can be drawn."""
 
     @property
     @abstractmethod
     def promise(self) -> str:
-        """To whom the promise is made, in one sentence."""
+        """Against which adversaries the guarantee holds, in one sentence."""
 
     @property
     def hides_states(self) -> bool:
@@ -157,7 +156,7 @@ class KernelClass(ChainClass):
 
     def mixing_bounds(self) -> tuple[Mixing, ...]:
         raise NotApplicable(
-            f"{self.description}: its chains are no homogeneous Markov chains with an eigengap; "
+            f"{self.description}: its chains are not homogeneous Markov chains with an eigengap; "
             "use influence_curve"
         )
 
@@ -171,7 +170,7 @@ class KernelClass(ChainClass):
 def reversed_kernel(transition: Floats, before: Floats, after: Floats) -> Floats:
     """P(X_{t-1} = u | X_t = x) for X_{t-1} distributed as ``before`` and X_t as ``after``.
 
-    Values that X_t cannot take get the row of one that it can: nothing is told about them.
+    Values that X_t cannot take get the row of one that it can, so they do not add to any bound.
     """
     joint = (before[:, None] * transition).T
     impossible = after <= 0

@@ -11,14 +11,14 @@ from pufferkit.beliefs.base import Beliefs, Distribution
 
 
 class ListedClass(Beliefs):
-    """Models listed in the field that ``kind`` names; each is of the class ``member``."""
+    """Models listed in the attribute that ``kind`` names; each is an instance of ``member``."""
 
     kind: ClassVar[str]
-    """Name of the field, and of the record."""
+    """Name of the attribute, and of the record."""
     member: ClassVar[Any]
-    """What each of them is."""
+    """The class of each model."""
     called: ClassVar[str]
-    """What one of them is called."""
+    """The word for one model."""
 
     @property
     def listed(self) -> tuple[Any, ...]:

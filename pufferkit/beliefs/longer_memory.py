@@ -5,8 +5,8 @@ those of one step of memory less,
 
     P_m(y | x_1..x_m) = (N(x_1..x_m, y) + kappa P_{m-1}(y | x_2..x_m)) / (N(x_1..x_m, .) + kappa),
 
-down to P_0(y) = (N(y) + 1/2) / (n + k/2). So every tuple has a distribution of what follows, every
-move is possible, and a tuple that never occurred predicts what its newer part predicts.
+down to P_0(y) = (N(y) + 1/2) / (n + k/2). So every tuple has a distribution of the next entry,
+every transition is possible, and a tuple that never occurred has the prediction of its newer part.
 
 On m-tuples the chain has one step of memory: (x_1..x_m) moves to (x_2..x_m, y). Tuples are numbered
 with the oldest entry in front, sum_j x_j k^(m-j); the newest entry is the number modulo k.
@@ -25,10 +25,10 @@ from pufferkit.beliefs.step_kernels import shares
 from pufferkit.checks import Floats
 
 SHRINKAGE = 5.0
-"""Pseudo-entries by which each row is drawn to that of one step of memory less."""
+"""Pseudo-entries by which each row is shrunk towards that of one step of memory less."""
 
 MOST_TUPLES = 2000
-"""More tuples than this are refused: neither their distribution nor a curve would be quick."""
+"""Most tuples: with more, neither their distribution nor a curve would be quick to compute."""
 
 
 def tuple_counts(segments: Iterable[ArrayLike], levels: int, width: int) -> Floats:
@@ -76,8 +76,8 @@ def order_table(
     weight = checks.positive("shrinkage", shrinkage)
     if size**steps > MOST_TUPLES:
         raise ValueError(
-            f"order: {size} levels with {steps} steps of memory make {size**steps:,} tuples, and "
-            f"at most {MOST_TUPLES:,} work; use a lower order, or merge levels"
+            f"order: {size} levels with {steps} steps of memory make {size**steps:,} tuples, "
+            f"more than {MOST_TUPLES:,}; use a lower order, or merge levels"
         )
     pieces = [checked_levels(segment, size) for segment in segments]
     table = shares(tuple_counts(pieces, size, 1) + 0.5)

@@ -1,8 +1,8 @@
 """A Markov chain X_1 -> X_2 -> ... on finitely many states: one belief about a series.
 
 The chain starts from ``initial`` and moves by ``transition``; row x of the matrix is the
-distribution of the next state after x. Facts that follow from these two are properties, worked out
-once.
+distribution of the next state after x. Quantities that follow from these two are properties,
+computed once.
 
 Accuracy. The stationary distribution comes from the elimination of Grassmann, Taksar and Heyman,
 which only adds, multiplies and divides positive numbers. Its entries keep full relative accuracy
@@ -29,7 +29,7 @@ from pufferkit.records import JsonRecord
 from pufferkit.shown import Matrix, Shown
 
 STATIONARY_TOLERANCE = 1e-12
-"""A start counts as stationary if its log-ratio to that distribution varies by no more."""
+"""Largest spread of the log-ratio to the stationary distribution of a start that counts as such."""
 
 
 RAREST = 1e-280
@@ -51,7 +51,7 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
     states
         Labels of the states in the order of the rows; 0, 1, ... if left out.
     fitted_on
-        What the chain was fitted on, if it was; see `pufferkit.beliefs.provenance`.
+        The data the chain was fitted on, if any; see `pufferkit.beliefs.provenance`.
 
     Examples
     --------
@@ -100,13 +100,13 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
         Raises
         ------
         ValueError
-            If the matrix has several stationary distributions; give ``initial`` yourself then.
+            If the matrix has several stationary distributions; then give ``initial``.
         """
         matrix = checks.stochastic_matrix("transition", transition)
         state_labels(states, len(matrix))
         classes = closed_classes(matrix)
         chain = cls(_only_stationary_distribution(matrix, classes), matrix, states, fitted_on)
-        # Known here, so not worked out again.
+        # Already known, so it is not computed again.
         chain.__dict__.update(closed_classes=classes, stationary=chain.initial, is_stationary=True)
         return chain
 
@@ -121,8 +121,8 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
     ) -> MarkovChain:
         """The chain whose rows are the shares of transitions in a *public* series.
 
-        Never fit it to the series you are going to release: the matrix would itself be a release.
-        Releasing that series is refused, unless ``theta_from_private_data`` owns up to it.
+        Never fit it to the series to be released: the matrix would itself be a release.
+        Releasing that series is refused, unless ``theta_from_private_data`` declares it.
 
         Parameters
         ----------
@@ -135,13 +135,13 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
             ``"stationary"``: the stationary distribution of the counted matrix. ``"first"``: the
             shares of the first states of the segments, smoothed in the same way.
         theta_from_private_data
-            Say that the data are private all the same; every artefact then says where the chain
-            comes from.
+            Declare that the data are private nevertheless; every result is then marked as based on
+            private data.
 
         Raises
         ------
         ValueError
-            If a state is never left and nothing is added, so that its row has no distribution.
+            If a state is never left and ``smoothing`` is 0, so that its row has no distribution.
 
         Examples
         --------
@@ -171,7 +171,7 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
 
     @cached_property
     def closed_classes(self) -> tuple[ClosedClass, ...]:
-        """The classes of states the chain cannot leave."""
+        """The classes of states that the chain cannot leave."""
         return closed_classes(self.transition)
 
     @cached_property
@@ -216,13 +216,13 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
 
     @cached_property
     def has_underflow(self) -> bool:
-        """Whether some state of a stationary start is possible but too rare for a float."""
+        """Whether the stationary probability of some possible state underflows."""
         return bool((self.possible_start & (self.initial < RAREST)).any()) and self.is_stationary
 
     def limit_distribution(self, node: int) -> Floats:
-        """What the distribution of X_node tends to, along the times of the same remainder.
+        """The limit of the distribution of X_node along times congruent to it modulo the period.
 
-        Mass that starts in a cyclic part of a closed class stays in step with it. Mass that starts
+        Mass that starts in a cyclic part of a closed class stays in phase with it. Mass that starts
         in transient states is left out, so the distribution then sums to less than one.
         """
         distribution = np.zeros(len(self))
@@ -294,7 +294,8 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
             return 0.0
         if self.pi_min < RAREST:
             raise ValueError(
-                "transition: some states are too rare for a float, so the eigengap is not known; "
+                "transition: the probability of some states underflows, so the eigengap is "
+                "unknown; "
                 "drop or merge them"
             )
         root = np.sqrt(self.stationary)
@@ -356,7 +357,7 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
     def from_dict(cls, data: Mapping[str, Any]) -> MarkovChain:
         """The chain that ``to_dict`` described. Without ``initial`` it starts stationary."""
         if "transition" not in data:
-            raise ValueError("model: has no 'transition'; a chain needs its transition matrix")
+            raise ValueError("model: must have 'transition', the transition matrix of the chain")
         states, source = (
             plain_labels(data.get("states")),
             Provenance.from_dict(data.get("fitted_on")),
@@ -367,7 +368,7 @@ class MarkovChain(Shown, checks.Frozen, JsonRecord):
 
 
 def plain_labels(states: Any) -> Any:
-    """Labels as JSON keeps them; pairs of states come back as lists."""
+    """Labels read from JSON, where tuples of states have become lists."""
     if not isinstance(states, list):
         return states
     return [tuple(label) if isinstance(label, list) else label for label in states]
@@ -395,7 +396,7 @@ def gth(transition: Floats) -> Floats:
     distribution = np.ones(size)
     for n in range(1, size):
         if distribution[:n].max() > _LARGE:
-            distribution[:n] /= _LARGE  # what is that much rarer than the rest may become 0
+            distribution[:n] /= _LARGE  # states that are so much rarer than the rest may become 0
         distribution[n] = distribution[:n] @ work[:n, n]
     return checks.frozen(distribution / distribution.sum())
 
@@ -405,7 +406,7 @@ def _only_stationary_distribution(transition: Floats, classes: tuple[ClosedClass
         listed = "; ".join(str(c.members.tolist()) for c in classes[:4])
         raise ValueError(
             f"transition: has {len(classes)} closed classes of states ({listed}), so the "
-            "stationary distribution is not unique; give initial yourself"
+            "stationary distribution is not unique; give initial"
         )
     members = classes[0].members
     distribution = np.zeros(len(transition))

@@ -1,9 +1,9 @@
-"""Markov random fields: nodes that sway their neighbours both ways, without arrows.
+"""Markov random fields: undirected graphs of nodes that depend on their neighbours.
 
     P(X_1, ..., X_n)  =  product over potentials phi_C of phi_C(X_C) / Z
 
-with a table phi_C >= 0 for each of some small sets C of nodes. Two nodes are neighbours if a set
-holds both; a node is independent of everything else given its neighbours, and parts of the graph
+with a table phi_C >= 0 for each of several small sets C of nodes. Two nodes are neighbours if a set
+contains both; a node is independent of all others given its neighbours, and parts of the graph
 without an edge between them are independent of one another.
 """
 
@@ -24,27 +24,27 @@ from pufferkit import checks
 from pufferkit.beliefs.bayesian_network import MOST_ROWS, BayesianNetwork
 from pufferkit.beliefs.finite_joint import FiniteJoint, labels
 from pufferkit.beliefs.junction_tree import JunctionTree, LogFactor, log_sum, neighbours, parts
-from pufferkit.beliefs.network_checks import Node, Values
+from pufferkit.beliefs.network_checks import Node, NodeValues
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.records import JsonRecord
 from pufferkit.shown import Shown
 
 MOST_TABLES = 1 << 16
-"""Rows of all tables together, up to which a field is written as a network."""
+"""Most rows, over all tables, of a field that is written as a network."""
 
 Edge = tuple[Node, Node]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MarkovRandomField(Shown, JsonRecord):
-    """Nodes, and a table of weights for each small set of nodes that sway one another.
+    """Nodes, and a table of weights for each small set of interacting nodes.
 
     Parameters
     ----------
     potentials
         {tuple of nodes: table of weights, an axis for each of them}. Weights are at least 0 and
-        need not sum to anything.
+        need not be normalised.
     values
         {node: labels of its values}, in the order of the tables; 0, 1, ... for nodes left out. A
         node that is named here and in no potential is uniform.
@@ -52,7 +52,7 @@ class MarkovRandomField(Shown, JsonRecord):
     Attributes
     ----------
     nodes
-        In the order of ``values``, then of ``potentials``.
+        The nodes in the order of ``values``, then of ``potentials``.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class MarkovRandomField(Shown, JsonRecord):
     """
 
     potentials: Mapping[tuple[Node, ...], Floats]
-    values: Mapping[Node, Values]
+    values: Mapping[Node, NodeValues]
     nodes: tuple[Node, ...]
 
     def __init__(
@@ -113,7 +113,7 @@ class MarkovRandomField(Shown, JsonRecord):
         values: Iterable[Hashable] = (0, 1),
         nodes: Iterable[Node] = (),
     ) -> MarkovRandomField:
-        """Two values, and neighbours that like to agree.
+        """An Ising model: two values, and neighbours that tend to agree.
 
         With s = -1 for the first value and +1 for the second, the weight of a data set is
         exp(sum over nodes of field s_i + sum over edges of coupling s_i s_j). Given all others, a
@@ -125,13 +125,13 @@ class MarkovRandomField(Shown, JsonRecord):
         edges
             Pairs of neighbours.
         coupling
-            One number, or one for each edge; below 0 where neighbours like to differ.
+            One number, or one for each edge; below 0 if neighbours tend to differ.
         field
-            One number, or one for each node; below 0 where the first value is the usual one.
+            One number, or one for each node; below 0 if the first value is more common.
         values
             Labels of the two values.
         nodes
-            Names of all nodes, for an order of your own, or for nodes without neighbours.
+            Names of all nodes, to choose their order or to include nodes without neighbours.
         """
         two = checks.distinct_states(values)
         if len(two) != 2:
@@ -155,7 +155,7 @@ class MarkovRandomField(Shown, JsonRecord):
         states: Iterable[Hashable],
         nodes: Iterable[Node] = (),
     ) -> MarkovRandomField:
-        """Any number of values: the weight is exp(sum of coupling over edges whose ends agree)."""
+        """A Potts model: the weight is exp(sum of coupling over edges whose ends agree)."""
         every = checks.distinct_states(states)
         pairs, named = _graph(edges, nodes)
         strengths = _each("coupling", coupling, pairs)
@@ -202,7 +202,7 @@ class MarkovRandomField(Shown, JsonRecord):
 
     @cached_property
     def place(self) -> Mapping[Node, int]:
-        """Places of the nodes, counted from 0."""
+        """Indices of the nodes, from 0."""
         return MappingProxyType({node: n for n, node in enumerate(self.nodes)})
 
     @cached_property
@@ -212,7 +212,7 @@ class MarkovRandomField(Shown, JsonRecord):
 
     @cached_property
     def log_factors(self) -> tuple[LogFactor, ...]:
-        """The logarithms of the potentials, by places of nodes."""
+        """The logarithms of the potentials, by indices of nodes."""
         with np.errstate(divide="ignore"):
             return tuple(
                 (tuple(self.place[node] for node in scope), np.log(table))
@@ -240,13 +240,13 @@ class MarkovRandomField(Shown, JsonRecord):
 
     @cached_property
     def junction_tree(self) -> JunctionTree:
-        """Its cliques and their distributions; ``TooWide`` if they are too large."""
+        """The cliques and their distributions; ``TooWide`` if they are too large."""
         sizes = [self.sizes[node] for node in self.nodes]
         return JunctionTree.of(sizes, self.log_factors, "field")
 
     @property
     def width(self) -> int:
-        """Nodes of the largest clique that exact distributions need."""
+        """Number of nodes of the largest clique that exact distributions need."""
         return max(len(own) for own in self.junction_tree.cliques)
 
     def distribution(self, node: Node) -> Floats:
@@ -255,7 +255,7 @@ class MarkovRandomField(Shown, JsonRecord):
         Raises
         ------
         TooWide
-            If exact distributions are out of reach; the message has the number.
+            If exact distributions need too much memory; the message has the number.
         """
         if node not in self.place:
             raise ValueError(f"node: {node!r} is not in the field")
@@ -281,7 +281,7 @@ class MarkovRandomField(Shown, JsonRecord):
     def network(self) -> BayesianNetwork:
         """The same distribution as a `BayesianNetwork`, to about 12 digits; for small widths.
 
-        The parents of a node are those of its neighbours that are averaged out after it.
+        The parents of a node are those of its neighbours that are eliminated after it.
         """
         tree = self.junction_tree
         after = {node: place for place, node in enumerate(tree.order)}
@@ -297,7 +297,7 @@ class MarkovRandomField(Shown, JsonRecord):
                 f"{MOST_TABLES:,}"
             )
         parents: dict[Node, tuple[Node, ...]] = {}
-        tables: dict[Node, dict[Values, Floats]] = {}
+        tables: dict[Node, dict[NodeValues, Floats]] = {}
         for n, own in above.items():
             node, whole = self.nodes[n], tree.cliques[tree.home[n]]
             rest = [axis for axis, m in enumerate(whole) if m != n and m not in own]
@@ -397,12 +397,12 @@ def _weights(scope: Any, values: ArrayLike) -> Floats:
         )
     if (table < 0).any() or not (table > 0).any():
         raise ValueError(
-            f"potentials[{scope!r}]: weights are at least 0 and not all 0, got {table.min():g}"
+            f"potentials[{scope!r}]: weights must be at least 0 and not all 0, got {table.min():g}"
         )
     return checks.frozen(table)
 
 
-def _labels(node: Node, values: Iterable[Hashable]) -> Values:
+def _labels(node: Node, values: Iterable[Hashable]) -> NodeValues:
     try:
         return checks.distinct_states(values)
     except ValueError as error:
@@ -418,24 +418,24 @@ def _graph(edges: Iterable[Edge], nodes: Iterable[Node]) -> tuple[list[Edge], li
             raise ValueError(f"edges: must be pairs of different nodes, got {edge!r}")
         one, other = pair
         if (one, other) in pairs or (other, one) in pairs:
-            raise ValueError(f"edges: {edge!r} is there twice; add the couplings up")
+            raise ValueError(f"edges: {edge!r} is listed twice; add the couplings up")
         pairs[one, other] = None
     named = dict.fromkeys(nodes)
     named.update(dict.fromkeys(node for pair in pairs for node in pair))
     if not named:
-        raise ValueError("edges: there are none, and no nodes; a field needs at least one node")
+        raise ValueError("edges: are empty, and so are nodes; a field needs at least one node")
     return list(pairs), list(named)
 
 
 def _each(name: str, given: Any, wanted: Sequence[Any]) -> dict[Any, float]:
-    """One number for all, or one for each."""
+    """A number for each item, from one number for all or a mapping."""
     if not isinstance(given, Mapping):
         return dict.fromkeys(wanted, checks.real(name, given))
     missing = [one for one in wanted if one not in given]
     extra = [one for one in given if one not in set(wanted)]
     if missing or extra:
         raise ValueError(
-            f"{name}: needs one number for each; missing {missing[:5]}, unknown {extra[:5]}"
+            f"{name}: must have one number for each; missing {missing[:5]}, unknown {extra[:5]}"
         )
     return {one: checks.real(f"{name}[{one!r}]", given[one]) for one in wanted}
 

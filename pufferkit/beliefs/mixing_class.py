@@ -57,13 +57,13 @@ class MixingClass(ChainClass):
         if self.pi_min * len(labels) > 1 + 1e-12:
             raise ValueError(
                 f"pi_min: {len(labels)} states cannot all have at least {self.pi_min:g}; "
-                f"the most possible is {1 / len(labels):g}"
+                f"give at most {1 / len(labels):g}"
             )
         most = 2 if self.reversible else 1
         if self.gap > most:
             kind = "reversible" if self.reversible else "general"
             raise ValueError(
-                f"gap: is at most {most} for {kind} chains by [Q] (14), got {self.gap:g}"
+                f"gap: must be at most {most} for {kind} chains by [Q] (14), got {self.gap:g}"
             )
 
     @property
@@ -93,8 +93,9 @@ class MixingClass(ChainClass):
     def nearest(self, chain: MarkovChain, length: int) -> list[Member]:
         if not chain.is_irreducible or chain.pi_min < RAREST:
             raise NotApplicable(
-                "closeness: the adversary's chain never, or hardly ever, reaches some states, and "
-                "every chain of the class reaches all; name the matrices with ChainClass.any_start"
+                "closeness: the adversary's chain never reaches some states (or their probability "
+                "underflows), and every chain of the class reaches all; name the matrices with "
+                "ChainClass.any_start"
             )
         name = "the nearest mixture that mixes as well"
         matrices: list[Floats] = [chain.transition]
@@ -103,7 +104,7 @@ class MixingClass(ChainClass):
         else:
             matrices = list(mixtures(chain, self.reversible, self.contains))
         if not matrices:
-            raise NotApplicable(f"closeness: no chain was found among {self.description}")
+            raise NotApplicable(f"closeness: the search has no result among {self.description}")
         return [Member(name, MarkovChain(chain.initial, m, self.states), True) for m in matrices]
 
     def mixing_bounds(self) -> tuple[Mixing, ...]:

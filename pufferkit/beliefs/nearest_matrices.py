@@ -1,20 +1,20 @@
-"""A matrix of a class that leaves the matrix open, near a given one.
+"""The matrix closest to a given one, in a class that is not a list of matrices.
 
 *Within bounds*, row by row: the row q with the least d such that p e^-d <= q <= p e^d. With the
 bounds these are intervals, and a row fits into them if their lower ends sum to at most one and
-their upper ends to at least one; d is found by bisection.
+their upper ends to at least one; bisection gives d.
 
 *Within bounds in both directions.* Let J(x, y) = pi(x) Q(x, y) for a stationary chain. Then Q lies
-in intervals if low(x, y) pi(x) <= J(x, y) <= high(x, y) pi(x), and the kernel to the entry before
+in intervals if low(x, y) pi(x) <= J(x, y) <= high(x, y) pi(x), and the backward kernel
 if the same holds with pi(y) and its bounds. Both are linear in J, and so is that J has equal
 marginals: whether a chain with a given d exists is a linear programme.
 
-*Mixing at least so well.* (1 - t) J + t r r' has the stationary distribution (1 - t) pi + t r, and
+*A minimal rate of mixing.* (1 - t) J + t r r' has the stationary distribution (1 - t) pi + t r, and
 is symmetric (the chain reversible) if J is. With r = pi the stationary distribution stays and the
 contraction falls by the factor 1 - t; with uniform r it becomes uniform. So t = 1 is in the class
-for one of the two, and the least t is found by bisection.
+for one of the two, and bisection gives the least t.
 
-Rounding never decides: whoever calls checks that what comes out is in the class.
+Rounding never decides: callers check that the result is in the class.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
+from pufferkit.rounding import last_passing
 
-_STEPS = 50
+_PRECISION = 1e-12
 _FARTHEST = 700.0
 _INWARD = 1e-6
-"""Of its width each interval is narrowed by so much, for the tolerance of linear programmes."""
+"""Share of its width by which each interval is narrowed, for the tolerance of linear programmes."""
 
 
 def within_bounds(matrix: Floats, low: Floats, high: Floats) -> Floats:
@@ -49,7 +50,7 @@ def _row(row: Floats, low: Floats, high: Floats) -> Floats:
         least, most = ends(d)
         return bool((least <= most).all() and least.sum() <= 1 <= most.sum())
 
-    least, most = low, high  # if no row has the same zeros, any other
+    least, most = low, high  # if no row has the same zeros, any row
     if fits(_FARTHEST):
         least, most = ends(_least(fits, _FARTHEST))
     room = most.sum() - least.sum()
@@ -74,19 +75,19 @@ def stationary_within(
     chosen = [solve(inf)]
     if chosen[0] is not None and solve(_FARTHEST / 10) is not None:
         least = _least(lambda d: solve(d) is not None, _FARTHEST / 10)
-        # At the very least d, rounding may lead out of the class; a little farther it does not.
+        # At the least d, rounding may leave the class; slightly further it does not.
         chosen += [solve(least), solve(least * 1.001 + 1e-6)]
     return [one for one in chosen if one is not None]
 
 
 def _inward(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     margin = _INWARD * (high - low)
-    # A zero stays one: a move that is impossible for the adversary may have to be so here.
+    # A zero stays zero: a transition that is impossible for the adversary may have to be so here.
     return np.where(low > 0, low + margin, low), high - margin
 
 
 def _programme(bounds: tuple[Floats, Floats], before: tuple[Floats, Floats]) -> Floats | None:
-    """A matrix from some J that meets all inequalities, or nothing."""
+    """A matrix from some J that satisfies all inequalities, or ``None``."""
     from scipy.optimize import linprog  # noqa: PLC0415
 
     size = len(bounds[0])
@@ -113,7 +114,7 @@ def _programme(bounds: tuple[Floats, Floats], before: tuple[Floats, Floats]) -> 
 def mixtures(
     chain: MarkovChain, reversible: bool, member: Callable[[Floats], bool]
 ) -> Iterator[Floats]:
-    """Matrices for which ``member`` holds: each the least mixture of one kind."""
+    """Matrices in the class (``member``): for each kind of mixture the one with the least t."""
     pi = chain.stationary
     joint = pi[:, None] * chain.transition
     if reversible:
@@ -129,14 +130,7 @@ def mixtures(
 
 
 def _least(holds: Callable[[float], bool], most: float) -> float:
-    """A number for which it holds, as it does for ``most``; by bisection."""
-    low, high = 0.0, most
-    if holds(low):
-        return low
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    """The least number that ``holds``, as ``most`` does; by bisection, ending on the safe side."""
+    if holds(0.0):
+        return 0.0
+    return last_passing(lambda at: 1.0 if holds(at) else -1.0, most, 0.0, _PRECISION)

@@ -15,8 +15,8 @@ from pufferkit.checks import Floats
 from pufferkit.rounding import EPS
 
 Node = Hashable
-Values = tuple[Hashable, ...]
-Rows = Mapping[Values, ArrayLike]
+NodeValues = tuple[Hashable, ...]
+TableRows = Mapping[NodeValues, ArrayLike]
 
 
 def graph(parents: Mapping[Node, Iterable[Node]]) -> dict[Node, tuple[Node, ...]]:
@@ -81,18 +81,18 @@ def _cycle(parents: Mapping[Node, tuple[Node, ...]], stuck: set[Node]) -> list[N
 
 
 def same_nodes(
-    name: str, given: Mapping[Node, Any], parents: Mapping[Node, Any], *, all_needed: bool
+    name: str, given: Mapping[Node, Any], parents: Mapping[Node, Any], *, every: bool
 ) -> None:
-    """Refuse entries for unknown nodes and, if all are needed, missing entries."""
+    """Refuse entries for unknown nodes and, with ``every``, missing entries."""
     for node in given:
         if node not in parents:
             raise ValueError(f"{name}[{node!r}]: is not a node; add it to parents or drop it")
     for node in parents:
-        if all_needed and node not in given:
+        if every and node not in given:
             raise ValueError(f"{name}: node {node!r} has none; give every node its table")
 
 
-def value_labels(node: Node, rows: Rows, given: Iterable[Hashable] | None) -> Values:
+def value_labels(node: Node, rows: TableRows, given: Iterable[Hashable] | None) -> NodeValues:
     """Labels of a node's values: those given, or 0, 1, ... for the length of its distributions."""
     if not isinstance(rows, Mapping) or not rows:
         raise ValueError(
@@ -115,7 +115,7 @@ def value_labels(node: Node, rows: Rows, given: Iterable[Hashable] | None) -> Va
 
 
 def array(
-    node: Node, rows: Rows, parents: tuple[Node, ...], values: Mapping[Node, Values]
+    node: Node, rows: TableRows, parents: tuple[Node, ...], values: Mapping[Node, NodeValues]
 ) -> Floats:
     """The table of a node: one axis for each parent, then one for the node; read-only."""
     name = f"tables[{node!r}]"
@@ -126,7 +126,7 @@ def array(
         if key not in wanted:
             example = keys[0]
             raise ValueError(
-                f"{name}: has a row for {key!r}, which is no combination of values of {about}; "
+                f"{name}: has a row for {key!r}, which is not a combination of values of {about}; "
                 f"rows look like {example!r}"
             )
     for key in keys:
@@ -148,7 +148,7 @@ def array(
 
 
 def distribution(name: str, values: ArrayLike) -> Floats:
-    """A distribution, rescaled unless it sums to one, to rounding."""
+    """A distribution, rescaled unless it sums to one up to rounding."""
     scaled = checks.probability_vector(name, values)
     given = np.array(values, dtype=np.float64)
     return given if abs(given.sum() - 1) <= len(given) * EPS else scaled

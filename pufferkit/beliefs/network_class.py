@@ -34,7 +34,7 @@ class NetworkClass(ListedClass):
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Parents before children."""
+        """The nodes, parents before children."""
         return self.networks[0].nodes
 
     @property
@@ -65,7 +65,7 @@ class NetworkClass(ListedClass):
 
 
 def as_network_class(beliefs: Any) -> NetworkClass:
-    """A class as it is; a network, or several, as a class."""
+    """A class unchanged; a network, or several, as a class."""
     match beliefs:
         case NetworkClass():
             return beliefs

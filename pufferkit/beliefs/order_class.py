@@ -23,7 +23,7 @@ from pufferkit.data.series import Series
 from pufferkit.shown import Matrix
 
 MOST_TUPLES = 400
-"""Most runs of last entries that the curve is computed for."""
+"""Most tuples of last entries for which the curve is computed."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +36,7 @@ class OrderClass(KernelClass):
     """Distribution of the next entry given the last ones, the oldest first: an axis for each."""
     states: Any = None
     fitted_on: Provenance | None = None
-    """Where the table comes from."""
+    """The data the table was counted from."""
 
     def __post_init__(self) -> None:
         array = checks.numbers("table", self.table)
@@ -49,17 +49,17 @@ class OrderClass(KernelClass):
         if size ** (array.ndim - 1) > MOST_TUPLES:
             raise ValueError(
                 f"table: {size} states and a memory of {array.ndim - 1} make "
-                f"{size ** (array.ndim - 1):,} runs of last entries, more than {MOST_TUPLES}; "
+                f"{size ** (array.ndim - 1):,} tuples of last entries, more than {MOST_TUPLES}; "
                 "merge states or shorten the memory"
             )
         rows = [checks.probability_vector("table", row) for row in array.reshape(-1, size)]
         table = checks.frozen(np.array(rows).reshape(array.shape))
         checks.assign(self, table=table, states=state_labels(self.states, size))
-        self.hidden_chain  # noqa: B018  (refuses tables without a single steady state)
+        self.hidden_chain  # noqa: B018  (refuses tables without a unique steady state)
 
     @classmethod
     def counted(cls, series: Series, memory: int, private: bool = False) -> OrderClass:
-        """The chain of a *public* series, rows drawn to those of one entry of memory less."""
+        """The chain of a *public* series, rows shrunk towards those of one entry of memory less."""
         table = order_table(series.segments, len(series.states), memory)
         return cls(table, series.states, Provenance.of_series(series, private=private))
 
@@ -70,17 +70,19 @@ class OrderClass(KernelClass):
 
     @cached_property
     def hidden_chain(self) -> HiddenChain:
-        """The chain of the last entries together; an entry shows the newest of them."""
+        """The chain of tuples of the last entries; the entry is the newest of them."""
         size, memory = len(self.states), self.memory
         runs = list(product(range(size), repeat=memory))
         matrix = tuple_kernel(self.table)
         try:
             steady = MarkovChain.steady(matrix).stationary
         except ValueError as error:
-            raise ValueError(f"table: there is no single steady state ({error})") from None
+            raise ValueError(f"table: must have a unique steady state ({error})") from None
         kept = np.flatnonzero(steady > 0)
         if steady[kept].min() < RAREST:
-            raise ValueError("table: some runs are too rare for a float; smooth it, merge states")
+            raise ValueError(
+                "table: the probability of some tuples underflows; smooth it, or merge states"
+            )
         chain = MarkovChain.steady(matrix[np.ix_(kept, kept)], [runs[n] for n in kept])
         return HiddenChain(chain, tuple(runs[n][-1] for n in kept), self.states)
 
@@ -94,7 +96,7 @@ class OrderClass(KernelClass):
 
     @property
     def promise(self) -> str:
-        return f"promised to whoever knows the chain, with its memory of {self.memory} entries"
+        return f"holds against adversaries who know the chain, its memory of {self.memory} entries"
 
     @property
     def sources(self) -> tuple[Provenance, ...]:

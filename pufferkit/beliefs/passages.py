@@ -1,27 +1,27 @@
-"""Passages of a series, so that a part of it is known again: a window, a half, all but one entry.
+"""Identifying passages of a series, by which the series or a part of it is recognised.
 
-A series is a sequence of *runs*: a state, and for how many entries it stayed. A digest is taken of
-some consecutive runs, and only if they tell enough. Cutting a series shortens the runs at the cut
-and leaves those between as they were, so every window that holds a digested passage is recognised,
-whatever stands before and after it, and however it is cut into segments.
+A series is a sequence of *runs*: a state, and for how many entries it lasted. Digests are taken of
+consecutive runs if they are identifying. Cutting a series shortens the runs at the cut and leaves
+the runs between unchanged, so every window that contains a digested passage is recognised, whatever
+comes before and after it, and however it is cut into segments.
 
-*How much is enough.* Two people may sleep through the same hours, so a constant passage says
-nothing, however long. The information of a passage is minus its log-likelihood under the moves of
-the series itself (each row with a pseudo-count of one in all), and no more for a run that occurs
-often than its share among the runs of its state: nine to five, every weekday, says little. A
-passage is digested if it has at least
+*When a passage is identifying.* Two people may sleep through the same hours, so a constant passage
+carries no information, however long it is. The information of a passage is minus its log-likelihood
+under the transitions of the series itself (each row with a pseudo-count of one in all). For a run
+that occurs often it is at most that of its share among the runs of its state: nine to five, every
+weekday, carries little. A passage is digested if it has at least
 
     log(2 * digests * runs of the other series / FALSE_ALARMS)   nats,
 
-so a series drawn independently from the fitted chain is taken for it with probability at most
-`FALSE_ALARMS`: a union bound over all pairs of passages. The longer the other series, the more a
-passage must tell; digests are therefore taken twice (hence the 2), for other series up to eight
-times as long and for long ones. A passage that occurs three times in the series is a habit too,
-which others may share, and is not digested; a longer one around it may be.
+so a series drawn independently from the fitted chain is mistaken for it with probability at most
+`FALSE_ALARMS`: a union bound over all pairs of passages. The longer the other series, the more
+information a passage must have; digests are therefore taken twice (hence the 2), for other series
+up to eight times as long and for longer ones. A passage that occurs three times in the series is a
+habit, which others may share, and is not digested; a longer one around it may be.
 
-*What escapes.* Series and windows that tell too little: fewer than 15 to 35 nats, which are 20 to
-50 tosses of a coin. In very long series one passage in several is digested, at most `MOST` in all,
-so a window of less than one part in `MOST` may escape.
+*What is not recognised.* Series and windows with too little information: fewer than 15 to 35 nats,
+which are 20 to 50 tosses of a coin. In very long series only every few passages are digested, at
+most `MOST` in all, so a window of less than one part in `MOST` may go unrecognised.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from pufferkit.checks import Floats
 from pufferkit.data.series import Series
 
 FALSE_ALARMS = 1e-3
-"""How likely an independent series from the same chain is taken for the one fitted on."""
+"""Probability that an independent series from the same chain is mistaken for the fitted one."""
 
 MOST = 1024
-"""Digests that are kept at most; more only if there are more segments."""
+"""Most digests; more only if there are more segments."""
 
 _MOST_SEGMENTS = 10_000
 _LONGER = 8
@@ -61,11 +61,11 @@ class Passages:
     """Digests of passages of equally many runs."""
 
     reach: int
-    """How many runs another series may have for a match to mean something."""
+    """Most runs of another series for which a match is significant."""
     runs: int
-    """How many runs each passage has."""
+    """Number of runs of each passage."""
     digests: tuple[int, ...]
-    """Whole numbers of 48 bits."""
+    """Digests, whole numbers of 48 bits."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -78,7 +78,7 @@ class Passages:
 
     @classmethod
     def from_dict(cls, data: Any) -> Passages:
-        """What ``to_dict`` described."""
+        """The passages that ``to_dict`` described."""
         if not isinstance(data, Mapping) or not isinstance(data.get("digests"), str):
             raise ValueError(f"model: fitted_on: a passage must be an object, got {data!r:.40}")
         try:
@@ -95,7 +95,7 @@ class Passages:
 
 def passages_of(series: Series) -> tuple[Passages, ...]:
     """Digests of the identifying passages of a series."""
-    runs = _Runs.of(series)
+    runs = _ObservedRuns.of(series)
     if len(runs.sizes) == 0:
         return ()
     most = max(MOST, min(int(runs.stretch[-1]) + 1, _MOST_SEGMENTS))
@@ -115,8 +115,8 @@ def passages_of(series: Series) -> tuple[Passages, ...]:
 
 
 def share_a_passage(known: Sequence[Passages], series: Series) -> bool:
-    """Whether a series holds one of these passages."""
-    runs = _Runs.of(series)
+    """Whether a series contains one of these passages."""
+    runs = _ObservedRuns.of(series)
     count = len(runs.sizes)
     wanted: dict[int, list[int]] = {}
     for group in known:
@@ -132,7 +132,7 @@ def share_a_passage(known: Sequence[Passages], series: Series) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Runs:
+class _ObservedRuns:
     """The runs of a series: their states, sizes, and the number of the stretch without a break."""
 
     states: NDArray[np.intp]
@@ -141,7 +141,7 @@ class _Runs:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, series: Series) -> _Runs:
+    def of(cls, series: Series) -> _ObservedRuns:
         codes = series.codes
         begins = np.zeros(len(codes), dtype=bool)
         begins[np.cumsum([0, *series.lengths[:-1]])] = True
@@ -149,7 +149,7 @@ class _Runs:
         changes[1:] |= codes[1:] != codes[:-1]
         at = np.flatnonzero(changes)
         states, sizes = codes[at], np.diff([*at.tolist(), len(codes)])
-        # An entry that was not observed has a negative code; what follows it is a new stretch.
+        # An unobserved entry has a negative code; a new stretch begins after it.
         breaks = begins[at] | np.concatenate([[False], states[:-1] < 0])
         seen = states >= 0
         stretch = np.cumsum(breaks)[seen] - 1
@@ -194,7 +194,7 @@ class _Runs:
         return sorted(chosen)
 
     def _information(self) -> tuple[Floats, Floats]:
-        """Nats of the sizes of all runs before each, and of the states they moved on to."""
+        """Cumulative nats of the sizes of runs, and of the states that follow them."""
         count, states, sizes = len(self.names), self.states, self.sizes
         last = np.ones(len(sizes), dtype=bool)
         last[:-1] = self.stretch[1:] != self.stretch[:-1]
@@ -204,8 +204,8 @@ class _Runs:
         size = (sizes - 1) * np.log(leaves / (stays + 1 / count))[states]
         ends = np.log(leaves / (changes + 1 - 1 / count + (count == 1)))[states]
         size += np.where(last, 0.0, ends)
-        # A run that is often met has the information of its share, which a habit makes small: its
-        # share among the runs of its state, and among those that follow a run like the one before.
+        # A frequent run has the information of its share, which a habit makes small: its share
+        # among the runs of its state, and among those that follow a run like the previous one.
         kind, often = _numbered(states, sizes)
         share = np.log((np.bincount(states, minlength=count)[states] + 1) / often)
         size = np.where(often >= _OFTEN, np.minimum(size, share), size)
@@ -220,14 +220,14 @@ class _Runs:
 
 
 def name_of(state: Hashable) -> str:
-    """A label as text; numbers that are equal have the same."""
+    """A label as text; equal numbers have the same text."""
     if isinstance(state, (bool, float)) and float(state).is_integer():
         return str(int(state))
     return str(state)
 
 
 def _numbered(*columns: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """A number for each different row, and how often that row occurs."""
+    """An index for each distinct row, and how often that row occurs."""
     _, number, times = np.unique(np.stack(columns), axis=1, return_inverse=True, return_counts=True)
     return number.ravel(), times[number.ravel()]
 
@@ -252,7 +252,7 @@ def _mixed(words: Words) -> Words:
 
 
 def _joined(first: Words, second: Words) -> Words:
-    """Of two neighbours; the order matters."""
+    """The digest of two neighbours; the order matters."""
     return _mixed(first * np.uint64(0x9E3779B97F4A7C15) + second)
 
 

@@ -1,6 +1,6 @@
-"""Public people as counts of moves by part of the day, and the kernels made of them.
+"""Public data of people as counts of transitions by part of the day, and the kernels made of them.
 
-Rows of a person or of a part of the day are drawn to everybody's by 20 pseudo-moves.
+Rows of a person or of a part of the day are shrunk towards everybody's by 20 pseudo-counts.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pufferkit.data.table import Table
 from pufferkit.errors import NotApplicable
 
 PARTS = 4
-"""Parts of the day that a hull tells apart."""
+"""Number of parts of the day in a hull."""
 
 SMOOTHING = 0.5
-"""Added to every count of everybody's moves."""
+"""Added to every count of everybody's transitions."""
 
 HOURS = 24
 _TOWARDS_POOLED = 20.0
@@ -34,15 +34,14 @@ _TOWARDS_POOLED = 20.0
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Public people as counts of moves, and where they come from.
+    """Public data of people, as series with the time of day.
 
     Attributes
     ----------
     series
         One for each person.
     day
-        Entries in a day, or in another period after which the clock begins anew; ``None`` if there
-        is no clock.
+        Number of entries in a day, or in another period; ``None`` if the time of day is unknown.
     firsts
         Slot of the first entry of each person; later segments begin at slot 0.
     """
@@ -53,18 +52,20 @@ class People:
 
     @classmethod
     def of(cls, people: Any, period: Any = None, firsts: Sequence[int] | None = None) -> People:
-        """People of a `Table`, or of one `Series` for each of them.
+        """The people of a `Table`, or of a list with a `Series` for each of them.
 
-        A table with times and a regular step has a clock: ``period``, by default a day, is a
+        In a table with times and a regular step, ``period`` (by default a day) is a
         duration such as ``"7d"`` or a number of entries, and slots are counted from Monday at
-        midnight. Without times it is a number of entries, and ``firsts`` says at which slot each
+        midnight. Without times it is a number of entries, and ``firsts`` is the slot at which each
         series begins, 0 if left out.
         """
         if isinstance(people, People):
             return people
         if isinstance(people, Table):
             if firsts is not None:
-                raise ValueError("firsts: a table has its own; give series to say others")
+                raise ValueError(
+                    "firsts: are known from the table; leave them out, or give a list of Series"
+                )
             series = tuple(people.series(name) for name in people.subjects)
             return cls(series, *_clock(people, period))
         everybody = (people,) if isinstance(people, Series) else tuple(people)
@@ -75,7 +76,9 @@ class People:
         day = None if period is None else checks.whole("period", period, 2)
         begins = (0,) * len(everybody) if firsts is None else tuple(int(slot) for slot in firsts)
         if len(begins) != len(everybody):
-            raise ValueError(f"firsts: {len(begins)} slots for {len(everybody)} people")
+            raise ValueError(
+                f"firsts: must have one slot for each of {len(everybody)} people, got {len(begins)}"
+            )
         return cls(everybody, day, begins)
 
     @property
@@ -91,11 +94,11 @@ class People:
 
     @cached_property
     def source(self) -> Provenance:
-        """What beliefs remember of these people."""
+        """The provenance of beliefs fitted to these people."""
         return Provenance.of_series(self.pooled, SMOOTHING)
 
     def moves(self, parts: int) -> Floats:
-        """Counts of moves: people x parts of the day x states x states."""
+        """Counts of transitions: people x parts of the day x states x states."""
         size = len(self.states)
         tables = np.zeros((len(self.series), parts, size, size))
         for number, one in enumerate(self.series):
@@ -116,12 +119,12 @@ class People:
         ]
 
     def without(self, number: int) -> People:
-        """Everybody but one."""
+        """All people but one."""
         rest = [n for n in range(len(self.series)) if n != number]
         return self.only(rest)
 
     def only(self, numbers: Sequence[int]) -> People:
-        """Some of them."""
+        """Some of the people."""
         return People(
             tuple(self.series[n] for n in numbers),
             self.day,
@@ -129,10 +132,10 @@ class People:
         )
 
     def slot_kernels(self, parts: int | None = None) -> list[Floats]:
-        """Everybody's kernel for each slot of the clock, counted by hour or by another part."""
+        """Everybody's kernel for each slot of the period, counted by hour or by another part."""
         if self.day is None or self.day < 2:
             raise NotApplicable(
-                "a seasonal chain needs a clock: times with a regular step and no declared "
+                "a seasonal chain needs the time of day: times with a regular step and no declared "
                 "breaks, or a period as a number of entries"
             )
         several = min(HOURS if parts is None else checks.whole("slots", parts, 1), self.day)
@@ -141,7 +144,7 @@ class People:
         return [forward[slot * several // self.day] for slot in range(self.day)]
 
     def hull_kernels(self, parts: int = PARTS) -> tuple[list[Floats], list[Floats]]:
-        """Kernels of everybody, of each person and of each part of each person's day, both ways."""
+        """Kernels of everybody, each person and each part of each day; forward, then backward."""
         tables = self.moves(min(checks.whole("parts", parts, 1), self.day) if self.day else 1)
         own = tables.sum(axis=1)
         each = [own.sum(axis=0), *own]
@@ -155,7 +158,7 @@ class People:
 
 
 def _clock(table: Table, period: Any) -> tuple[int | None, tuple[int, ...]]:
-    """Entries in a period, and the slot of each subject's first entry, where they are known."""
+    """Entries in a period, and the slot of each subject's first entry, if they are known."""
     unknown = (0,) * len(table.subjects)
     if table.step is None or not table.of_time:
         return (None if period is None else checks.whole("period", period, 2)), unknown
@@ -169,8 +172,9 @@ def _clock(table: Table, period: Any) -> tuple[int | None, tuple[int, ...]]:
     if length % table.step or length < 2 * table.step or several:
         if period is not None:
             raise ValueError(
-                f"period: {period!r} needs a step that divides it, and series without declared "
-                "breaks, after which the time of day is not known"
+                f"period: {period!r} needs a time step that divides it, and series without "
+                "declared "
+                "breaks, after which the time of day is unknown"
             )
         return None, unknown
     begins = table.begins or unknown
@@ -180,34 +184,37 @@ def _clock(table: Table, period: Any) -> tuple[int | None, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """Contamination that covers people left out, and with which confidence."""
+    """A contamination that covers held-out people, and its justification in words."""
 
     eta: float
     words: str
 
 
 def calibrated_contamination(people: People, alpha: float, parts: int = PARTS) -> Calibrated:
-    """Contamination of the hull of people, calibrated on people.
+    """Contamination of the hull of people, calibrated on held-out people.
 
-    With enough of them half build the hull and half calibrate it, and no row of a new exchangeable
-    person is refuted with probability 1 - alpha (`conformal_contamination`). With fewer, each in
-    turn is left out and the largest is taken; no theorem says how often that covers.
+    With enough people, half of them define the hull and half calibrate it, and with probability
+    1 - alpha no row of a new exchangeable person is refuted (`conformal_contamination`). With
+    fewer, each in turn is held out and the largest is taken; no theorem gives its coverage.
     """
     count = len(people.series)
     if count < 2:
-        raise NotApplicable("a calibrated hull needs two people or stretches at least")
+        raise NotApplicable("a calibrated hull needs at least two people")
     half = count // 2
     if floor((half + 1) * alpha) >= 1:
         built = people.only(range(half))
-        etas = [_needed(built, people, number, parts) for number in range(half, count)]
+        etas = [_least_contamination(built, people, number, parts) for number in range(half, count)]
         eta = conformal_contamination(etas, alpha)
-        return Calibrated(eta, f"covers {1 - alpha:.0%} of people by {len(etas)} left out")
-    etas = [_needed(people.without(number), people, number, parts) for number in range(count)]
-    return Calibrated(max(etas), f"the most that one of {count} needed when left out")
+        return Calibrated(eta, f"covers {1 - alpha:.0%} of people, by {len(etas)} held out")
+    etas = [
+        _least_contamination(people.without(number), people, number, parts)
+        for number in range(count)
+    ]
+    return Calibrated(max(etas), f"the largest that one of {count} people required when held out")
 
 
-def _needed(built: People, people: People, number: int, parts: int) -> float:
-    """The least contamination of a hull that makes one person plausible, both ways."""
+def _least_contamination(built: People, people: People, number: int, parts: int) -> float:
+    """The least contamination of a hull that makes one person plausible, in both directions."""
     one, slots = people.series[number], people.slots(number)
     day = people.day or 1
     etas = [0.0]
@@ -228,7 +235,7 @@ def _smoothed(counts: Floats) -> Floats:
 
 
 def _towards(counts: Floats, pooled: Floats) -> Floats:
-    """Shares of counts, each row drawn to everybody's."""
+    """Shares of counts, each row shrunk towards everybody's."""
     rows = counts + _TOWARDS_POOLED * pooled
     shrunk: Floats = rows / rows.sum(axis=-1, keepdims=True)
     return shrunk

@@ -1,4 +1,4 @@
-"""The doors to beliefs: what a user gave, or a file says, as a class of beliefs."""
+"""Conversion of arguments and files to classes of beliefs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Beliefs", "as_beliefs", "beliefs_from_dict", "beliefs_from_json"]
 
 
 def as_beliefs(beliefs: Any) -> Beliefs:
-    """A class as it is; a chain, network or joint distribution, or a list of them, as one."""
+    """A class unchanged; a chain, network or joint distribution, or a list of them, as a class."""
     if isinstance(beliefs, Beliefs):
         return beliefs
     if isinstance(beliefs, MarkovChain):

@@ -1,13 +1,13 @@
 """Where beliefs come from, so that a series is not protected by a model of itself.
 
-A matrix counted from the series to be released is a release without noise. Beliefs therefore
-remember a digest of the counts they were fitted on and digests of its identifying passages
+A matrix counted from the series to be released is a release without noise. Beliefs therefore hold a
+digest of the counts they were fitted on and digests of identifying passages of the data
 (`pufferkit.beliefs.passages`), and a release refuses a series with the same counts or with one of
-these passages: the whole, a window of it, or the series it was a window of. Whoever fits to private
-data all the same must say so, and then every artefact says so.
+these passages: the whole series, a window of it, or a series that contains it. Fitting to private
+data nevertheless must be declared, and every result is then marked as based on private data.
 
-The memory goes along with everything made of the beliefs as objects: reversals, classes, files. It
-cannot go along with a bare matrix: ``ChainClass.any_start(chain.transition)`` forgets.
+The provenance is passed on to every object made from the beliefs: reversals, classes, files. It
+cannot be passed on with a bare matrix: ``ChainClass.any_start(chain.transition)`` has none.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ from pufferkit.beliefs.passages import Passages, name_of, passages_of, share_a_p
 from pufferkit.data.series import Series
 
 RARE = 20
-"""A state left fewer times than this has a row that is guesswork."""
+"""The row of a state that is left fewer times than this is unreliable."""
 
 PRIVATE_NOTE = "Theta was fitted to private data: the model itself is a release without noise"
 
 ALTERNATIVES = (
     "fit to public or historical data, to another population, or spend part of the budget on a "
-    "private transition matrix (private_transitions); theta_from_private_data=True fits all the "
-    "same, and every artefact will say so"
+    "private transition matrix (private_transitions); theta_from_private_data=True fits "
+    "nevertheless, and marks every result as based on private data"
 )
 
 _ITSELF = (
     "beliefs: were fitted to the very series being released, or share an identifying passage with "
-    f"it, so the model gives it away without noise; {ALTERNATIVES}"
+    f"it, so the model reveals it without noise; {ALTERNATIVES}"
 )
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """What beliefs were fitted on."""
+    """The data that beliefs were fitted on."""
 
     digests: tuple[str, ...] = ()
-    """Of the transition counts of the whole. Empty for private data, whose digest would let others
-    test guesses."""
+    """Digest of the transition counts of all data. Empty for private data, whose digest would allow
+    others to test guesses."""
     transitions: int = 0
-    """How many moves were counted; 0 for private data."""
+    """Number of transitions counted; 0 for private data."""
     smoothing: float = 0.0
-    """What was added to every count."""
+    """Number added to every count."""
     rarely_left: tuple[tuple[str, int], ...] = ()
-    """States left too rarely for their row to be more than guesswork, and how often."""
+    """States left too rarely for a reliable row, and how often."""
     private: bool = False
-    """Whether they were knowingly fitted to private data."""
+    """Whether the beliefs were knowingly fitted to private data."""
     passages: tuple[Passages, ...] = ()
     """Digests of identifying passages; none for private data."""
 
     @classmethod
     def of_series(cls, series: Series, smoothing: float = 0.0, private: bool = False) -> Provenance:
-        """What a series leaves behind when beliefs are fitted to it."""
+        """The provenance of beliefs fitted to a series."""
         if private:
             return cls(smoothing=smoothing, private=True)
         table = series.transitions
@@ -79,7 +79,7 @@ class Provenance:
     def of_counts(
         cls, counts: NDArray[Any], states: Sequence[Hashable], private: bool = False
     ) -> Provenance:
-        """The same for counts of transitions alone."""
+        """The provenance of beliefs fitted to counts of transitions."""
         if private:
             return cls(private=True)
         rare = _rarely_left(counts, states)
@@ -111,7 +111,7 @@ class Provenance:
 
     @classmethod
     def from_dict(cls, data: Any) -> Provenance | None:
-        """What ``to_dict`` described; ``None`` for nothing."""
+        """The provenance that ``to_dict`` described; ``None`` if there is none."""
         if data is None:
             return None
         if not isinstance(data, Mapping):
@@ -141,7 +141,7 @@ class Provenance:
 
 
 def counts_digest(counts: NDArray[Any], states: Sequence[Hashable]) -> str:
-    """A digest of a table of counts that depends on labels, not on their order."""
+    """A digest of a table of counts that depends on the labels, not on their order."""
     cells = sorted(
         (name_of(states[x]), name_of(states[y]), int(counts[x, y])) for x, y in np.argwhere(counts)
     )

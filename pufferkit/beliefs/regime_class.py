@@ -1,10 +1,11 @@
 """Entries emitted by hidden regimes: asleep, at rest, busy; away, at home.
 
 Regimes Z_t move by a transition matrix, an entry X_t is drawn from the row of its regime in the
-emission matrix, and nobody sees the regimes. Someone unsure of the regime learns it from one entry,
-and from the regime the hour around it: that is what single chains forget and what this
-class pays for. Within a regime entries are independent, or a chain of their own (*switching*: an
-emission with a matrix for each regime, X_t drawn from row X_{t-1} of the matrix of Z_t).
+emission matrix, and the regimes are not observed. One entry reveals the regime to an adversary who
+is unsure of it, and the regime reveals the hour around the entry: this dependence is missing in a
+single chain, and this class accounts for it. Within a regime entries are independent, or a chain
+(*switching*: the emission is a matrix for each regime, and X_t is drawn from row X_{t-1} of the
+matrix of Z_t).
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from pufferkit.errors import NotApplicable
 from pufferkit.shown import Matrix
 
 MANY_LEVELS = 10
-"""With more states than this, rows of the emission are not taken at their word by default."""
+"""With more states than this, rows of the emission are not taken as known by default."""
 
 CONTAMINATION = 0.1
-"""The weight of anything else in a row of the emission, by default, for many states."""
+"""Default contamination of the rows of the emission with many states."""
 
 MOST_HIDDEN = 400
-"""Most hidden states that the curve is computed for."""
+"""Most hidden states for which the curve is computed."""
 
 Together = Literal["finite", "hull"]
 PeopleAs = Literal["each", "hull", "pooled"]
@@ -62,18 +63,18 @@ class RegimeClass(KernelClass):
     states
         Labels of the k values of an entry.
     emissions
-        How far the rows of ``emission`` are known: at every time each of them may be this weight of
-        anything, and P(regime | entry) may be anything. By default 0, or 0.1 with more than 10
-        states.
+        Contamination of the rows of ``emission``: at every time any distribution may be mixed into
+        each of them with this weight, and P(regime | entry) may be anything. By default 0, or 0.1
+        with more than 10 states.
     secret
-        What is hidden: the ``"entry"``, or the ``"regime"`` behind it.
+        The secret: the ``"entry"``, or its hidden ``"regime"``.
     slow
-        Regimes whose mean stay is above this many entries are taken as known to the adversary:
-        those who are unsure whether somebody is away for days learn it from any entry, at any
-        price.
+        Regimes whose mean stay is above this many entries are taken as known to the adversary: one
+        who is unsure whether somebody is away for days learns it from any entry, whatever the
+        noise.
     transients
         Whether the regimes are out of equilibrium just after the return from a slow regime and just
-        before it, as they are for those who know these moments.
+        before it, as they are for adversaries who know these moments.
 
     Examples
     --------
@@ -165,12 +166,12 @@ class RegimeClass(KernelClass):
 
     @classmethod
     def of(cls, *members: RegimeClass) -> RegimeClass:  # type: ignore[override]
-        """A finite class: each of these models for a whole series."""
+        """A finite class: each of these models, for the whole series."""
         return cls._several(members, "finite")
 
     @classmethod
     def hull_of(cls, *members: RegimeClass) -> RegimeClass:
-        """Models that change over time as they like between these, the same regimes in each.
+        """Models between these, which may change at every step, with the same regimes in each.
 
         At every time the forward kernel of the regimes is a mixture of the given ones, the backward
         kernel of their reversals, the emission and P(regime | entry) likewise.
@@ -192,7 +193,9 @@ class RegimeClass(KernelClass):
             if any(value != values[0] for value in values):
                 raise ValueError(f"members: all must have the same {name}, got {values}")
         if any(len(member.models) > 1 and member.together != together for member in members):
-            raise ValueError("members: a hull of a finite class is none of both; name the models")
+            raise ValueError(
+                "members: a finite class and a hull cannot be combined; name the models"
+            )
         models = tuple(model for member in members for model in member.models)
         shapes = {model.emission.shape for model in models}
         if together == "hull" and len(shapes) > 1:
@@ -230,7 +233,7 @@ class RegimeClass(KernelClass):
         seed: int = 0,
         theta_from_private_data: bool = False,
     ) -> RegimeClass:
-        """Regimes fitted to *public* people by expectation-maximisation.
+        """Regimes fitted to *public* data of people by expectation-maximisation.
 
         One model is fitted to everybody. By default each person's own moves between its regimes are
         a member of the class too, and with fewer than ten people also models refitted to data drawn
@@ -243,20 +246,21 @@ class RegimeClass(KernelClass):
             A `Table` of people, a `Series`, or a list of them, one for each person. Never the
             series to be released.
         regimes
-            How many.
+            Number of regimes.
         within
             Whether entries within a regime are ``"independent"`` or a ``"chain"``.
         people
-            ``"each"``: every person's own moves, each for a whole series. ``"hull"``: moves that
-            change between them as they like. ``"pooled"``: one model for everybody.
+            ``"each"``: the regime transitions of each person, for a whole series. ``"hull"``:
+            transitions that may change between these at every step. ``"pooled"``: one model for
+            everybody.
         refitted
-            How many refits to add; by default 20 with fewer than ten people and ``"each"``.
+            Number of refits to add; by default 20 with fewer than ten people and ``"each"``.
         emissions, secret, slow, transients
             As for the class.
         restarts, seed
-            Of the search; the same seed gives the same model.
+            Random starts of the search, and their seed; the same seed gives the same model.
         theta_from_private_data
-            Fit to private data all the same. Every artefact will say so.
+            Fit to private data nevertheless. Every result will be marked accordingly.
 
         Examples
         --------
@@ -307,17 +311,17 @@ class RegimeClass(KernelClass):
 
     @property
     def switching(self) -> bool:
-        """Whether entries are a chain within a regime."""
+        """Whether entries are a Markov chain within a regime."""
         return self.models[0].within == "chain"
 
     @property
     def regimes(self) -> int:
-        """How many hidden regimes the first model has."""
+        """Number of hidden regimes of the first model."""
         return len(self.models[0].transition)
 
     @property
     def _slow(self) -> tuple[int, ...]:
-        """The regimes that are taken as known: those of the first model that last long."""
+        """The regimes taken as known: the slow regimes of the first model."""
         if self.slow is None:
             return ()
         lasting = mean_stays(self.models[0].transition) > self.slow
@@ -347,7 +351,7 @@ class RegimeClass(KernelClass):
             if self._slow
             else ""
         )
-        return f"{what} is hidden also from those who are unsure of the regime{known}"
+        return f"holds for {what}, also against adversaries who are unsure of the regime{known}"
 
     @property
     def sources(self) -> tuple[Provenance, ...]:
@@ -400,7 +404,9 @@ class RegimeClass(KernelClass):
         name = f"model {number} of {len(self.models)}"
         if model.within == "chain":
             if self.secret == "regime":
-                raise NotApplicable("the regime as a secret needs independent entries within it")
+                raise NotApplicable(
+                    "the regime can be the secret only if entries are independent within a regime"
+                )
             return function_of_chain(name, HiddenChain.of_model(model, self.states))
         forward, backward, posteriors = [], [], []
         shown = model
@@ -427,7 +433,7 @@ class RegimeClass(KernelClass):
 
     def representatives(self) -> list[tuple[str, MarkovChain | HiddenChain]]:
         count = len(self.models)
-        # Slow regimes are known, so what is drawn is drawn given that none of them holds.
+        # Slow regimes are known, so data are drawn given that none of them is in force.
         each = [
             known_slow(m, self.slow or 0.0, slow=self._slow).model if self._slow else m
             for m in self.models
@@ -489,8 +495,8 @@ def _checked(transition: ArrayLike, emission: ArrayLike) -> HiddenModel:
     chain = MarkovChain.steady(model.transition)
     if not chain.is_irreducible or chain.pi_min < RAREST:
         raise ValueError(
-            "transition: some regimes are never (or too rarely for a float) returned to, so they "
-            "have no stationary distribution to speak of; drop them"
+            "transition: the stationary probability of some regimes is zero or underflows; drop "
+            "these regimes"
         )
     return model
 

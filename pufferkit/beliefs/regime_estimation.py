@@ -1,12 +1,12 @@
-"""What a class of hidden regimes is made of, estimated: people, slow regimes, refits.
+"""Estimates for a class of hidden regimes: models of people, slow regimes, refits.
 
-`pufferkit.beliefs.baum_welch` fits one model to everybody. Here are the kernels of the others that
-an adversary may have in mind, and how far the fit could be off:
+`pufferkit.beliefs.baum_welch` fits one model to everybody. Here are the other models that an
+adversary may believe in, and the uncertainty of the fit:
 
 `people_models`
-    each person's own moves between regimes, with everybody's emissions.
+    the regime transitions of each person, with everybody's emissions.
 `known_slow`
-    what remains to be hidden when regimes that last for days are known.
+    the model of the other regimes, given that regimes that last for days are known.
 `refits`
     the fit repeated on data simulated from it.
 
@@ -37,7 +37,7 @@ PeopleLevels = Sequence[Sequence[ArrayLike]]
 """For each person the segments of levels; -1 is an entry that was not observed."""
 
 TOWARDS_POOLED = 20.0
-"""Pseudo-moves by which each row of a person is drawn to everybody's."""
+"""Pseudo-counts by which each row of a person is shrunk towards everybody's."""
 
 _ROUNDS = 200
 
@@ -50,15 +50,15 @@ def people_models(
     iterations: int = 50,
     tolerance: float = 1e-6,
 ) -> tuple[HiddenModel, ...]:
-    """For each person the model with their own moves between regimes and everybody's emissions.
+    """For each person the model with the person's regime transitions and everybody's emissions.
 
-    The moves A_j of person j maximise the log-likelihood of j plus kappa sum A log A_j, A those of
+    The matrix A_j of person j maximises the log-likelihood of j plus kappa sum A log A_j, A that of
     ``model``: each round takes
 
         A_j(w, z) = (C_j(w, z) + kappa A(w, z)) / (sum_z' C_j(w, z') + kappa),
 
-    C_j the expected moves in j's data under the present A_j, until a round gains less than
-    ``tolerance`` nats an entry. The start is stationary in the first round and free later, as in
+    C_j the expected transitions in j's data under the present A_j, until a round gains less than
+    ``tolerance`` nats per entry. The start is stationary in the first round and free later, as in
     `pufferkit.beliefs.baum_welch.fit`.
 
     Parameters
@@ -68,9 +68,9 @@ def people_models(
     people
         For each person the segments of levels.
     shrinkage
-        kappa, in moves out of each regime.
+        kappa, in transitions out of each regime.
     iterations, tolerance
-        When to stop; one round is the cheap version.
+        When to stop; one round is a cheap approximation.
     """
     weight = checks.positive("shrinkage", shrinkage)
     most = checks.whole("iterations", iterations, 1)
@@ -113,7 +113,7 @@ def mean_stays(transition: ArrayLike) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class KnownSlow(checks.Frozen):
-    """What remains to be hidden when the slow regimes, and when they hold, are known."""
+    """The model of the other regimes, given which regimes are slow and when they are in force."""
 
     slow: NDArray[np.bool_]
     """Which regimes are slow."""
@@ -121,11 +121,11 @@ class KnownSlow(checks.Frozen):
     """The stationary model of the others: A restricted to them, rows rescaled."""
     after_return: tuple[StepKernels, ...]
     """The first steps after a return from each slow regime, not yet in equilibrium: their backward
-    kernels and posteriors are further vertices. The first is the moment itself; it has a posterior
+    kernels and posteriors are further vertices. The first is the return itself; it has a posterior
     of its own, and the kernels of ``model``."""
     before_departure: tuple[StepKernels, ...]
     """The last steps before each slow regime, the last one first: their forward kernels and
-    posteriors are further vertices for those who know when the slow regime begins."""
+    posteriors are further vertices for adversaries who know when the slow regime begins."""
     left: float
     """Largest total variation distance from equilibrium at the end of these lists."""
 
@@ -140,10 +140,10 @@ def known_slow(
 ) -> KnownSlow:
     """The model with regimes of mean stay above ``day`` steps taken as known.
 
-    Given when the slow regimes hold, the others are taken to move by B, A restricted to them with
-    rows rescaled to sum to one. After a return from slow regime s they start from m_0 = A(s, .)
-    restricted; m_{j+1} = m_j B, and backward(w', w) = m_j(w) B(w, w') / m_{j+1}(w'). Before a
-    departure to s, v_0 = A(., s), v_{j+1} = B v_j, and forward(w, w') = B(w, w') v_j(w') /
+    Given when the slow regimes are in force, the others are taken to move by B, A restricted to
+    them with rows rescaled to sum to one. After a return from slow regime s they start from m_0 =
+    A(s, .) restricted; m_{j+1} = m_j B, and backward(w', w) = m_j(w) B(w, w') / m_{j+1}(w'). Before
+    a departure to s, v_0 = A(., s), v_{j+1} = B v_j, and forward(w, w') = B(w, w') v_j(w') /
     v_{j+1}(w), the chain B given that it departs then. Without these vertices the class is that of
     adversaries whose kernels are B and its reversal.
 
@@ -157,7 +157,7 @@ def known_slow(
         Transients are listed until they are within ``near`` of equilibrium in total variation, at
         most ``steps`` for each slow regime.
     slow
-        Which regimes are slow, where that is known already.
+        Which regimes are slow, if that is known already.
     """
     lasting = mean_stays(model.transition) > checks.positive("day", day)
     if slow is not None:
@@ -172,8 +172,8 @@ def known_slow(
     inside, leaves = model.transition[np.ix_(fast, fast)], model.transition[fast]
     if not inside.any(axis=1).all():
         raise ValueError(
-            "model: a regime that is left at once leads to slow ones only, so nothing says where "
-            "it leads while these are known; use smoothing above 0, or fewer regimes"
+            "model: a regime of one step leads to slow regimes only, so its transitions "
+            "given the slow regimes are undefined; use smoothing above 0, or fewer regimes"
         )
     rest = HiddenModel(shares(inside), model.emission[fast])
     ahead = rest.steps
@@ -199,14 +199,14 @@ def known_slow(
 
 
 def _reversed(step: StepKernels) -> StepKernels:
-    """The same step read from the other side; the distribution is then that of its earlier end."""
+    """The time-reversed step; its distribution is that of the earlier state."""
     return replace(step, forward=step.backward, backward=step.forward)
 
 
 def _transients(
     start: Floats, stationary: StepKernels, shown: Floats, most: int, near: float
 ) -> list[StepKernels]:
-    """The moment of the start and the steps after it, until near equilibrium."""
+    """The start and the steps after it, until close to equilibrium."""
     posterior = posterior_of(start[:, None] * shown)
     steps = [replace(stationary, distribution=start, posterior=posterior)]
     for _ in range(most):
@@ -226,8 +226,8 @@ def refits(
     """The model refitted to ``count`` data sets simulated from it: a parametric bootstrap.
 
     Every data set has segments of the same lengths, with the same entries not observed; every refit
-    starts from ``model``, so regimes keep their meaning and order. What varies between the refits
-    is what the size of the data leaves open, if the model is right and its optimum the true one.
+    starts from ``model``, so regimes keep their meaning and order. The refits vary by the sampling
+    error of the data, if the model is right and the fit is its global optimum.
     """
     pieces = [np.array(segment) for segment in segments]
     source = checks.whole("seed", seed, 0)

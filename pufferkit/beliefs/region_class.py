@@ -1,17 +1,18 @@
-"""All chains near the counts of a public series: a confidence region as a class Theta.
+"""All chains in a confidence region around the counts of a public series, as a class Theta.
 
 The region is a box: every entry of the matrix lies between a lower and an upper bound, every row
-sums to one. Where the bounds come from decides what the class is worth.
+sums to one. The source of the bounds decides what the class covers.
 
-*Sides.* With ``sides="any start"`` nothing is said about the start, so to the left of an entry only
-projective diameters are known, and they are dear. With ``sides="both"`` the kernels to the entry
-*before* lie in a region too, counted the same way from the moves read backwards. That holds for
-whoever knows the distribution in force, not for whoever knows single entries. The forward intervals
-hold for data of any one chain; the backward ones need data of a *stationary* chain, which read
-backwards is a Markov chain again. Each direction gets half of the error.
+*Sides.* With ``sides="any start"`` nothing is assumed about the start, so to the left of an entry
+only projective diameters are available, and they need much noise. With ``sides="both"`` the
+*backward* kernels lie in a region too, counted the same way from the transitions read backwards.
+The guarantee then holds against adversaries who know the distribution in force, not against those
+who know single entries. The forward intervals hold for data of any one chain; the backward ones
+need data of a *stationary* chain, which read backwards is a Markov chain again. Each direction gets
+half of the error.
 
-*The bounds.* How often state x is left is random and depends on where the chain goes, so an
-interval for a fixed number of draws (Clopper-Pearson) does not quite apply. Think of the n-th move
+*The bounds.* How often state x is left is random and depends on the path of the chain, so an
+interval for a fixed number of draws (Clopper-Pearson) does not apply. Think of the n-th transition
 out of x as the n-th card of a deck of independent draws from row x. The counts of row x are then
 those of the first N_x cards, for some random N_x, and a bound that holds at *all* n at once holds
 at N_x. For s cards of one kind and f of others, the mean of the likelihood over a Beta(1/2, 1/2)
@@ -21,14 +22,15 @@ inequality it ever reaches 1/alpha with probability at most alpha. So
     { p : B(s + 1/2, f + 1/2) / B(1/2, 1/2) <= p^s (1 - p)^f / alpha }
 
 covers p at all n with probability 1 - alpha, and it is an interval because log p^s (1-p)^f is
-concave. With alpha = (1 - confidence) / cells all cells hold at once. Two states need one cell in
-each row, the other is its complement. Nothing is assumed but that the data come from one chain.
+concave. With alpha = (1 - confidence) / cells all cells are covered at once. Two states need one
+cell in each row, the other is its complement. The only assumption is that the data come from one
+chain.
 
-*Monotone.* For alpha below e^(-1/2) the interval holds q = (s + 1/2) / (s + f + 1): the likelihood
-at q is within e^(-1/2) of its largest value, hence of its mean. One more hit multiplies the mean by
-q and the likelihood by p, so the upper end never falls with s; likewise it never rises with f. The
-lower end is one minus the upper end of the other kind. That is what lets noisy counts be bounded at
-the corners of a box (`noisy_bounds`).
+*Monotone.* For alpha below e^(-1/2) the interval contains q = (s + 1/2) / (s + f + 1): the
+likelihood at q is within e^(-1/2) of its largest value, hence of its mean. One more hit multiplies
+the mean by q and the likelihood by p, so the upper end never decreases in s; likewise it never
+increases in f. The lower end is one minus the upper end of the other kind. Hence noisy counts can
+be bounded at the corners of a box (`noisy_bounds`).
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pufferkit import checks
 from pufferkit.beliefs.base import Member, Mixing
-from pufferkit.beliefs.chain_class import Box, ChainClass, plural
+from pufferkit.beliefs.chain_class import ChainClass, KernelBounds, plural
 from pufferkit.beliefs.markov_chain import MarkovChain, state_labels
 from pufferkit.beliefs.nearest_matrices import stationary_within, within_bounds
 from pufferkit.beliefs.provenance import PRIVATE_NOTE, Provenance
@@ -59,10 +61,10 @@ NOISY = "simultaneous time-uniform intervals, widened for the noise of the count
 GIVEN = "given intervals"
 
 BOTH, ANY_START = "both", "any start"
-"""What is known of the side before an entry: as much as of the side after it, or nothing."""
+"""What is known about the past of an entry: as much as about its future, or nothing."""
 
 _LOWEST = -740.0
-"""Of logarithms of probabilities that are floats."""
+"""Lower bound on the logarithm of a probability that is a float."""
 _OUT = 1e-12
 
 
@@ -81,22 +83,22 @@ class RegionClass(ChainClass):
     states: Any = None
     """By default 0, 1, ..."""
     confidence: float | None = None
-    """How sure it is that the chain behind the counts lies in the region, over the draw of the
-    data; ``None`` if the intervals were given."""
+    """Probability, over the draw of the data, that the region contains the chain that generated
+    them; ``None`` if the intervals were given."""
     region: str = GIVEN
-    """Which kind of region."""
+    """The kind of region, in words."""
     counted: int | None = None
-    """How many transitions it rests on; ``None`` if the intervals were given."""
+    """Number of transitions counted; ``None`` if the intervals were given."""
     fitted_on: Provenance | None = None
-    """Where the counts come from."""
+    """The data that were counted."""
     before: RegionClass | None = None
-    """Region of the kernels to the entry before; ``None`` for any start."""
+    """Region of the backward kernels; ``None`` for any start."""
 
     def __post_init__(self) -> None:
         least, most = _checked(self.low, self.high)
         before, sure, moves = self.before, self.confidence, self.counted
         if before is not None and (before.low.shape != least.shape or before.before is not None):
-            raise ValueError("before: must be a region over the same states, itself any start")
+            raise ValueError("before: must be a region over the same states, with any start")
         checks.assign(
             self,
             low=least,
@@ -124,7 +126,7 @@ class RegionClass(ChainClass):
             if states is not None and tuple(states) != counts.states:
                 kind = "series" if isinstance(counts, Series) else "table"
                 raise ValueError(
-                    f"states: the {kind} has its own, {list(counts.states)}; leave states out"
+                    f"states: are known from the {kind}, {list(counts.states)}; leave states out"
                 )
             if isinstance(counts, Series):
                 source = Provenance.of_series(counts, private=private)
@@ -157,12 +159,12 @@ class RegionClass(ChainClass):
     def caveats(self) -> tuple[str, ...]:
         notes = [PRIVATE_NOTE] if self.is_private else []
         if self.confidence is not None:
-            notes.append(f"holds the chain with confidence {self.confidence:g}: {self.region}")
+            notes.append(f"contains the chain with confidence {self.confidence:g}: {self.region}")
         if self.before is not None:
             notes.append(
-                "promised to whoever knows the distribution in force, estimated from data taken as "
-                "stationary; whoever knows single entries, or the start, may learn more "
-                f"(sides={ANY_START!r} covers them)"
+                "holds against adversaries who know the distribution in force, estimated from data "
+                "taken as stationary; adversaries who know single entries, or the start, may learn "
+                f"more (sides={ANY_START!r} covers them)"
             )
         return tuple(notes)
 
@@ -175,7 +177,7 @@ class RegionClass(ChainClass):
         return bool(inside.all())
 
     def holds(self, chain: MarkovChain, length: int) -> bool:
-        """Whether a chain is in the class for series of so many entries: kernels both ways."""
+        """Whether the kernels of a chain, in both directions, are in the class up to ``length``."""
         if not self.contains(chain.transition):
             return False
         if self.before is None:
@@ -210,13 +212,13 @@ class RegionClass(ChainClass):
         members = [Member(name, one, anywhere) for one in chains if self.holds(one, length)]
         if not members:
             raise NotApplicable(
-                "closeness: no chain could be shown to lie in this region, so there is none to "
-                "compare with; sides='any start' bounds one direction only"
+                "closeness: no chain could be verified to lie in this region, so there is none to "
+                "compare with; use sides='any start', which bounds one direction only"
             )
         return members
 
     def corners(self) -> tuple[Member, ...] | None:
-        """For two states: the two matrices that are the worst of the region, exactly.
+        """For two states: the two matrices that are exactly the worst case of the region.
 
         The argument of `pufferkit.beliefs.binary_class.BinaryClass` moves one staying probability
         at a time, so it holds for a rectangle too: while the eigenvalue lambda is not negative, all
@@ -249,7 +251,9 @@ class RegionClass(ChainClass):
         slowest = max(abs(float(np.trace(m.chain.transition)) - 1) for m in corners) + 1e-15
         leave, other = 1 - np.diag(self.high), 1 - np.diag(self.low)
         if slowest >= 1 or (leave <= 0).any():
-            raise NotApplicable("the region holds chains that never mix; more data narrow it")
+            raise NotApplicable(
+                "the region contains chains that never mix; count more data to narrow it"
+            )
         # pi(x) is least when x is left most and the other state is left least.
         rarest = min(leave[1] / (leave[1] + other[0]), leave[0] / (leave[0] + other[1]))
         return (
@@ -262,7 +266,7 @@ class RegionClass(ChainClass):
             Matrix.of("at most", self.states, self.high),
         )
 
-    def boxes(self) -> list[Box]:
+    def boxes(self) -> list[KernelBounds]:
         return [("the nearest chain of the region", self.low, self.high, None)]
 
     def to_dict(self) -> dict[str, Any]:
@@ -331,16 +335,17 @@ def noisy_bounds(
     counts
         Noisy counts, not rounded.
     width
-        Every true count is within this of its noisy one.
+        Largest distance of a true count from its noisy one.
     others
-        The true number of moves from x to states other than y is within this of the noisy sum.
+        Largest distance of the true number of transitions from x to states other than y from the
+        noisy sum.
     alpha
-        For the interval of each cell.
+        Error probability of the interval of each cell.
     """
     noisy = checks.numbers("counts", counts)
     rest = noisy.sum(axis=1, keepdims=True) - noisy
     fewest, most = np.ceil(noisy - width), np.floor(noisy + width)
-    # Both ways to bound the other moves hold at once.
+    # Both bounds on the other transitions hold at once.
     below, above = np.maximum(fewest, 0), np.maximum(most, 0)
     few_others = np.maximum(below.sum(axis=1, keepdims=True) - below, np.ceil(rest - others))
     many_others = np.minimum(above.sum(axis=1, keepdims=True) - above, np.floor(rest + others))
@@ -352,7 +357,7 @@ def noisy_bounds(
 
 
 def cells(size: int) -> int:
-    """Intervals that must hold at once; with two states one for each row is enough."""
+    """Number of simultaneous intervals; with two states one for each row is enough."""
     return {1: 1, 2: 2}.get(size, size * size)
 
 
@@ -382,13 +387,14 @@ def count_table(counts: ArrayLike) -> Floats:
     table = checks.numbers("counts", counts)
     if table.ndim != 2 or table.shape[0] != table.shape[1] or table.size == 0:
         raise ValueError(
-            "counts: must be a square table, row x how often x is followed by each state; got "
+            "counts: must be a square table, row x holding how often each state follows x; got "
             f"shape {table.shape}"
         )
     if (table < 0).any() or (table != np.floor(table)).any():
         x, y = np.argwhere((table < 0) | (table != np.floor(table)))[0].tolist()
         raise ValueError(
-            f"counts: entry ({x}, {y}) is {table[x, y]:g}, not a whole number of moves; give plain "
+            f"counts: entry ({x}, {y}) is {table[x, y]:g}, not a whole number of transitions; "
+            "give plain "
             "counts, without smoothing"
         )
     return table
@@ -406,7 +412,7 @@ def _up(values: Floats) -> Floats:
 
 
 def _checked(low: ArrayLike, high: ArrayLike) -> tuple[Floats, Floats]:
-    """Bounds on the entries, tightened by rows that sum to one."""
+    """Bounds on the entries, tightened by the condition that rows sum to one."""
     least, most = checks.numbers("low", low), checks.numbers("high", high)
     if least.ndim != 2 or least.shape[0] != least.shape[1] or least.shape != most.shape:
         raise ValueError(
@@ -423,7 +429,8 @@ def _checked(low: ArrayLike, high: ArrayLike) -> tuple[Floats, Floats]:
     for x in range(len(least)):
         if least[x].sum() > 1 + SUM_TOLERANCE or most[x].sum() < 1 - SUM_TOLERANCE:
             raise ValueError(
-                f"low, high: nothing fits row {x}: its bounds sum to {least[x].sum():.6g} and "
+                f"low, high: no distribution fits row {x}: its bounds sum to "
+                f"{least[x].sum():.6g} and "
                 f"{most[x].sum():.6g}, and 1 must lie between"
             )
     if len(least) == 1:

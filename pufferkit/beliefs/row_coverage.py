@@ -1,15 +1,15 @@
-"""Whether the moves of people look like those of given kernels, row by row.
+"""Whether the transitions of people are plausible under given kernels, row by row.
 
-A row is the moves of one person out of one state in one part of the day. It is compared with the
-hull of the same row of the kernels: 2 sum_y m_y log (m_y / n / p_y) at the nearest p, which is at
-most chi-squared with k - 1 degrees of freedom if the row was drawn from a member. The least
+A row is the transitions of one person out of one state in one part of the day. It is compared with
+the hull of the same row of the kernels: the deviance 2 sum_y m_y log (m_y / n / p_y) at the nearest
+p is at most chi-squared with k - 1 degrees of freedom if the row was drawn from a member. The least
 *contamination* eta is the smallest for which (1 - eta) p + eta r, with p in the hull and r any
-distribution, is plausible. What data do not refute may still be larger in truth: the contamination
-of the counted shares themselves, (m + 1/2) / (n + k/2), errs upwards instead. It is a linear
-programme, 1 - max { sum w : sum_j w_j p^j <= share, w >= 0 }.
+distribution, is plausible. The true contamination may be larger than the least that is plausible;
+that of the counted shares, (m + 1/2) / (n + k/2), errs upwards instead. It is a linear programme,
+1 - max { sum w : sum_j w_j p^j <= share, w >= 0 }.
 
-Both optima of the test are found by expectation and maximisation over the weights of the kernels
-and over r, for all rows at once. Stopped early they err to larger deviances and larger eta, which
+Both optima of the test are computed by expectation-maximisation over the weights of the kernels and
+over r, for all rows at once. Stopping early errs towards larger deviances and larger eta, which
 refuses more.
 """
 
@@ -31,7 +31,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.rounding import EPS, last_passing, last_passing_each
 
 VISITS = 30
-"""Rows with fewer moves are not tested."""
+"""Rows with fewer transitions are not tested."""
 
 _ROUNDS = 200
 _PRECISION = 2.0**-12
@@ -45,15 +45,15 @@ class CoveredRow:
     person: int
     part: int
     state: int
-    """Whose moves, in which part of the day, out of which state; all from 0."""
+    """Indices of the person, the part of the day and the state, from 0."""
     moves: int
-    """How many."""
+    """Number of transitions."""
     deviance: float
     p_value: float
-    """Of the nearest row of the hull."""
+    """Deviance to the nearest row of the hull, and its p-value."""
     contamination: float
-    """The least that makes the row plausible, 0 if it is so already; or that of the counted shares.
-    """
+    """The least contamination that makes the row plausible, 0 if it already is; or that of the
+    counted shares."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class RowCoverage:
     """How well kernels cover the rows of people who were held out."""
 
     rows: tuple[CoveredRow, ...]
-    """Those with enough moves."""
+    """The rows with enough transitions."""
     level: float
     """A row with a p-value below this fails, if it needs more contamination than ``inflate``."""
     inflate: float = 0.0
@@ -83,15 +83,15 @@ class RowCoverage:
 
     @property
     def contamination(self) -> float:
-        """The least that makes every row plausible."""
+        """The least contamination that makes every row plausible."""
         return max((row.contamination for row in self.rows), default=0.0)
 
     @property
     def passed(self) -> bool | None:
-        """Whether failures are no more than chance; ``None`` without rows.
+        """Whether the failures can be due to chance; ``None`` without rows.
 
-        One row in 1 / level fails by chance. So many failures must have probability ``level`` at
-        least, and the worst row must pass with the level shared among the rows.
+        One row in 1 / level fails by chance. This many failures must have probability at least
+        ``level``, and the worst row must pass at the level divided by the number of rows.
         """
         from scipy.stats import binom  # noqa: PLC0415
 
@@ -124,30 +124,30 @@ def row_coverage(
     people
         One array of codes for each person who was held out, -1 where nothing was observed.
     kernels
-        Matrices, or one array of them. For moves backwards give reversed sequences and the
+        Matrices, or one array of them. For backward transitions give reversed sequences and the
         backward kernels.
     bounds
         In place of kernels, lower and upper bounds of a matrix: rows are compared with the nearest
-        within them. No contamination is told, 1 stands for a row that fails.
+        within them. The contamination is not computed; 1 stands for a row that fails.
     schedule
         In place of kernels, a matrix for each slot of the day: a row is compared with the mean over
-        its moves. Sums of unlike draws spread less than like ones, so this refuses less often than
-        ``level`` says.
+        its transitions. Sums of draws from different distributions vary less than those from one,
+        so this refuses less often than ``level``.
     day
         Entries in a day.
     parts
-        Equal parts of the day that are looked at one by one.
+        Number of equal parts of the day, tested one by one.
     slots
-        The time of day of each entry, a row for each person; left out, sequences begin at 0.
+        The time of day of each entry, a row for each person; if left out, sequences begin at 0.
     visits
-        Rows with fewer moves are left out.
+        Rows with fewer transitions are left out.
     level
-        Of the test of a row.
+        Level of the test of a row.
     inflate
         Contamination that the class allows: rows that need no more than this pass.
     score
-        Which contamination is told: the least that makes a row plausible, or that of the counted
-        shares, which seldom falls short of the true one.
+        Which contamination to compute: the least that makes a row plausible, or that of the counted
+        shares, which is seldom below the true one.
 
     Examples
     --------
@@ -167,7 +167,9 @@ def row_coverage(
     coded = checked_people(people, size)
     length, share = checks.whole("day", day, 1), min(checks.whole("parts", parts, 1), day)
     if schedule is not None and len(schedule) != length:
-        raise ValueError(f"schedule: {len(schedule)} matrices for a day of {length} entries")
+        raise ValueError(
+            f"schedule: must have {length} matrices, one for each slot, got {len(schedule)}"
+        )
     times = checked_slots(slots, coded, length)
     level = checks.real("level", level)
     places, counts, means = [], [], []
@@ -196,27 +198,29 @@ def row_coverage(
     deviance = _deviances(moves, own, np.zeros(len(moves)))
     p_values = chi2.sf(deviance, max(size - 1, 1))
     if bounds is not None:
-        needed = (p_values < level).astype(float)
+        contaminations = (p_values < level).astype(float)
     elif score == "counted":
-        needed = np.array([_outside(*row) for row in zip(moves, own, strict=True)])
+        contaminations = np.array([_outside(*row) for row in zip(moves, own, strict=True)])
     else:
-        needed = _contaminations(moves, own, float(chi2.isf(level, max(size - 1, 1))), deviance)
+        contaminations = _contaminations(
+            moves, own, float(chi2.isf(level, max(size - 1, 1))), deviance
+        )
     rows = (
         CoveredRow(*place, int(each.sum()), float(statistic), float(p), float(eta))
         for place, each, statistic, p, eta in zip(
-            places, moves, deviance, p_values, needed, strict=True
+            places, moves, deviance, p_values, contaminations, strict=True
         )
     )
     return RowCoverage(tuple(rows), level, inflate)
 
 
 def conformal_contamination(etas: Iterable[float], alpha: float) -> float:
-    """A contamination that covers a new person with probability 1 - alpha at least.
+    """A contamination that covers a new person with probability at least 1 - alpha.
 
     With a class built on other people, n people's least contaminations and that of a new
     exchangeable person are equally likely in every order, so the ceil((n + 1)(1 - alpha))-th
-    smallest of the n is at least the new one with that probability. What is covered is the score
-    as it was computed, from as much data: with scores of plausible rows, that no row of the new
+    smallest of the n is at least the new one with that probability. The guarantee is for the score
+    as computed from as much data: with scores of plausible rows, that no row of the new
     person is refuted.
 
     Raises
@@ -234,22 +238,22 @@ def conformal_contamination(etas: Iterable[float], alpha: float) -> float:
     if not 0 < missed < 1:
         raise ValueError(f"alpha: must lie between 0 and 1, got {missed:g}; for example 0.1")
     if any(not 0 <= eta <= 1 for eta in scores):
-        raise ValueError("etas: contaminations lie between 0 and 1")
+        raise ValueError("etas: must be contaminations between 0 and 1")
     total = len(scores)
     rank = ceil((total + 1) * (1 - Fraction(str(missed))))
     if rank > total:
-        needed = ceil((1 - Fraction(str(missed))) / Fraction(str(missed)))
+        required = ceil((1 - Fraction(str(missed))) / Fraction(str(missed)))
         raise NotApplicable(
             f"etas: {total} people can give confidence {total / (total + 1):.3g} at most, not "
-            f"{1 - missed:.3g}; hold out {needed} people or ask for less"
+            f"{1 - missed:.3g}; hold out {required} people or lower the confidence"
         )
     return scores[rank - 1]
 
 
 def closest_in_box(counts: Floats, low: Floats, high: Floats) -> Floats:
-    """The distribution within bounds that makes counts of moves most likely.
+    """The distribution within bounds that maximises the likelihood of counts of transitions.
 
-    It is a multiple of the counts, cut off at the bounds, that sums to one.
+    It is a multiple of the counts, clipped to the bounds, that sums to one.
     """
 
     def distribution(share: float) -> Floats:
@@ -288,7 +292,7 @@ def _deviances(moves: Floats, rows: Floats, eta: Floats) -> Floats:
 
 
 def _contaminations(moves: Floats, rows: Floats, largest: float, deviance: Floats) -> Floats:
-    """The least contamination with deviance below ``largest``; bisection ends where it is."""
+    """The least contamination with deviance below ``largest``; bisection ends where this holds."""
     least, fails = np.zeros(len(moves)), np.flatnonzero(deviance >= largest)
 
     def enough(eta: Floats) -> NDArray[np.bool_]:

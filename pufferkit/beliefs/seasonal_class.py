@@ -1,4 +1,4 @@
-"""One known chain whose kernel depends on the clock: hour of the day, day of the week."""
+"""One known chain whose kernel depends on the time: hour of the day, day of the week."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class SeasonalClass(KernelClass):
     kind = "seasonal"
 
     matrices: tuple[Floats, ...]
-    """Matrix of the move from an entry at each slot of the clock to the next entry."""
+    """Transition matrix from an entry at each slot of the period to the next entry."""
     states: tuple[Hashable, ...]
     start: int | None
-    """Slot of the first entry of a series, counted from 0; ``None`` if it can be any."""
+    """Slot of the first entry of a series, counted from 0; ``None`` if it can be any slot."""
     fitted_on: Provenance | None
-    """Where the matrices come from."""
+    """The data the matrices were counted from."""
 
     def __init__(
         self,
@@ -50,17 +50,19 @@ class SeasonalClass(KernelClass):
         matrices = checks.stochastic_matrices("kernels", named)
         slot = None if start is None else checks.whole("start", start, 0)
         if slot is not None and slot >= len(matrices):
-            raise ValueError(f"start: the clock has slots 0 to {len(matrices) - 1}, got {slot}")
+            raise ValueError(f"start: must be a slot from 0 to {len(matrices) - 1}, got {slot}")
         labels = state_labels(states, len(matrices[0]))
         checks.assign(self, matrices=matrices, states=labels, start=slot, fitted_on=fitted_on)
         if any(((marginal > 0) & (marginal < RAREST)).any() for marginal in self.marginals):
-            raise ValueError("kernels: some states are too rare for a float; drop or merge them")
+            raise ValueError(
+                "kernels: the probability of some states underflows; drop or merge them"
+            )
 
     @classmethod
     def of_people(
         cls, people: People, slots: int | None = None, start: int | None = None
     ) -> SeasonalClass:
-        """Everybody's moves in each hour of the clock, or in each of ``slots`` parts of it."""
+        """Everybody's kernel in each hour of the period, or in each of ``slots`` parts of it."""
         return cls(people.slot_kernels(slots), people.states, start, people.source)
 
     @cached_property
@@ -73,7 +75,7 @@ class SeasonalClass(KernelClass):
             here = MarkovChain.steady(whole / whole.sum(axis=1, keepdims=True)).stationary
         except ValueError as error:
             raise ValueError(
-                f"kernels: over one period there is no single steady state ({error})"
+                f"kernels: must have a unique steady state over one period ({error})"
             ) from None
         marginals = [here]
         for matrix in self.matrices[:-1]:
@@ -93,8 +95,9 @@ class SeasonalClass(KernelClass):
     @property
     def promise(self) -> str:
         return (
-            "promised to whoever knows the schedule: the chain of each slot of the clock, and the "
-            "clock; someone unsure of the schedule may learn more"
+            "holds against adversaries who know the schedule: the chain of each slot of the "
+            "period, "
+            "and the time; one unsure of the schedule may learn more"
         )
 
     @property

@@ -1,8 +1,8 @@
-"""What is hidden from an adversary, where that is more than the value of one entry.
+"""Secrets: what is hidden from an adversary, where that is not the value of one entry.
 
-Pufferfish privacy names its secrets: pairs of events that no output may tell apart by more than
-epsilon. By default they are any two values of any one entry. `Secrets` are others: values of
-several entries in a row, something that happens within a window or does not, named pairs only.
+Pufferfish privacy names its secrets: pairs of events whose likelihood ratio, given any output, is
+at most e^epsilon. By default they are any two values of any one entry. `Secrets` are others: values
+of several consecutive entries, whether something happens within a window, or named pairs only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pufferkit import checks
 from pufferkit.beliefs.markov_chain import plain_labels
 
 MOST_PATTERNS = 1024
-"""Values of a window that a function may be asked about."""
+"""Most values of a window for which a function is evaluated."""
 
 Moves = NDArray[np.int64]
 
@@ -35,13 +35,13 @@ class Automaton:
     ends: tuple[int, ...]
     """The label, counted from 0, of every state that the automaton can end in."""
     labels: tuple[str, ...]
-    """The events that are told apart."""
+    """The events to be kept indistinguishable."""
 
 
 class Secrets(ABC):
-    """What no output may tell apart; made by one of the functions below.
+    """Pairs of events that must stay indistinguishable; made by one of the functions below.
 
-    Windows are runs of consecutive entries of one segment, wherever they lie.
+    A window is any run of consecutive entries of one segment.
 
     Examples
     --------
@@ -62,10 +62,11 @@ class Secrets(ABC):
 
     @staticmethod
     def runs(window: int) -> Secrets:
-        """Any two values of any ``window`` entries in a row, and so any event about them.
+        """Any two values of any ``window`` consecutive entries, and so any event about them.
 
-        With 2 entries, the secrets are the moves. Epsilon is promised for every function of the
-        window: whichever two events about it an adversary compares, each is a mixture of values.
+        With 2 entries, the secrets are the transitions. Epsilon is guaranteed for every function of
+        the window: whichever two events about it an adversary compares, each is a mixture of
+        values.
         """
         return Runs(checks.whole("window", window, 1))
 
@@ -73,7 +74,8 @@ class Secrets(ABC):
     def sets(count: int) -> Secrets:
         """Any two values of any ``count`` entries of a segment, wherever they lie.
 
-        `runs` are entries side by side, which say much the same; entries far apart add up.
+        The entries of `runs` are adjacent and largely redundant; the losses of distant entries add
+        up.
 
         Examples
         --------
@@ -84,16 +86,16 @@ class Secrets(ABC):
 
     @staticmethod
     def at_least(states: Any, within: int, times: int = 1) -> Secrets:
-        """Whether something happens in a window at least so often, or not.
+        """Whether some values occur in a window at least ``times`` times.
 
         Parameters
         ----------
         states
             The value, or values, that count.
         within
-            Entries of the window.
+            Length of the window.
         times
-            How many of them.
+            Least number of occurrences.
 
         Examples
         --------
@@ -103,12 +105,14 @@ class Secrets(ABC):
         window = checks.whole("within", within, 1)
         often = checks.whole("times", times, 1)
         if often > window:
-            raise ValueError(f"times: a window of {window} entries has no {often}")
+            raise ValueError(
+                f"times: must be at most {window}, the entries of the window, got {often}"
+            )
         return Counted(window, _labels(states), often)
 
     @staticmethod
     def throughout(states: Any, within: int) -> Secrets:
-        """Whether all entries of a window have one of these values, or not all.
+        """Whether all entries of a window have one of these values.
 
         Examples
         --------
@@ -119,14 +123,14 @@ class Secrets(ABC):
 
     @staticmethod
     def patterns(window: int, label: Callable[[tuple[Hashable, ...]], Hashable]) -> Secrets:
-        """Which label the values of a window have, by a function of all of them.
+        """The label of a window, a function of its values.
 
         Parameters
         ----------
         window
-            How many entries the function looks at.
+            Number of entries, the arguments of the function.
         label
-            Takes a tuple of values and returns what the adversary must not learn of it.
+            Takes a tuple of values and returns the label that the adversary must not learn.
 
         Examples
         --------
@@ -145,7 +149,8 @@ class Secrets(ABC):
         ----------
         pairs
             Pairs of values; or a mapping from pairs to multiples of epsilon, at least 1: a pair
-            with 2 is promised twice the epsilon of the release, which is that of the strictest.
+            with 2 is guaranteed twice the epsilon of the release, which is that of the strictest
+            pair.
 
         Examples
         --------
@@ -157,15 +162,16 @@ class Secrets(ABC):
         for pair, multiple in given:
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or pair[0] == pair[1]:
                 raise ValueError(f"pairs: each must be two different values, got {pair!r}")
-            # Below 1, bounds on what everything together loses would not bound the pair's share.
+            # Below 1, bounds on the total loss would not bound that of the pair.
             if checks.positive("pairs", multiple) < 1:
                 raise ValueError(
-                    f"pairs: {pair!r} has {multiple:g} times epsilon; multiples are at least 1, so "
-                    "take the epsilon of the strictest pair for the release"
+                    f"pairs: {pair!r} has {multiple:g} times epsilon; multiples must be at least "
+                    "1, "
+                    "so take the epsilon of the strictest pair for the release"
                 )
             multiples[pair[0], pair[1]] = float(multiple)
         if not multiples:
-            raise ValueError("pairs: name at least one pair")
+            raise ValueError("pairs: must name at least one pair")
         return Pairs(tuple(multiples.items()))
 
     @property
@@ -174,7 +180,7 @@ class Secrets(ABC):
         """One line for tables and reports."""
 
     def attached(self, states: Sequence[Hashable]) -> Secrets:
-        """The same for chains over these states, checked."""
+        """The same secrets, checked for chains over these states."""
         return self
 
     @abstractmethod
@@ -260,7 +266,7 @@ class Pairs(Secrets):
         return self
 
     def parts(self, states: Sequence[Hashable]) -> NDArray[np.float64]:
-        """By what the loss of each pair is multiplied: 1 / its multiple, 0 if it is no secret."""
+        """The weight of the loss of each pair: 1 / its multiple, 0 if it is not a secret."""
         place = {state: n for n, state in enumerate(states)}
         parts = np.zeros((len(states), len(states)))
         for (a, b), multiple in self.multiples:
@@ -277,7 +283,7 @@ class Events(Secrets):
 
     @abstractmethod
     def automaton(self, states: Sequence[Hashable]) -> Automaton:
-        """What reads the label of a window of these states."""
+        """The automaton that reads the label of a window of these states."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -301,12 +307,12 @@ class Counted(Events):
     def attached(self, states: Sequence[Hashable]) -> Secrets:
         _known(states, self.states)
         if not set(states) - set(self.states):
-            raise ValueError("states: all of them are named, so nothing is left to tell apart")
+            raise ValueError("states: name every state, so there is nothing to hide; leave one out")
         return self
 
     def automaton(self, states: Sequence[Hashable]) -> Automaton:
         counts = np.array([state in self.states for state in states])
-        if self.times is None:  # all of them, unless another value comes once
+        if self.times is None:  # all entries, unless another value occurs
             one = _counter(~counts, 1)
             return Automaton((one,) * self.window, (0, 1), ("all of them", "not all"))
         one = _counter(counts, self.times)
@@ -347,7 +353,7 @@ class Patterns(Secrets):
         given = [self.label(values) for values in product(states, repeat=self.window)]
         labels = tuple(str(label) for label in given)
         if len(set(given)) != len(set(labels)):
-            raise ValueError("label: two different labels are written alike; give them other names")
+            raise ValueError("label: two different labels have the same text; rename one")
         return Listed(self.window, labels).attached(states)
 
     def to_dict(self) -> dict[str, Any]:
@@ -375,7 +381,9 @@ class Listed(Events):
                 f"{len(self.labels)}"
             )
         if len(set(self.labels)) < 2:
-            raise ValueError("label: all values have the same label; nothing is told apart")
+            raise ValueError(
+                "label: all values have the same label, so there is nothing to hide; use two labels"
+            )
         return self
 
     def automaton(self, states: Sequence[Hashable]) -> Automaton:
@@ -405,7 +413,7 @@ def _labels(states: Any) -> tuple[Hashable, ...]:
     if isinstance(states, (list, tuple, set, frozenset)):
         named = tuple(states)
         if not named:
-            raise ValueError("states: name at least one value")
+            raise ValueError("states: must name at least one value")
         return named
     return (states,)
 
@@ -414,4 +422,6 @@ def _known(states: Sequence[Hashable], named: Iterable[Hashable]) -> None:
     for value in named:
         if value not in states:
             known = ", ".join(str(state) for state in list(states)[:8])
-            raise ValueError(f"secrets: {value!r} is no state of these beliefs; they have {known}")
+            raise ValueError(
+                f"secrets: {value!r} is not a state of these beliefs; they have {known}"
+            )

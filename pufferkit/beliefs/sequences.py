@@ -1,7 +1,7 @@
-"""Coded sequences of people, as the tests of models take them.
+"""Coded sequences of people, the input of the tests of models.
 
 A person is an array of whole numbers, the states of the entries in time order, with `UNOBSERVED`
-where nothing was observed. Beside it may stand an array of slots: the time of day of every entry,
+where nothing was observed. It may come with an array of slots: the time of day of every entry,
 counted in entries from 0. Without it the first entry is taken to be in slot 0.
 """
 

@@ -1,4 +1,4 @@
-"""One step of a chain of states behind the entries, in both directions, as a curve reads it."""
+"""One step of a hidden chain, forward and backward, in the form that curves take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pufferkit.checks import Floats
 
 @dataclass(frozen=True, eq=False)
 class StepKernels(checks.Frozen):
-    """One step W_t -> W_{t+1} of a chain behind the entries X."""
+    """One step W_t -> W_{t+1} of a hidden chain with entries X."""
 
     forward: Floats
     """P(W_{t+1} = w' | W_t = w), row w."""
@@ -20,7 +20,7 @@ class StepKernels(checks.Frozen):
     """P(W_t = w | W_{t+1} = w'), row w'. The row of a state that cannot occur may be anything; it
     is the distribution of W_t."""
     distribution: Floats
-    """That of W_{t+1}."""
+    """The distribution of W_{t+1}."""
     posterior: Floats
     """Pi(x, w) = P(W_{t+1} = w | X_{t+1} = x), a row for each level x."""
 

@@ -5,7 +5,7 @@ Only the pattern of zeros matters here, so everything is exact.
 Glossary
 --------
 closed class
-    a set of states that reach one another and nothing else; the chain ends up in one of them.
+    a set of states that reach one another and no others; the chain ends up in one of these sets.
 transient state
     a state in no closed class.
 cyclic classes
@@ -20,9 +20,7 @@ from math import gcd, lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.checks import Floats
-
-Bools = NDArray[np.bool_]
+from pufferkit.checks import Bools, Floats
 
 
 @dataclass(frozen=True, eq=False)

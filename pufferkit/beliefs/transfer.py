@@ -1,13 +1,14 @@
-"""What those learn who are unsure which distribution of a class is in force.
+"""The loss against adversaries who are unsure which distribution of a class is in force.
 
-A promise over a class is made to whoever knows the distribution in force. Let the types z (people,
-regime paths) each have their distribution in the class, with loss epsilon, and let an entry tell
-about the type through P(z | X_i = x). Whoever is unsure of the type then loses at most
+The guarantee over a class holds against adversaries who know the distribution in force. Let each
+type z (a person, a path of regimes) have its distribution in the class, with loss epsilon, and let
+an entry be informative about the type through P(z | X_i = x). Against an adversary who is unsure of
+the type the loss is at most
 
     epsilon + max over z, x, x' of log P(z | X_i = x) / P(z | X_i = x'),
 
 because P(o | x) = sum_z P(z | x) P(o | x, z) <= e^epsilon sum_z P(z | x) P(o | x', z). The second
-term is free of the noise: it caps what noise for the class says nothing about.
+term does not depend on the noise: it bounds the loss that noise for the class does not control.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from pufferkit import checks
 
 
 def transfer_cap(joint: Any) -> float:
-    """The most that an entry tells about the type: max log P(z | x) / P(z | x').
+    """The most that an entry reveals about the type: max log P(z | x) / P(z | x').
 
     Parameters
     ----------
     joint
         P(z, x) up to a factor: a row for each type, a column for each state. States that cannot
-        occur are left out. It is infinite if a state rules a type out that another does not.
+        occur are left out. The result is infinite if one state rules out a type and another does
+        not.
 
     Examples
     --------
@@ -36,10 +38,12 @@ def transfer_cap(joint: Any) -> float:
     """
     table = checks.numbers("joint", joint)
     if table.ndim != 2 or (table < 0).any():
-        raise ValueError("joint: must be probabilities, a row for each type, a column for a state")
+        raise ValueError(
+            "joint: must be probabilities, a row for each type, a column for each state"
+        )
     table = table[:, table.sum(axis=0) > 0]
     if not table.size:
-        raise ValueError("joint: some state must be possible")
+        raise ValueError("joint: must have at least one state of positive probability")
     shares = table / table.sum(axis=0)
     largest, least = shares.max(axis=1), shares.min(axis=1)
     if ((least == 0) & (largest > 0)).any():

@@ -34,7 +34,7 @@ from pufferkit.cli.terminal import OneLineErrors, help_if_alone
 app = typer.Typer(
     cls=OneLineErrors,
     name="pufferkit",
-    help="Pufferfish privacy for correlated data: how much noise is needed, added safely.",
+    help="Pufferfish privacy for correlated data: compute the noise needed, and add it safely.",
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
@@ -70,18 +70,18 @@ def _version(asked: bool) -> None:
 def root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print and exit.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No notes and no progress; warnings stay.")
+        bool, typer.Option("--quiet", "-q", help="Print no notes and no progress, only warnings.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Log on stderr what is done and how long.")
+        bool, typer.Option("--verbose", "-v", help="Log each step and its duration on stderr.")
     ] = False,
 ) -> None:
-    """Pufferfish privacy for correlated data: how much noise is needed, added safely."""
+    """Pufferfish privacy for correlated data: compute the noise needed, and add it safely."""
     if quiet and verbose:
-        raise ValueError("--quiet and --verbose: give one of them")
+        raise ValueError("--quiet and --verbose: give only one of them")
     terminal.speak(quiet=quiet, verbose=verbose)
     help_if_alone(context)
 

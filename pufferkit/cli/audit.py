@@ -1,4 +1,4 @@
-"""``pufferkit audit``: the promise, the best attack on it, and who won."""
+"""``pufferkit audit``: the promised privacy against the best attack on it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOCAL = {
     "matrix_response": "optimised",
     "correlated_response": "correlated",
 }
-"""Mechanisms of `pufferkit.local`, and what `cheapest_noise` calls their design."""
+"""Mechanisms of `pufferkit.local`, with their ``design`` in `cheapest_noise`."""
 
 
 @with_options
@@ -37,23 +37,23 @@ def audit(
     mechanism: Annotated[
         Text,
         option(
-            "As in the plan, or randomized_response, matrix_response, correlated_response. "
-            "Default: least Pufferfish noise.",
+            "A name from the plan, or randomized_response, matrix_response, "
+            "correlated_response. Default: least Pufferfish noise.",
             "NAME",
         ),
     ] = None,
     trials: Annotated[int, whole("Releases drawn for each of two secrets.")] = 20_000,
-    confidence: Annotated[float, real("Of what the attack proves.")] = 0.999999,
+    confidence: Annotated[float, real("Confidence of the loss that is proven.")] = 0.999999,
     as_json: Annotated[bool, option("Print JSON.", None, "--json")] = False,
-    plot: Annotated[File, option("Draw what was promised, computed and proven.", "FILE")] = None,
+    plot: Annotated[File, option("Plot the promised, computed and proven loss.", "FILE")] = None,
 ) -> None:
     """Attack a mechanism on simulated data, and compare with its promise; spends nothing.
 
-    The loss of the claimed noise is computed exactly where that is feasible, the noise that is
-    drawn is measured, and an attack tells two secrets apart. What the audit would have found is
-    printed with it.
+    The loss of the claimed noise is computed exactly where that is feasible, the noise drawn is
+    measured, and an attack tries to distinguish two secrets. The report states which violations the
+    audit could have detected.
 
-    Exit code 0: the promise stands. 1: it is broken, or the noise is not what is claimed.
+    Exit code 0: no violation. 1: the promise is broken, or the noise is not as claimed.
     """
     local = None if mechanism is None else mechanism.replace("-", "_")
     local = local if local in LOCAL else None
@@ -96,5 +96,7 @@ def _response(beliefs: Beliefs, epsilon: float, name: str) -> Any:
     local = import_module("pufferkit.local")
     members = () if beliefs.entries is not None else beliefs.members()
     if len(members) != 1 or members[0].any_start:
-        raise ValueError(f"--mechanism {name}: needs a model with one chain and its start")
+        raise ValueError(
+            f"--mechanism {name}: needs a model with one chain and a fixed initial distribution"
+        )
     return local.cheapest_noise(members[0].chain, epsilon, design=LOCAL[name])

@@ -1,4 +1,4 @@
-"""``pufferkit beliefs``: from public people to beliefs that people held out do not refute."""
+"""``pufferkit beliefs``: beliefs from public data, tested on people who were held out."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ def beliefs(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...", help="Public people: text or Parquet. Several: a subject in each."
+            metavar="FILE...", help="Public data: text or Parquet. Several files: one subject each."
         ),
     ],
     state: inputs.State,
     question: QuestionOptions,
     form: Form,
     time: inputs.Time = None,
-    subject: Annotated[Text, option("Column that says whose row it is.", "COL")] = None,
-    epsilon: Annotated[float, real("Where noise is compared.")] = 1.0,
+    subject: Annotated[Text, option("Column with the subject of each row.", "COL")] = None,
+    epsilon: Annotated[float, real("Epsilon at which noise is compared.")] = 1.0,
     length: Annotated[
-        int | None, whole("Entries of the series to release; default: as held out.")
+        int | None, whole("Entries of the series to release. Default: as in the held-out data.")
     ] = None,
-    day: Annotated[int | None, whole("Entries in a day, if no clock.")] = None,
-    held_out: Annotated[int | None, whole("People to test on.")] = None,
+    day: Annotated[int | None, whole("Entries in a day, if there are no times.")] = None,
+    held_out: Annotated[int | None, whole("Number of people to test on.")] = None,
     regimes: Annotated[str, option("Numbers of regimes to try.", "2,3,4")] = "2,3,4,6,8,12",
-    seed: Annotated[int, whole("Of the split.")] = 0,
+    seed: Annotated[int, whole("Seed of the split.")] = 0,
     out: Annotated[File, option("Write the chosen model here.", "FILE")] = None,
-    report: Annotated[File, option("Write a page with pictures, .html.", "FILE")] = None,
+    report: Annotated[File, option("Write an HTML report with figures.", "FILE")] = None,
     as_json: inputs.AsJson = False,
 ) -> None:
-    """Build beliefs on some public people, test them on others, choose the least noise.
+    """Fit classes of beliefs to public data, test them on people held out, choose the least noise.
 
-    Single chain, hourly chain, region, hull of people, hidden regimes: each with what it promises,
-    whether it covers the people held out, and the noise of your query. What fails is not
-    recommended, and nothing is written for --out then. The exit code is 1 if nothing passes.
+    Single chain, hourly chain, region, hull of people, hidden regimes: each is listed with its
+    promise, whether it covers the people held out, and the noise for your query. A class that fails
+    is not recommended. If none passes, --out is not written and the exit code is 1.
     """
     from pufferkit.beliefs.people import People  # noqa: PLC0415
     from pufferkit.fitting.choosing import choose_beliefs  # noqa: PLC0415
@@ -92,12 +92,12 @@ def beliefs(
 def _whole_numbers(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and 0 < int(part) < 100 for part in parts):
-        raise ValueError(f"--regimes: {text!r} is no list of numbers from 1 to 99, like 2,3,4")
+        raise ValueError(f"--regimes: must be numbers from 1 to 99, like 2,3,4, got {text!r}")
     return [int(part) for part in parts]
 
 
 def _page(choice: Choice, person: Series, day: int | None) -> str:
-    """The choice as one page of HTML, pictures inside."""
+    """The choice as one HTML page with embedded figures."""
     from pufferkit import plots  # noqa: PLC0415
 
     pictures = []

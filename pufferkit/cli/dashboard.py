@@ -1,4 +1,4 @@
-"""``pufferkit dashboard``: several questions at once, each as exact as was asked, paid once."""
+"""``pufferkit dashboard``: several questions at once, each with its own accuracy, in one charge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 import pufferkit as pk
 from pufferkit.cli import inputs, outputs, question_options, terminal
-from pufferkit.cli.derived import AskedQuestion, derived, numbers_asked
+from pufferkit.cli.asked_questions import AskedQuestion, derived, numbers_asked
 from pufferkit.cli.flags import File, Text, option, real
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, with_options
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Details:
-    """What the questions need beside their names; for all that take it."""
+    """Options of the questions, shared by all questions that take them."""
 
     values: question_options.Values = None
     at_least: question_options.AtLeast = None
@@ -34,14 +34,14 @@ class Details:
     weights: question_options.Weights = None
 
     def of(self, name: str) -> dict[str, Any]:
-        """Those that a question takes."""
+        """The options that a question takes."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             key: value for key, value in given.items() if name in question_options.taken_by(key)
         }
 
     def check(self, names: Sequence[str]) -> None:
-        """Every option is for one of the questions."""
+        """Raise if an option applies to none of the questions."""
         for field in fields(self):
             taken = set(question_options.taken_by(field.name)) & set(names)
             if getattr(self, field.name) is not None and not taken:
@@ -50,7 +50,7 @@ class Details:
 
 @dataclass(frozen=True)
 class Part:
-    """One question of several: what it is called, what it asks, and the error it may have."""
+    """One of several questions: its name, its query and the error it may have."""
 
     name: str
     asked: AskedQuestion
@@ -66,7 +66,7 @@ def dashboard(
     ask: Annotated[
         list[str],
         option(
-            "A question and the half-width at 95% it may have; once for each question.",
+            "A question and the 95% half-width it may have; repeat for each question.",
             "NAME[:STATES]=ERROR",
         ),
     ],
@@ -74,27 +74,27 @@ def dashboard(
     details: Details,
     form: Form,
     book: Book,
-    account: Annotated[Text, option("With --ledger: which data this is.", "NAME")] = None,
+    account: Annotated[Text, option("With --ledger: account of these data.", "NAME")] = None,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
     independent_after: inputs.IndependentAfter = None,
     epsilon: Annotated[
-        float | None, real("In all; errors are then proportions.", "X", "--epsilon")
+        float | None, real("Total epsilon; errors are then relative.", "X", "--epsilon")
     ] = None,
     only_plan: Annotated[
-        bool, option("Say what it would cost; spends nothing.", None, "--plan")
+        bool, option("Print the cost only; spends nothing.", None, "--plan")
     ] = False,
-    out: Annotated[File, option("Write JSON here, not to stdout; - is stdout.", "FILE")] = None,
+    out: Annotated[File, option("Write JSON here instead of stdout (-).", "FILE")] = None,
     plot: inputs.Plot = None,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Answer several questions about one series together, at the least total epsilon.
 
-    Questions have the names of --query: histogram=30, episodes:run=20, by-hour=100, mean=0.5. Of a
-    question whose answer is read from what is released, the error is that of the released numbers:
-    the bins of a histogram, or the moments of a variance.
+    Questions have the names of --query: histogram=30, episodes:run=20, by-hour=100, mean=0.5. For a
+    question whose answer is derived from released numbers, the error is that of those numbers: the
+    bins of a histogram, or the moments of a variance.
 
-    The JSON is the joint release, which verify checks. With --plan it is what each would cost.
+    The JSON is the joint release, which verify checks. With --plan it is the cost of each question.
     """
     out = None if str(out) == "-" else out
     book.check(account, needs_account=True)
@@ -106,7 +106,7 @@ def dashboard(
     parts = [_asked(text, details, beliefs.states, series) for text in ask]
     details.check([part.asked.question.name for part in parts])
     if len({part.name for part in parts}) < len(parts):
-        raise ValueError("--ask: two questions are the same; give each once")
+        raise ValueError("--ask: the same question is given twice; give each once")
     asked = {part.name: (part.asked.query, part.error) for part in parts}
     plan = pk.dashboard(beliefs, asked, epsilon)
     if only_plan:
@@ -134,7 +134,7 @@ def dashboard(
 
 
 def _readings(parts: Sequence[Part], release: Release) -> dict[str, Derived]:
-    """What follows from the parts of a joint release."""
+    """The answers derived from the parts of a joint release."""
     from pufferkit.mechanisms.dashboard import split  # noqa: PLC0415
 
     each = split(release)
@@ -153,18 +153,19 @@ def _released(
             series, beliefs, book.budget, ledger, name=account, data_meant=book.data_meant
         )
         answer = session.release_jointly(plan, label=book.label)
-        terminal.summary(f"{account}: {session.remaining:g} of {book.budget:g} remain")
+        terminal.summary(f"{account}: {session.remaining:g} of {book.budget:g} remaining")
         return answer
 
 
 def _asked(text: str, details: Details, states: Sequence[Hashable], series: Series) -> Part:
-    """The question that a text asks, and its error."""
+    """The question and the error in a text such as ``episodes:run=20``."""
     what, equals, number = text.rpartition("=")
     name, _, of = what.partition(":")
     known = [own.value for own in question_options.QueryName]
     if not equals or name not in known:
         raise ValueError(
-            f"--ask: {text!r} is not like episodes:run=20; questions are {', '.join(known)}"
+            f"--ask: must have the form episodes:run=20, got {text!r}; questions are "
+            f"{', '.join(known)}"
         )
     try:
         error = terminal.number(number.strip())
@@ -173,5 +174,5 @@ def _asked(text: str, details: Details, states: Sequence[Hashable], series: Seri
     question = question_options.QuestionOptions(
         question_options.QueryName(name), state_value=of or None, **details.of(name)
     )
-    # A quantile that is chosen has no noise to give its share of; it is read from a histogram.
+    # The noisy-choice quantile has no Laplace noise to share; here it is read from a histogram.
     return Part(what, numbers_asked(question, states, series), error)

@@ -1,4 +1,4 @@
-"""``pufferkit explore``: the page in the browser, on this machine only."""
+"""``pufferkit explore``: the page in the browser, served on this machine only."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pufferkit.cli import inputs, terminal
 
 def explore(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Where ledger, models and files are kept.")
+        Path, typer.Argument(metavar="FOLDER", help="Folder for the ledger, models and files.")
     ] = Path("pufferkit-explorer"),
     port: Annotated[
         int,
-        typer.Option("--port", parser=terminal.integer, metavar="N", help="0: any that is free."),
+        typer.Option("--port", parser=terminal.integer, metavar="N", help="Port; 0: any free one."),
     ] = 0,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
     ] = True,
     as_json: inputs.AsJson = False,
 ) -> None:
-    """Go from a file to a decision in the browser: data, beliefs, epsilon, release, account.
+    """Work in the browser, from a file to a release: data, beliefs, epsilon, release, account.
 
     The page is served on 127.0.0.1 only, behind a random token in its address. Nothing leaves this
-    machine. Ctrl-C ends it; the ledger stays in FOLDER.
+    machine. Ctrl-C stops the server; the ledger stays in FOLDER.
     """
     from pufferkit.explore import serve  # noqa: PLC0415
 
@@ -35,7 +35,7 @@ def explore(
             terminal.as_json({"address": address, "folder": str(folder.resolve())})
         else:
             terminal.say(address)
-        terminal.note("Ctrl-C ends it. Whoever has this address can spend the budget.")
+        terminal.note("Ctrl-C stops the server. Anyone with this address can spend the budget.")
         if browser:
             _show(address, folder)
 
@@ -43,9 +43,9 @@ def explore(
 
 
 def _show(address: str, folder: Path) -> None:
-    """Open the page in a browser, by a file that only its owner can read.
+    """Open the page in a browser through a file that only its owner can read.
 
-    Other users of the machine see the command lines of processes; the token must not be in one.
+    Other users of the machine can see command lines, so the token must not appear in one.
     """
     import os  # noqa: PLC0415
     import webbrowser  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Options in a line each. Those without a flag are named after their argument: ``--times-in``."""
+"""Options in one line each; without a flag they are named after their argument."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ File = Path | None
 
 
 def option(words: str, metavar: str | None = None, *flags: str) -> Any:
-    """An option with the words of its help."""
+    """An option with its help text."""
     return typer.Option(*flags, metavar=metavar, help=words)
 
 
 def whole(words: str, metavar: str = "N", *flags: str) -> Any:
-    """An option that is a whole number, in plain digits."""
+    """An option that is an integer, in plain digits."""
     return typer.Option(*flags, parser=terminal.integer, metavar=metavar, help=words)
 
 

@@ -1,4 +1,4 @@
-"""How a file is written, which clock it is from and which numbers are states, as options say it."""
+"""Options for the format of a file, its clock, and how numbers become states."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 Dates = Literal["day-first", "month-first"]
-"""Which number of a date like 03/04/2024 is the day."""
+"""Which part of a date like 03/04/2024 is the day."""
 
 Header = Literal["yes", "no"]
 """Whether the first line names the columns."""
 
 RepeatedHour = Literal["refuse", "shift", "keep-first"]
-"""What to do with the hour that clocks show twice."""
+"""How to treat the hour that occurs twice when clocks go back."""
 
 
 def duration(text: str | None) -> Any:
@@ -38,14 +38,14 @@ def duration(text: str | None) -> Any:
 
 
 def time_of(text: str | None) -> str | tuple[str, ...] | None:
-    """The column of times, or the two of dates and times with a comma between."""
+    """The column of times, or the columns of dates and times, separated by a comma."""
     if text is None or "," not in text:
         return text
     return tuple(part.strip() for part in text.split(","))
 
 
 def cut_points(text: str) -> list[float]:
-    """Numbers with commas between them."""
+    """Numbers separated by commas."""
     points = []
     for cut in text.split(","):
         try:
@@ -57,44 +57,42 @@ def cut_points(text: str) -> list[float]:
 
 @dataclass(frozen=True)
 class Form:
-    """What a file does not say of itself, or says in a way that must not be guessed."""
+    """Facts that a file does not state, or that must not be guessed."""
 
-    cuts: Annotated[Text, option("Numbers as states, cut here.", "100,760")] = None
+    cuts: Annotated[Text, option("Turn numbers into states, cut here.", "100,760")] = None
     levels: Annotated[
-        Text, option("Numbers as states: levels of this width, from 0 up to there.", "200W:2kW")
+        Text, option("Turn numbers into states: levels of this width up to a top.", "200W:2kW")
     ] = None
-    unit: Annotated[Text, option("Unit of the numbers, for levels and names.", "kW")] = None
+    unit: Annotated[Text, option("Unit of the numbers, for levels and labels.", "kW")] = None
     labels: Annotated[
-        File, option("Numbers as states: a CSV with columns from, label.", "FILE")
+        File, option("Turn numbers into states: a CSV with columns from,label.", "FILE")
     ] = None
     every: Annotated[
-        Text, option("Put the entries on a grid; without --time, how far apart the rows are.", "5m")
+        Text, option("Put entries on a grid; without --time, the time between rows.", "5m")
     ] = None
-    begins: Annotated[Text, option("Without --time: when the first row is.", "TIME")] = None
-    timezone: Annotated[Text, option("Cut days and weeks at midnight there.", "Europe/Paris")] = (
+    begins: Annotated[Text, option("Without --time: time of the first row.", "TIME")] = None
+    timezone: Annotated[Text, option("Days and weeks begin at midnight there.", "Europe/Paris")] = (
         None
     )
     times_in: Annotated[
-        Text, option("Clock of times without a zone. Default: that of --timezone.", "UTC")
+        Text, option("Time zone of times without one. Default: --timezone.", "UTC")
     ] = None
     repeated_hour: Annotated[
-        RepeatedHour, option("What to do with the hour that clocks show twice.")
+        RepeatedHour, option("How to treat the hour that occurs twice when clocks go back.")
     ] = "refuse"
-    separator: Annotated[Text, option("Between cells. Default: sniffed and said.", ";")] = None
+    separator: Annotated[Text, option("Cell separator. Default: detected.", ";")] = None
     header: Annotated[
-        Header | None, option("Whether line 1 names the columns. Default: sniffed.")
+        Header | None, option("Whether line 1 names the columns. Default: detected.")
     ] = None
-    decimal: Annotated[Text, option("Decimal sign. Default: sniffed and said.", ",")] = None
-    dates: Annotated[
-        Dates | None, option("Order of dates like 03/04/2024. Default: sniffed and said.")
-    ] = None
-    missing: Annotated[
-        Text, option("Cells like these hold nothing that was observed.", "off,-1")
-    ] = None
+    decimal: Annotated[Text, option("Decimal sign. Default: detected.", ",")] = None
+    dates: Annotated[Dates | None, option("Order of dates like 03/04/2024. Default: detected.")] = (
+        None
+    )
+    missing: Annotated[Text, option("Cell values that mean not observed.", "off,-1")] = None
 
     @property
     def text(self) -> TextFormat | None:
-        """How the file is written, where it was said."""
+        """The format of the file, as far as it was given."""
         options: dict[str, Any] = {
             "separator": self.separator,
             "header": None if self.header is None else self.header == "yes",
@@ -111,7 +109,7 @@ class Form:
 
     @property
     def clock(self) -> dict[str, Any]:
-        """The clock of the times, as the readers take it."""
+        """The clock of the times, for the readers."""
         return {
             "timezone": self.timezone,
             "times_in": self.times_in,
@@ -120,17 +118,17 @@ class Form:
 
     @property
     def cuts_numbers(self) -> bool:
-        """Whether an option says how numbers become states."""
+        """Whether an option defines how numbers become states."""
         return any(option is not None for option in (self.cuts, self.levels, self.labels))
 
     def bins(
         self, file: Path | Sequence[Path], state: str, states: Sequence[Hashable] | None
     ) -> Bins | None:
-        """The levels of the options; else those of the model, if the column holds numbers."""
+        """The levels given by options; else those of the model, if the column holds numbers."""
         given = {"--cuts": self.cuts, "--levels": self.levels, "--labels": self.labels}
         said = [option for option, value in given.items() if value is not None]
         if len(said) > 1:
-            raise ValueError(f"{said[1]}: {said[0]} cuts the numbers already; give one of them")
+            raise ValueError(f"{said[1]}: {said[0]} already cuts the numbers; give only one")
         try:
             if self.cuts is not None:
                 return pk.Bins(cut_points(self.cuts), unit=self.unit or "")
@@ -142,7 +140,7 @@ class Form:
             text = str(error)
             raise ValueError(text if text.startswith("--") else f"--{text}") from None
         if self.unit is not None:
-            raise ValueError("--unit: goes with --cuts or --levels")
+            raise ValueError("--unit: needs --cuts or --levels")
         implied = None if states is None else pk.Bins.of_names(states)
         if implied is None:
             return None
@@ -154,5 +152,5 @@ class Form:
         except ValueError:
             return None
         cuts = ", ".join(f"{cut:g}" for cut in implied.cuts)
-        terminal.note(f"{state} cut at {cuts}, as the states of the model are")
+        terminal.note(f"{state} was cut at {cuts}, like the states of the model")
         return implied

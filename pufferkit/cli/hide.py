@@ -1,4 +1,4 @@
-"""``pufferkit model hide``: beliefs with other secrets than the values of single entries."""
+"""``pufferkit model hide``: beliefs with secrets other than the values of single entries."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _WHOLE = "STATE:ENTRIES"
 
 def hide(
     model: ModelFile,
-    runs: Annotated[int | None, whole("Any values of so many entries in a row.")] = None,
-    sets: Annotated[int | None, whole("Any values of so many entries, wherever they lie.")] = None,
+    runs: Annotated[int | None, whole("Any values of N entries in a row.")] = None,
+    sets: Annotated[int | None, whole("Any values of N entries, anywhere.")] = None,
     at_least: Annotated[
         list[str] | None,
-        option("Whether a state comes in so many entries in a row, TIMES or more.", _EVENT),
+        option("Whether a state occurs at least TIMES in N entries in a row.", _EVENT),
     ] = None,
     throughout: Annotated[
-        list[str] | None, option("Whether so many entries in a row are all of a state.", _WHOLE)
+        list[str] | None, option("Whether N entries in a row all have a state.", _WHOLE)
     ] = None,
     pair: Annotated[
         list[str] | None, option("Only this pair of states of an entry.", "STATE:STATE")
     ] = None,
     only: Annotated[
-        bool, option("Do not hide the values of single entries as well.", None, "--only")
+        bool, option("Do not also hide the values of single entries.", None, "--only")
     ] = False,
-    out: Annotated[File, option("Write here, not to stdout.", "FILE")] = None,
-    as_json: Annotated[bool, option("Print it with --out too.", None, "--json")] = False,
+    out: Annotated[File, option("Write here instead of stdout.", "FILE")] = None,
+    as_json: Annotated[bool, option("Print the JSON even with --out.", None, "--json")] = False,
 ) -> None:
     """The same beliefs with other secrets: values of several entries, events, named pairs.
 
-    Every command takes the model that is written; its releases promise to hide just that.
+    Every command accepts the new model; its releases promise to hide exactly these secrets.
     """
     outputs.check_outputs([out], [model])
     beliefs = inputs.read_model(model)
     if beliefs.entries is not None:
-        raise ValueError("MODEL: events about several entries in a row are for chains")
+        raise ValueError("MODEL: events about several entries in a row need a model of chains")
     secrets = [] if runs is None else [pk.Secrets.runs(runs)]
     secrets += [] if sets is None else [pk.Secrets.sets(sets)]
     for given in at_least or ():
@@ -64,7 +64,7 @@ def hide(
         pairs = [tuple(_state("--pair", state, beliefs) for state in one) for one in both]
         secrets.append(pk.Secrets.pairs(pairs))
     if not secrets:
-        raise ValueError("say what to hide: --runs, --sets, --at-least, --throughout or --pair")
+        raise ValueError("no secrets given; use --runs, --sets, --at-least, --throughout or --pair")
     hiding = cast("ChainClass", beliefs).with_secrets(*secrets, entries=False if only else None)
     terminal.warn(hiding.caveats[-1])
     give(json.dumps(hiding.to_dict(), indent=2) + "\n", out, as_json)
@@ -82,4 +82,4 @@ def _state(flag: str, text: str, beliefs: Beliefs) -> Hashable:
         if str(state) == text:
             return state
     known = ", ".join(printable(state) for state in beliefs.states)
-    raise ValueError(f"{flag}: {text!r} is no state of the model; they are {known}")
+    raise ValueError(f"{flag}: {text!r} is not a state of the model; it has {known}")

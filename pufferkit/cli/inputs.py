@@ -1,4 +1,4 @@
-"""Options that several commands share, and the objects they stand for."""
+"""Options shared by several commands, and the objects they stand for."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ if TYPE_CHECKING:
 
 
 Model = Annotated[Path, option("Beliefs: a JSON file, see 'model'; - is stdin.", None, "--model")]
-Epsilon = Annotated[float, real("Privacy; smaller hides more.", "X", "--epsilon")]
+Epsilon = Annotated[float, real("Privacy loss; smaller is more private.", "X", "--epsilon")]
 State = Annotated[str, option("Column with the states.", "COL", "--state")]
 MaybeState = Annotated[Text, option("Column with the states.", "COL", "--state")]
-Time = Annotated[
-    Text, option("Column with times; or two, of dates and times: DATE,TIME.", "COL", "--time")
-]
+Time = Annotated[Text, option("Column with times; or DATE,TIME for two columns.", "COL", "--time")]
 Segment = Annotated[Text, option("Column that names independent segments.", "COL", "--segment")]
 IndependentAfter = Annotated[
     Text,
     option(
-        "Declare rows further apart than this independent; the release says so.",
+        "Declare rows further apart than this independent; recorded in the release.",
         "3h",
         "--independent-after",
     ),
 ]
 Length = Annotated[
-    list[int] | None, whole("Entries in the series; once a segment.", "N", "--length")
+    list[int] | None, whole("Entries in the series; repeat for each segment.", "N", "--length")
 ]
 Data = Annotated[File, option("Take the lengths from this file.", "FILE", "--data")]
 AsJson = Annotated[bool, option("Print JSON.", None, "--json")]
@@ -44,7 +42,7 @@ Plot = Annotated[File, option("Draw to a .png, .svg or .pdf file.", "FILE", "--p
 
 
 def text_of(path: Path) -> str:
-    """What a file of text holds, or standard input for ``-``."""
+    """The text in a file, or on standard input for ``-``."""
     if str(path) == outputs.STREAM:
         return sys.stdin.read()
     return path.read_text(encoding="utf-8")
@@ -59,18 +57,18 @@ def read_model(path: Path) -> Beliefs:
             return as_beliefs(pk.BayesianNetwork.from_bif(path))
         model = beliefs_from_json(text_of(path))
     except UnicodeDecodeError:
-        raise ValueError(f"{path}: is not a JSON file") from None
+        raise ValueError(f"{path}: this is not a JSON file") from None
     except (TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: model: has a field of the wrong type ({error})") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     if model.is_private:
-        terminal.warn(f"{path} was fitted to private data; the model itself gives them away")
+        terminal.warn(f"{path} was fitted to private data; the model itself reveals them")
     return model
 
 
 def lengths_of(beliefs: Beliefs) -> list[int]:
-    """How many entries beliefs about named entries have; none for chains."""
+    """The number of entries of beliefs about named entries; ``None`` for chains."""
     return [] if beliefs.entries is None else [len(beliefs.entries)]
 
 
@@ -78,7 +76,7 @@ def chains(path: Path) -> ChainClass:
     """The beliefs in a file, which must be chains."""
     beliefs = read_model(path)
     if not isinstance(beliefs, pk.ChainClass):
-        raise ValueError(f"{path}: this command is about Markov chains, not {beliefs.description}")
+        raise ValueError(f"{path}: this command needs Markov chains, not {beliefs.description}")
     return beliefs
 
 
@@ -102,16 +100,16 @@ def read_data(
     check_parquet(path)
     if beliefs is not None and lengths_of(beliefs):
         if independent_after is not None:
-            raise ValueError("--independent-after: is for chains; named entries have no clock")
+            raise ValueError("--independent-after: applies to chains; named entries have no times")
         if entry is None:
-            raise ValueError("--entry: name the column that says which entry a row is about")
+            raise ValueError("--entry: give the column that names the entry of each row")
         return read_record(path, entry, state, beliefs.entries or (), states)
     if entry is not None:
         raise ValueError(
-            "--entry: only for networks and joint distributions; chains are ordered by rows"
+            "--entry: applies to networks and joint distributions; chains follow the order of rows"
         )
     if form.begins is not None:
-        raise ValueError("--begins: is for windows of rows without times; give --window too")
+        raise ValueError("--begins: applies to windows of rows without times; give --window too")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         series = read_series(
@@ -132,7 +130,7 @@ def read_data(
     if series.missing:
         terminal.note(
             f"{series.missing:,} of {len(series):,} entries were not observed; the series "
-            "goes on behind them"
+            "continues across them"
         )
     return series
 
@@ -145,7 +143,7 @@ def files_of(files: Sequence[Path]) -> list[Path]:
 
 
 def read_as(notes: Sequence[str]) -> None:
-    """Say what was sniffed or assumed about a file."""
+    """Report what was detected or assumed about a file."""
     if notes:
         terminal.note(f"read as: {'; '.join(notes)}")
 
@@ -155,7 +153,7 @@ NO_SIZE = "give the size of the series: either --length N or --data FILE --state
 
 @dataclass(frozen=True)
 class Size:
-    """How many entries there are: said, or as a file has them."""
+    """The number of entries: given, or counted in a file."""
 
     length: Length = None
     data: Data = None
@@ -165,7 +163,7 @@ class Size:
     independent_after: IndependentAfter = None
 
     def of(self, beliefs: Beliefs, form: Form) -> Sequence[int] | Series:
-        """The lengths that were given, those of the beliefs, or the series in the file."""
+        """The lengths given, those of the beliefs, or the series in the file."""
         if self.length and self.data is not None:
             raise ValueError(NO_SIZE)
         if self.data is not None:
@@ -179,7 +177,7 @@ class Size:
                 form=form,
             )
         if self.independent_after is not None:
-            raise ValueError("--independent-after: is about gaps in a file; name it with --data")
+            raise ValueError("--independent-after: applies to gaps in a file; give --data")
         lengths = self.length or lengths_of(beliefs)
         if not lengths:
             raise ValueError(NO_SIZE)

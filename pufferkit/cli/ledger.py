@@ -1,4 +1,4 @@
-"""``pufferkit ledger``: look at the account book, check it, hand it to an auditor."""
+"""``pufferkit ledger``: inspect a ledger, check it, export it for an auditor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 
 Where = Annotated[str, typer.Argument(metavar="FILE|URL", help="The ledger.")]
-Anchor = Annotated[Text, option("The head, kept outside; it must be there.", "FILE", "--anchor")]
+Anchor = Annotated[Text, option("Head kept outside the ledger; must match.", "FILE", "--anchor")]
 AnchorKey = Annotated[Text, option("Key of the anchor.", "FILE", "--anchor-key")]
 
 
@@ -33,7 +33,7 @@ def root(context: typer.Context) -> None:
 @app.command()
 def show(
     ledger: Where,
-    account: Annotated[Text, option("Its entries, not all accounts.", "NAME")] = None,
+    account: Annotated[Text, option("Show the entries of this account.", "NAME")] = None,
     as_json: inputs.AsJson = False,
 ) -> None:
     """Print the accounts, or the entries of one."""
@@ -72,7 +72,7 @@ def show(
 
 
 def _rows(book: pk.Ledger, account: str | None) -> list[dict[str, Any]]:
-    """Accounts, or the entries of one, as plain data."""
+    """The accounts, or the entries of one account, as plain data."""
     from pufferkit.accounting.amounts import in_epsilon  # noqa: PLC0415
 
     if account is None:
@@ -95,14 +95,14 @@ def _rows(book: pk.Ledger, account: str | None) -> list[dict[str, Any]]:
 @app.command()
 def verify(
     ledger: Where,
-    head: Annotated[Text, option("A digest noted earlier; it must be there.", "DIGEST")] = None,
+    head: Annotated[Text, option("Digest recorded earlier; must occur.", "DIGEST")] = None,
     anchor: Anchor = None,
     anchor_key: AnchorKey = None,
     as_json: inputs.AsJson = False,
 ) -> None:
-    """Check every entry, the chain of digests and the balances. Exit code 1 if anything is off.
+    """Check every entry, the chain of digests and the balances. Exit code 1 if there are problems.
 
-    The check sees the ledger as it is at one moment, also while others spend.
+    The check reads one consistent snapshot, also while others spend.
     """
     try:
         with _opened(ledger, anchor=anchor, anchor_key=anchor_key) as book:
@@ -114,7 +114,7 @@ def verify(
         record = {"ok": not problems, "entries": entries, "head": last, "problems": problems}
         terminal.as_json(record)
     elif not problems:
-        terminal.say(f"{entries} entries, nothing wrong; head {last}")
+        terminal.say(f"{entries} entries, no problems; head {last}")
     else:
         terminal.say("\n".join(f"problem: {problem}" for problem in problems))
     if problems:
@@ -124,18 +124,18 @@ def verify(
 @app.command()
 def budget(
     account: Annotated[str, typer.Argument(metavar="ACCOUNT", help="Whose budget.")],
-    new: Annotated[float, typer.Argument(metavar="NEW", help="Epsilon for everything, ever.")],
+    new: Annotated[float, typer.Argument(metavar="NEW", help="New total epsilon.")],
     ledger: Annotated[str, option("The ledger.", "FILE|URL")],
-    why: Annotated[str, option("Recorded with the change.")] = "",
-    by: Annotated[Text, option("Who changes it; by default the user and host.")] = None,
+    why: Annotated[str, option("Reason, recorded with the change.")] = "",
+    by: Annotated[Text, option("Name to record. Default: user and host.")] = None,
     anchor: Anchor = None,
     anchor_key: AnchorKey = None,
     as_json: inputs.AsJson = False,
 ) -> None:
-    """Change the budget of an account: on purpose, and recorded with who, when and why.
+    """Change the budget of an account; the ledger records who did it, when and why.
 
-    It cannot fall below what is spent. A larger budget is a weaker promise to the people behind the
-    data, also for what was released already.
+    It cannot fall below what is spent. A larger budget weakens the promise to the people behind the
+    data, also for earlier releases.
     """
     from pufferkit.accounting.amounts import in_epsilon  # noqa: PLC0415
     from pufferkit.accounting.amounts import show as amount  # noqa: PLC0415
@@ -154,20 +154,21 @@ def budget(
         return
     terminal.say(
         f"{account}: budget {amount(before.budget)} is now {amount(after.budget)}; "
-        f"{amount(after.total)} spent, {amount(after.remaining)} remain"
+        f"{amount(after.total)} spent, {amount(after.remaining)} remaining"
     )
 
 
 @app.command()
 def anchor(
     ledger: Where,
-    file: Annotated[str, typer.Argument(metavar="ANCHOR", help="The file to make.")],
+    file: Annotated[str, typer.Argument(metavar="ANCHOR", help="The file to create.")],
     anchor_key: AnchorKey = None,
 ) -> None:
-    """Begin to keep the head of a ledger in a file of its own.
+    """Create an anchor: a separate file that holds the head of a ledger.
 
-    Give it as --anchor from then on: every spend checks it and moves it on, so that an old copy, a
-    deleted log or a removed tail is noticed. Keep it where whoever can write the ledger cannot.
+    Give it as --anchor from then on. Every charge checks and advances it, so that an old copy, a
+    deleted log or a removed tail is detected. Keep it where people who can write the ledger have no
+    write access.
     """
     with _opened(ledger, anchor=file, anchor_key=anchor_key) as book:
         book.make_anchor()
@@ -177,8 +178,8 @@ def anchor(
 @app.command()
 def export(
     ledger: Where,
-    out: Annotated[File, option("Write here, not to stdout.", "FILE")] = None,
-    as_json: Annotated[bool, option("One array in place of lines.", None, "--json")] = False,
+    out: Annotated[File, option("Write here instead of stdout.", "FILE")] = None,
+    as_json: Annotated[bool, option("One JSON array instead of lines.", None, "--json")] = False,
 ) -> None:
     """Print every entry as a line of JSON, released values included."""
     outputs.check_outputs([out])
@@ -192,7 +193,7 @@ def export(
 
 
 def _what(body: Mapping[str, Any]) -> str:
-    """What was paid for: query, mechanism, the entries it is about, and the label."""
+    """Description of a charge: query, mechanism, window and label."""
     if "was" in body and "budget" in body:
         return " ".join(["budget changed", *([f"({body['why']})"] if body.get("why") else [])])
     words = [str(body.get("query") or body.get("what") or ""), str(body.get("mechanism", ""))]
@@ -205,7 +206,7 @@ def _what(body: Mapping[str, Any]) -> str:
 
 
 def _opened(ledger: str, **options: Any) -> pk.Ledger:
-    """A ledger that is there; looking never makes a new one."""
+    """An existing ledger; reading never creates one."""
     book = pk.Ledger(ledger, **options)
     if not book.exists:
         book.close()

@@ -1,4 +1,4 @@
-"""``pufferkit model``: look at beliefs, check them, count them from public data."""
+"""``pufferkit model``: show beliefs, check them, fit them to public data."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Beliefs: a JSO
 
 
 Start = Literal["stationary", "first"]
-"""Where a fitted chain starts."""
+"""Initial distribution of a fitted chain."""
 
 Kind = Literal["chain", "seasonal", "hull", "regimes"]
-"""What is counted from the people of a table."""
+"""The class fitted to the people of a table."""
 
 
 @app.callback(invoke_without_command=True)
@@ -52,7 +52,7 @@ def show(
     every: Annotated[bool, option("Show every chain of a class.", None, "--all")] = False,
     as_json: inputs.AsJson = False,
 ) -> None:
-    """Print chains with stationary distribution and speed of mixing, or networks."""
+    """Print chains with their stationary distribution and mixing, or networks."""
     beliefs = inputs.read_model(model)
     if as_json:
         terminal.as_json({"description": beliefs.description, **beliefs.to_dict()})
@@ -91,7 +91,7 @@ def show(
 def check(
     model: ModelFile,
     form: Form,
-    data: Annotated[File, option("Do these data fit?", "FILE")] = None,
+    data: Annotated[File, option("Test the model against these data.", "FILE")] = None,
     state: inputs.MaybeState = None,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
@@ -100,10 +100,10 @@ def check(
     out: Annotated[File, option("Write the tests here as JSON.", "FILE")] = None,
     as_json: inputs.AsJson = False,
 ) -> None:
-    """Say whether beliefs are valid, which mechanisms apply, and whether data fit them.
+    """Check whether beliefs are valid, which mechanisms apply, and whether data fit them.
 
-    With data: is one step of memory enough, does the distribution stay the same, does the class
-    cover the data, and what would a second-order chain cost.
+    With data, test whether one step of memory is enough, whether the distribution is constant over
+    time and whether the class covers the data, and compute what a second-order chain would cost.
     """
     outputs.check_outputs([out], [model, data])
     if out is not None and data is None:
@@ -111,7 +111,7 @@ def check(
     beliefs = inputs.read_model(model)
     if beliefs.entries is not None:
         if data is not None:
-            raise ValueError("--data: tests of a model against data are for chains")
+            raise ValueError("--data: only models of chains can be tested against data")
         _answer(beliefs, inputs.lengths_of(beliefs), None, as_json=as_json)
         return
     series = None
@@ -134,7 +134,9 @@ def check(
             terminal.say(f"data: {len(series):,} entries in {count}, all in states of the model")
             terminal.say(str(report))
         _warn_if_impossible(beliefs, series)
-        terminal.warn("the tests are facts about the data, without noise; keep them to yourself")
+        terminal.warn(
+            "the test results reveal facts about the data without noise; keep them private"
+        )
     if report is not None and out is not None:
         outputs.write_all({out: (report.to_json() + "\n").encode()})
         terminal.written([out])
@@ -146,7 +148,7 @@ def fit(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...", help="Public data: text or Parquet. Several: a subject in each."
+            metavar="FILE...", help="Public data: text or Parquet. Several files: one subject each."
         ),
     ],
     state: inputs.State,
@@ -157,43 +159,41 @@ def fit(
     smoothing: Annotated[float, real("Added to every count.")] = 0.0,
     start: Annotated[Start, option("Distribution of the first entry.")] = "stationary",
     around: Annotated[
-        float | None, real("All chains in a confidence region, any start.", "CONFIDENCE")
+        float | None, real("Confidence region of all plausible chains, any start.", "CONFIDENCE")
     ] = None,
-    order: Annotated[int, whole("Entries that it remembers.")] = 1,
+    order: Annotated[int, whole("Order of the chain: entries of memory.")] = 1,
     kind: Annotated[
         Kind,
         option(
-            "One chain; one for each hour; every mixture of people and parts of the day; "
-            "hidden regimes. --segment says whose row it is.",
+            "One chain; one for each hour; all mixtures of people and parts of the day; "
+            "hidden regimes. --segment names the subject of each row.",
             None,
             "--class",
         ),
     ] = "chain",
-    period: Annotated[Text, option("When the clock begins anew: a time, or entries.", "7d")] = None,
-    inflate: Annotated[
-        Text, option("With hull: weight of anything else, or calibrated.", "X")
-    ] = None,
-    regimes: Annotated[int | None, whole("With regimes: how many.")] = None,
+    period: Annotated[Text, option("Period of the clock: a time, or entries.", "7d")] = None,
+    inflate: Annotated[Text, option("With hull: contamination weight, or calibrated.", "X")] = None,
+    regimes: Annotated[int | None, whole("With regimes: their number.")] = None,
     independent_after: inputs.IndependentAfter = None,
     max_gap: MaxGap = None,
     private: Annotated[
         bool,
         option(
-            "Fit to the data to be released all the same; everything will say so.",
+            "Fit to the data to be released anyway; all outputs will record it.",
             None,
             "--theta-from-private-data",
         ),
     ] = False,
-    out: Annotated[File, option("Write here, not to stdout.", "FILE")] = None,
-    as_json: Annotated[bool, option("Print it with --out too.", None, "--json")] = False,
+    out: Annotated[File, option("Write here instead of stdout.", "FILE")] = None,
+    as_json: Annotated[bool, option("Print the JSON even with --out.", None, "--json")] = False,
 ) -> None:
-    """Count beliefs from a public or historical file, never from the series to be released.
+    """Fit beliefs to a public or historical file, never to the series to be released.
 
-    The model remembers what it was counted from, and a release of the same series is refused.
+    The model records what it was fitted to, and a release of the same series is refused.
 
-    A move is counted between rows that both have a state and are one step apart. With --cuts and
-    --time the rows may be in any order, and --segment names whose row it is. The states are named
-    by the levels, so that release cuts the same way without being told.
+    A transition is counted between rows that both have a state and are one step apart. With --cuts
+    and --time the rows may be in any order, and --segment names the subject of each row. The states
+    are named after the levels, so that release cuts the same way without further options.
     """
     from pufferkit.beliefs.estimation import fit as fitted  # noqa: PLC0415
     from pufferkit.beliefs.estimation import rarely_left  # noqa: PLC0415
@@ -206,18 +206,18 @@ def fit(
     plain = order == 1 and start == "stationary"
     of_people = _of_people(kind, period, inflate, regimes)
     if (of_people is not None or around is not None) and (not plain or smoothing != 0):
-        raise ValueError("--class and --around: count plainly; drop --order, --start, --smoothing")
+        raise ValueError("--class and --around: do not combine with --order, --start, --smoothing")
     if of_people is not None and (around is not None or private):
-        raise ValueError(f"--class {kind}: takes no --around and no --theta-from-private-data")
+        raise ValueError(f"--class {kind}: drop --around and --theta-from-private-data")
     if order != 1 and (start != "stationary" or smoothing != 0):
-        raise ValueError("--order: only with a stationary start and without --smoothing")
+        raise ValueError("--order: needs --start stationary, without --smoothing")
     timed = time is not None or form.every is not None
     grid = plain and timed and (form.cuts_numbers or max_gap is not None)
     after = max_gap or independent_after
     series: Series | Table
     if of_people is not None or len(named) > 1 or grid:
         if not plain:
-            raise ValueError("--order and --start: of several files only 1 and stationary")
+            raise ValueError("--order and --start: with several files, only 1 and stationary")
         series = counted_table(named, state, time, segment, declared, after, form)
     else:
         read = inputs.read_data(
@@ -235,10 +235,10 @@ def fit(
     else:
         model = fitted(series, smoothing, start, theta_from_private_data=private)
     terminal.warn(
-        f"{file} was said to be private; the model is a release of it without noise"
+        f"{file} was declared private; the model is a release of it without noise"
         if private
-        else f"{file} must be public or historical; a model counted from the series to be released "
-        "would give that series away"
+        else f"{file} must be public or historical; a model fitted to the series to be released "
+        "would reveal that series"
     )
     _tell(series, rarely_left(series))
     give(json.dumps(model.to_dict(), indent=2) + "\n", out, as_json)
@@ -256,13 +256,13 @@ def give(text: str, out: Path | None, as_json: bool) -> None:
 def _of_people(
     kind: Kind, period: str | None, inflate: str | None, regimes: int | None
 ) -> Callable[[Table], ChainClass] | None:
-    """How the class that is asked for is counted from a table; ``None`` for one chain."""
+    """How the requested class is fitted to a table; ``None`` for one chain."""
     if period is not None and kind not in ("seasonal", "hull"):
-        raise ValueError("--period: goes with --class seasonal or hull")
+        raise ValueError("--period: needs --class seasonal or hull")
     if inflate is not None and kind != "hull":
-        raise ValueError("--inflate: goes with --class hull")
+        raise ValueError("--inflate: needs --class hull")
     if (regimes is not None) != (kind == "regimes"):
-        raise ValueError("--regimes: says how many, for --class regimes")
+        raise ValueError("--regimes: gives the number of regimes for --class regimes")
     clock = int(period) if period is not None and period.isdecimal() else period
     weight = inflate if inflate == "calibrated" else terminal.number(inflate or "0")
     ways: dict[Kind, Callable[[Table], ChainClass]] = {
@@ -282,7 +282,7 @@ def counted_table(
     independent_after: str | None,
     form: Form,
 ) -> Table:
-    """The table in one or several files, its bins named in words unless names are given."""
+    """The table in one or several files; bins get descriptive labels unless labels are given."""
     from pufferkit.frames import check_parquet, read_table  # noqa: PLC0415
 
     for file in files:
@@ -305,7 +305,7 @@ def counted_table(
 
 
 def _mechanisms(beliefs: Beliefs, lengths: Sequence[int]) -> dict[str, str]:
-    """Which mechanisms apply to a count, in words; none is tried that would take long."""
+    """Which mechanisms apply to a count, as text; slow ones are not tried."""
     with terminal.progress() as progress:
         question = pk.count(beliefs.states[0], lengths)
         plan = pk.plan(beliefs, question, 1.0, progress, most_work=_SOON)
@@ -314,7 +314,7 @@ def _mechanisms(beliefs: Beliefs, lengths: Sequence[int]) -> dict[str, str]:
         verdict = "applies"
         if not row["applicable"]:
             late = "ask for it by name" in row["why"]
-            verdict = "applies, and takes long" if late else f"does not apply: {row['why']}"
+            verdict = "applies, but is slow" if late else f"does not apply: {row['why']}"
         elif not row["pufferfish"]:
             verdict = "applies, but does not hide entries that others predict"
         words[row["mechanism"]] = verdict
@@ -322,7 +322,7 @@ def _mechanisms(beliefs: Beliefs, lengths: Sequence[int]) -> dict[str, str]:
 
 
 def _answer(beliefs: Beliefs, lengths: Sequence[int], report: Any, *, as_json: bool) -> None:
-    """What a model is and what applies to it; as JSON also what data say about it."""
+    """A description of a model and the mechanisms that apply; as JSON also the tests on data."""
     words = _mechanisms(beliefs, lengths)
     if as_json:
         record = {"valid": beliefs.description, "lengths": list(lengths), "mechanisms": words}
@@ -340,7 +340,7 @@ def _tell_mechanisms(words: Mapping[str, str], lengths: Sequence[int]) -> None:
 
 
 def _entries(beliefs: Beliefs) -> Iterator[str]:
-    """The entries of networks or joint tables: what they depend on, and how they vary."""
+    """The entries of networks or joint tables: parents and distributions."""
     distributions = list(getattr(beliefs, "listed", ()))
     yield f"{distributions[0].to_dict()['kind']}: {beliefs.description}"
     for number, distribution in enumerate(distributions, 1):
@@ -365,7 +365,7 @@ def _entries(beliefs: Beliefs) -> Iterator[str]:
 
 
 def _field(field: pk.MarkovRandomField) -> Iterator[str]:
-    """Its parts, and the distribution of every node where that is within reach."""
+    """The parts of a field, and the distribution of every node where it can be computed."""
     sizes = sorted((len(part) for part in field.components), reverse=True)
     yield f"  {len(sizes):,} independent parts, the largest of {sizes[0]:,} nodes"
     try:
@@ -407,11 +407,11 @@ def _distribution(chain: MarkovChain) -> Callable[[int], str]:
 
 def _mixes(contraction: float) -> str:
     if contraction <= 0:
-        return "mixing: at once, entries are independent"
+        return "mixing: immediate, entries are independent"
     if contraction >= 1:
-        return "mixing: the eigengap says nothing"
+        return "mixing: the eigengap gives no bound"
     steps = math.log(2) / -math.log(contraction)
-    return f"mixing: dependence between entries halves in {steps:.2f} steps or fewer"
+    return f"mixing: dependence between entries halves within {steps:.2f} steps"
 
 
 def _warn_if_impossible(beliefs: Beliefs, series: Series) -> None:
@@ -425,8 +425,8 @@ def _warn_if_impossible(beliefs: Beliefs, series: Series) -> None:
     if all(moves):
         (before, after), count = next(iter(moves[0].items()))
         terminal.warn(
-            f"the model says this series cannot happen ({before} then {after}: {count} times), so "
-            "it promises nothing about it; this line is about the data, keep it to yourself"
+            f"the model gives this series probability zero ({before} then {after}: {count} times), "
+            "so it promises nothing about it; this line reveals the data, do not share it"
         )
 
 
@@ -435,19 +435,19 @@ def _yes(answer: bool) -> str:
 
 
 def _few_states(column: str, series: Series, declared: str | None) -> Series:
-    """Readings taken for states would make a matrix of many gigabytes, and no model."""
+    """Refuse raw readings as states: the matrix would be enormous and useless."""
     if declared is None and len(series.states) > _MOST_STATES:
         raise ValueError(
-            f"--state: {column} has {len(series.states):,} different values, too many for states; "
+            f"--state: {column} has {len(series.states):,} distinct values, too many for states; "
             "cut numbers into levels with --cuts 100,760"
         )
     return series
 
 
 def _tell(counted: Series | Table, rare: Mapping[Hashable, int]) -> None:
-    """What was found in a table, and where it says too little."""
+    """Report the counts of a table, and the states with too few of them."""
     if not isinstance(counted, pk.Series):
         terminal.summary(counted.report())
     if rare:
         listed = ", ".join(f"{state} ({count})" for state, count in rare.items())
-        terminal.warn(f"rarely or never left, so poorly known: {listed}")
+        terminal.warn(f"states that are rarely or never left, and so poorly estimated: {listed}")

@@ -1,4 +1,4 @@
-"""Options that commands share as a group: frozen dataclasses, one field for each option."""
+"""Groups of options shared by commands: frozen dataclasses, one field for each option."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import typer
 import pufferkit as pk
 from pufferkit.cli import inputs, terminal
 from pufferkit.cli.flags import File, Text, option, real
-from pufferkit.cli.usefulness import Anyway
+from pufferkit.cli.worth import Anyway
 
 if TYPE_CHECKING:
     from pufferkit import Calibration, Query
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MaxGap = Annotated[
     str | None,
-    typer.Option("--max-gap", hidden=True, help="Older: --independent-after, read as a table."),
+    typer.Option("--max-gap", hidden=True, help="Old name of --independent-after, for tables."),
 ]
 
 
@@ -61,88 +61,86 @@ def _options_of(group: Any) -> Iterator[inspect.Parameter]:
 
 @dataclass(frozen=True)
 class Noise:
-    """From whom the entries are hidden, how well, and by which mechanism."""
+    """The promise: beliefs, epsilon and mechanism."""
 
     model: inputs.Model
     epsilon: inputs.Epsilon
     mechanism: Annotated[
-        Text, option("As in the plan. Default: least Pufferfish noise.", "NAME")
+        Text, option("A name from the plan. Default: least Pufferfish noise.", "NAME")
     ] = None
     as_drawn: Annotated[
-        bool, option("Histograms with their noise, not the nearest proper one.", None, "--as-drawn")
+        bool, option("Keep noisy histograms, not the nearest valid ones.", None, "--as-drawn")
     ] = False
     proper: Annotated[
-        bool, typer.Option("--proper", hidden=True, help="Older: the nearest proper histogram.")
+        bool, typer.Option("--proper", hidden=True, help="Old option: the nearest valid histogram.")
     ] = False
 
     @property
     def known_mechanism(self) -> str | None:
-        """The mechanism as the plan spells it, or ``None`` for the one with the least noise."""
+        """The mechanism as spelled in the plan; ``None`` for the one with the least noise."""
         return known_mechanism(self.mechanism)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a file is read: as it stands, or as a table on a clock."""
+    """How a file is read: row by row, or as a table with times."""
 
     state: inputs.State
-    window: Annotated[Text, option("A row for each window of time.", "7d")] = None
+    window: Annotated[Text, option("One row for each window of time.", "7d")] = None
     independent_after: inputs.IndependentAfter = None
     max_gap: MaxGap = None
 
     @property
     def after(self) -> str | None:
-        """The time after which rows are declared independent, by either name."""
+        """The time after which rows are declared independent, from either option."""
         if self.max_gap is not None and self.independent_after is not None:
-            raise ValueError("--max-gap: is an older name of --independent-after; give one of them")
+            raise ValueError("--max-gap: is the old name of --independent-after; give only one")
         return self.max_gap or self.independent_after
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where an answer goes, and in which form."""
+    """Destination and format of an answer."""
 
-    out: Annotated[File, option("Write here, not to stdout; - is stdout.", "FILE")] = None
+    out: Annotated[File, option("Write here instead of stdout (-).", "FILE")] = None
     plot: inputs.Plot = None
     anyway: Anyway = False
     as_json: inputs.AsJson = False
 
     @property
     def file(self) -> Path | None:
-        """The file that is named; ``None`` for stdout."""
+        """The file given; ``None`` for stdout."""
         return None if str(self.out) == "-" else self.out
 
 
 @dataclass(frozen=True)
 class Book:
-    """The ledger that pays; ``ledger`` is ``None`` if nothing is kept."""
+    """The ledger to charge; ``ledger`` is ``None`` if there is none."""
 
-    ledger: Annotated[Text, option("Pay from an account kept here.", "FILE|URL")] = None
-    budget: Annotated[float | None, real("With --ledger: epsilon for everything.")] = None
+    ledger: Annotated[Text, option("Charge an account in this ledger.", "FILE|URL")] = None
+    budget: Annotated[float | None, real("With --ledger: total epsilon of the account.")] = None
     label: Annotated[str, option("With --ledger: distinguishes equal releases.")] = ""
     anchor: Annotated[
-        Text, option("With --ledger: its head, kept outside; checked and moved.", "FILE")
+        Text, option("With --ledger: head kept outside, checked and advanced.", "FILE")
     ] = None
     anchor_key: Annotated[Text, option("Key of the anchor, if any.", "FILE")] = None
     ledger_key: Annotated[
-        Text, option("Key to recognise data; default: beside the ledger.", "FILE")
+        Text, option("Key to recognise data. Default: beside the ledger.", "FILE")
     ] = None
     data_meant: Annotated[
         bool,
-        option("Data known under another account, or changed, are meant so.", None, "--data-meant"),
+        option("Confirm data known under another account, or changed.", None, "--data-meant"),
     ] = False
 
     def check(self, account: str | None, *, needs_account: bool) -> None:
-        """A ledger comes with a budget, and with an account where one is needed."""
+        """Raise unless a ledger comes with a budget, and with an account where one is needed."""
         kept = self.ledger is not None
         if needs_account and not kept == (self.budget is not None) == (account is not None):
-            raise ValueError(
-                "--ledger, --budget and --account: go together; give all three or none"
-            )
+            raise ValueError("--ledger, --budget and --account: must be given together")
         if kept != (self.budget is not None):
-            raise ValueError("--ledger and --budget: go together; give both or none")
+            raise ValueError("--ledger and --budget: must be given together")
         if account is not None and not kept:
-            raise ValueError("--account: goes before a subject's name in a ledger; give --ledger")
+            raise ValueError("--account: is a prefix of account names in a ledger; give --ledger")
 
     @contextmanager
     def opened(self) -> Iterator[pk.Ledger | None]:
@@ -155,7 +153,7 @@ class Book:
                 "--data-meant": self.data_meant or None,
             }.items():
                 if value is not None:
-                    raise ValueError(f"{option}: goes with a ledger; give --ledger")
+                    raise ValueError(f"{option}: needs a ledger; give --ledger")
             yield None
             return
         with pk.Ledger(
@@ -164,27 +162,27 @@ class Book:
             if not ledger.recognises_data:
                 terminal.note(
                     "without a key (--ledger-key, or PUFFERKIT_LEDGER_KEY) the same data "
-                    "under two names are not noticed"
+                    "under two names are not detected"
                 )
             yield ledger
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The ledger of what cannot be without one."""
+    """The ledger of a command that requires one."""
 
-    ledger: Annotated[str, option("Where the account is kept.", "FILE|URL")]
-    anchor: Annotated[Text, option("Its head, kept outside; checked and moved.", "FILE")] = None
+    ledger: Annotated[str, option("Ledger that holds the account.", "FILE|URL")]
+    anchor: Annotated[Text, option("Head kept outside, checked and advanced.", "FILE")] = None
     anchor_key: Annotated[Text, option("Key of the anchor, if any.", "FILE")] = None
-    by: Annotated[Text, option("Who spends; by default the user and host.")] = None
+    by: Annotated[Text, option("Name to record. Default: user and host.")] = None
 
     def opened(self) -> pk.Ledger:
-        """The ledger; close it."""
+        """The ledger; the caller must close it."""
         return pk.Ledger(self.ledger, by=self.by, anchor=self.anchor, anchor_key=self.anchor_key)
 
 
 def known_mechanism(mechanism: str | None) -> str | None:
-    """A mechanism as the plan spells it; hyphens are welcome."""
+    """A mechanism as spelled in the plan; hyphens are accepted."""
     if mechanism is None:
         return None
     from pufferkit.mechanisms.plan import MECHANISMS  # noqa: PLC0415

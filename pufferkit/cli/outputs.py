@@ -1,4 +1,4 @@
-"""Files out: checked before any noise is drawn, written whole or not at all."""
+"""Output files: checked before any noise is drawn, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 STREAM = "-"
-"""Standard input among the inputs, standard output among the outputs."""
+"""Stands for standard input among the inputs and standard output among the outputs."""
 
 
 def check_outputs(
@@ -15,23 +15,23 @@ def check_outputs(
     inputs: Iterable[Path | None] = (),
     picture: Path | None = None,
 ) -> None:
-    """Every target and the picture can be written and is none of the inputs, or an error."""
+    """Raise unless every target and the figure can be written and is not an input."""
     inputs = list(inputs)
     if [str(path) for path in inputs].count(STREAM) > 1:
-        raise ValueError("-: standard input can be read once; name a file for one of them")
+        raise ValueError("-: standard input can be read only once; name a file for one of them")
     taken = {path.resolve() for path in inputs if path is not None}
     for target in (*targets, picture):
         if target is None or str(target) == STREAM:
             continue
         real = target.resolve()
         if real in taken:
-            raise ValueError(f"{target}: is also another file of this command; name a new file")
+            raise ValueError(f"{target}: the command already uses this file; name another one")
         if real.is_dir():
-            raise ValueError(f"{target}: is a directory; name a file")
+            raise ValueError(f"{target}: this is a directory; name a file")
         if real.exists() and not real.is_file():
-            raise ValueError(f"{target}: is not a regular file")
+            raise ValueError(f"{target}: this is not a regular file; name another file")
         if not real.parent.is_dir():
-            raise ValueError(f"{target}: there is no directory {target.parent}; make it first")
+            raise ValueError(f"{target}: there is no directory {target.parent}; create it first")
         if not os.access(real.parent, os.W_OK):
             raise ValueError(f"{target}: the directory {target.parent} cannot be written to")
         taken.add(real)
@@ -42,10 +42,10 @@ def check_outputs(
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:
-    """Write all files or, if one fails, none: each under another name first, then renamed.
+    """Write all files or, if one fails, none: each under a temporary name, then renamed.
 
-    They can be read by their owner alone; who may see them is for the owner to say. What is for
-    standard output is written there, after the files.
+    Only their owner can read them, who decides about sharing. Output for standard output is written
+    after the files.
     """
     from pufferkit.cli import terminal  # noqa: PLC0415
     from pufferkit.records import private_file  # noqa: PLC0415  (loads numpy)

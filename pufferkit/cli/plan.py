@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pufferkit as pk
-from pufferkit.cli import inputs, outputs, terminal, usefulness
-from pufferkit.cli.derived import asked
+from pufferkit.cli import inputs, outputs, terminal, worth
+from pufferkit.cli.asked_questions import asked
 from pufferkit.cli.flags import File, Text, option, real
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import with_options
@@ -26,26 +26,26 @@ def plan(
     plot: inputs.Plot = None,
     target: Annotated[
         Text,
-        option("Half-width at 95% that would do, also as part of an average answer.", "0.05|5%"),
+        option("95% half-width wanted, absolute or relative to the answer.", "0.05|5%"),
     ] = None,
     error_plot: Annotated[File, option("Draw error against epsilon.", "FILE")] = None,
     who_binds: Annotated[
-        File, option("Draw the graph of the model, and whose privacy sets the noise.", "FILE")
+        File, option("Draw the graph of the model and the node that sets the noise.", "FILE")
     ] = None,
     active_quilts: Annotated[
         File, option("Write each node's active quilt and the noise it needs.", "FILE.csv")
     ] = None,
     simulate: Annotated[
-        File, option("Draw releases of data that the model makes up.", "FILE")
+        File, option("Draw releases of data simulated from the model.", "FILE")
     ] = None,
     delta: Annotated[
-        float | None, real("Compare with others too, who may fail with this chance.", "X")
+        float | None, real("Also compare with mechanisms that allow this delta.", "X")
     ] = None,
 ) -> None:
-    """Compare mechanisms for a query, and the noise with the answer; spends nothing.
+    """Compare mechanisms for a query, and their noise with the answer; spends nothing.
 
-    With --delta: also Rényi Pufferfish privacy and temporal leakage, to compare with.
-    With --target: the epsilon, the number of entries or the coarser question that it takes.
+    With --delta: also Rényi Pufferfish privacy and temporal leakage, for comparison.
+    With --target: the epsilon, number of entries or coarser question that reaches it.
     """
     pictures = [own for own in (error_plot, simulate, who_binds) if own is not None]
     outputs.check_outputs([*pictures, active_quilts], [model, size.data], plot)
@@ -65,9 +65,9 @@ def plan(
     if active_quilts is not None:
         written[active_quilts] = _active_quilts(beliefs, query, epsilon, active_quilts)
     if error_plot is not None:
-        written[error_plot] = usefulness.error_picture(beliefs, table, wanted, error_plot)
+        written[error_plot] = worth.error_picture(beliefs, table, wanted, error_plot)
     if simulate is not None:
-        written[simulate] = usefulness.simulation_picture(beliefs, table, simulate)
+        written[simulate] = worth.simulation_picture(beliefs, table, simulate)
     if who_binds is not None:
         from pufferkit import plots  # noqa: PLC0415
 
@@ -79,10 +79,10 @@ def plan(
         written[plot] = plots.picture(plots.plan_figure(table.rows, title), plot)
     outputs.write_all(written)
     if not as_json:
-        terminal.show_plan(table)  # the search for what would do takes longer than the plan
+        terminal.show_plan(table)  # first, because the search for remedies is slower
         if sides is not None:
             terminal.say(f"\n{sides}\n")
-    ways = usefulness.ways(beliefs, table, wanted)
+    ways = worth.ways(beliefs, table, wanted)
     if as_json:
         record = {
             "query": query.name,
@@ -106,13 +106,13 @@ def plan(
         }
         terminal.say(json.dumps(record, indent=2))
     else:
-        for line in usefulness.in_words(table, wanted, ways):
+        for line in worth.in_words(table, wanted, ways):
             terminal.say(line)
     terminal.written(written)
 
 
 def _check_kinds(pictures: list[Path], table: Path | None) -> None:
-    """Files end in what can be written."""
+    """Raise unless the files have a supported suffix."""
     for picture in pictures:
         outputs.check_outputs([], [], picture)
     if table is not None and table.suffix.lower() not in (".csv", ".parquet"):
@@ -120,7 +120,7 @@ def _check_kinds(pictures: list[Path], table: Path | None) -> None:
 
 
 def _active_quilts(beliefs: Any, query: pk.Query, epsilon: float, target: Path) -> bytes:
-    """The table of all nodes, as a file."""
+    """Write the table of all nodes to a file."""
     from pufferkit.frames import write_columns  # noqa: PLC0415
 
     with terminal.working("active quilts"):

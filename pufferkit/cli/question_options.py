@@ -1,4 +1,4 @@
-"""What is asked, as options say it."""
+"""The question, as options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MIDDLES = "middles"
 
 
 class QueryName(StrEnum):
-    """What can be asked."""
+    """The questions."""
 
     HISTOGRAM = "histogram"
     FREQUENCIES = "frequencies"
@@ -56,39 +56,35 @@ CUT = {
     QueryName.BY_DAY: "1d",
     QueryName.BY_WEEK: "7d",
 }
-"""How a table of many subjects is cut for questions by time."""
+"""Windows of a table of many subjects for questions by time."""
 
 
 QueryOption = Annotated[
-    QueryName, option(f"What is asked: {', '.join(QueryName)}.", "NAME", "--query")
+    QueryName, option(f"The question: {', '.join(QueryName)}.", "NAME", "--query")
 ]
 
 
 Values = Annotated[
     Text,
     option(
-        "The value of each state, for questions about numbers; middles: those of the levels.",
+        "Value of each state, for questions about numbers; middles: midpoints of levels.",
         '"A=1,B=2.5"',
     ),
 ]
-AtLeast = Annotated[Text, option("For days-with and share-of-days: how long on a day.", "30m")]
-Between = Annotated[Text, option("For time-in: the hours; default till noon.", "00:00-12:00")]
-Clip = Annotated[
-    Text, option("For total, mean and variance: the range that values are kept in.", "0,10")
-]
-At = Annotated[float | None, real("For quantile: the share of entries below it; 0.5: the median.")]
+AtLeast = Annotated[Text, option("For days-with and share-of-days: time per day.", "30m")]
+Between = Annotated[Text, option("For time-in: the hours.", "00:00-12:00")]
+Clip = Annotated[Text, option("For total, mean and variance: range to clip values to.", "0,10")]
+At = Annotated[float | None, real("For quantile: share of entries below it; 0.5 is the median.")]
 Top = Annotated[int | None, whole("For top-states: how many.", "N")]
-Weights = Annotated[File, option("For linear: a CSV, what each state adds: state,kcal.", "FILE")]
+Weights = Annotated[File, option("For linear: CSV of what each state adds.", "FILE")]
 
 
 @dataclass(frozen=True)
 class QuestionOptions:
-    """What is asked, as options say it."""
+    """The question, as options."""
 
     query: QueryOption = QueryName.HISTOGRAM
-    state_value: Annotated[
-        Text, option("The state of questions about some states; several: A,B.", "NAME")
-    ] = None
+    state_value: Annotated[Text, option("State of the question; several as A,B.", "NAME")] = None
     values: Values = None
     at_least: AtLeast = None
     between: Between = None
@@ -103,28 +99,28 @@ class QuestionOptions:
 
     @property
     def range(self) -> tuple[float, float] | None:
-        """The range that values are clipped to, if one was declared."""
+        """The declared range that values are clipped to, if any."""
         if self.clip is None:
             return None
         low, _, high = self.clip.partition(",")
         try:
             return terminal.number(low.strip()), terminal.number(high.strip())
         except typer.BadParameter:
-            raise ValueError(f"--clip: {self.clip!r} is not two numbers like 0,10") from None
+            raise ValueError(f"--clip: must be two numbers like 0,10, got {self.clip!r}") from None
 
     def window(self, given: Any) -> Any:
-        """How a table is cut for this question, if that was not said."""
+        """The default windows of a table for this question."""
         return CUT.get(self.query) if given is None else given
 
     def of_many(self, states: Sequence[Hashable]) -> Any:
-        """The question as runs over many subjects take it: days and weeks are windows."""
+        """The question for runs over many subjects, where days and weeks are windows."""
         named = self.named(states)
         if self.query in (QueryName.HISTOGRAM, QueryName.BY_DAY, QueryName.BY_WEEK):
             return QueryName.HISTOGRAM.value
         return self.query.value if self.query is QueryName.FREQUENCIES else named
 
     def _check_options(self) -> None:
-        """Options that the question needs are there, and no others."""
+        """Raise unless exactly the options of the question are given."""
         name = self.query.value
         for argument, needed_by in _NEEDED.items():
             given, asked = getattr(self, argument) is not None, name in needed_by
@@ -134,10 +130,10 @@ class QuestionOptions:
                 raise unneeded(argument)
 
     def named(self, states: Sequence[Hashable], *, announced: bool = True) -> pk.Question:
-        """The question by its name; ``announced`` says on the terminal what values are taken."""
+        """The question by its name; with ``announced`` the values taken are printed."""
         start, dash, end = (self.between or "00:00-12:00").partition("-")
         if not dash:
-            raise ValueError(f"--between: {self.between!r} is not like 22:00-06:00")
+            raise ValueError(f"--between: must be hours like 22:00-06:00, got {self.between!r}")
         self._check_options()
         labels: tuple[str, ...] | None = None
         values: dict[Hashable, Any] | None = None
@@ -173,20 +169,20 @@ _NEEDED = {
     "weights": ("linear",),
     "between": (),
 }
-"""Options and the questions that need them."""
+"""Options that questions require."""
 
 _LIKE = {
     **dict.fromkeys(_NEEDED, "needed"),
     "values": "a number for each state, like a=1,b=2.5, is needed",
     "clip": "two numbers like 0,10 are needed",
 }
-"""What to say of an option that is not there."""
+"""Messages for missing options."""
 
 _ALLOWED = {"clip": ("total", "mean"), "values": ("cumulative",), "between": ("time-in",)}
-"""Options and the questions that may have them."""
+"""Options that questions may have."""
 
 _OPTIONS = {"of": "--state-value", "share": "--at"}
-"""Arguments of a question that have another name on the command line."""
+"""Arguments whose option has another name."""
 
 
 def taken_by(argument: str) -> tuple[str, ...]:
@@ -195,7 +191,7 @@ def taken_by(argument: str) -> tuple[str, ...]:
 
 
 def unneeded(argument: str) -> ValueError:
-    """The error about an option that no question takes."""
+    """The error for an option that the question does not take."""
     return ValueError(f"{_spelled(argument)}: only for --query {', '.join(taken_by(argument))}")
 
 
@@ -204,7 +200,7 @@ def _spelled(argument: str) -> str:
 
 
 def _as_options(text: str) -> str:
-    """An error of a question, about the option in place of the argument."""
+    """An error of a question, with the option in place of the argument."""
     argument, _, rule = text.partition(":")
     known = argument in _OPTIONS or argument in _NEEDED
     return f"{_spelled(argument)}:{rule}" if known else text
@@ -213,30 +209,30 @@ def _as_options(text: str) -> str:
 def _weights(
     path: Path, states: Sequence[Hashable]
 ) -> tuple[tuple[str, ...], dict[Hashable, list[float]]]:
-    """Names of the numbers, and what each state adds to them, from a file of weights."""
+    """Names of the numbers, and the contribution of each state to them, from a file."""
     with path.open(encoding="utf-8-sig", newline="") as stream:
         header, *rows = [row for row in csv.reader(stream) if row] or [[]]
     if len(header) < 2 or not rows:
         raise ValueError(
-            f"--weights: {path} needs a line with the names of the numbers, like state,kcal, and "
-            "one for each state, like walk,3.5"
+            f"--weights: {path} needs a header with the names of the numbers, like state,kcal, and "
+            "one line for each state, like walk,3.5"
         )
     weights: dict[Hashable, list[float]] = {}
     for row in rows:
         label = _state("--weights", row[0].strip(), states)
         if len(row) != len(header) or label in weights:
-            raise ValueError(f"--weights: {path}: {row[0]!r} is there twice, or its row is short")
+            raise ValueError(f"--weights: {path}: {row[0]!r} occurs twice, or its row is short")
         try:
             weights[label] = [terminal.number(cell.strip()) for cell in row[1:]]
         except typer.BadParameter:
             raise ValueError(
-                f"--weights: {path}: {row[0]!r} has a cell that is no number"
+                f"--weights: {path}: {row[0]!r} has a cell that is not a number"
             ) from None
     return tuple(name.strip() for name in header[1:]), weights
 
 
 def _states(text: str, states: Sequence[Hashable]) -> tuple[Hashable, ...]:
-    """One state, or several with commas between them."""
+    """One state, or several separated by commas."""
     names = [text] if text in map(str, states) else [part.strip() for part in text.split(",")]
     return tuple(_state("--state-value", name, states) for name in names)
 
@@ -250,7 +246,7 @@ def _state(option: str, name: str, states: Sequence[Hashable]) -> Hashable:
 
 
 def _middles(states: Sequence[Hashable], announced: bool) -> dict[Hashable, float]:
-    """The middle of each level, by the names of the states."""
+    """The midpoint of each level, by the labels of the states."""
     bins = pk.Bins.of_names(states)
     if bins is None:
         raise ValueError("--values middles: the states of the model are not levels of numbers")
@@ -269,7 +265,7 @@ def _values(text: str, states: Sequence[Hashable]) -> dict[Hashable, float]:
     for part in text.split(","):
         name, equals, number = part.rpartition("=")
         if not equals:
-            raise ValueError(f"--values: {part!r} is not of the form state=number")
+            raise ValueError(f"--values: must have the form state=number, got {part!r}")
         label = _state("--values", name.strip(), states)
         if label in values:
             raise ValueError(f"--values: {name.strip()!r} is given twice")
@@ -279,5 +275,5 @@ def _values(text: str, states: Sequence[Hashable]) -> dict[Hashable, float]:
             raise ValueError(f"--values: {number!r} is not a number, in {part!r}") from None
     missing = [str(label) for label in states if label not in values]
     if missing:
-        raise ValueError(f"--values: no value for {', '.join(missing)}; give 0 if it adds nothing")
+        raise ValueError(f"--values: no value for {', '.join(missing)}; give 0 for no contribution")
     return values

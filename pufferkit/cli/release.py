@@ -1,4 +1,4 @@
-"""``pufferkit release``: a noisy answer that may leave the house."""
+"""``pufferkit release``: a noisy answer that may be published."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import inputs, outputs, terminal, usefulness
-from pufferkit.cli.derived import asked
+from pufferkit.cli import inputs, outputs, terminal, worth
+from pufferkit.cli.asked_questions import asked
 from pufferkit.cli.flags import Text, option
 from pufferkit.cli.form import Form
 from pufferkit.cli.options import Book, Noise, Output, Reading, calibrated, with_options
@@ -22,16 +22,16 @@ from pufferkit.data.names import FOLLOWS
 def _moved(subject: str | None) -> None:
     if subject is not None:
         raise ValueError(
-            "--each: a table of many subjects has a command of its own: "
+            "--each: for a table of many subjects use "
             f"pufferkit release-each FILE --subject {subject}"
         )
 
 
 def _check_exact(question: QuestionOptions, plot: Path | None) -> None:
     if plot is None:
-        raise ValueError("--show-exact: draws into a picture; name it with --plot")
+        raise ValueError("--show-exact: needs a figure; give --plot")
     if question.query.value in FOLLOWS:
-        raise ValueError(f"--show-exact: is not for --query {question.query.value}")
+        raise ValueError(f"--show-exact: not available for --query {question.query.value}")
     terminal.warn(f"{plot} shows the exact answer, which has no privacy; do not share it")
 
 
@@ -46,12 +46,12 @@ def release(
     form: Form,
     book: Book,
     output: Output,
-    account: Annotated[Text, option("With --ledger: which data this is.", "NAME")] = None,
+    account: Annotated[Text, option("With --ledger: account of these data.", "NAME")] = None,
     time: inputs.Time = None,
     segment: inputs.Segment = None,
     entry: Annotated[Text, option("For networks: column that names the entry.", "COL")] = None,
     show_exact: Annotated[
-        bool, option("Draw the exact answer too. Not for sharing.", None, "--show-exact")
+        bool, option("Plot the exact answer too. Do not share it.", None, "--show-exact")
     ] = False,
     each: Annotated[
         str | None, typer.Option("--each", hidden=True, is_eager=True, callback=_moved)
@@ -59,14 +59,14 @@ def release(
 ) -> None:
     """Answer a query about one series with noise.
 
-    Without a ledger every run draws anew and spends epsilon. With one, the release is paid for
-    before it is shown, and asking again gives the same answer at no cost. The ledger is made by its
-    first release; what is refused writes nothing.
+    Without a ledger every run draws new noise and spends epsilon. With one, the release is charged
+    before it is shown, and asking again gives the same answer at no cost. The first release creates
+    the ledger; a refused release writes nothing.
 
-    A row without a state is an entry that was not observed; with --time, so are the rows that a
-    clock would have had. The series goes on behind them, unless --independent-after declares it.
+    A row without a state is an unobserved entry; with --time, so is every step of the clock without
+    a row. The series continues across them, unless --independent-after declares otherwise.
 
-    With --window the file is read as a table, in any order of rows, and --out is a CSV or Parquet
+    With --window the file is read as a table with rows in any order, and --out is a CSV or Parquet
     file. For many subjects, see release-each.
     """
     out, plot = output.file, output.plot
@@ -77,7 +77,7 @@ def release(
             "--show-exact": show_exact or None,
         }.items():
             if value is not None:
-                raise ValueError(f"{option}: does not go with --window")
+                raise ValueError(f"{option}: cannot be combined with --window")
         release_table([file], None, time, question, noise, reading, form, book, output, account)
         return
     book.check(account, needs_account=True)
@@ -96,23 +96,23 @@ def release(
         raise ValueError(f"--proper: {query.name} is not a histogram")
     if mechanism == "entry_dp":
         terminal.warn("entry_dp does not hide entries that others predict; it is a baseline only")
-    usefulness.question(noise.epsilon)
-    # With a ledger the session calibrates for itself, if this was not released before.
-    made = calibrated if book.ledger is None else usefulness.soon
+    worth.question(noise.epsilon)
+    # With a ledger the session calibrates, if this was not released before.
+    made = calibrated if book.ledger is None else worth.soon
     calibration = made(mechanism, beliefs, query, noise.epsilon)
     calibration.checked(series)
-    usefulness.refuse_drowned(calibration, beliefs, output.anyway)
+    worth.refuse_drowned(calibration, beliefs, output.anyway)
     with book.opened() as ledger:
         if ledger is not None and book.budget is not None and account is not None:
             session = pk.Session(
                 series, beliefs, book.budget, ledger, name=account, data_meant=book.data_meant
             )
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # the question was asked already
+                warnings.simplefilter("ignore", UserWarning)  # already confirmed above
                 answer = session.release(
                     query, noise.epsilon, mechanism=mechanism or "best", label=book.label
                 )
-            terminal.summary(f"{account}: {session.remaining:g} of {book.budget:g} remain")
+            terminal.summary(f"{account}: {session.remaining:g} of {book.budget:g} remaining")
         else:
             answer = calibration.release(series)
     answer = answer.as_drawn() if noise.as_drawn else answer

@@ -1,4 +1,4 @@
-"""``pufferkit release-each``: a table in, a table of noisy histograms out."""
+"""``pufferkit release-each``: noisy answers for every subject of a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import inputs, outputs, terminal, usefulness
+from pufferkit.cli import inputs, outputs, terminal, worth
 from pufferkit.cli.flags import Text, option
 from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Book, Noise, Output, Reading, with_options
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Rows for groups of subjects in place of subjects."""
+    """Rows for groups of subjects instead of single subjects."""
 
-    group_by: Annotated[
-        Text, option("A row for each group of subjects: the column that names it.", "COL")
-    ] = None
-    keys: Annotated[Text, option("With --group-by: all groups there are, declared.", "A,B")] = None
+    group_by: Annotated[Text, option("One row for each group; column with the group.", "COL")] = (
+        None
+    )
+    keys: Annotated[Text, option("With --group-by: all possible groups.", "A,B")] = None
 
     def check(self, subject: str | None) -> None:
-        """Groups come with their keys and with a column of subjects."""
+        """Raise unless groups come with their keys and a column of subjects."""
         if (self.group_by is None) != (self.keys is None):
             raise ValueError(
-                "--group-by and --keys: go together; the groups that occur are a fact about the "
-                "data, so declare all of them"
+                "--group-by and --keys: must be given together; which groups occur is a fact about "
+                "the data, so declare all possible groups"
             )
         if self.group_by is not None and subject is None:
-            raise ValueError("--group-by: is for a table of many subjects; give --subject")
+            raise ValueError("--group-by: needs a table of many subjects; give --subject")
 
     def of(self, source: Any, subject: str | None, form: Form, data: Table) -> dict[str, Any]:
         """The arguments of `release_all`; none without groups."""
@@ -57,7 +57,7 @@ def release_each(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...", help="The table: text or Parquet. Several: a subject in each."
+            metavar="FILE...", help="The table: text or Parquet. Several files: one subject each."
         ),
     ],
     noise: Noise,
@@ -67,26 +67,26 @@ def release_each(
     book: Book,
     output: Output,
     grouping: Grouping,
-    subject: Annotated[Text, option("Column that says whose row it is.", "COL")] = None,
+    subject: Annotated[Text, option("Column with the subject of each row.", "COL")] = None,
     time: inputs.Time = None,
     account: Annotated[
-        Text, option("With --ledger: goes before each subject's name.", "NAME")
+        Text, option("With --ledger: prefix of each subject's account.", "NAME")
     ] = None,
 ) -> None:
     """Answer one query with noise for each subject of a table.
 
-    The rows may be in any order. The answer is a table too, with a row for each subject, or for
-    each subject and window. Every subject has an account of its own, and a run that was stopped
-    goes on when it is started again with the same ledger and label.
+    The rows may be in any order. The answer is a table with a row for each subject, or for each
+    subject and window. Every subject has an account, and an interrupted run continues when it is
+    started again with the same ledger and label.
 
-    With --group-by there is a row for each group of subjects, at the price of one: no subject is in
-    two groups, and which group it is in is taken for public.
+    With --group-by there is a row for each group of subjects, at the price of one release: no
+    subject is in two groups, and its group is assumed to be public.
 
     For one series, see release.
     """
     if subject is None and len(inputs.files_of(files)) == 1:
         raise ValueError(
-            "--subject: name the column that says whose row it is; for one subject, see release"
+            "--subject: give the column with the subject of each row; for one subject, see release"
         )
     release_table(
         files, subject, time, question, noise, reading, form, book, output, account, grouping
@@ -106,9 +106,9 @@ def release_table(
     account: str | None,
     grouping: Grouping | None = None,
 ) -> None:
-    """One histogram for each subject and window; without a column of subjects, for the only one.
+    """One answer for each subject and window; without a column of subjects, for the only one.
 
-    With ``grouping`` one for each group and window.
+    With ``grouping``, one for each group and window.
     """
     from pufferkit.frames import check_parquet, read_table  # noqa: PLC0415
 
@@ -117,8 +117,8 @@ def release_table(
     every, start = duration(form.every), form.begins
     if time is None and every is None:
         raise ValueError(
-            "--time: name the column that holds the times; for rows without, say how far apart "
-            "they are with --every 1m"
+            "--time: give the column with the times; for rows without times, give the time "
+            "between rows with --every 1m"
         )
     named = inputs.files_of(files)
     alone = subject is None and len(named) == 1
@@ -151,9 +151,9 @@ def release_table(
     prefix = account or ""
     if alone and account is not None:
         data, prefix = replace(data, subjects=(account,)), ""
-    usefulness.question(noise.epsilon)
+    worth.question(noise.epsilon)
     groups = grouping.of(source, subject, form, data)
-    if not groups:  # the noise of a group is that of one subject, the answer that of many
+    if not groups:  # a group has the noise of one subject and the answer of many
         _refuse_drowned(data, beliefs, mechanism, noise.epsilon, output.anyway)
     make: Any = pk.release_all if groups else pk.release_each
     with book.opened() as ledger, terminal.bar("releasing") as progress:
@@ -179,7 +179,7 @@ def release_table(
 def _give(
     releases: Releases, out: Path | None, record: Path | None, plot: Path | None, as_json: bool
 ) -> None:
-    """Write the table, its record and the picture, and say what was promised."""
+    """Write the table, its record and the figure, and print the promise."""
     from pufferkit.frames import write_columns  # noqa: PLC0415
 
     content = write_columns(out or Path("stdout.csv"), releases.columns())
@@ -208,13 +208,13 @@ def _give(
 def _refuse_drowned(
     data: Table, beliefs: Any, mechanism: str | None, epsilon: float, anyway: bool
 ) -> None:
-    """Refuse rows whose noise drowns them: judged by the one in the middle."""
+    """Refuse rows that their noise would drown, judging by the median row."""
     from pufferkit.mechanisms.plan import calibrate  # noqa: PLC0415
 
     sizes = sorted(data.sizes.tolist())
     middle = sizes[len(sizes) // 2]
     longest = int(data.longest.max())
-    # The noise is that of the longest segment, the answer that of a row of middle size.
+    # The noise is that of the longest segment, the answer that of a row of median size.
     query = pk.relative_frequencies(data.states, longest)
     whole = calibrate(mechanism or "influence_curve", beliefs, query, epsilon)
     row = replace(
@@ -222,4 +222,4 @@ def _refuse_drowned(
         scale=whole.scale * longest / middle,
         query=pk.relative_frequencies(data.states, middle),
     )
-    usefulness.refuse_drowned(row, beliefs, anyway, f" (a row of {middle:,} entries)")
+    worth.refuse_drowned(row, beliefs, anyway, f" (a row of {middle:,} entries)")

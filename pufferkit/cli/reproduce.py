@@ -1,4 +1,4 @@
-"""``pufferkit reproduce``: tables and figures of the papers, as table, CSV and picture."""
+"""``pufferkit reproduce``: tables and figures of the papers, as text, CSV and figure."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pufferkit.cli.flags import File, option, whole
 
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The table or figure. Alone: lists them.")
+        str | None, typer.Argument(metavar="[NAME]", help="Table or figure; none: list them.")
     ] = None,
-    quick: Annotated[bool, option("Small settings: a second or two.", None, "--quick")] = False,
+    quick: Annotated[bool, option("Small settings, a second or two.", None, "--quick")] = False,
     data: Annotated[
         File, option("Folder with the measured data, which are not included.", "PATH")
     ] = None,
-    out: Annotated[Path, option("Where NAME.csv and NAME.png are written.", "DIR")] = Path("out"),
-    seed: Annotated[int, whole("For everything that is drawn.")] = 0,
+    out: Annotated[Path, option("Folder for NAME.csv and NAME.png.", "DIR")] = Path("out"),
+    seed: Annotated[int, whole("Seed of all draws.")] = 0,
     as_json: inputs.AsJson = False,
 ) -> None:
-    """Run a table or figure of the papers, with our mechanisms beside theirs."""
+    """Reproduce a table or figure of the papers, with our mechanisms beside theirs."""
     from pufferkit import experiments  # noqa: PLC0415
 
     if name is None:
@@ -59,12 +59,12 @@ def reproduce(
 
 
 def _check_folder(out: Path) -> None:
-    """It is a directory or can be made, or an error; before any long work."""
+    """Raise unless the directory exists or can be created, before any long work."""
     nearest = next(path for path in (out, *out.absolute().parents) if path.exists())
     if not nearest.is_dir():
-        raise ValueError(f"{nearest}: is not a directory; name one with --out")
+        raise ValueError(f"{nearest}: this is not a directory; name one with --out")
     if not os.access(nearest, os.W_OK):
-        raise ValueError(f"{nearest}: cannot be written to; name a directory with --out")
+        raise ValueError(f"{nearest}: is not writable; name a directory with --out")
 
 
 def _listing() -> str:
@@ -82,6 +82,6 @@ def _can_draw(picture: Path) -> bool:
     try:
         plots.check_picture(picture)
     except ImportError as error:
-        terminal.warn(f"no picture: {error}")
+        terminal.warn(f"no figure: {error}")
         return False
     return True

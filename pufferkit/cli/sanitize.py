@@ -1,4 +1,4 @@
-"""``pufferkit sanitize``: a series answered entry by entry, and what it still says."""
+"""``pufferkit sanitize``: randomised response for every entry, and estimates from the answers."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def sanitize(
     time: inputs.Time = None,
     segment: inputs.Segment = None,
     adversary: Annotated[
-        str, option("every: may know any other entries; ignorant: knows none.")
+        str, option("every: may know any other entries; ignorant: knows no entry.")
     ] = "every",
     design: Annotated[
         str,
         option(
-            "independent: a coin for each entry; optimised: fewest wrong answers of three states "
-            "or more; correlated: flips in runs, two states."
+            "independent: a coin for each entry; optimised: fewest wrong answers for three or more "
+            "states; correlated: flips in runs, two states."
         ),
     ] = "independent",
-    length: Annotated[int | None, whole("Promise for at most N entries. Default: any.")] = None,
+    length: Annotated[int | None, whole("Longest series covered. Default: any length.")] = None,
     record: Annotated[File, option("Write mechanism and estimates as JSON.", "FILE")] = None,
     as_json: Annotated[
         bool, option("Print mechanism and estimates as JSON.", None, "--json")
@@ -46,8 +46,8 @@ def sanitize(
 ) -> None:
     """Answer every entry of a series by randomised response ([B]).
 
-    The answers may be shared whole; any number of questions can be put to them later at no cost.
-    Every run draws anew and spends epsilon. The times and segments of the entries are kept.
+    All answers may be published; any number of questions can be asked of them later at no cost.
+    Every run draws new noise and spends epsilon. Times and segments of the entries are kept.
     """
     from pufferkit.frames import answer_table, check_table  # noqa: PLC0415
     from pufferkit.local import cheapest_noise, estimate  # noqa: PLC0415
@@ -55,23 +55,25 @@ def sanitize(
     outputs.check_outputs([out, record], [file, model])
     alone = str(out) == "-"
     if alone and as_json:
-        raise ValueError("--json: the answers go to stdout; write one of them to a file")
+        raise ValueError("--json: the answers also go to stdout; write one of the two to a file")
     target = Path("stdout.csv") if alone else out
     check_table(target)
     chain = _one_chain(model)
     if form.every is not None or form.repeated_hour == "keep-first":
-        raise ValueError("--every and --repeated-hour keep-first: drop rows; every row is answered")
+        raise ValueError(
+            "--every and --repeated-hour keep-first: drop rows, and sanitize keeps all"
+        )
     series = inputs.read_data(file, state, time, segment, chain.states, form=form)
     mechanism = cheapest_noise(chain, epsilon, adversary, length, design=design)
     if adversary == "ignorant":
-        terminal.warn("an adversary who knows some entries may learn more than epsilon says")
+        terminal.warn("an adversary who knows some entries may learn more than epsilon allows")
     times = time_of(time)
     kept = [times] if isinstance(times, str) else list(times or ())
     kept += [] if segment is None else [segment]
     answered: Series = mechanism.sanitize(series)
     try:
         estimated = estimate(answered, mechanism)
-    except ValueError:  # the answers say nothing at all
+    except ValueError:  # the answers carry no information
         estimated = None
     written = {
         out: answer_table(
@@ -111,7 +113,8 @@ def _one_chain(path: Path) -> MarkovChain:
         members = ()
     if len(members) != 1 or members[0].any_start:
         raise ValueError(
-            f"{path}: sanitize needs one Markov chain with its start, not {beliefs.description}; "
-            "give 'transition' and, if it does not start in its stationary distribution, 'initial'"
+            f"{path}: sanitize needs one Markov chain with a fixed initial distribution, not "
+            f"{beliefs.description}; give 'transition' and, unless it starts in its stationary "
+            "distribution, 'initial'"
         )
     return members[0].chain

@@ -1,4 +1,4 @@
-"""``pufferkit stream``: a release for each window, for as long as data come, at one epsilon."""
+"""``pufferkit stream``: a release for each window of a growing series, at one total epsilon."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import Annotated, Any, Literal
 import typer
 
 import pufferkit as pk
-from pufferkit.cli import inputs, outputs, terminal, usefulness
-from pufferkit.cli.derived import follows, numbers_asked, record
+from pufferkit.cli import inputs, outputs, terminal, worth
+from pufferkit.cli.asked_questions import follows, numbers_asked, record
 from pufferkit.cli.flags import File, option, real
 from pufferkit.cli.form import Form, duration, time_of
 from pufferkit.cli.options import Kept, with_options
 from pufferkit.cli.question_options import QuestionOptions
 from pufferkit.cli.terminal import OneLineErrors, help_if_alone
-from pufferkit.cli.usefulness import Anyway
+from pufferkit.cli.worth import Anyway
 
 app = typer.Typer(
     cls=OneLineErrors,
     rich_markup_mode=None,
-    help="Release a window after the other, for ever, at one epsilon for everything.",
+    help="Release one window after another, indefinitely, at one total epsilon.",
 )
 
 
 Late = Literal["refuse", "leave out"]
-"""What to do with rows before the window."""
+"""How to treat rows before the window."""
 
-Account = Annotated[str, option("Whose data these are, in the ledger.", "NAME", "--account")]
+Account = Annotated[str, option("Account of these data in the ledger.", "NAME", "--account")]
 
 
 PlaceOf = Annotated[
     str,
     option(
-        "2026-11-16; or two times, the second not included; or first and last entry.",
+        "A day (2026-11-16); two times, the second excluded; or first and last entry.",
         "DAY|FROM,TO",
         "--window",
     ),
@@ -43,7 +43,7 @@ PlaceOf = Annotated[
 
 @app.callback(invoke_without_command=True)
 def root(context: typer.Context) -> None:
-    """Release a window after the other, for ever, at one epsilon for everything."""
+    """Release one window after another, indefinitely, at one total epsilon."""
     help_if_alone(context)
 
 
@@ -66,13 +66,13 @@ def release(
     independent_after: inputs.IndependentAfter = None,
     share: Annotated[float, real("Part of what the window may spend.")] = 1.0,
     one_question: Annotated[
-        bool, option("This sum and no other, in every window: less noise.", None, "--one-question")
+        bool, option("Ask only this sum in every window: less noise.", None, "--one-question")
     ] = False,
     late: Annotated[
-        Late | None, option("With --time: rows before the window are refused, or left out.")
+        Late | None, option("With --time: refuse or skip rows before the window.")
     ] = None,
     label: Annotated[str, option("Distinguishes equal releases.")] = "",
-    out: Annotated[File, option("Write JSON here, not to stdout; - is stdout.", "FILE")] = None,
+    out: Annotated[File, option("Write JSON here instead of stdout (-).", "FILE")] = None,
     data_meant: Annotated[
         bool, option("A second account for the same data is meant.", None, "--data-meant")
     ] = False,
@@ -82,12 +82,12 @@ def release(
 ) -> None:
     """Answer a query about one window of a stream with noise.
 
-    Epsilon is for everything that is ever released about the stream. Windows come in the order of
-    their beginnings; run it once a day, or once an hour. A window that was released gives the
-    same answer again, also if rows came late: they are left out.
-    With --time, rows outside of a window of time are left out; with --late refuse they are an
-    error. Without --time it is not known which rows are in it: then say --every, which takes them
-    for all entries from its beginning on, or count entries, --window 1,1440.
+    Epsilon covers everything that is ever released about the stream. Release windows in the order
+    of their beginnings, for example once a day or once an hour. A window that was released gives
+    the same answer again, even if rows arrived late: they are ignored.
+    With --time, rows outside a window of time are skipped; with --late refuse they are an error.
+    Without --time it is not known which rows are in the window: give --every, which takes the rows
+    as all entries from its beginning on, or count entries, --window 1,1440.
     """
     out = None if str(out) == "-" else out
     outputs.check_outputs([out], [file, model], plot)
@@ -103,7 +103,7 @@ def release(
         data = _rows_of(file, state, time, place, beliefs, late, form)
     about = numbers_asked(question, beliefs.states, data)
     query = about.query
-    usefulness.question(epsilon)
+    worth.question(epsilon)
     with kept.opened() as ledger:
         asked = query if one_question else None
         stream = pk.Stream(
@@ -111,7 +111,7 @@ def release(
         )
         calibration = stream.calibrate(query, share)
         calibration.checked(data)
-        usefulness.refuse_drowned(calibration, beliefs, anyway)
+        worth.refuse_drowned(calibration, beliefs, anyway)
         answer = stream.release(query, data, place, share=share, label=label, every=every)
     text = about.record(answer) + "\n"
     written = {} if out is None else {out: text.encode()}
@@ -129,16 +129,14 @@ def release_each(
     model: inputs.Model,
     epsilon: inputs.Epsilon,
     state: inputs.State,
-    subject: Annotated[str, option("Column that says whose row it is.", "COL")],
-    time: Annotated[str, option("Column with times; or two: DATE,TIME.", "COL")],
+    subject: Annotated[str, option("Column with the subject of each row.", "COL")],
+    time: Annotated[str, option("Column with times; or DATE,TIME for two columns.", "COL")],
     window: PlaceOf,
     kept: Kept,
     question: QuestionOptions,
     form: Form,
-    out: Annotated[
-        File, option("A folder: a JSON file for each subject is written there.", "FOLDER")
-    ] = None,
-    account: Annotated[str, option("Goes before each subject's name.", "NAME")] = "",
+    out: Annotated[File, option("Folder for one JSON file per subject.", "FOLDER")] = None,
+    account: Annotated[str, option("Prefix of each subject's account.", "NAME")] = "",
     independent_after: inputs.IndependentAfter = None,
     share: Annotated[float, real("Part of what the window may spend.")] = 1.0,
     label: Annotated[str, option("Distinguishes equal releases.")] = "",
@@ -149,15 +147,15 @@ def release_each(
 ) -> None:
     """Answer a query about one window of the stream of each subject, with noise.
 
-    Every subject has a stream and an account of its own. Run it once a day, on a file that holds
-    the rows of that day, or also others, which are left out. A window is drawn once for each
-    subject: a job that was stopped goes on when it is started again. Without --out, JSON of all.
+    Every subject has its own stream and account. Run it once a day on a file with the rows of that
+    day; other rows are skipped. Noise is drawn once per subject and window: an interrupted job
+    continues when it is started again. Without --out, the JSON of all subjects is printed.
     """
     from pufferkit.fleet.streams import release_window  # noqa: PLC0415
     from pufferkit.frames import check_parquet, read_table  # noqa: PLC0415
 
     if out is not None and not out.is_dir():
-        raise ValueError(f"--out: {out} is not a folder; make it first")
+        raise ValueError(f"--out: {out} is not a folder; create it first")
     check_parquet(file)
     beliefs, place = inputs.chains(model), _window(window)
     table: Any = read_table(
@@ -174,9 +172,9 @@ def release_each(
     )
     files = {} if out is None else {who: out / f"{who}.json" for who in table.subjects}
     if any(path.parent != out for path in files.values()):
-        raise ValueError("--subject: a name cannot be that of a file; rename it")
+        raise ValueError("--subject: a subject's name is not a valid file name; rename the subject")
     outputs.check_outputs(files.values(), [file, model])
-    usefulness.question(epsilon)
+    worth.question(epsilon)
     named = question.named(beliefs.states)
     with kept.opened() as ledger, terminal.bar("releasing") as progress:
         releases = release_window(
@@ -205,17 +203,18 @@ def release_each(
 @with_options
 def change(
     account: Annotated[str, typer.Argument(metavar="ACCOUNT", help="Which stream.")],
-    new: Annotated[float, typer.Argument(metavar="NEW", help="Epsilon from now on.")],
+    new: Annotated[float, typer.Argument(metavar="NEW", help="New epsilon.")],
     model: inputs.Model,
     epsilon: inputs.Epsilon,
     kept: Kept,
-    why: Annotated[str, option("Recorded with the change.")] = "",
+    why: Annotated[str, option("Reason, recorded with the change.")] = "",
     as_json: inputs.AsJson = False,
 ) -> None:
-    """Change the epsilon of a stream, from the first entry on that was not used yet.
+    """Change the epsilon of a stream from the first unused entry on.
 
-    Recorded in the ledger with who, when and why. Everything, earlier releases included, is private
-    at the larger of the two: a larger epsilon is a weaker promise for what was released already.
+    The ledger records who changed it, when and why. Everything, earlier releases included, is
+    private at the larger of the two epsilons: a larger one weakens the promise for earlier releases
+    too.
     """
     with kept.opened() as ledger:
         stream = pk.Stream(inputs.read_model(model), epsilon, ledger, name=account)
@@ -225,29 +224,29 @@ def change(
         return
     terminal.say(
         f"{account}: epsilon {stream.epsilon:g} is now {other.epsilon:g}; everything together is "
-        f"private at {max(stream.epsilon, other.epsilon):g} or what it was before, if that is more"
+        f"private at {max(stream.epsilon, other.epsilon):g}, or at an earlier epsilon if larger"
     )
 
 
 def _in_window(
     data: pk.Series, window: str | tuple[str, str] | tuple[int, int], timed: bool, every: Any
 ) -> pk.Series:
-    """The rows of a window of time, where it is known when rows are."""
+    """The rows of a window of time, where the times of rows are known."""
     if isinstance(window, tuple) and isinstance(window[0], int):
         return data
     from pufferkit.accounting.stream_windows import moments  # noqa: PLC0415
 
-    moments(window)  # an error, if it is none
+    moments(window)  # raises if it is not a window
     if data.calendar is None:
         if timed:
             raise ValueError(
-                "--time: the times are on no even clock, so it is not known which rows are in the "
-                "window; --late refuse takes rows by their times, one after another"
+                "--time: the times are not evenly spaced, so it is not known which rows are in "
+                "the window; --late refuse takes rows by their times, one after another"
             )
         if every is None:
             raise ValueError(
-                "--time: name the column of times; without it nobody can tell which rows are in "
-                "the window, and it pays for its own alone. Or say how far apart the rows are, "
+                "--time: give the column of times; without it there is no way to tell which rows "
+                "are in the window, which pays for no others. Or give the time between rows, "
                 "--every 1m, or count entries, --window 1,1440"
             )
         return data
@@ -260,17 +259,17 @@ def _in_window(
 def _rows_of(
     file: Path, state: str, time: str | None, place: Any, beliefs: Any, late: Late, form: Form
 ) -> pk.Series:
-    """The rows of the window, with a word about those before it."""
+    """The rows of the window, with a note about those before it."""
     from pufferkit.accounting.stream_windows import moments  # noqa: PLC0415
 
     ends = moments(place)
     if time is None or ends is None:
-        raise ValueError("--late: needs --time and a window of time, like 2026-11-16")
+        raise ValueError("--late: needs --time and a window of time such as 2026-11-16")
     data, before = pk.frames.read_window(
         file, state, time, ends, states=beliefs.states, late=late, text=form.text
     )
     if before:
-        terminal.note(f"{before:,} rows are before the window, and left out")
+        terminal.note(f"{before:,} rows before the window were skipped")
     return data
 
 
@@ -280,7 +279,7 @@ def _window(text: str) -> str | tuple[str, str] | tuple[int, int]:
     if len(ends) == 1:
         return ends[0]
     if len(ends) != 2:
-        raise ValueError(f"--window: needs a day, or two ends with a comma between, got {text!r}")
+        raise ValueError(f"--window: must be a day, or two ends separated by a comma, got {text!r}")
     if all(end.isdecimal() for end in ends):
         return int(ends[0]), int(ends[1])
     return ends[0], ends[1]

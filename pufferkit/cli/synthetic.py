@@ -1,4 +1,4 @@
-"""``pufferkit synthetic``: a made-up series from what was released, and how near it is."""
+"""``pufferkit synthetic``: a synthetic series from releases, and how close its statistics are."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ def synthetic(
             metavar="RELEASE", help="JSON of --query transitions, or of a dashboard with them."
         ),
     ],
-    length: Annotated[int, whole("Entries to make.", "N", "--length")],
+    length: Annotated[int, whole("Number of entries to draw.", "N", "--length")],
     hours: Annotated[File, option("JSON of --query by-hour, of the same series.", "FILE")] = None,
     begins: Annotated[
-        Text, option("When the first entry is; needed with hours.", "TIME", "--begins")
+        Text, option("Time of the first entry; required with --hours.", "TIME", "--begins")
     ] = None,
-    every: Annotated[Text, option("Time from entry to entry; as in the data.", "10m")] = None,
-    seed: Annotated[int | None, whole("The same seed makes the same series.")] = None,
+    every: Annotated[Text, option("Time between entries, as in the data.", "10m")] = None,
+    seed: Annotated[int | None, whole("Seed; the same seed gives the same series.")] = None,
     out: Annotated[File, option("Write the series here: .csv or .parquet.", "FILE")] = None,
     plot: inputs.Plot = None,
     as_json: inputs.AsJson = False,
 ) -> None:
-    """Make up a series from released transition counts, and hours of the day; costs nothing.
+    """Draw a synthetic series from released transition counts and hours; costs nothing.
 
-    Whatever is done with the series tells no more than the releases did: it is drawn from them
-    alone. The report says how near its statistics are to the released ones. Without --out the
-    series goes to standard output and the report to standard error.
+    The series is drawn from the releases alone, so it reveals no more than they did. The report
+    compares its statistics with the released ones. Without --out the series goes to standard output
+    and the report to standard error.
     """
     if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"--out: {out} must end in .csv or .parquet")
     if (begins is None) != (every is None):
-        raise ValueError("--begins and --every: go together; give both or none")
+        raise ValueError("--begins and --every: must be given together")
     outputs.check_outputs([out], [release, hours], plot)
     calendar = None if begins is None else pk.Calendar(begins, every)
     moves, others = _released(release), None if hours is None else _released(hours)
-    with terminal.working("making entries up"):
+    with terminal.working("drawing entries"):
         made = pk.synthetic(moves, length, hours=others, calendar=calendar, seed=seed)
     from pufferkit.frames import write_columns  # noqa: PLC0415
 
@@ -70,7 +70,7 @@ def _released(path: Path) -> pk.Release:
     try:
         return pk.Release.from_json(inputs.text_of(path))
     except UnicodeDecodeError:
-        raise ValueError(f"{path}: is not a JSON file") from None
+        raise ValueError(f"{path}: this is not a JSON file") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

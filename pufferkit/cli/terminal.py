@@ -1,4 +1,4 @@
-"""What the user sees: one-line errors, warnings, tables that fit the terminal."""
+"""Terminal output: one-line errors, warnings, and tables that fit the terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from pufferkit import Plan
-    from pufferkit.mechanisms.plan import Progress as ProgressOf
+    from pufferkit.influence.progress import NamedProgress
 
 BAD_INPUT = 2
 _INTERRUPTED = 130
@@ -26,10 +26,10 @@ _PASSWORD = re.compile(r"(:/{1,2}[^:/@\s]*:)[^@\s]*@")  # a path has one slash
 
 
 class OneLineErrors(TyperGroup):
-    """A command group whose every error is one line on stderr, with exit code 2."""
+    """A command group that reports every error as one line on stderr, with exit code 2."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run a command; never a traceback for bad input."""
+        """Run a command without a traceback for bad input."""
         extra["standalone_mode"] = False
         try:
             code = super().main(*args, **extra)
@@ -37,7 +37,7 @@ class OneLineErrors(TyperGroup):
         except typer.Abort:
             sys.exit(_INTERRUPTED)
         except BrokenPipeError:
-            # The reader of our output has gone. Nothing is left to say, not even at shutdown.
+            # The reader of our output has gone, so nothing more is written, not even at shutdown.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
         except BaseException as error:
@@ -50,16 +50,16 @@ class OneLineErrors(TyperGroup):
 
 
 def _explained(error: BaseException) -> str | None:
-    """The error in one line, if it is one that input can cause."""
+    """The error in one line, if bad input can cause it."""
     if hasattr(error, "format_message"):  # the parser's own: an unknown option, a missing value
         text = error.format_message()
     elif isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
     elif isinstance(error, OverflowError):
-        text = f"a number is too large to compute with ({error})"
+        text = f"a number is too large ({error})"
     elif isinstance(error, (ValueError, OSError, ImportError)):
         text = str(error)
-    elif type(error).__name__ == "PanicException":  # of polars, and no Exception
+    elif type(error).__name__ == "PanicException":  # raised by polars; not an Exception
         text = f"a table cannot be read; is the file damaged? ({error})"
     else:
         return None
@@ -67,13 +67,13 @@ def _explained(error: BaseException) -> str | None:
 
 
 def say(text: object = "", *, err: bool = False) -> None:
-    """Lines on stdout, or one on stderr; what a name tells a terminal to do is shown, not done."""
+    """Lines on stdout, or one on stderr; control characters in names are escaped."""
     lines = [str(text)] if err else str(text).split("\n")
     typer.echo("\n".join(printable(line) for line in lines), err=err)
 
 
 def give(content: str) -> None:
-    """Data on stdout: as they are for a file or a program, harmless for a terminal."""
+    """Data on stdout: unchanged for a file or a program, escaped for a terminal."""
     if sys.stdout.isatty():
         say(content.removesuffix("\n"))
     else:
@@ -81,13 +81,13 @@ def give(content: str) -> None:
 
 
 def number(text: str) -> float:
-    """A number in plain digits; other ways to write one are too easily misread."""
+    """A number in plain digits; other notations are too easily misread."""
     form = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
     return float(_in_digits(text, form, "a number", "0.5 or 1e-3"))
 
 
 def integer(text: str) -> int:
-    """A whole number in plain digits."""
+    """An integer in plain digits."""
     return int(_in_digits(text, r"[+-]?[0-9]{1,18}", "a whole number", "2016"))
 
 
@@ -108,7 +108,7 @@ _SPEECH = {"quiet": False}
 
 
 def speak(*, quiet: bool, verbose: bool) -> None:
-    """How much is said on stderr: for one run of a command."""
+    """Verbosity on stderr, for one run of a command."""
     import logging  # noqa: PLC0415
 
     _SPEECH["quiet"] = quiet
@@ -123,24 +123,24 @@ def speak(*, quiet: bool, verbose: bool) -> None:
 
 
 def note(message: str) -> None:
-    """One line on stderr about what was done, which --quiet leaves out."""
+    """One line on stderr about what was done; suppressed by --quiet."""
     if not _SPEECH["quiet"]:
         say(f"note: {' '.join(message.split())}", err=True)
 
 
 def summary(text: object) -> None:
-    """One line on stderr about what was read or spent, which --quiet leaves out."""
+    """One line on stderr about what was read or spent; suppressed by --quiet."""
     if not _SPEECH["quiet"]:
         say(text, err=True)
 
 
 def doing(what: str) -> None:
-    """A step of something that takes long, on stderr; --quiet leaves it out."""
+    """A step of a long computation, on stderr; suppressed by --quiet."""
     summary(f"{what} ...")
 
 
 def written(paths: Iterable[object]) -> None:
-    """Name the files that were written, on stderr; --quiet leaves it out."""
+    """Name the files that were written, on stderr; suppressed by --quiet."""
     for path in paths:
         if not _SPEECH["quiet"] and str(path) != "-":
             say(f"written: {path}", err=True)
@@ -154,7 +154,7 @@ def as_json(record: Any) -> None:
 
 
 def _silent() -> bool:
-    """Whether signs of life have nowhere to go, or are not wanted."""
+    """Whether progress cannot be shown or is not wanted."""
     return _SPEECH["quiet"] or not sys.stderr.isatty()
 
 
@@ -164,8 +164,8 @@ def warn(message: str) -> None:
 
 
 @contextmanager
-def progress() -> Iterator[ProgressOf | None]:
-    """A bar for each long mechanism on stderr; nothing where there is no terminal."""
+def progress() -> Iterator[NamedProgress | None]:
+    """A progress bar for each slow mechanism on stderr; nothing without a terminal."""
     if _silent():
         yield None
         return
@@ -185,7 +185,7 @@ def progress() -> Iterator[ProgressOf | None]:
 
 @contextmanager
 def working(message: str) -> Iterator[None]:
-    """A sign of life on stderr while something takes long; nothing where there is no terminal."""
+    """A spinner on stderr during a long computation; nothing without a terminal."""
     if _silent():
         yield
         return
@@ -197,7 +197,7 @@ def working(message: str) -> Iterator[None]:
 
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on stderr, as a function of done and all; none where there is no terminal."""
+    """A progress bar on stderr, as a function of done and total; none without a terminal."""
     if _silent():
         yield None
         return
@@ -214,7 +214,7 @@ def bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def show_plan(plan: Plan) -> None:
-    """A plan as tables that fit the terminal; as plain text where there is none."""
+    """A plan as tables that fit the terminal; as plain text without a terminal."""
     if not sys.stdout.isatty():
         say(plan)
         return
@@ -224,7 +224,7 @@ def show_plan(plan: Plan) -> None:
 
 
 def plan_table(plan: Plan) -> Group:
-    """The numbers as one table, and below it what decides each of them."""
+    """The numbers as one table, and below it what determines each of them."""
     from rich import box  # noqa: PLC0415
     from rich.console import Group  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415

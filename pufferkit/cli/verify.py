@@ -22,19 +22,19 @@ def verify(
     ],
     as_json: inputs.AsJson = False,
 ) -> None:
-    """Recompute, from the recorded beliefs, that the reported scale is enough.
+    """Check, by recomputation from the recorded beliefs, that the reported scale is enough.
 
-    Of a table, every row is checked by the record beside it. What no recomputation can know is
-    listed as assumed.
+    For a table, every row is checked against the record beside it. Facts that cannot be recomputed
+    are listed as assumed.
 
-    Exit code 0: it is. 1: it is not, or it could not be checked.
+    Exit code 0: it is enough. 1: it is not, or it could not be checked.
     """
     source: object = file
     if str(file) == outputs.STREAM:
         try:
             source = json.loads(inputs.text_of(file))
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"standard input: is not JSON ({error})") from None
+            raise ValueError(f"standard input: this is not JSON ({error})") from None
     verdict = pk.verify(source)
     if as_json:
         terminal.as_json(asdict(verdict))

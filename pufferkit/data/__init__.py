@@ -1,1 +1,1 @@
-"""What was recorded, and what is asked of it."""
+"""Data and queries: what was recorded, and what is asked of it."""

@@ -1,4 +1,4 @@
-"""Numbers as states: levels between public cut points, with the same names everywhere."""
+"""Numbers as states: levels between public cut points, named the same way everywhere."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Bins:
     cuts
         Increasing numbers. They must not come from the private data.
     labels
-        A name for each bin, one more than there are cuts. If left out, the bins in words.
+        A name for each bin, one more than there are cuts. If left out, names made from the cuts.
     unit
-        Of the numbers, for the words.
+        The unit of the numbers, used in the names.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Bins:
     ) -> None:
         numbers = tuple(checks.real("cuts", cut) for cut in cuts)
         if not numbers:
-            raise ValueError("cuts: need at least one, or there is only one state")
+            raise ValueError("cuts: must have at least one number, or there is only one state")
         if any(not a < b for a, b in pairwise(numbers)):
             raise ValueError(f"cuts: must increase, got {list(numbers)}")
         object.__setattr__(self, "cuts", numbers)
@@ -70,14 +70,15 @@ class Bins:
 
     @classmethod
     def width(cls, width: float, *, low: float = 0.0, high: float, unit: str = "") -> Bins:
-        """Bins of equal width from ``low`` to ``high``; what lies outside is in the end bins."""
+        """Bins of equal width from ``low`` to ``high``; numbers outside fall into the end bins."""
         step, start = checks.positive("width", width), checks.real("low", low)
         count = math.ceil((checks.real("high", high) - start) / step - 1e-9)
         if not 2 <= count <= 10_000:
             raise ValueError(
-                f"width: {width:g} from {low:g} to {high:g} makes {count} bins; 2 to 10,000 work"
+                f"width: {width:g} from {low:g} to {high:g} makes {count} bins; choose a width "
+                "that makes 2 to 10,000"
             )
-        # As decimals, so that three times 0.2 is 0.6 and not the float beside it.
+        # Decimal arithmetic, so that three times 0.2 is 0.6 and not the float next to it.
         first, wide = Decimal(repr(start)), Decimal(repr(step))
         return cls((float(first + wide * j) for j in range(1, count)), unit=unit)
 
@@ -85,8 +86,8 @@ class Bins:
     def levels(cls, text: str, unit: str = "") -> Bins:
         """Bins of equal width as text: ``"200W:2kW"`` is 200 W wide up to 2 kW.
 
-        With three parts the middle one is where they begin, ``"1:35:42"``; otherwise 0. A unit in
-        the text is turned into ``unit``, that of the numbers, by its prefix.
+        With three parts, as in ``"1:35:42"``, the middle one is the lowest; otherwise that is 0. A
+        unit in the text is converted to ``unit``, the unit of the numbers, by its prefix.
 
         >>> Bins.levels("500W:2kW", unit="kW").cuts
         (0.5, 1.0, 1.5)
@@ -134,7 +135,7 @@ class Bins:
 
     @classmethod
     def of_names(cls, names: Sequence[Hashable]) -> Bins | None:
-        """The bins that have these names in words; ``None`` if the names are others.
+        """The bins whose names, made from their cuts, are these; ``None`` if there are none.
 
         >>> Bins.of_names(["below 100", "100 to 760", "760 and more"]).cuts
         (100.0, 760.0)
@@ -159,7 +160,7 @@ class Bins:
 
     @property
     def names(self) -> tuple[Hashable, ...]:
-        """The labels, or the bins in words."""
+        """The labels, or names made from the cuts."""
         if self.labels is not None:
             return self.labels
         unit = f" {self.unit}" if self.unit else ""
@@ -168,7 +169,7 @@ class Bins:
         return (f"below {shown[0]}{unit}", *inner, f"{shown[-1]}{unit} and more")
 
     def named(self, states: Iterable[Hashable] | None) -> tuple[Hashable, ...]:
-        """These states as names of the bins, or their own names; an error if they do not fit."""
+        """The given states as names of the bins, or else the names of the bins; checked to fit."""
         if states is None:
             return self.names
         given = checks.distinct_states(states)
@@ -178,37 +179,37 @@ class Bins:
         levels = Bins.of_names(given)
         if levels is not None and levels.cuts != self.cuts:
             raise ValueError(
-                f"bins: are cut at {', '.join(map(_shown, self.cuts))}, but the states are levels "
-                f"cut at {', '.join(map(_shown, levels.cuts))}; use the cuts of the model"
+                f"bins: have cuts {', '.join(map(_shown, self.cuts))}, but the states are levels "
+                f"with cuts {', '.join(map(_shown, levels.cuts))}; use the cuts of the model"
             )
         return given
 
     @property
     def middles(self) -> tuple[float, ...]:
-        """The middle of each bin; the end bins are taken to be as wide as their neighbours.
+        """The midpoint of each bin; the end bins are taken to be as wide as their neighbours.
 
         >>> Bins([100, 200, 400]).middles
         (50.0, 150.0, 300.0, 500.0)
         """
         cuts = self.cuts
         if len(cuts) == 1:
-            raise ValueError("bins: two levels have no middles; give the value of each state")
+            raise ValueError("bins: two levels have no midpoints; give the value of each state")
         first, last = cuts[1] - cuts[0], cuts[-1] - cuts[-2]
         edges = (cuts[0] - first, *cuts, cuts[-1] + last)
         return tuple((a + b) / 2 for a, b in pairwise(edges))
 
     def level(self, number: float) -> int:
-        """Which bin a number is in, from 0."""
+        """Index of the bin that contains a number, from 0."""
         return bisect_right(self.cuts, number)
 
 
 def as_bins(bins: Any) -> Bins:
-    """Bins, or their cut points."""
+    """Bins as given, or made from cut points."""
     return bins if isinstance(bins, Bins) else Bins(bins)
 
 
 def _shown(number: float) -> str:
-    """A number in as few digits as say exactly which it is."""
+    """A number in the fewest digits that identify it exactly."""
     short = f"{number:g}"
     return short if float(short) == number else repr(number)
 
@@ -222,11 +223,11 @@ def _amount(text: str, unit: str) -> float:
     if not own or own == unit:
         return float(number)
     if not unit:
-        raise ValueError(f"levels: {text!r} has a unit; say in which unit the column is (unit=)")
+        raise ValueError(f"levels: {text!r} has a unit; give the unit of the column (unit=)")
     for one, power in _PREFIXES.items():
         for other, base in _PREFIXES.items():
             if own.startswith(one) and unit.startswith(other):
                 rest = own[len(one) :]
                 if rest and rest == unit[len(other) :]:
                     return float(number * Decimal(10) ** (power - base))
-    raise ValueError(f"levels: {own!r} cannot be turned into {unit!r}, the unit of the column")
+    raise ValueError(f"levels: {own!r} cannot be converted to {unit!r}, the unit of the column")

@@ -1,15 +1,15 @@
-"""Questions by the clock: a histogram for each hour, weekday and hour, day or week; time in hours.
+"""Queries by time: a histogram for each hour, weekday and hour, day or week; time in some states.
 
 *Theorem.* Let every entry belong to one slot by public rules, and let the answer hold, for each
 slot, the number of its entries in each state. Replacing the state of one entry takes 1 from one bin
-of its slot and adds 1 to another, and leaves all other slots alone: the answer moves by 2 in L1
-norm, whatever the other entries are. So one histogram for each of many slots needs the noise of one
+of its slot, adds 1 to another, and leaves all other slots unchanged: the answer moves by 2 in L1
+norm, whatever the other entries are. So histograms of many slots together need the noise of one
 histogram over everything. Entries that were not observed are in no bin.
 
-That is a per-entry bound, which is all that the influence curve asks: the proof of its theorem
-(`docs/pairs.md`) uses nothing of the release but that bound. With Laplace noise of scale s the
-event-level epsilon is 2 / s at every entry. It is no sum of one contribution for each state,
-because the slot counts, so mechanisms that follow the distribution of a sum do not apply.
+That is a per-entry bound, which is all that the influence curve needs: the proof of its theorem
+(`docs/pairs.md`) uses no other property of the release. With Laplace noise of scale s the
+event-level epsilon is 2 / s at every entry. The answer is not a sum of one contribution per state,
+because it depends on the slot, so mechanisms that use the distribution of a sum do not apply.
 """
 
 from __future__ import annotations
@@ -23,15 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.data.calendar import (
-    HOURS,
-    HOURS_OF_WEEK,
-    NO_CALENDAR,
-    Calendar,
-    Whole,
-    day_name,
-    week_name,
-)
+from pufferkit.checks import Ints
+from pufferkit.data.calendar import HOURS, HOURS_OF_WEEK, NO_CALENDAR, Calendar, day_name, week_name
 from pufferkit.data.durations import DAY
 from pufferkit.data.over_codes import OverCodes
 from pufferkit.data.queries import Lengths, Query, several_states
@@ -40,7 +33,7 @@ from pufferkit.data.series import Series, in_memory
 By = Literal["hour", "weekday and hour", "day", "week"]
 
 MOST_CELLS = 1_000_000
-"""Most slots times states of one answer."""
+"""Largest number of slots times states in one answer."""
 
 
 def by_time(
@@ -51,20 +44,20 @@ def by_time(
 ) -> Query:
     """How many entries are in each state, for each slot of time; 2-Lipschitz.
 
-    No entry is in two slots, so all of them cost what one histogram over everything costs: see the
+    No entry is in two slots, so all slots together cost as much as one histogram: see the
     module `pufferkit.data.by_time` for the proof.
 
     Parameters
     ----------
     by
-        ``"hour"`` of the day, ``"weekday and hour"``, ``"day"`` or ``"week"``; or a public name of
-        the slot of every entry, a sequence as long as the series.
+        ``"hour"`` of the day, ``"weekday and hour"``, ``"day"`` or ``"week"``; or a sequence as
+        long as the series that names the slot of every entry, which is public.
     states
         All states.
     lengths
         The `Series`; or lengths, with a ``calendar``.
     calendar
-        When the entries are. If left out, that of the series.
+        The times of the entries. If left out, the calendar of the series.
 
     Examples
     --------
@@ -86,7 +79,8 @@ def by_time(
         slots, of_entry = slots_of(str(by), calendar_of(over, calendar), sizes)
     if len(slots) * len(labels) > MOST_CELLS:
         raise ValueError(
-            f"by: makes {len(slots) * len(labels):,} cells; {MOST_CELLS:,} are possible"
+            f"by: makes {len(slots) * len(labels):,} cells, more than {MOST_CELLS:,}; use fewer "
+            "slots"
         )
     observed = np.bincount(of_entry[seen], minlength=len(slots))
     what = str(by) if named is None else "slot"
@@ -120,9 +114,9 @@ def time_in(
 ) -> Query:
     """How many entries between two times of day are in some states; 1-Lipschitz.
 
-    By default before noon. Replacing the state of an entry moves the number by 1 if exactly one of
-    the two states is among ``of`` and the entry lies between the times, and by 0 otherwise: other
-    states are not told apart at all.
+    The default is before noon. Replacing the state of an entry moves the number by 1 if exactly one
+    of the two states is among ``of`` and the entry lies between the times, and by 0 otherwise: the
+    query does not distinguish other states at all.
 
     Parameters
     ----------
@@ -149,7 +143,7 @@ def time_in(
     if first >= last:
         inside = (times >= first) | (times < last)
     if not inside.any():
-        raise ValueError(f"start: no entry lies between {start} and {end}; nothing is asked")
+        raise ValueError(f"start: no entry lies between {start} and {end}; choose other times")
     return Query(
         f"time in {in_words(chosen)} from {start} to {end}",
         _TimeIn(chosen, sizes, inside),
@@ -172,22 +166,22 @@ def time_in(
 class BySlot(OverCodes):
     """Counts of states for each slot; ``of_entry`` is the slot of every entry."""
 
-    of_entry: Whole
-    observed: Whole
+    of_entry: Ints
+    observed: Ints
 
     def check(self, series: Series) -> None:
         super().check(series)
         seen = np.bincount(self.of_entry[series.observed], minlength=len(self.observed))
         if (seen != self.observed).any():
             raise ValueError(
-                f"series: {series.missing} of its entries were not observed, but the question was "
+                f"series: {series.missing} of its entries were not observed, but the query was "
                 "made for other gaps; make it with this series in place of the lengths"
             )
 
     def of_codes(self, codes: NDArray[np.intp]) -> NDArray[Any]:
         known, size = codes >= 0, len(self.states)
         if codes.max() >= size:
-            raise ValueError("series: has states that the question does not know")
+            raise ValueError("series: has states that are not among those of the query")
         cells = self.of_entry[known] * size + codes[known]
         return np.bincount(cells, minlength=len(self.observed) * size)
 
@@ -201,7 +195,7 @@ class _TimeIn(OverCodes):
         return np.array([counted.sum()])
 
 
-def slots_of(by: str, calendar: Calendar, lengths: Sequence[int]) -> tuple[tuple[str, ...], Whole]:
+def slots_of(by: str, calendar: Calendar, lengths: Sequence[int]) -> tuple[tuple[str, ...], Ints]:
     """Names of the slots, and the slot of every entry."""
     if by == "hour":
         return HOURS, calendar.hours(lengths)
@@ -234,12 +228,12 @@ def several(of: Any) -> tuple[Hashable, ...]:
 
 
 def indicator(of: Iterable[Hashable]) -> dict[Hashable, tuple[Fraction, ...]]:
-    """Rows that hold these states apart from all others, and nothing else."""
+    """Rows that distinguish these states from all others, and nothing else."""
     return {state: (Fraction(1),) for state in of}
 
 
 def in_words(of: Iterable[Hashable]) -> str:
-    """States as a reader would say them."""
+    """States in words."""
     return " or ".join(str(state) for state in of)
 
 

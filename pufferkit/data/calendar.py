@@ -1,4 +1,4 @@
-"""When the entries of a series are: hours of the day, days of the week, days and weeks.
+"""The times of the entries of a series: hours of the day, days of the week, days and weeks.
 
 Times are public, like the lengths of a series. Nothing here looks at states.
 """
@@ -12,16 +12,14 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pufferkit import checks
+from pufferkit.checks import Ints
 from pufferkit.data.durations import DAY, ticks
-
-Whole = NDArray[np.int64]
 
 HOUR = DAY // 24
 QUARTER = HOUR // 4
-"""Clocks of all time zones since 1972 change at whole quarters of an hour."""
+"""Since 1972, clocks in all time zones change at multiples of a quarter of an hour."""
 
 FIRST_MONDAY = 4
 """Days from 1970-01-01, a Thursday, to the first Monday."""
@@ -34,7 +32,7 @@ HOURS_OF_WEEK = tuple(f"{day[:3]} {hour}" for day in WEEKDAYS for hour in HOURS)
 _EPOCH = datetime(1970, 1, 1)
 
 NO_CALENDAR = (
-    "calendar: this question is about hours or days, and when the entries are is not known; give "
+    "calendar: this query is about hours or days, but the times of the entries are unknown; give "
     'calendar=Calendar("2024-03-04 00:00", every="1m"), or a series read with its times on an even '
     "clock"
 )
@@ -42,20 +40,20 @@ NO_CALENDAR = (
 
 @dataclass(frozen=True)
 class Calendar:
-    """The time of every entry: when each segment starts, and the time from entry to entry.
+    """The time of every entry: the start of each segment, and the time between entries.
 
     Parameters
     ----------
     starts
-        When the first entry of each segment is: a ``datetime``, text like ``"2024-03-04 08:15"``,
-        or microseconds since 1970; for several segments a sequence of them.
+        The time of the first entry of each segment: a ``datetime``, text like ``"2024-03-04
+        08:15"``, or microseconds since 1970; for several segments a sequence of them.
     every
         Time from one entry to the next: a ``timedelta``, text like ``"1m"`` or ``"1h"``, or
         microseconds.
     timezone
         With a zone such as ``"Europe/Paris"`` the starts are instants (those without an offset in
-        UTC), and hours and days are those that clocks show there. Without, times are taken as they
-        stand; those that a file gives with an offset count in UTC.
+        UTC), and hours and days are local time there. Without a zone, times are used unchanged;
+        times that a file gives with an offset are converted to UTC.
 
     Examples
     --------
@@ -75,17 +73,17 @@ class Calendar:
             _moment(start, zone is not None) for start in (starts if several else [starts])
         )
         if not listed:
-            raise ValueError("starts: give when each segment starts")
+            raise ValueError("starts: must have the start of each segment, got none")
         object.__setattr__(self, "starts", listed)
         object.__setattr__(self, "every", _step(every))
         object.__setattr__(self, "timezone", timezone)
 
-    def instants(self, lengths: Iterable[int]) -> Whole:
+    def instants(self, lengths: Iterable[int]) -> Ints:
         """Microseconds since 1970 at every entry, before any time zone, segments in order."""
         sizes = checks.segment_lengths(lengths)
         if len(sizes) != len(self.starts):
             raise ValueError(
-                f"calendar: has starts of {len(self.starts)} segments, the series has {len(sizes)}"
+                f"calendar: has {len(self.starts)} starts, but the series has {len(sizes)} segments"
             )
         parts = [
             start + self.every * np.arange(size, dtype=np.int64)
@@ -93,35 +91,35 @@ class Calendar:
         ]
         return np.asarray(np.concatenate(parts))
 
-    def times(self, lengths: Iterable[int]) -> Whole:
-        """What clocks show at every entry, in microseconds since 1970, segments in order."""
+    def times(self, lengths: Iterable[int]) -> Ints:
+        """The local time of every entry, in microseconds since 1970, segments in order."""
         times = self.instants(lengths)
         if self.timezone is None:
             return times
         quarters, place = np.unique(times // QUARTER, return_inverse=True)
         zone = _zone(self.timezone)
         offsets = [_offset(int(quarter) * QUARTER, zone) for quarter in quarters]
-        shown: Whole = times + np.array(offsets, dtype=np.int64)[place]
+        shown: Ints = times + np.array(offsets, dtype=np.int64)[place]
         return shown
 
-    def hours(self, lengths: Iterable[int]) -> Whole:
+    def hours(self, lengths: Iterable[int]) -> Ints:
         """The hour of the day of every entry, 0 to 23."""
         return np.asarray(self.times(lengths) % DAY // HOUR)
 
-    def weekdays(self, lengths: Iterable[int]) -> Whole:
+    def weekdays(self, lengths: Iterable[int]) -> Ints:
         """The day of the week of every entry, 0 for Monday."""
         return np.asarray((self.times(lengths) // DAY - FIRST_MONDAY) % 7)
 
-    def days(self, lengths: Iterable[int]) -> Whole:
+    def days(self, lengths: Iterable[int]) -> Ints:
         """The day of every entry, counted from 1970-01-01."""
         return np.asarray(self.times(lengths) // DAY)
 
-    def weeks(self, lengths: Iterable[int]) -> Whole:
+    def weeks(self, lengths: Iterable[int]) -> Ints:
         """The week of every entry, counted from the first Monday of 1970."""
         return np.asarray((self.days(lengths) - FIRST_MONDAY) // 7)
 
     def window(self, lengths: Sequence[int], first: int, last: int) -> Calendar:
-        """Of entries ``first`` to ``last``, counted from 1, cut where segments end."""
+        """The calendar of entries ``first`` to ``last``, counted from 1, cut where segments end."""
         starts, place = [], 0
         for start, size in zip(self.starts, lengths, strict=True):
             begin = max(first, place + 1)
@@ -141,12 +139,12 @@ def day_name(day: int) -> str:
 
 
 def week_name(week: int) -> str:
-    """A week counted from the first Monday of 1970, by its Monday."""
+    """A week counted from the first Monday of 1970, named by its Monday."""
     return f"week of {day_name(7 * int(week) + FIRST_MONDAY)}"
 
 
 def microseconds(moment: datetime) -> int:
-    """Since 1970; of a moment without a time zone by its own clock."""
+    """Microseconds since 1970; a moment without a time zone is read as if in UTC."""
     plain = moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
     return int((plain - _EPOCH) // timedelta(microseconds=1))
 
@@ -160,8 +158,8 @@ def _moment(start: Any, instant: bool) -> int:
     if isinstance(start, datetime):
         if start.tzinfo is not None and not instant:
             raise ValueError(
-                f"starts: {start} has a time zone; say with timezone= where clocks show the "
-                "hours, or give it without"
+                f"starts: {start} has an offset from UTC; name the zone of the hours with "
+                "timezone=, or give it without an offset"
             )
         return microseconds(start)
     if isinstance(start, (int, np.integer)) and not isinstance(start, bool):

@@ -1,9 +1,10 @@
-"""Whether times are those of a clock, so that a gap can be counted in entries.
+"""Whether the times lie on an even grid, so that a gap can be counted in entries.
 
-A clock is known if every time between neighbouring rows is a whole multiple of the shortest, and
-more than half of them are the shortest. Then a gap of g steps is g - 1 entries that were not
-observed. Otherwise rows themselves are the entries. One short step by accident must not become the
-clock: it would put entries that are neighbours far apart, and noise would be too small.
+The times have an even step if every time between neighbouring rows is a whole multiple of the
+shortest, and more than half of them are the shortest. Then a gap of g steps is g - 1 entries that
+were not observed. Otherwise the rows themselves are the entries. One accidental short step must not
+become the step of the grid: it would put neighbouring entries far apart, and noise would be too
+small.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 _SURE = 0.25
-"""Part of a step by which rounding may move a place, at most."""
+"""Largest part of a step by which rounding may move an entry."""
 
 
 def even_step(steps: Mapping[Any, int]) -> Any:
-    """The step of the clock, from how often each exact time between neighbours occurs, or None.
+    """The even step, given how often each exact time between neighbours occurs, or None.
 
     >>> even_step({5: 90, 10: 3, 600: 1}), even_step({5: 90, 7: 3}), even_step({1: 2, 60: 90})
     (5, None, None)
@@ -32,10 +33,10 @@ def even_step(steps: Mapping[Any, int]) -> Any:
 
 
 def rounded_step(steps: NDArray[Any], counts: NDArray[Any], error: float) -> float | None:
-    """The same for floats that are off by rounding, each by ``error`` at most.
+    """The even step of floats, each with a rounding error of at most ``error``, or None.
 
-    The step is the mean of those that are the shortest but for rounding, as the shortest decimal
-    that rounding allows: 0.1, not 0.0999999.
+    The step is the mean of those that equal the shortest up to rounding, written as the shortest
+    decimal that the error allows: 0.1, not 0.0999999.
     """
     if not steps.size or steps.min() <= 0:
         return None

@@ -16,7 +16,7 @@ MONDAY = 4 * _UNITS["d"]
 
 
 def duration(microseconds: float) -> str:
-    """A time in the largest unit that it fills, as `ticks` reads it where it is whole.
+    """A duration in the largest unit that is not longer; `ticks` reads whole ones back.
 
     >>> duration(60_000_000), duration(5_400_000_000)
     ('1m', '1.5h')
@@ -28,12 +28,12 @@ def duration(microseconds: float) -> str:
 
 
 def in_words(time: int | float, of_time: bool) -> str:
-    """A time between rows as a reader would say it."""
+    """A time between rows in words."""
     return duration(time) if of_time else f"{time:g}"
 
 
 def ticks(name: str, duration: Any, of_time: bool) -> int | float:
-    """A duration in the units of the time column: microseconds, or as the numbers count.
+    """A duration in the units of the time column: microseconds, or the unit of its numbers.
 
     >>> ticks("every", "10m", of_time=True)
     600000000

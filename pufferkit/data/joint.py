@@ -1,4 +1,4 @@
-"""Several questions about one series as one query."""
+"""Several queries about one series as one query."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pufferkit.data.queries import Query
 from pufferkit.data.series import Series
 from pufferkit.rounding import at_least
 
-Rows = dict[Any, tuple[Fraction, ...]]
+StateRows = dict[Any, tuple[Fraction, ...]]
 
 
 @dataclass(frozen=True, eq=False)
-class Together:
-    """The answers of all questions, one after another; an object, so that it pickles."""
+class AllQueries:
+    """The answers of all queries, one after another; an object, so that it can be pickled."""
 
     parts: tuple[Query, ...]
 
@@ -35,31 +35,31 @@ class Together:
 
 
 def joint_query(asked: Mapping[str, Query], states: tuple[Any, ...]) -> Query:
-    """One query that asks all of them; the rows of `Query.apart` are those of each, side by side.
+    """One query that joins all of them; the rows of its `Query.apart` are theirs side by side.
 
-    Replacing one entry moves each question by at most the distance of its own rows, so it moves all
-    of them by at most the distance of the joined rows.
+    Replacing one entry moves each answer by at most the distance of that query's rows, so it moves
+    all answers together by at most the distance of the joined rows.
     """
     queries = list(asked.values())
     if not queries:
-        raise ValueError("asked: name at least one question")
+        raise ValueError("asked: must name at least one query")
     first = queries[0]
     for name, query in asked.items():
         if not isinstance(query, Query):
             raise ValueError(f"asked: {name} must be a Query, got {type(query).__name__}")
         if query.lengths != first.lengths or query.pattern != first.pattern:
             raise ValueError(
-                f"asked: {name} is made for other lengths or gaps than the first question; make "
+                f"asked: {name} is made for other lengths or gaps than the first query; make "
                 "all of them with the same series"
             )
         if query.kind == "quantile":
             raise ValueError(
-                f"asked: {name} is a choice of a level, not a number with noise; ask for the "
-                "histogram in its place, and pufferkit.quantile of that"
+                f"asked: {name} is a noisy choice of a level, not a number with noise; use a "
+                "histogram in its place, and read the quantile with pufferkit.quantile"
             )
         if query.unit is None:
             raise ValueError(
-                f"asked: {name} has no unit; questions that are asked together have whole answers, "
+                f"asked: {name} has no unit; queries that are joined must have whole answers, "
                 "or multiples of a unit"
             )
     rows = [rows_of(query, states) for query in queries]
@@ -73,7 +73,7 @@ def joint_query(asked: Mapping[str, Query], states: tuple[Any, ...]) -> Query:
     units = [query.unit for query in queries if query.unit is not None]
     return Query(
         " and ".join(query.name for query in queries),
-        Together(tuple(queries)),
+        AllQueries(tuple(queries)),
         at_least(sum((Fraction(query.lipschitz) for query in queries), Fraction(0))),
         first.lengths,
         labels=[f"{name}: {label}" for name, query in asked.items() for label in query.labels],
@@ -88,8 +88,8 @@ def joint_query(asked: Mapping[str, Query], states: tuple[Any, ...]) -> Query:
     )
 
 
-def rows_of(query: Query, states: tuple[Any, ...]) -> Rows:
-    """Rows for all states whose L1 distances are how far an entry moves a query, or bound it."""
+def rows_of(query: Query, states: tuple[Any, ...]) -> StateRows:
+    """A row for each state; their L1 distances are, or bound, how far an entry moves the answer."""
     moved = query.moved
     if moved is None:
         half = Fraction(query.lipschitz) / 2
@@ -99,7 +99,7 @@ def rows_of(query: Query, states: tuple[Any, ...]) -> Rows:
 
 
 def part_record(name: str, query: Query, states: tuple[Any, ...]) -> dict[str, Any]:
-    """One question of several, as plain data."""
+    """One of several joined queries, as plain data."""
     record = {
         "name": name,
         "query": query.name,

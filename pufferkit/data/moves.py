@@ -1,10 +1,10 @@
-"""Questions about moves: transitions, episodes, stays, and days with enough of something.
+"""Queries about transitions, episodes, stays, and days with enough entries in some states.
 
-None of them is a sum of one contribution for each entry: what an entry adds depends on its
-neighbours, or on its day. All have a bound for one entry, whatever the others are, and that is all
-the influence curve, Markov quilts and group privacy ask: their proofs exchange entries one after
-the other inside the likelihood of the output (`docs/pairs.md`, [Q] Theorem 4.3). Mechanisms that
-follow the distribution of a sum do not apply.
+None of them is a sum of one contribution per entry: what an entry adds depends on its neighbours or
+on its day. All have a per-entry bound that holds whatever the other entries are, and that is all
+that the influence curve, Markov quilts and group privacy need: their proofs exchange entries one
+after another inside the likelihood of the output (`docs/pairs.md`, [Q] Theorem 4.3). Mechanisms
+that use the distribution of a sum do not apply.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
+from pufferkit.checks import Ints
 from pufferkit.data.by_time import calendar_of, in_words, indicator, several
-from pufferkit.data.calendar import Calendar, Whole
+from pufferkit.data.calendar import Calendar
 from pufferkit.data.durations import ticks
 from pufferkit.data.over_codes import OverCodes
 from pufferkit.data.queries import Lengths, Query, several_states
@@ -27,9 +28,9 @@ from pufferkit.data.series import Series, in_memory
 
 
 def transition_counts(states: Iterable[Hashable], lengths: Lengths) -> Query:
-    """How often each state is followed by each, within segments; row by row.
+    """How often each state is followed by each other state, within segments; row by row.
 
-    A move is counted between neighbours that were both observed. An entry is part of two moves, so
+    A transition is counted between neighbours that were both observed. An entry is part of two, so
     changing it takes away two counts and adds two: 4-Lipschitz, or 2-Lipschitz if no segment has
     more than two entries.
 
@@ -48,7 +49,7 @@ def transition_counts(states: Iterable[Hashable], lengths: Lengths) -> Query:
         sizes = over = checks.segment_lengths(over)
         moves = sum(sizes) - len(sizes)
     if max(sizes) < 2:
-        raise ValueError("lengths: segments of one entry have no transitions")
+        raise ValueError("lengths: segments of one entry have no transitions; give longer ones")
     return Query(
         "transition counts",
         _TransitionCounts(labels, sizes),
@@ -104,10 +105,10 @@ def episodes(of: Hashable | Iterable[Hashable], lengths: Lengths) -> Query:
 
 
 def stays(of: Hashable | Iterable[Hashable], lengths: Lengths) -> Query:
-    """Entries in some states, and the episodes they make; 2-Lipschitz. Their ratio is a mean stay.
+    """Entries in some states, and their episodes; 2-Lipschitz. The ratio is the mean stay.
 
     An entry that enters or leaves the states moves the first number by 1 and the second by at most
-    1 (`episodes`), any other change moves neither. `pufferkit.mean_stay` divides the two.
+    1 (`episodes`); any other change moves neither. `pufferkit.mean_stay` divides the two.
 
     Parameters
     ----------
@@ -143,7 +144,7 @@ def days_with(
     calendar: Calendar | None = None,
     share: bool = False,
 ) -> Query:
-    """On how many days some states were seen at least so long; 1-Lipschitz.
+    """On how many days at least this much time was spent in some states; 1-Lipschitz.
 
     Every day adds 0 or 1. An entry lies in one day, so replacing its state moves the number by at
     most 1, and by nothing unless exactly one of the two states is among ``of``: however much
@@ -156,8 +157,8 @@ def days_with(
     at_least
         A time like ``"30m"``, or a number of entries.
     lengths, calendar
-        The `Series`; or lengths, with a calendar. Days are those that clocks show; one of which
-        only a part was recorded counts like any other.
+        The `Series`; or lengths, with a calendar. Days are in local time; a day that was recorded
+        only in part counts like any other.
     share
         Divide by the number of days, which is public.
 
@@ -204,10 +205,10 @@ def _inside(codes: NDArray[np.intp], states: tuple[Hashable, ...]) -> NDArray[np
 
 @dataclass(frozen=True, eq=False)
 class _TransitionCounts(OverCodes):
-    """How often each state is followed by each within segments."""
+    """How often each state is followed by each other state, within segments."""
 
     def exact(self, series: Series) -> list[Fraction]:
-        # Segment by segment, in any order of them.
+        # Computed segment by segment, so their order does not matter.
         return OverCodes.exact(replace(self, lengths=series.lengths), series)
 
     def of_codes(self, codes: NDArray[np.intp]) -> NDArray[Any]:
@@ -236,7 +237,7 @@ def _entered(inside: NDArray[np.bool_], lengths: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _DaysWith(OverCodes):
-    day: Whole
+    day: Ints
     needed: int
     days: int
 

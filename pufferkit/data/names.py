@@ -1,4 +1,4 @@
-"""Names of questions by what they need and what they are; nothing heavy is loaded for them."""
+"""Names of the questions, grouped by their arguments; importing this loads nothing heavy."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ BY = {
     "by-day": "day",
     "by-week": "week",
 }
-"""Questions that are a histogram for each slot of time."""
+"""Questions for a histogram in each slot of time."""
 
 OF_STATES = ("count", "episodes", "stays", "time-in", "days-with", "share-of-days")
 """Questions about some states."""
 
 OF_DAYS = ("days-with", "share-of-days")
-"""Questions about days with enough of something."""
+"""Questions about days with enough entries in some states."""
 
 SUMS = ("count", "total", "mean", "variance", "linear")
-"""Questions that add up what each entry gives."""
+"""Questions whose answer is a sum over entries."""
 
 LEVELS = ("cumulative", "quantile", "peak", "load-duration")
-"""Questions that are read from a histogram in the order of the values."""
+"""Questions answered from a histogram whose states are ordered by value."""
 
 OF_VALUES = ("total", "mean", "variance", "linear", *LEVELS)
 """Questions about states that stand for numbers."""
 
 FOLLOWS = ("variance", *LEVELS, "top-states")
-"""Questions whose answer follows from what is released; `pufferkit.mechanisms.reading` reads it."""
+"""Questions answered by post-processing of a release, in `pufferkit.mechanisms.reading`."""

@@ -1,6 +1,6 @@
-"""Questions about numbers: states that stand for values, clipped to a public range.
+"""Queries about numbers: states that stand for values, clipped to a public range.
 
-A float is taken for the decimal it prints as. The range is declared, never read off the data.
+A float counts as the decimal it prints as. The range is declared, never taken from the data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pufferkit.rounding import as_fraction
 
 
 def clipped(values: Values, low: float, high: float) -> dict[Hashable, Fraction]:
-    """The value of each state, moved into the range from ``low`` to ``high``."""
+    """The value of each state, clipped to the range from ``low`` to ``high``."""
     least, most = as_fraction("low", low), as_fraction("high", high)
     if least >= most:
         raise ValueError(f"low: must be below high, got {low} and {high}")
@@ -28,10 +28,10 @@ def clipped(values: Values, low: float, high: float) -> dict[Hashable, Fraction]
 
 
 def clipped_total(values: Values, lengths: Lengths, *, low: float, high: float) -> Query:
-    """The sum of the values, each clipped to a declared range; Lipschitz by that range at most.
+    """The sum of the values, each clipped to a declared range, which bounds its Lipschitz constant.
 
-    Replacing x by x' moves it by the distance of their clipped values, which is what the noise
-    follows, pair by pair.
+    Replacing x by x' moves it by the distance of their clipped values; the noise is calibrated to
+    these distances, pair by pair.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def clipped_mean(values: Values, lengths: Lengths, *, low: float, high: float) -
 
 
 def moments(values: Values, lengths: Lengths, *, low: float, high: float) -> Query:
-    """Mean and mean square of the clipped values, from which `pufferkit.variance` follows.
+    """Mean and mean square of the clipped values, from which `pufferkit.variance` is computed.
 
     With the middle m and half the width h of the range, the value v of an entry is u = (v - m) / h
     in [-1, 1], and the answer is (mean of u, mean of u^2). Replacing x by x' moves it by
@@ -82,7 +82,7 @@ FINEST = 10**6
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """How many entries are at each level, in the order of the levels; it pickles."""
+    """How many entries are at each level, in the order of the levels; it can be pickled."""
 
     states: tuple[Hashable, ...]
     share: Fraction
@@ -101,8 +101,9 @@ def quantile_of(share: float, values: Mapping[Any, float], lengths: Lengths) -> 
 
     The answer is one of the levels, drawn by `rank_scores` and `pufferkit.noise.noisy_choice`. With
     scale s the log-likelihood of every choice moves by at most |h - h'|_1 / s when the histogram h
-    of the levels becomes h' with the same total: as much as that of the histogram itself with
-    Laplace noise of scale s. One entry moves the histogram by 2, so the Lipschitz constant is 2.
+    of the levels becomes h' with the same total, the bound that also holds for the histogram
+    itself with Laplace noise of scale s. One entry moves the histogram by 2, so the Lipschitz
+    constant is 2.
 
     *Proof.* Cumulative counts move by at most |h - h'|_1 / 2, because what is added below a level
     and what is added above it cancel. Scores move by no more than these, and `noisy_choice` moves
@@ -152,7 +153,7 @@ def quantile_of(share: float, values: Mapping[Any, float], lengths: Lengths) -> 
 
 
 def rank_scores(counts: list[Fraction], share: Fraction) -> list[int]:
-    """How far the ranks at each level are from the rank sought, below 0, times the denominator.
+    """Minus the distance of each level from the rank sought, times the denominator of the share.
 
     With n entries, F_j of them at or below level j, the score is - max(0, F_{j-1} - q n, q n - F_j)
     and 0 exactly where level j is a q-quantile. It moves by at most 1 if all F_j do.

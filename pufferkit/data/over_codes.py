@@ -1,4 +1,4 @@
-"""Answers that are computed from states as whole numbers."""
+"""Answers computed from states coded as whole numbers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pufferkit.data.series import UNOBSERVED, Series
 
 @dataclass(frozen=True, eq=False)
 class OverCodes:
-    """An answer computed from states as whole numbers; an object, so that it pickles.
+    """An answer computed from states coded as whole numbers; an object, so that it can be pickled.
 
-    Entries that were not observed are -1; other states than ``states``, where these are not all
-    that can occur, are one more. Subclasses say what the numbers give. Every coordinate must lie
-    between 0 and the number of entries, in units.
+    Entries that were not observed have code -1; states that are not among ``states`` have the code
+    after the last. Subclasses compute the answer from the codes. In units, every coordinate must
+    lie between 0 and the number of entries.
     """
 
     states: tuple[Hashable, ...]
@@ -32,19 +32,19 @@ class OverCodes:
 
     @property
     def unit(self) -> Fraction:
-        """What the answer counts in."""
+        """The unit of the answer."""
         return Fraction(1)
 
     def check(self, series: Series) -> None:
-        """Refuse a series that the question was not made for."""
+        """Refuse a series that the query was not made for."""
         if series.lengths != self.lengths:
             raise ValueError(
-                f"series: has segments of {list(series.lengths)[:5]} entries, but the question was "
+                f"series: has segments of {list(series.lengths)[:5]} entries, but the query was "
                 f"made for {list(self.lengths)[:5]}, in this order"
             )
 
     def exact(self, series: Series) -> list[Fraction]:
-        """The answer about a series."""
+        """The exact answer for a series."""
         self.check(series)
         codes = series.codes
         if series.states != self.states:

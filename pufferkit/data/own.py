@@ -1,8 +1,8 @@
-"""Questions of your own, with the bound for one entry computed or put to the test.
+"""User-defined queries, with a per-entry bound that is computed or tested.
 
 `linear` is a sum of contributions that you name, so its bound is exact. `per_entry` takes any
-function and the bound that you claim; `refuted` looks for data that break it. A bound that survives
-is not proven: the record says that it is your word.
+function and the bound that you claim; `refuted` searches for data that violate it. A bound that
+survives the search is not proven: the record states that it was declared by the user.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pufferkit.data.series import Series, in_memory
 from pufferkit.rounding import as_fraction, at_least
 
 TRIALS = 2000
-"""Data sets that a bound is tried on, each with one entry changed."""
+"""Number of data sets on which a bound is tested, each with one entry changed."""
 
 _SLACK = 1e-9
 
@@ -34,24 +34,24 @@ def linear(
     name: str = "weighted sum",
     states: Iterable[Hashable] | None = None,
 ) -> Query:
-    """The sum over entries of the numbers that you give each state; any number of coordinates.
+    """The sum over entries of weights that you give each state; any number of coordinates.
 
-    Replacing x by x' at one entry moves the answer by |w(x) - w(x')|_1, exactly: the bound is that
-    of each pair of states, and `verify` recomputes it from the weights in the record.
+    Replacing x by x' at one entry moves the answer by exactly |w(x) - w(x')|_1: there is a bound
+    for each pair of states, and `verify` recomputes it from the weights in the record.
 
     Parameters
     ----------
     weights
         For each state a number, or a row of numbers. States that are left out add nothing. A float
-        is taken for the decimal it prints as.
+        counts as the decimal it prints as.
     lengths
         The `Series`, the length, or the lengths of segments.
     labels
         Names of the coordinates.
     name
-        What the query is called in tables and records.
+        The name of the query in tables and records.
     states
-        All states. If left out, there may be others than those with weights.
+        All states. If left out, states without weights may occur too.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def linear(
     }
     sizes = {len(row) for row in rows.values()}
     if len(sizes) != 1 or 0 in sizes:
-        raise ValueError("weights: need a number for each state, or rows of equally many")
+        raise ValueError("weights: must be a number for each state, or rows of equal length")
     size = sizes.pop()
     names = [str(n) for n in range(1, size + 1)] if size > 1 else ["value"]
     known = None if states is None else checks.distinct_states(states)
@@ -73,7 +73,9 @@ def linear(
     listed = {*rows.values(), *([(Fraction(0),) * size] if others else [])}
     furthest = max(distances(list(listed)), default=Fraction(0))
     if not furthest:
-        raise ValueError("weights: are the same for all states, so nothing is asked")
+        raise ValueError(
+            "weights: are the same for all states, so the answer is constant; change them"
+        )
     return Query(
         name,
         WeightedCounts(rows),
@@ -101,12 +103,12 @@ def per_entry(
     trials: int = TRIALS,
     seed: int = 0,
 ) -> Query:
-    """Any function of the entries, with the bound for one entry that you claim; it is tried first.
+    """Any function of the entries, with a per-entry bound that you claim; it is tested first.
 
     *Theorem* (`docs/pairs.md`). If replacing x by x' at one entry moves the answer by at most
     d(x, x') in L1 norm, whatever the other entries are, then with Laplace noise of scale s the
-    likelihood of every output moves by at most d(x, x') / s, and the influence curve holds with
-    these event-level epsilons. Nothing else about the function matters.
+    log-likelihood of every output moves by at most d(x, x') / s, and the influence curve holds with
+    these event-level epsilons. No other property of the function is used.
 
     Parameters
     ----------
@@ -115,18 +117,18 @@ def per_entry(
         returns a number or a vector. It must depend on nothing else.
     bound
         The largest L1 change when one entry changes; or a row of numbers for each state, whose L1
-        distances bound the change from one to another. Nothing proves it.
+        distances bound the change from one to another. The bound is not proved.
     states, lengths
         All states, and the `Series`, the length or the lengths of segments.
     labels, name, unit
         As for `Query`; with ``unit=1`` the answers are whole and get discrete noise.
     trials, seed
-        How many random data sets, each with one entry changed, the bound is tried on.
+        Number of random data sets, each with one entry changed, on which the bound is tested.
 
     Raises
     ------
     ValueError
-        If a data set breaks the bound. The message shows it.
+        If a data set violates the bound. The message shows it.
 
     Examples
     --------
@@ -162,7 +164,7 @@ def per_entry(
 
 @dataclass(frozen=True)
 class Refutation:
-    """Data on which one entry moves the answer further than was claimed."""
+    """Data in which one entry moves the answer further than claimed."""
 
     moved: float
     claimed: float
@@ -183,23 +185,23 @@ class Refutation:
 def refuted(
     query: Query, *, trials: int = TRIALS, seed: int = 0, pattern: Any = None
 ) -> Refutation | None:
-    """Data that break the bound of a query for one entry; ``None`` if none was found.
+    """Data that violate the per-entry bound of a query; ``None`` if the search has no result.
 
-    Random data of several kinds are tried (all entries independent, long runs, one state with few
-    others), one entry is changed, and what moves the answer furthest beyond the bound is followed
-    by changing further entries. That no data were found proves nothing.
+    Random data of several kinds are tested (all entries independent, long runs, one state with few
+    others), each with one entry changed; the data that exceed the bound most are improved by
+    changing further entries. A search without a result proves nothing.
 
     Parameters
     ----------
     query
-        With its ``states``.
+        A query with its ``states``.
     trials, seed
         Number of data sets, and their seed.
     pattern
-        A series whose gaps the data have.
+        A series; the test data have the same gaps.
     """
     if query.states is None:
-        raise ValueError("states: name them, so that there are data to try")
+        raise ValueError("states: must be named, so that test data can be drawn")
     rng, states, total = np.random.default_rng(seed), query.states, sum(query.lengths)
     gaps = ~pattern.observed if isinstance(pattern, Series) else np.zeros(total, dtype=bool)
     seen = np.flatnonzero(~gaps)
@@ -212,7 +214,7 @@ def refuted(
         return np.atleast_1d(checks.numbers("answer", query.evaluate(entries))).ravel()
 
     for trial in range(checks.whole("trials", trials, 1)):
-        if at is not None and trial % 4 == 3:  # near the worst so far
+        if at is not None and trial % 4 == 3:  # close to the worst data so far
             codes = at[0].copy()
             codes[rng.choice(seen)] = rng.integers(len(states))
             entry = at[1]

@@ -4,8 +4,8 @@ A query is L-Lipschitz if changing one entry moves the answer by at most L in L1
 Definition 2.5). The queries below are sums over entries, so L is exact: the largest L1 distance
 between the contributions of two states. An entry that was not observed contributes nothing, so a
 query with gaps is a query over all entries of the span, gaps included, with the same constant:
-every mechanism that hides Lipschitz queries over the span hides it. A query made with the `Series`
-knows which entries those are, and mechanisms may then ask less noise.
+every mechanism that hides Lipschitz queries over the span covers it. A query made with the `Series`
+knows which entries are missing, and mechanisms may then need less noise.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ Kind = Literal[
     "several",
     "own",
 ]
-"""What a query is. How far one entry moves it is known of all but one's own."""
+"""Kinds of queries. For all but ``"own"`` it is known how far one entry moves the answer."""
 
 Values = Mapping[Hashable, float] | Mapping[Hashable, Fraction] | Sequence[float]
 """The value of each state, or of states 0, 1, ... in a row."""
 
 CLOSE = 2.0**-20
-"""States whose contributions differ by less than this share of L count as this far apart."""
+"""Least distance between the contributions of two states that is distinguished, as a share of L."""
 
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """A question with its Lipschitz constant and the segments it runs over.
+    """A query with its Lipschitz constant and the segments it runs over.
 
     Parameters
     ----------
@@ -77,32 +77,34 @@ class Query:
         ``pattern``). These are public.
     observed
         How many entries of each segment were observed, if the answer depends on it; taken from a
-        `Series`. ``None``: whatever the data have.
+        `Series`. ``None``: any number.
     labels
         Names of the coordinates of the answer.
     states
-        States the query knows; data with any other is refused. ``None``: any.
+        All states that may occur; data with any other state are refused. ``None``: any state may
+        occur.
     total
-        What the coordinates always sum to, if that is fixed and public.
+        The sum of the coordinates, if it is fixed and public.
     weights
         For sums over entries: the contribution of each state, exactly. States not listed
         contribute nothing.
     kind
-        What it is; set by `count` and the others below, ``"own"`` for yours.
+        The kind of query; set by `count` and the other functions below, ``"own"`` for user-defined
+        queries.
     unit
         Every coordinate of every answer is a whole multiple of it: 1 for counts, 1/T for shares of
         T entries. Such answers get discrete noise. It follows from ``weights``; for other queries
-        it is taken as given, and answers that are none are refused. ``None``: any number.
+        it is taken as given, and answers that are not multiples are refused. ``None``: any number.
     apart
-        For queries that are no sums: a row of numbers for each state, such that replacing x by x'
+        For queries that are not sums: a row of numbers for each state, such that replacing x by x'
         at one entry moves the answer by at most the L1 distance of their rows, whatever the other
         entries are. States not listed have a row of zeros. ``None``: by at most ``lipschitz``.
     columns
-        For several questions at once: the coordinate whose scale each number of a row of ``apart``
-        is held against.
+        For joined queries: for each number of a row of ``apart``, the coordinate by whose scale it
+        is divided.
     question
-        What is asked, as plain data for the record: `verify` computes from it, and from ``kind``,
-        how far an entry moves the answer.
+        Arguments of the query, as plain data for the record: from these and ``kind``, `verify`
+        computes how far an entry moves the answer.
 
     Examples
     --------
@@ -217,9 +219,9 @@ class Query:
 
     @cached_property
     def closest(self) -> float:
-        """How far an entry moves a sum at least, if it moves it at all; L for other queries.
+        """The least change of a sum by one entry that changes it at all; L for other queries.
 
-        In L1 norm. Where that is less than `CLOSE` times L, that.
+        In L1 norm, and at least `CLOSE` times L.
         """
         alike = self.weights is None and self.apart is None
         if alike or self.kind in ("histogram", "relative frequencies"):
@@ -233,7 +235,7 @@ class Query:
 
     @property
     def _rows(self) -> list[tuple[Fraction, ...]]:
-        """Every different contribution of a state; nothing, for states that are not listed."""
+        """The distinct contributions of states; zero for states that are not listed."""
         weights = self.moved or {}
         rows = set(weights.values())
         if self.states is None or set(self.states) - set(weights):
@@ -242,21 +244,25 @@ class Query:
 
     @property
     def moved(self) -> Weights | None:
-        """Rows whose L1 distances are how far an entry moves the answer, or bound it."""
+        """Rows by state; their L1 distances are, or bound, how far an entry moves the answer."""
         return self.weights if self.apart is None else self.apart
 
     def _check_apart(self, apart: Weights) -> None:
         if self.weights is not None:
-            raise ValueError("apart: is for queries that are no sums; weights say it exactly")
+            raise ValueError(
+                "apart: is for queries that are not sums; leave it out, as weights give it exactly"
+            )
         widths = {len(row) for row in apart.values()}
         if len(widths) != 1 or 0 in widths:
-            raise ValueError("apart: needs a row of numbers for each state, all equally long")
+            raise ValueError(
+                "apart: must have a row of numbers for each state, all of equal length"
+            )
         self._check_furthest()
 
     def _check_weights(self, weights: Weights) -> None:
         if any(len(row) != self.size for row in weights.values()):
             raise ValueError(
-                f"weights: need {self.size} numbers for each state, one for each label"
+                f"weights: must have {self.size} numbers for each state, one for each label"
             )
         if self.kind == "own":
             self._check_furthest()
@@ -265,8 +271,8 @@ class Query:
         furthest = max(distances(self._rows), default=Fraction(0))
         if furthest > Fraction(self.lipschitz):
             raise ValueError(
-                f"lipschitz: an entry moves the answer by up to {float(furthest):g} by these "
-                f"weights, more than {self.lipschitz:g}; give that"
+                f"lipschitz: an entry moves the answer by up to {float(furthest):g} with these "
+                f"weights, more than {self.lipschitz:g}; give at least that"
             )
 
     def exact(self, series: Series) -> list[Fraction]:
@@ -282,7 +288,7 @@ class Query:
             parts = [Fraction(float(value)) for value in answer.ravel()]
             if self.unit is not None and any((v / self.unit).denominator > 1 for v in parts):
                 raise ValueError(
-                    f"evaluate: gave a number that is no whole multiple of {self.unit}"
+                    f"evaluate: returned a number that is not a whole multiple of {self.unit}"
                 )
         else:
             parts = [Fraction(0)] * self.size
@@ -291,7 +297,7 @@ class Query:
                     parts[j] += count * weight
         if len(parts) != self.size:
             raise ValueError(
-                f"evaluate: gave {len(parts)} numbers but the query has {self.size} labels; "
+                f"evaluate: returned {len(parts)} numbers but the query has {self.size} labels; "
                 "pass labels, one for each coordinate"
             )
         return parts
@@ -345,10 +351,10 @@ def relative_frequencies(states: Iterable[Hashable], lengths: Lengths | None = N
 
 
 def total(values: Values, lengths: Lengths) -> Query:
-    """The sum over entries of the value of each state; Lipschitz by the range of the values.
+    """The sum over entries of the value of each state; Lipschitz constant: the range of the values.
 
-    ``values`` maps states to numbers, or lists the numbers for states 0, 1, ... A float is taken
-    for the decimal it prints as, so 0.1 is one tenth.
+    ``values`` maps states to numbers, or lists the numbers for states 0, 1, ... A float counts as
+    the decimal it prints as, so 0.1 is one tenth.
 
     Examples
     --------
@@ -361,7 +367,7 @@ def total(values: Values, lengths: Lengths) -> Query:
 
 
 def mean(values: Values, lengths: Lengths) -> Query:
-    """The mean over entries of the value of each state; Lipschitz by the range over T.
+    """The mean over entries of the value of each state; Lipschitz constant: the range over T.
 
     T counts the entries that were observed; give the `Series` as ``lengths`` if some were not.
 
@@ -379,7 +385,7 @@ def mean(values: Values, lengths: Lengths) -> Query:
 
 @dataclass(frozen=True, eq=False)
 class WeightedCounts:
-    """The sum over entries of the weights of their states; an object, so that it pickles."""
+    """The sum over entries of the weights of their states; an object, so that it can be pickled."""
 
     weights: Weights
 
@@ -391,7 +397,7 @@ class WeightedCounts:
 
 
 def _unit_of(unit: Fraction | float | None, weights: Weights | None) -> Fraction | None:
-    """The largest unit of all weights, or the one that was given."""
+    """The largest unit that divides all weights, or the one that was given."""
     if weights is None:
         if unit is not None and as_fraction("unit", unit) <= 0:
             raise ValueError(f"unit: must be above 0, got {unit}")
@@ -414,11 +420,11 @@ def distances(rows: Sequence[tuple[Fraction, ...]]) -> Iterator[Fraction]:
 
 
 def observed_in(lengths: Lengths | None) -> tuple[int, ...]:
-    """How many entries of each segment a query over these lengths speaks of."""
+    """How many entries of each segment a query over these lengths counts."""
     over = in_memory(lengths)
     if over is None:
         raise ValueError(
-            "lengths: say how many entries there are, or give the series itself, like "
+            "lengths: must be given, as the number of entries or the series itself, like "
             "histogram(['rest', 'walk'], series)"
         )
     if isinstance(over, Series):
@@ -427,7 +433,7 @@ def observed_in(lengths: Lengths | None) -> tuple[int, ...]:
 
 
 def several_states(states: Iterable[Hashable]) -> tuple[Hashable, ...]:
-    """Two states or more, each once; not data in their place."""
+    """Two or more distinct states; a helpful error if data are given in their place."""
     if hasattr(states, "columns") or isinstance(states, Series) or hasattr(states, "subjects"):
         raise ValueError(
             f"states: is a {type(states).__name__}; name the states first and give the data as "
@@ -437,7 +443,7 @@ def several_states(states: Iterable[Hashable]) -> tuple[Hashable, ...]:
     if len(labels) < 2:
         raise ValueError(
             f"states: a histogram needs at least two states, got {list(labels)}; "
-            "over one state it is constant and tells nothing"
+            "over one state it is constant"
         )
     return labels
 
@@ -474,7 +480,7 @@ def _additive(
     if open_:
         rows.add((Fraction(0),) * len(next(iter(rows))))
     if total is not None:
-        # Histograms: any two of the unit vectors are at twice the weight of one bin.
+        # Histograms: any two of the rows have distance twice the weight of one bin.
         furthest = 2 * sum(next(iter(rows)))
     else:
         single = [row[0] for row in rows]
@@ -482,9 +488,7 @@ def _additive(
     try:
         constant = float(furthest)
     except OverflowError:
-        raise ValueError(
-            "values: their range is too large for a float; use smaller units"
-        ) from None
+        raise ValueError("values: their range is too large for a float; rescale them") from None
     if Fraction(constant) < furthest:
         constant = round_up(constant, 1)
     return Query(

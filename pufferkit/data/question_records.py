@@ -1,4 +1,4 @@
-"""What the record of a question must hold, so that a reader can tell what was asked."""
+"""The fields that the record of a query must have, so that it can be recomputed."""
 
 from __future__ import annotations
 
@@ -68,30 +68,36 @@ QUESTIONS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "stays": {"of": _texts},
     "days with": {"of": _texts, "at_least": _whole(1), "days": _whole(1), "share": _flag},
 }
-"""What the record of a question must hold beside its kind."""
+"""Fields of the record of a query, for each kind, and the check of each."""
 
 
 def check_question(kind: str, question: Any, size: int) -> None:
-    """Refuse a question that does not say what its kind asks."""
+    """Refuse a record of a query that lacks a field of its kind or has an invalid one."""
     rules = QUESTIONS.get(kind)
     if rules is None:
         if question is not None and not isinstance(question, Mapping):
             raise ValueError(f"release: question must be an object, got {question!r:.60}")
         return
     if not isinstance(question, Mapping):
-        raise ValueError(f"release: a {kind} needs a question, an object that says what was asked")
+        raise ValueError(
+            f"release: a {kind} needs a question, an object with the arguments of the query"
+        )
     wrong = [name for name, fits in rules.items() if not fits(question.get(name))]
     if wrong:
-        raise ValueError(f"release: in the question of a {kind}, {', '.join(wrong)} cannot be")
+        raise ValueError(
+            f"release: in the question of a {kind}, invalid fields: {', '.join(wrong)}"
+        )
     if kind == "several":
         parts = question["parts"]
         for part in parts:
             check_question(part["kind"], part.get("question"), len(part["labels"]))
         if sum(len(part["labels"]) for part in parts) != size:
-            raise ValueError(f"release: the questions do not make {size} numbers")
+            raise ValueError(f"release: the joined queries do not have {size} numbers in all")
     if kind == "quantile" and len(question["levels"]) != len(question["states"]):
         raise ValueError("release: a quantile needs a level for each of its states")
     if kind == "by time":
         slots = len(question["slots"])
         if slots != len(question["observed"]) or size % slots:
-            raise ValueError(f"release: {slots} slots do not fit {size} numbers of the answer")
+            raise ValueError(
+                f"release: {slots} slots do not match the {size} numbers of the answer"
+            )

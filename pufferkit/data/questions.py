@@ -1,4 +1,4 @@
-"""Questions by name: what a command line, a dashboard and a run over many subjects ask."""
+"""Questions by name, for the command line, dashboards and runs over many subjects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pufferkit.rounding import as_fraction
 
 @dataclass(frozen=True)
 class Question:
-    """A question that can be asked of any series.
+    """A query by name, which can be made for any series.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Question:
         ``mean``, ``variance``, ``cumulative``, ``quantile``, ``peak``, ``load-duration`` and
         ``linear``.
     of
-        The state, or several, that questions about some states are about.
+        For questions about some states: the state, or several.
     at_least
         For ``days-with`` and ``share-of-days``: a time like ``"30m"``, or a number of entries.
     start, end
@@ -47,12 +47,12 @@ class Question:
         For questions about numbers: the value of each state; for ``linear`` it may be a row of
         numbers. States that are left out add nothing to a ``linear`` one.
     clip
-        The declared range of the values: needed for ``variance``, allowed for ``total`` and
+        The declared range of the values: required for ``variance``, optional for ``total`` and
         ``mean``.
     share
         For ``quantile``: the share of the entries below it; 0.5 is the median.
     top
-        For ``top-states``: how many.
+        For ``top-states``: how many states.
     labels
         For ``linear``: names of the numbers.
 
@@ -87,24 +87,24 @@ class Question:
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
-            raise ValueError(f"query: {self.name!r} is none of {', '.join(NAMES)}")
+            raise ValueError(f"query: must be one of {', '.join(NAMES)}, got {self.name!r}")
         chosen = () if self.of in ((), None) else several(self.of)
         object.__setattr__(self, "of", chosen)
         if bool(chosen) != (self.name in OF_STATES):
-            needed = f"{self.name} needs the states it is about, such as of=['walk']"
+            rule = f"{self.name} needs the states it is about, such as of=['walk']"
             raise ValueError(
-                f"of: {needed if not chosen else f'{self.name} is about all states, leave it out'}"
+                f"of: {rule if not chosen else f'{self.name} is about all states; leave it out'}"
             )
         if self.name == "count" and len(chosen) > 1:
             raise ValueError("of: count is about one state; time-in and episodes take several")
-        self._fits("at_least", OF_DAYS, "is needed, like 30m")
-        self._fits("share", ("quantile",), "is needed, such as 0.5 for the median")
-        self._fits("top", ("top-states",), "is needed: how many states")
+        self._fits("at_least", OF_DAYS, "is required, like 30m")
+        self._fits("share", ("quantile",), "is required, such as 0.5 for the median")
+        self._fits("top", ("top-states",), "is required: how many states")
         self._fits("labels", ("linear",))
         if self.name == "cumulative" and self.values is None:
             return
-        self._fits("values", OF_VALUES, "are needed: a number for each state")
-        self._fits("clip", ("variance",), "is needed, such as (0, 10)", also=("total", "mean"))
+        self._fits("values", OF_VALUES, "are required: a number for each state")
+        self._fits("clip", ("variance",), "is required, such as (0, 10)", also=("total", "mean"))
         if self.share is not None and not 0 < checks.real("share", self.share) < 1:
             raise ValueError(f"share: must lie between 0 and 1, got {self.share}")
         if self.values is not None:
@@ -117,15 +117,15 @@ class Question:
             self.ordered([state for state, _ in self.values])
 
     def _fits(
-        self, name: str, where: tuple[str, ...], needed: str = "", also: tuple[str, ...] = ()
+        self, name: str, where: tuple[str, ...], required: str = "", also: tuple[str, ...] = ()
     ) -> None:
-        """An argument that some questions need, some may have and others do not take."""
+        """Check an argument that some questions require, some allow and others do not take."""
         given = getattr(self, name) is not None
         if given and self.name not in (*where, *also):
             alone = " and ".join((*where, *also))
-            raise ValueError(f"{name}: is for {alone} alone")
-        if not given and needed and self.name in where:
-            raise ValueError(f"{name}: {needed}")
+            raise ValueError(f"{name}: applies to {alone} only; leave it out")
+        if not given and required and self.name in where:
+            raise ValueError(f"{name}: {required}")
 
     def _freeze_values(self) -> None:
         items = self.values
@@ -161,45 +161,45 @@ class Question:
         missing = [str(state) for state in known if state not in valued]
         if valued and missing and self.name != "linear":
             raise ValueError(
-                f"values: no value for {', '.join(missing)}; give 0 if it adds nothing"
+                f"values: have no value for {', '.join(missing)}; give 0 if it adds nothing"
             )
         return NAMES[self.name](self, known, lengths, calendar)
 
     def over_numbers(
         self, states: Iterable[Hashable], lengths: Lengths, calendar: Calendar | None = None
     ) -> Query:
-        """The same where only numbers with noise will do: a quantile is read from a histogram."""
+        """The query if answers must be noisy numbers: for a quantile, the histogram behind it."""
         if self.name == "quantile":
             return histogram(self.ordered(states), lengths)
         return self.over(states, lengths, calendar)
 
     def ordered(self, states: Iterable[Hashable]) -> tuple[Hashable, ...]:
-        """The states in the order of their values; as they are, if they have none."""
+        """The states in the order of their values; in the given order if they have none."""
         known, valued = tuple(states), self.numbers
         if not valued:
             return known
         if len({as_fraction("values", valued[state]) for state in known}) < len(known):
-            raise ValueError("values: must differ from state to state, to put them in order")
+            raise ValueError("values: must differ from state to state, so that they can be ordered")
         return tuple(sorted(known, key=lambda state: as_fraction("values", valued[state])))
 
     def one_entry(self, states: Iterable[Hashable]) -> Query | None:
-        """Of a sum, the query over one entry: its weights are what an entry adds, in its unit."""
+        """For a sum, the query over one entry: its weights are what an entry adds, in its unit."""
         return self.over(states, 1) if self.name in SUMS else None
 
     @property
     def per(self) -> str | None:
-        """What the number of a series is divided by: its ``"entries"``, its ``"days"``, nothing."""
+        """The divisor of the number of a series: its ``"entries"``, its ``"days"`` or ``None``."""
         if self.name in ("mean", "variance", "frequencies"):
             return "entries"
         return "days" if self.name == "share-of-days" else None
 
     def like(self, states: Iterable[Hashable], length: int) -> Query:
-        """A query of whole numbers that one entry moves exactly as far, pair by pair.
+        """A query with whole answers that one entry moves exactly as far, for each pair of states.
 
-        It needs no calendar, and noise is calibrated with it where there are many series: a
-        histogram for each slot is moved like one histogram, time in states and days with them like
-        their episodes, and a sum in units of what one entry adds. What that unit is, and what a
-        number is divided by, is public, so that both come after the noise.
+        It needs no calendar, and noise for many series is calibrated with it: a histogram for each
+        slot moves like one histogram, time in states and days with them like their episodes, and a
+        sum in units of what one entry adds. The unit and the divisor are public, so that both are
+        applied after the noise.
         """
         known = tuple(states)
         one = self.one_entry(known)
@@ -284,4 +284,4 @@ NAMES: dict[str, Maker] = {
         q.of, q.at_least, lengths, calendar=when, share=True
     ),
 }
-"""Every question by name."""
+"""The function that makes the query of each question, by name."""

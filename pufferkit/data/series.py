@@ -1,11 +1,11 @@
 """One subject's data: entries in time order, split where a break was declared.
 
 Entries are kept as small integers that index ``states``, so that everything behind this point is
-arithmetic on arrays. Building a series is where unknown states are found and named.
+arithmetic on arrays. Unknown states are detected and named when a series is built.
 
-A gap does not erase memory. An entry that was not observed stays in its place, with the code
-`UNOBSERVED`: the chain went on behind it, nothing about it is released, and it is a secret like any
-other. Only what the user names as segments is independent.
+A gap does not make its two sides independent. An entry that was not observed stays, with the code
+`UNOBSERVED`: the chain went on unseen, nothing about the entry is released, and it is a secret like
+any other. Only segments that the user declares are independent.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ UNOBSERVED = -1
 """Code of an entry that was not observed; its label is ``None``."""
 
 SegmentPattern = tuple[int, ...]
-"""The lengths of the runs of entries of a segment, by turns observed and not observed; the first is
+"""The lengths of the runs of a segment, alternately observed and not observed; the first is
 of observed entries and may be 0."""
 
 Pattern = tuple[SegmentPattern, ...]
-"""Of each segment."""
+"""The runs of each segment."""
 
 _NOTHING = ("NAType", "NaTType")
 
 
 def declared_independent(after: str | None) -> tuple[str, ...]:
-    """What was declared about pieces further apart than this, in words; nothing for ``None``."""
+    """The declaration that pieces further apart than this are independent; empty for ``None``."""
     return () if after is None else (f"pieces more than {after} apart were declared independent",)
 
 
@@ -58,11 +58,11 @@ class Series(Shown, checks.Frozen):
         The time after which pieces were declared independent, in words; ``None`` if segments were
         not made that way.
     read_as
-        What was sniffed or assumed about the file that it is from, in words.
+        What was inferred or assumed about the file it was read from, in words.
     calendar
-        When the entries are, if that is known; questions about hours and days need it.
+        The times of the entries, if known; queries about hours and days need it.
     between
-        Of rows that were read with times on no even clock: the first and the last, in microseconds
+        For rows without an even time step: the first and the last time, in microseconds
         since 1970, and whether they are ``"instants"`` or ``"time"`` without a zone.
 
     Examples
@@ -91,8 +91,7 @@ class Series(Shown, checks.Frozen):
         lengths = checks.segment_lengths(self.lengths)
         if codes.ndim != 1 or sum(lengths) != codes.size:
             raise ValueError(
-                f"lengths: segments of {sum(lengths)} entries in all, but the series has "
-                f"{codes.size}"
+                f"lengths: sum to {sum(lengths)} entries, but the series has {codes.size}"
             )
         if codes.min() < UNOBSERVED or codes.max() >= len(states):
             raise ValueError(
@@ -107,7 +106,7 @@ class Series(Shown, checks.Frozen):
         object.__setattr__(self, "lengths", lengths)
         if self.calendar is not None and len(self.calendar.starts) != len(lengths):
             raise ValueError(
-                f"calendar: has starts of {len(self.calendar.starts)} segments, the series has "
+                f"calendar: has {len(self.calendar.starts)} starts, but the series has "
                 f"{len(lengths)}"
             )
 
@@ -122,8 +121,8 @@ class Series(Shown, checks.Frozen):
             independent). ``None`` or NaN is an entry that was not observed. A `Series` keeps its
             segments. A `Table` of one subject is its series.
         states
-            All states that can occur. If left out, those that do occur, sorted; note that which
-            states occur is itself a fact about the data.
+            All states that can occur. If left out, those that do occur, sorted; but which
+            states occur is itself information about the data.
 
         Examples
         --------
@@ -221,7 +220,7 @@ class Series(Shown, checks.Frozen):
 
     @property
     def transitions(self) -> NDArray[np.intp]:
-        """How often each state is followed by each: neighbours in a segment, both observed."""
+        """How often each state is followed by each other state, both observed, within segments."""
         size = len(self.states)
         table = np.zeros(size * size, dtype=np.intp)
         for segment in self.segments:
@@ -251,7 +250,7 @@ class Series(Shown, checks.Frozen):
 
     def as_segments(self) -> list[list[Hashable]]:
         """The entries of each segment as labels; ``None`` where nothing was observed."""
-        names = (*self.states, None)  # code -1 is the last
+        names = (*self.states, None)  # code -1 indexes the last
         return [[names[code] for code in segment] for segment in self.segments]
 
     @property
@@ -262,12 +261,12 @@ class Series(Shown, checks.Frozen):
 
 
 def in_memory(data: Any) -> Any:
-    """The series of a table of one subject; other data as they are."""
+    """The series of a table of one subject; other data unchanged."""
     return data.series() if hasattr(type(data), "all_series") else data
 
 
 def runs_of(observed: NDArray[np.bool_]) -> tuple[int, ...]:
-    """Lengths of the runs, by turns observed and not, the first of them observed."""
+    """Lengths of the runs, alternately observed and not observed, beginning with observed."""
     edges = [0, *(np.flatnonzero(np.diff(observed)) + 1).tolist(), observed.size]
     sizes = tuple(after - start for start, after in pairwise(edges))
     return sizes if observed[0] else (0, *sizes)
@@ -282,7 +281,7 @@ def _segments(data: Any) -> list[list[Hashable]]:
     unordered = isinstance(data, (str, bytes, Set, Mapping))
     if unordered or not isinstance(data, Iterable):
         raise ValueError(
-            f"series: must be a sequence of states or of segments, got {type(data).__name__}"
+            f"series: must be a sequence of states or of segments, got a {type(data).__name__}"
         )
     if hasattr(data, "columns"):
         raise ValueError(
@@ -306,7 +305,7 @@ def _segments(data: Any) -> list[list[Hashable]]:
 
 
 def is_segment(item: Any) -> bool:
-    """Whether this is a sequence of entries, not an entry: columns of dataframes are, too."""
+    """Whether this is a sequence of entries rather than an entry; columns of dataframes are."""
     return isinstance(item, (list, tuple, np.ndarray)) or hasattr(item, "to_numpy")
 
 
@@ -314,7 +313,7 @@ def _plain(label: Any) -> Hashable | None:
     label = label.item() if isinstance(label, np.generic) else label
     if label is None or (isinstance(label, float) and math.isnan(label)):
         return None
-    if type(label).__name__ in _NOTHING:  # of pandas
+    if type(label).__name__ in _NOTHING:  # missing values of pandas
         return None
     if not isinstance(label, Hashable):
         raise ValueError(

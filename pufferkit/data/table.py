@@ -1,7 +1,7 @@
-"""Many subjects' data as aggregates: all that leaves a dataframe engine.
+"""The data of many subjects as aggregates, which are all that leaves a dataframe engine.
 
 The unit is a *piece*: the entries of one subject that lie in one segment and one window. Pieces
-stand in time order, so the place of every piece within its series is known.
+are in time order, so the place of every piece within its series is known.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Counts = NDArray[np.int64]
 class Windows:
     """Equal stretches of time, counted from ``origin``; in the units of the time column.
 
-    With a ``timezone``, of the time that clocks on the wall show there: days and weeks, some of
-    which are an hour longer or shorter than others. Windows that ``repeats`` numbers are slots that
-    come back, such as the 168 hours of the week, and the pieces in them are not in time order.
+    With a ``timezone`` they are stretches of local time there: days and weeks, some of which are an
+    hour longer or shorter than others. With ``repeats``, windows are that many recurring slots,
+    such as the 168 hours of the week, and the pieces in them are not in time order.
     """
 
     width: int
@@ -48,7 +48,7 @@ class Windows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table(Shown, checks.Frozen):
-    """Aggregates of many subjects: what their releases need, and nothing more.
+    """Aggregates of many subjects: what their releases need, and nothing else.
 
     Attributes
     ----------
@@ -62,13 +62,13 @@ class Table(Shown, checks.Frozen):
     pieces
         How often each state was observed in each piece.
     transitions
-        How often each state is followed by each, observed one step apart, all subjects together.
+        How often each state is followed by each other state one step later, over all subjects.
     windows
         The windows that were cut, if any.
     steps
         Smallest and largest time between neighbours in a segment; ``None`` if there are none.
     begins
-        Time of the first entry of each subject, by which an account knows the series again.
+        Time of the first entry of each subject, by which an account recognises the series.
     of_time
         Whether times are timestamps, counted in microseconds, and not numbers.
     first, last
@@ -82,14 +82,14 @@ class Table(Shown, checks.Frozen):
         The time after which pieces were declared independent, in words; ``None`` if there are no
         such pieces.
     read_as
-        What was sniffed or assumed about the file, in words.
+        What was inferred or assumed about the file, in words.
     codes
         The entries one by one, as places in ``states`` (-1: not observed), all segments one after
         another; ``None`` if there were too many rows, or if they are in another engine.
     starts
         Time of the first entry of each segment, in the order of the spans.
     timezone
-        Zone in which clocks show the hours of the times, if one was named.
+        The time zone of local times, if one was named.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class Table(Shown, checks.Frozen):
         if self.pieces.sum(axis=1).min() < 1:
             raise ValueError("pieces: every piece must have at least one entry")
         if not np.array_equal(np.unique(self.owner), np.arange(len(self.subjects))):
-            raise ValueError("owner: every subject must own a piece")
+            raise ValueError("owner: every subject must have at least one piece")
         order = np.lexsort((self.window, self.segment, self.owner))
         if (order != np.arange(len(order))).any():
             raise ValueError("pieces: must be sorted by owner, segment and window")
@@ -175,7 +175,7 @@ class Table(Shown, checks.Frozen):
 
     @cached_property
     def _starts(self) -> tuple[Counts, Counts, Counts]:
-        """For each segment: its subject, its length and, flat, where each subject's begin."""
+        """Subject and length of each segment; index of the first segment of each subject."""
         new = np.ones(len(self.owner), dtype=bool)
         new[1:] = (np.diff(self.owner) != 0) | (np.diff(self.segment) != 0)
         at = np.flatnonzero(new)
@@ -210,10 +210,10 @@ class Table(Shown, checks.Frozen):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of a release must know about gaps."""
+        """What the reader of a release must know about gaps."""
         notes = list(declared_independent(self.independent_after))
         if not self.is_regular:
-            notes.append("times are uneven: rows are taken for neighbours one step apart")
+            notes.append("times are uneven: consecutive rows are treated as one step apart")
         return tuple(notes)
 
     @property
@@ -224,7 +224,7 @@ class Table(Shown, checks.Frozen):
     def lengths_of(self, number: int) -> tuple[int, ...]:
         """Lengths of the segments of the subject with this place in ``subjects``."""
         _, lengths, first = self._starts
-        return tuple(int(n) for n in lengths[first[number] : first[number + 1]])
+        return tuple(lengths[first[number] : first[number + 1]].tolist())
 
     @property
     def lengths(self) -> Iterator[tuple[int, ...]]:
@@ -248,7 +248,7 @@ class Table(Shown, checks.Frozen):
         if subject is None and len(self.subjects) > 1:
             few = ", ".join(repr(name) for name in self.subjects[:3])
             raise ValueError(
-                f"table: has {len(self.subjects):,} subjects; say which one is meant, for example "
+                f"table: has {len(self.subjects):,} subjects; name one of them, for example "
                 f"table.series({self.subjects[0]!r}); there are {few}"
                 + (", ..." if len(self.subjects) > 3 else "")
             )
@@ -256,7 +256,7 @@ class Table(Shown, checks.Frozen):
             raise ValueError(f"subject: {subject!r} is not in the table")
         if self.codes is None:
             raise ValueError(
-                "table: keeps counts alone, because it has more than a million rows or is in "
+                "table: holds only counts, because it has more than a million rows or is in "
                 "another engine; read the rows of this subject as a table of their own"
             )
         number = 0 if subject is None else self.subjects.index(subject)
@@ -273,7 +273,7 @@ class Table(Shown, checks.Frozen):
         )
 
     def _calendar(self, begin: int, end: int) -> Calendar | None:
-        """When the entries of these segments are; ``None`` without a clock."""
+        """The times of the entries of these segments; ``None`` without an even step."""
         if self.starts is None or not self.of_time or not isinstance(self.step, int):
             return None
         return Calendar(self.starts[begin:end], self.step, self.timezone)
@@ -282,7 +282,9 @@ class Table(Shown, checks.Frozen):
     def all_series(self) -> Series:
         """The entries of all subjects, each of them independent of the others."""
         if self.codes is None:
-            raise ValueError("table: keeps counts alone")
+            raise ValueError(
+                "table: holds only counts; read each subject's rows as a table of their own"
+            )
         lengths = tuple(int(n) for n in self.segment_lengths)
         calendar = self._calendar(0, len(lengths))
         return Series(
@@ -296,7 +298,7 @@ class Table(Shown, checks.Frozen):
         return even or self.step is not None
 
     def report(self) -> str:
-        """What is there, in one line."""
+        """A summary in one line."""
         _, lengths, _ = self._starts
         parts = [
             _many(len(self.subjects), "subject"),
@@ -310,8 +312,8 @@ class Table(Shown, checks.Frozen):
         if not self.is_regular and self.steps is not None:
             low, high = (duration(step) if self.of_time else f"{step:g}" for step in self.steps)
             parts.append(
-                f"irregular: neighbours are {low} to {high} apart and no clock is known; every= "
-                "puts them on a grid, independent_after= declares far ones independent"
+                f"irregular: neighbours are {low} to {high} apart, without an even step; every= "
+                "puts them on a grid, independent_after= declares distant ones independent"
             )
         if self.independent_after is not None:
             parts.append(f"declared independent after {self.independent_after}")

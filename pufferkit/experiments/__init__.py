@@ -18,7 +18,7 @@ from typing import Literal
 
 from pufferkit import checks
 from pufferkit.experiments.result import Chart, Result, Settings
-from pufferkit.mechanisms.plan import Progress
+from pufferkit.influence.progress import NamedProgress
 
 __all__ = ["EXPERIMENTS", "Chart", "Experiment", "Result", "find", "names", "run"]
 
@@ -102,7 +102,7 @@ def run(
     quick: bool = False,
     data: str | Path | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: NamedProgress | None = None,
 ) -> Result:
     """Run one experiment.
 

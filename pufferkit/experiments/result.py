@@ -16,8 +16,9 @@ from pufferkit.audit.noise_drawn import rehearsed
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.frames.harmless import harmless
+from pufferkit.influence.progress import NamedProgress
 from pufferkit.mechanisms.calibration import Calibration
-from pufferkit.mechanisms.plan import Progress, calibrate
+from pufferkit.mechanisms.plan import calibrate
 
 Rows = list[dict[str, Any]]
 Item = TypeVar("Item")
@@ -33,7 +34,7 @@ class Settings:
     quick: bool = False
     seed: int = 0
     data: Path | None = None
-    progress: Progress | None = None
+    progress: NamedProgress | None = None
 
     def tracked(self, items: Iterable[Item], what: str) -> Iterator[Item]:
         """The items one after another, with progress."""

@@ -16,7 +16,8 @@ import pufferkit as pk
 from pufferkit.data.series import UNOBSERVED
 from pufferkit.explore.page_questions import CLOCKED, PageQuestion, QueryAndReader
 from pufferkit.explore.recipes import DataFile, Deal
-from pufferkit.explore.tasks import Tell, asked, beliefs_of, series_of, table_of
+from pufferkit.explore.tasks import asked, beliefs_of, series_of, table_of
+from pufferkit.influence.progress import TextProgress
 
 if TYPE_CHECKING:
     from pufferkit import Calibration, ChainClass, Query, Release, Series, Session
@@ -144,7 +145,7 @@ def plan(
     private: DataFile | None,
     length: int,
     epsilon: float,
-    tell: Tell,
+    tell: TextProgress,
 ) -> dict[str, Any]:
     """Every mechanism side by side."""
     theta, query = asked(model, question, private, length)
@@ -163,7 +164,7 @@ def errors(
     private: DataFile | None,
     length: int,
     mechanisms: Sequence[str],
-    tell: Tell,
+    tell: TextProgress,
 ) -> list[dict[str, Any]]:
     """Half-widths of mechanisms at several epsilons."""
     from pufferkit.mechanisms.targets import error_rows  # noqa: PLC0415

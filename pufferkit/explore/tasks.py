@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,11 @@ import pufferkit as pk
 from pufferkit.explore.page_questions import PageQuestion
 from pufferkit.explore.recipes import DataFile, read_model
 from pufferkit.fitting.choosing import promise_of
+from pufferkit.influence.progress import TextProgress
 
 if TYPE_CHECKING:
     from pufferkit import ChainClass, Query, Series, Table
 
-Tell = Callable[[str], None]
 
 _LINE, _LINES = 96, 7
 _SMOOTHING = 0.5
@@ -209,7 +209,12 @@ def kept(name: str, theta: ChainClass, folder: str) -> dict[str, Any]:
 
 
 def choose(
-    source: DataFile, question: PageQuestion, length: int, epsilon: float, folder: str, tell: Tell
+    source: DataFile,
+    question: PageQuestion,
+    length: int,
+    epsilon: float,
+    folder: str,
+    tell: TextProgress,
 ) -> dict[str, Any]:
     """Every class on some public people, tested on the others (`choose_beliefs`)."""
     table = table_of(source)

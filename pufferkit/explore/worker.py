@@ -15,10 +15,10 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
 
+from pufferkit.influence.progress import TextProgress
+
 _LOG = logging.getLogger(__name__)
 _TELL_EVERY = 0.1
-
-Tell = Callable[[str], None]
 
 
 class Refused(Exception):
@@ -53,7 +53,11 @@ class Worker:
             theirs.close()
 
     async def run(
-        self, task: Callable[..., Any], *given: Any, tell: Tell | None = None, lane: str = ""
+        self,
+        task: Callable[..., Any],
+        *given: Any,
+        tell: TextProgress | None = None,
+        lane: str = "",
     ) -> Any:
         """What the task gives; of waiting tasks in one lane only the newest is done.
 
@@ -77,7 +81,7 @@ class Worker:
             work.exception()  # so that nobody misses it if the page is gone
 
     async def _run(
-        self, task: Callable[..., Any], given: Sequence[Any], tell: Tell | None, lane: str
+        self, task: Callable[..., Any], given: Sequence[Any], tell: TextProgress | None, lane: str
     ) -> Any:
         ticket = self._newest[lane] = self._newest.get(lane, 0) + 1
         async with self._turn:
@@ -140,7 +144,9 @@ def _serve(connection: Connection) -> None:
             connection.send(answer)
 
 
-def answered(task: Callable[..., Any], given: Sequence[Any], tell: Tell | None) -> tuple[str, Any]:
+def answered(
+    task: Callable[..., Any], given: Sequence[Any], tell: TextProgress | None
+) -> tuple[str, Any]:
     """``("done", what the task gives)``, or ``("refused", a sentence)``."""
     try:
         return "done", task(*given, **({} if tell is None else {"tell": tell}))

@@ -45,6 +45,7 @@ from pufferkit.fitting.decision import (
 )
 from pufferkit.fitting.measured_influence import MeasuredInfluence
 from pufferkit.fitting.ratio_tests import Check
+from pufferkit.influence.progress import TextProgress
 from pufferkit.mechanisms.influence_curve import influence_curve
 from pufferkit.records import Report
 
@@ -58,8 +59,6 @@ _KNOWN = "promised to whoever knows this one chain"
 _REGION = "promised to whoever knows the chain in force, any that the counts leave plausible"
 
 _SHORT = {ROWS: "rows", PREDICTION: "prediction", INFLUENCE: "influence"}
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +196,7 @@ def choose_beliefs(
     alpha: float = 0.1,
     repetitions: int = 100,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: TextProgress | None = None,
 ) -> Choice:
     """Build every class on some public people, test it on the others, and say which to use.
 

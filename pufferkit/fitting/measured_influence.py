@@ -69,7 +69,7 @@ class MeasuredInfluence:
 
 
 @dataclass(frozen=True, eq=False)
-class _Days:
+class _DaySums:
     """For every day and state: the visits, and the histograms around them added up."""
 
     visits: Floats
@@ -193,7 +193,7 @@ def as_observed(people: Sequence[Any], data: Sequence[Codes]) -> list[Codes]:
     return [np.where(own < 0, own, other) for other, own in zip(people, data, strict=True)]
 
 
-def _summed(people: Sequence[Codes], states: int, window: int, day: int, visits: int) -> _Days:
+def _summed(people: Sequence[Codes], states: int, window: int, day: int, visits: int) -> _DaySums:
     """Visits and histograms by day, one state at a time so that memory grows with length only."""
     blocks = sum((len(person) - 1) // day + 1 for person in people)
     number, sums = np.zeros((blocks, states)), np.zeros((blocks, states, states))
@@ -215,7 +215,7 @@ def _summed(people: Sequence[Codes], states: int, window: int, day: int, visits:
     number, sums = number[used], sums[used]
     often = number.sum(axis=0) > visits
     kept = often & ((number > 0).sum(axis=0) >= min(_DAYS, len(number)))
-    return _Days(number, sums, kept)
+    return _DaySums(number, sums, kept)
 
 
 def _window_sums(marks: NDArray[np.bool_], window: int) -> NDArray[np.int64]:
@@ -236,7 +236,7 @@ def _differences(means: Floats, known: NDArray[np.bool_]) -> Floats:
     return np.stack(apart, axis=-2) * (known[..., None] & known[..., None, :])
 
 
-def _cross_fit(summed: _Days) -> float:
+def _cross_fit(summed: _DaySums) -> float:
     """Pair and signs from every other day, the value from the days between; mean of both ways."""
     odd = np.arange(len(summed.visits)) % 2 == 1
     values = []
@@ -249,7 +249,7 @@ def _cross_fit(summed: _Days) -> float:
     return float(np.mean(values))
 
 
-def _jackknife(summed: _Days, x: int, y: int, signs: Floats) -> float:
+def _jackknife(summed: _DaySums, x: int, y: int, signs: Floats) -> float:
     """Standard error over days of the signed difference of one pair."""
     visits = summed.visits.sum(axis=0) - summed.visits
     sums = summed.sums.sum(axis=0) - summed.sums

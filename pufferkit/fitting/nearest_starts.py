@@ -18,11 +18,11 @@ import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.checks import Floats
+from pufferkit.rounding import last_passing
 
 MOST_ROWS = 20_000
 """Inequalities of a programme; longer series keep the adversary's own start."""
 
-_STEPS = 40
 _TOLERANCE = 1e-9
 _NONE = -1e280
 
@@ -39,19 +39,18 @@ def nearest_starts(
     if 2 * length * len(states) * len(adversary) > MOST_ROWS or len(states) < 2:
         return []
     rows = _inequalities(adversary, transition, length, states)
-    low, high, starts = 0.0, largest, []
-    for _ in range(_STEPS):
-        if high - low <= _TOLERANCE * (1 + high):
-            break
-        middle = (low + high) / 2
-        start = _feasible(*rows, middle)
+    starts = list[Floats]()
+
+    def margin(at: float) -> float:
+        start = _feasible(*rows, at - 1)
         if start is None:
-            low = middle
-            continue
-        high = middle
-        whole = np.zeros(len(adversary))
-        whole[states] = start
-        starts.append(whole)
+            return -1.0
+        starts.append(np.zeros(len(adversary)))
+        starts[-1][states] = start
+        return 1.0
+
+    # Counted from 1, so that the precision is absolute where Delta is near 0.
+    last_passing(margin, 1 + largest, 1.0, _TOLERANCE)
     return starts
 
 

@@ -21,7 +21,7 @@ MOST_ENTRIES = 1 << 22
 # Impossible under the first never counts; impossible under the second alone is infinite.
 _NEVER, _UNSEEN, _INFINITE = 1e300, 1e200, 1e150
 
-_Table = tuple[tuple[int, ...], Floats]
+_ScopedTable = tuple[tuple[int, ...], Floats]
 
 
 def network_delta(adversary: BayesianNetwork, belief: BayesianNetwork) -> float:
@@ -58,7 +58,7 @@ def _maxima(
     """For every node and value, the largest log first(x) / second(x) over data x with it."""
     place = {node: number for number, node in enumerate(nodes)}
     sizes = [first.sizes[node] for node in nodes]
-    tables: list[_Table] = []
+    tables: list[_ScopedTable] = []
     for network, sign, never in ((first, 1.0, -_NEVER), (second, -1.0, _UNSEEN)):
         for node in nodes:
             own = network.arrays[node]
@@ -72,16 +72,16 @@ def _maxima(
             f"{MOST_ENTRIES:.0e}); cut them into parts"
         )
     rank = {v: number for number, v in enumerate(order)}
-    held: dict[int, list[_Table]] = {v: [] for v in (*order, -1)}
+    held: dict[int, list[_ScopedTable]] = {v: [] for v in (*order, -1)}
     for scope, values in tables:
         held[min(scope, key=lambda v: rank[v])].append((scope, values))
     below: dict[int, list[int]] = {v: [] for v in (*order, -1)}
     for v in order:
         below[min(scopes[v], key=lambda u: rank[u], default=-1)].append(v)
-    up: dict[int, _Table] = {}
+    up: dict[int, _ScopedTable] = {}
     for v in order:
         up[v] = _kept(_sum([*held[v], *(up[u] for u in below[v])]), scopes[v])
-    down: dict[int, _Table] = {-1: ((), np.zeros(()))}
+    down: dict[int, _ScopedTable] = {-1: ((), np.zeros(()))}
     result: dict[int, Floats] = {}
     for v in (-1, *reversed(order)):
         before = [_sum([*held[v], down[v]])]
@@ -89,7 +89,7 @@ def _maxima(
             before.append(_sum([before[-1], up[u]]))
         if v >= 0:
             result[v] = _kept(before[-1], (v,))[1]
-        after: _Table = (), np.zeros(())
+        after: _ScopedTable = (), np.zeros(())
         for number in range(len(below[v]) - 1, -1, -1):
             u = below[v][number]
             down[u] = _kept(_sum([before[number], after]), scopes[u])
@@ -97,7 +97,7 @@ def _maxima(
     return [result[v] for v in range(len(nodes))]
 
 
-def _sum(tables: Sequence[_Table]) -> _Table:
+def _sum(tables: Sequence[_ScopedTable]) -> _ScopedTable:
     scope: tuple[int, ...] = tuple(dict.fromkeys(v for own, _ in tables for v in own))
     total: Floats = np.zeros(())
     for own, values in tables:
@@ -106,7 +106,7 @@ def _sum(tables: Sequence[_Table]) -> _Table:
     return scope, total
 
 
-def _kept(table: _Table, keep: tuple[int, ...]) -> _Table:
+def _kept(table: _ScopedTable, keep: tuple[int, ...]) -> _ScopedTable:
     scope, values = table
     gone = tuple(axis for axis, v in enumerate(scope) if v not in keep)
     return tuple(v for v in scope if v in keep), values.max(axis=gone) if gone else values

@@ -1,8 +1,8 @@
 """Many subjects at once: one release for each, or one over all.
 
-Subjects are independent of one another, and so are the segments of one subject ([Q] 5.3.1). So
-what hides an entry depends on its own segment alone, and subjects whose longest segments are
-equally long share one calibration.
+Subjects are independent of one another, and so are the segments of one subject ([Q] 5.3.1). So the
+noise that hides an entry depends only on its own segment, and subjects whose longest segments have
+the same length share one calibration.
 """
 
 from pufferkit.fleet.each import release_all, release_each

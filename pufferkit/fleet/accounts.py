@@ -1,8 +1,8 @@
-"""Paying for many releases: every subject has an account of its own.
+"""Charging many releases: every subject has its own account.
 
-A run over windows is one release as far as noise goes: no entry is in two windows, so all windows
-together are one query with the Lipschitz constant of one, and epsilon is for all of them. What an
-account had paid for before is added entry by entry (the entry-profile rule of `composition`).
+For its noise, a run over windows is one release: no entry is in two windows, so all windows
+together are one query with the Lipschitz constant of one, and epsilon covers all of them. Earlier
+charges to an account are added entry by entry (the rule ``entry_profile`` of `composition`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from pufferkit.accounting.amounts import MICRO, PICO, allowed_micro, spent_micro, spent_pico
 from pufferkit.accounting.composition import entry_profile
-from pufferkit.accounting.entries import Account, Charge, Entry, Terms
+from pufferkit.accounting.entries import Account, Charge, Entry, Extended, Terms
 from pufferkit.accounting.fingerprints import Data
 from pufferkit.accounting.ledger import Ledger
 from pufferkit.accounting.spending import Spending
@@ -32,16 +32,16 @@ _LISTED = 8
 _MOST_PROFILES = 200
 
 Draw = Callable[[Counts, Floats], tuple[Floats, Floats]]
-"""Noisy counts and their scales, for releases of these numbers, with at least these scales."""
+"""Draws noisy counts for these releases, with at least these scales; returns both."""
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a batch of releases cost, and the values that were paid for."""
+    """The cost of a batch of releases, and their stored values."""
 
     joint_micro: int
-    """Millionths of epsilon that all rows cost the subject who pays most: the epsilon of the run,
-    or more if some were released when the series was shorter, and with less noise."""
+    """The largest cost of all rows to one subject, in millionths of epsilon: the epsilon of the
+    run, or more if some were released when the series was shorter, and with less noise."""
     values: Sequence[Mapping[str, Any]]
     """The stored value of each release, in order."""
 
@@ -52,13 +52,13 @@ class Accounts:
     Parameters
     ----------
     ledger, budget
-        Where they are kept, and what each may spend.
+        The ledger of the accounts, and the budget of each.
     run
-        What is released.
+        The run that is released.
     data
-        What each account is about, where its data can be recognised.
+        The data of each account, where they can be recognised.
     data_meant
-        Data that changed, or that are known under another name, are meant.
+        Confirms data that changed, or that are known under another name.
     """
 
     def __init__(
@@ -73,25 +73,27 @@ class Accounts:
         self.data, self._meant = data or {}, data_meant
         about = {"beliefs": run.beliefs_digest, "kept by": "fleet"}
         self.terms = Terms(allowed_micro(budget), "composed", about)
+        self._amount = spent_micro(run.epsilon)
         self._profiles: dict[Any, int] = {}
-        self._privacies: dict[int, int] = {}
-        self._bodies: dict[Any, dict[str, Any]] = {}
+        self._privacies: dict[int, tuple[Calibration, int]] = {}
+        self._bodies: dict[Any, tuple[dict[str, Any], dict[Any, Extended]]] = {}
 
     def check(self, pending: Sequence[PendingRelease]) -> list[Charge] | None:
-        """Whether every account can pay; nothing is written. Refuses before anything is spent.
+        """Raise unless every account can pay; nothing is written or spent.
 
-        Returns the charges if none of them was made before, for `pay`.
+        Returns the charges for `pay`, if none of them was made before.
         """
         names = list(dict.fromkeys(release.account for release in pending))
         self.ledger.check_terms(dict.fromkeys(names, (self.terms, None)))
         known, entries = self._standing(names)
         charges = self._charges(pending, known, entries)
-        terms = {name: (self.terms, self.data.get(name)) for name in names}
-        self.ledger.check_terms(terms, data_meant=self._meant)
+        if self.data:
+            terms = {name: (self.terms, self.data.get(name)) for name in names}
+            self.ledger.check_terms(terms, data_meant=self._meant)
         short = [c for c in charges if c.total > known[c.account].budget]
         if short:
             first = known[short[0].account]
-            fits = "ask for less; the label of an earlier run gives its values again at no cost"
+            fits = "ask for less, or repeat an earlier run's label to get its values at no cost"
             refusal = over_budget(short[0].total - first.total, first.remaining, fits)
             others = len({charge.account for charge in short}) - 1
             more = f" (and {others:,} more like it)" if others else ""
@@ -103,9 +105,9 @@ class Accounts:
     ) -> Receipt:
         """Charges and values of all of them in one transaction, each once.
 
-        What is stored is what counts, whoever wrote it: values that are there are given as they
-        are, and what was drawn is dropped if another process was first. ``new`` are the charges if
-        none was made before; they are worked out again if an account has moved on since.
+        The stored value counts, whoever wrote it: existing values are returned unchanged, and a
+        draw is dropped if another process stored its value first. ``new`` are the charges if none
+        was made before; they are recomputed if an account has newer entries.
         """
         names = list(dict.fromkeys(release.account for release in pending))
         keys = self.run.keys(release.window for release in pending)
@@ -124,8 +126,8 @@ class Accounts:
             charges = {(c.account, c.key): c for c in new}
             missing = np.array([n for n, at in enumerate(places) if at not in values], dtype=int)
             if len(missing):
-                # A run that was killed may have charged for more noise, among subjects of more
-                # lengths.
+                # A run that was killed may have been charged for more noise, with subjects of
+                # more lengths.
                 least = [charged[p].body["scale"] if p in charged else 0.0 for p in places]
                 noisy, scales = draw(missing, np.array(least)[missing])
                 batch = []
@@ -154,7 +156,7 @@ class Accounts:
         body: Mapping[str, Any],
         draw: Callable[[], Mapping[str, Any]],
     ) -> str:
-        """Charge a release whose values are kept in one place, the account ``record``.
+        """Charge a release whose values are stored in one place, the account ``record``.
 
         That account is charged in the same transaction, with the largest total. A run is drawn as a
         whole, so its label is for exactly these entries. The values are stored in the same
@@ -164,7 +166,7 @@ class Accounts:
         return self._pay_record(record, used, body, draw, pending)
 
     def charge(self, pending: Sequence[PendingRelease]) -> int:
-        """Charge some releases of a run whose value is kept in one place, each once.
+        """Charge some releases of a run whose value is stored in one place, each once.
 
         Nothing is drawn before `pay_record`, after all of them. Returns the largest total.
         """
@@ -184,7 +186,7 @@ class Accounts:
         body: Mapping[str, Any],
         draw: Callable[[], Mapping[str, Any]],
     ) -> str:
-        """Draw and store what all subjects were charged for, with `charge`, before.
+        """Draw and store the values that all subjects were charged for by `charge`.
 
         ``used`` is a digest of the entries, ``total`` the largest total. Returns the key.
         """
@@ -195,7 +197,7 @@ class Accounts:
         self._same_entries(record, self._record_key, used)
 
     def forget(self) -> None:
-        """Let go of what was kept for speed; it grows with the number of subjects."""
+        """Drop the caches, which grow with the number of subjects."""
         self._bodies.clear()
 
     @property
@@ -215,7 +217,7 @@ class Accounts:
         facts = {**body, "label": self.run.label, "run": self.run.identity, "entries used": used}
         facts |= self._notes
         names = list(dict.fromkeys(release.account for release in pending))
-        amount = spent_micro(self.run.epsilon)
+        amount = self._amount
         self.ledger.check_terms(dict.fromkeys([*names, record], (self.terms, None)))
         while True:
             self._same_entries(record, key, used)
@@ -234,7 +236,7 @@ class Accounts:
         return key
 
     def _standing(self, names: Sequence[str]) -> tuple[dict[str, Account], list[Entry]]:
-        """Where accounts stand, those included that are not there yet, and all their charges."""
+        """Balances of the accounts, also of those that do not exist yet, and their charges."""
         known, entries = self.ledger.charges_of(names)
         rule, budget = self.terms.rule, self.terms.budget
         return {n: known.get(n) or Account(n, rule, budget, 0, 0) for n in names}, entries
@@ -250,7 +252,7 @@ class Accounts:
     def _charges(
         self, pending: Sequence[PendingRelease], known: dict[str, Account], entries: Sequence[Entry]
     ) -> list[Charge]:
-        """What is still to be charged, with the joint total of each account."""
+        """The charges still to be made, with the joint total of each account."""
         history: dict[str, list[Entry]] = {}
         for entry in entries:
             history.setdefault(entry.account, []).append(entry)
@@ -258,17 +260,18 @@ class Accounts:
         for release in pending:
             by_account.setdefault(release.account, []).append(release)
         keys = self.run.keys(release.window for release in pending)
-        amount = spent_micro(self.run.epsilon)
+        amount = self._amount
         charges = []
         for name, wanted in by_account.items():
-            earlier = history.get(name, [])
-            _unchanged(name, earlier, wanted[0])
-            paid = {entry.key: entry for entry in earlier}
-            for release in wanted:
-                before = paid.get(keys[release.window])
-                if before is not None:
-                    self._check_same(release, before)
-            new = [release for release in wanted if keys[release.window] not in paid]
+            earlier, new = history.get(name, []), wanted
+            if earlier:
+                _unchanged(name, earlier, wanted[0])
+                paid = {entry.key: entry for entry in earlier}
+                for release in wanted:
+                    before = paid.get(keys[release.window])
+                    if before is not None:
+                        self._check_same(release, before)
+                new = [release for release in wanted if keys[release.window] not in paid]
             if not new:
                 continue
             total, rule = self._joint(earlier, new)
@@ -280,7 +283,7 @@ class Accounts:
         return charges
 
     def _check_same(self, release: PendingRelease, before: Entry) -> None:
-        """A label stands for one set of entries."""
+        """Raise if a label was used for another set of entries."""
         name, label, charged = release.account, self.run.label, before.body
         if charged["window"] != [release.first, release.last]:
             raise ValueError(
@@ -304,7 +307,7 @@ class Accounts:
             if (entry.body["run"], entry.body["entry_privacy_pico"]) != (self.run.identity, b)
         ]
         if not other:
-            return spent_micro(self.run.epsilon), "one release"
+            return self._amount, "one release"
         spans = [(*entry.body["window"], entry.body["entry_privacy_pico"]) for entry in earlier]
         spans += [(release.first, release.last, b) for release in new]
         return self._loss(spans, new[0])
@@ -314,7 +317,7 @@ class Accounts:
         pending: Sequence[PendingRelease],
         charged: Mapping[tuple[str, str], Mapping[str, Any]],
     ) -> int:
-        """Millionths of epsilon for these rows of one run, for the subject who pays most."""
+        """The largest cost of these rows of one run to one subject, in millionths of epsilon."""
         keys = self.run.keys(release.window for release in pending)
         rows: dict[str, list[tuple[int, int, int]]] = {}
         raised: dict[str, PendingRelease] = {}
@@ -324,9 +327,9 @@ class Accounts:
             rows.setdefault(release.account, []).append((release.first, release.last, pico))
             if pico > now:
                 raised[release.account] = release
-        most = spent_micro(self.run.epsilon)
+        most = self._amount
         for name, release in raised.items():
-            if self.run.mechanism == "group_dp":  # its promise is for every belief
+            if self.run.mechanism == "group_dp":  # it holds under every belief
                 most = max(most, _whole(rows[name], release.lengths))
             else:
                 most = max(most, self._loss(rows[name], release)[0])
@@ -335,7 +338,7 @@ class Accounts:
     def _loss(
         self, spans: Sequence[tuple[int, int, int]], release: PendingRelease
     ) -> tuple[int, str]:
-        """Millionths of epsilon when these entries of a subject have spent this much, and why."""
+        """Cost in millionths of epsilon of this spending on a subject's entries, and the rule."""
         lengths = release.lengths
         signature = (tuple(sorted(spans)), lengths)
         if signature not in self._profiles:
@@ -348,7 +351,7 @@ class Accounts:
                 loss = entry_profile(spendings, theta, lengths)
                 self._profiles[signature] = spent_micro(loss)
             else:
-                # As if every entry had spent what the dearest one has: more, and shared by many.
+                # As if every entry had spent as much as the largest: a bound that many share.
                 flat = ("flat", _most(spans), release.calibration.query.longest)
                 if flat not in self._profiles:
                     loss = InfluenceCurve(theta, flat[2]).epsilon(flat[1] / PICO)
@@ -357,10 +360,11 @@ class Accounts:
         return self._profiles[signature], "entry_profile"
 
     def _pico(self, calibration: Calibration) -> int:
-        length = calibration.query.longest
-        if length not in self._privacies:
-            self._privacies[length] = spent_pico(calibration.entry_epsilon)
-        return self._privacies[length]
+        known = self._privacies.get(id(calibration))
+        if known is None:
+            known = (calibration, spent_pico(calibration.entry_epsilon))
+            self._privacies[id(calibration)] = known
+        return known[1]
 
     @property
     def _notes(self) -> dict[str, Any]:
@@ -368,23 +372,14 @@ class Accounts:
         return {"notes": list(notes)} if notes else {}
 
     def _body(self, release: PendingRelease, rule: str) -> dict[str, Any]:
-        """What the ledger keeps; the same object for subjects of equal lengths."""
-        same = (
-            release.lengths,
-            release.first,
-            release.last,
-            release.begins,
-            release.entries,
-            release.step,
-            rule,
-        )
+        """The body for the ledger; the same object for subjects of equal lengths and beginnings."""
+        same = (release.lengths, release.first, release.last, release.entries, release.step, rule)
         if same not in self._bodies:
-            self._bodies[same] = {
+            shared = {
                 "query": self.run.query,
                 "label": self.run.label,
                 "run": self.run.identity,
                 "window": [release.first, release.last],
-                "begins": release.begins,
                 "step": release.step,
                 "entries": release.entries,
                 "independent_after": release.independent_after,
@@ -396,11 +391,15 @@ class Accounts:
                 "rule": rule,
                 **self._notes,
             }
-        return self._bodies[same]
+            self._bodies[same] = (shared, {})
+        shared, bodies = self._bodies[same]
+        if release.begins not in bodies:
+            bodies[release.begins] = Extended(shared, {"begins": release.begins})
+        return bodies[release.begins]
 
 
 def _unchanged(name: str, earlier: Sequence[Entry], release: PendingRelease) -> None:
-    """Data may grow at the end; what was released must still be where it was."""
+    """Raise unless the data only grew at the end, with released entries in their old places."""
     seen: set[Any] = set()
     lengths = release.lengths
     for entry in earlier:
@@ -435,7 +434,7 @@ def _apart(step: int | float | None) -> str:
 
 
 def _segments(lengths: tuple[int, ...], last: int) -> list[int] | str:
-    """Lengths of the segments up to entry ``last``; a digest if there are many."""
+    """Lengths of the segments up to entry ``last``, or a digest if there are many."""
     segments, left = [], last
     for length in lengths:
         segments.append(min(length, left))
@@ -446,7 +445,7 @@ def _segments(lengths: tuple[int, ...], last: int) -> list[int] | str:
 
 
 def _most(spans: Sequence[tuple[int, int, int]]) -> int:
-    """The largest sum of entry privacies on one entry."""
+    """The largest sum of event-level epsilons on one entry."""
     steps = [(first, pico) for first, _, pico in spans]
     steps += [(last + 1, -pico) for _, last, pico in spans]
     most = now = 0

@@ -1,4 +1,4 @@
-"""From the counts of a table to the rows that are asked for, and from noisy rows to `Releases`."""
+"""From the counts of a table to exact rows, and from noisy rows to `Releases`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pufferkit.fleet.run import FleetRows, FleetRun, aligned
 from pufferkit.mechanisms.calibration import Calibration
 
 Asked = tuple[FleetRows, tuple[str, ...], dict[str, Any] | None]
-"""The rows to release, the labels of their numbers, and what was asked, for the record."""
+"""The rows to release, the labels of their numbers, and the question for the record."""
 
 
 def asked_of(table: Table, run: FleetRun) -> Asked:
-    """What is asked of a table; not by beliefs that were fitted on it."""
+    """The question about a table; refused for beliefs that were fitted to it."""
     check_not_counted_from(run.beliefs.sources, table.transitions, table.states)
     return exact_rows(table, run.question, run.beliefs.states)
 
@@ -35,21 +35,20 @@ def exact_rows(table: Table, question: Question | None, states: Sequence[Hashabl
         return rows_of(table, pieces, question, states)
     if table.windows is not None and table.windows.repeats is not None:
         raise ValueError(
-            "query: windows that come back are slots of one question; ask 'by-weekday-hour' or "
-            "'by-hour'"
+            "query: recurring windows are slots of one question; ask 'by-weekday-hour' or 'by-hour'"
         )
     return FleetRows.of(table, pieces), tuple(str(s) for s in states), None
 
 
 def rows_used(sizes: Table, question: Question | None) -> FleetRows:
-    """The same rows without answers, of a table of sizes: which entries each of them uses."""
+    """The same rows without answers, from a table of sizes: the entries that each row uses."""
     if question is None or question.name in SUMS + FOLLOWS:
         return FleetRows.of(sizes, sizes.pieces)
     return whole_series(sizes, sizes.totals[:, None], None)
 
 
 def summed_up(asked: FleetRows, grouped: Groups | None) -> FleetRows:
-    """The rows of all subjects added up, window by window; or those of each group."""
+    """The rows of all subjects, or of each group, added up window by window."""
     windows, place = np.unique(asked.window, return_inverse=True)
     if grouped is not None:
         place = grouped.place[asked.owner] * len(windows) + place
@@ -83,11 +82,11 @@ def releases_of(
     labels: tuple[str, ...],
     question: dict[str, Any] | None,
 ) -> Releases:
-    """What was drawn, with what a reader needs to judge it."""
+    """The draws, with what a reader needs to judge them."""
     entries = asked.entries.copy()
     family = run.family
     if family != "noisy choice" and np.any(values % 1):
-        family = "laplace"  # drawn by an earlier version, and kept by an account
+        family = "laplace"  # drawn by an earlier version and stored in an account
     per = asked.per(run.per)
     values, scales = run.answers(values, scales, per)
     for array in (values, scales, entries):

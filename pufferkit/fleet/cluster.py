@@ -1,20 +1,20 @@
-"""`release_each` and `release_all` on a Spark cluster: executors count, the driver pays in batches.
+"""`release_each` and `release_all` on Spark: executors count, the driver charges in batches.
 
-1. The executors show in a trial that they have what they need; nothing is charged before.
-2. They sort, link and count; what is public of all subjects together comes to the driver, which
-   calibrates.
+1. A trial shows that the executors have what they need; nothing is charged before it.
+2. They sort, link and count; the public facts about all subjects come to the driver, which
+calibrates.
 3. Packs of a few thousand subjects come to the driver one after another. First it asks the ledger
-   whether everybody can pay, then it charges pack by pack.
+   whether every account can pay, then it charges pack by pack.
 
 `release_each` draws the noise of a pack and stores it *with its charges, in one transaction*, under
-keys that follow from the run, the subject and the window. What is handed over is what is stored. So
-it does not matter how often Spark computes a pack, which driver died where, or how many drivers run
-at once: a charge has one value, and the files in the storage are copies of it. Without a ledger the
+keys that follow from the run, the subject and the window. Only stored values are handed over. So it
+does not matter how often Spark computes a pack, when a driver fails, or how many drivers run at
+once: a charge has one value, and the files in the storage are copies of it. Without a ledger the
 executors draw, in a job that writes files.
 
-`release_all` charges everybody first, pack by pack. The sums are made in the executors, and their
-noise is drawn and stored when the last account has paid, in one transaction with the account of
-the record.
+`release_all` first charges every account, pack by pack. The sums are computed in the executors, and
+their noise is drawn and stored after the last charge, in one transaction with the account of the
+record.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ from pufferkit.mechanisms.calibration import Calibration
 from pufferkit.records import canonical, digest
 
 _CHANGED = (
-    "table: has other rows than at the beginning of this call; give a table that stays as it is, "
-    "such as one that was written to files"
+    "table: its rows changed during this call; give a table that does not change, such as one "
+    "that was written to files"
 )
 
 ROWS_OF_A_FILE = 50_000
-"""Rows that the driver holds before it has them written."""
+"""Most rows that the driver holds before writing them."""
 
 
 def release_each_on_cluster(
@@ -167,7 +167,7 @@ def release_all_on_cluster(
 
 @dataclass(frozen=True, eq=False)
 class _Scales:
-    """The length that a subject is calibrated for, by the length of its longest segment."""
+    """The length for which a subject is calibrated, by the length of its longest segment."""
 
     longest: Counts
     used: Counts
@@ -179,7 +179,7 @@ class _Scales:
         return cls(longest, used, calibrations)
 
     def lengths(self, table: Table) -> Counts:
-        """For the subjects of a table; between two lengths the longer."""
+        """Lengths for the subjects of a table, rounded up to a calibrated one."""
         if table.longest.max() > self.longest[-1]:
             raise ValueError(_CHANGED)
         return np.asarray(self.used[np.searchsorted(self.longest, table.longest)])
@@ -193,7 +193,7 @@ class _Scales:
 
 @dataclass(frozen=True)
 class _RowNoise:
-    """Rows with noise that no ledger keeps; runs in the executors, within a job that writes."""
+    """Noisy rows without a ledger; runs in the executors, within a job that writes files."""
 
     states: tuple[Hashable, ...]
     shares: bool
@@ -239,7 +239,7 @@ def _joined(parts: Iterator[FleetRows] | Sequence[FleetRows]) -> FleetRows:
 
 @dataclass(frozen=True)
 class _Packs:
-    """What every subject pays for, some thousand subjects at a time."""
+    """The charges of all subjects, a few thousand subjects at a time."""
 
     counted: CountedTable
     run: FleetRun
@@ -247,13 +247,13 @@ class _Packs:
     prefix: str
 
     def check(self, accounts: Accounts) -> None:
-        """Whether everybody can pay; nothing is written."""
+        """Raise unless every account can pay; nothing is written."""
         for pending in self._pending():
             accounts.check(pending)
             accounts.forget()
 
     def paid(self, accounts: Accounts) -> Iterator[tuple[dict[str, Any], int]]:
-        """Rows whose values are in the ledger, and how many there were so far."""
+        """Rows whose values are in the ledger, and their number so far."""
         done, held = 0, list[dict[str, Any]]()
         for table in self.counted.tables(self.run.beliefs.states):
             held.append(self._paid_pack(table, accounts))
@@ -265,7 +265,7 @@ class _Packs:
             yield _stacked(held), done
 
     def _paid_pack(self, table: Table, accounts: Accounts) -> dict[str, Any]:
-        """The rows of a pack: drawn and stored with their charges, or as they are stored."""
+        """The rows of a pack: drawn and stored with their charges, or already stored."""
         run, (asked, _, _) = self.run, asked_of(table, self.run)
         used = self.scales.lengths(table)
         wanted = np.array([self.scales.calibrations[int(n)].scale for n in used])[asked.owner]
@@ -288,7 +288,7 @@ class _Packs:
     def paid_together(
         self, accounts: Accounts, together: FleetRows, calibration: Calibration
     ) -> tuple[Floats, Floats]:
-        """Charge everybody, then draw and store the noisy sums; or give what is stored."""
+        """Charge every account, then draw and store the noisy sums, or return the stored ones."""
         record, total = f"{self.prefix}{EVERYBODY}", 0
         before, after = _Used(), _Used()
         for pending in self._pending():
@@ -320,7 +320,7 @@ class _Packs:
         return np.array(stored.body["value"]), np.array(stored.body["scale"])
 
     def _pending(self) -> Iterator[list[PendingRelease]]:
-        """What everybody pays for; counts of states stay on the cluster."""
+        """The releases to charge; counts of states stay on the cluster."""
         for sizes in self.counted.sizes():
             account_names(sizes, self.prefix)  # they must identify subjects
             asked, used = rows_used(sizes, self.run.question), self.scales.lengths(sizes)
@@ -334,7 +334,7 @@ class _Packs:
 
 
 class _Used:
-    """A digest of the entries that are used, the same in whatever order they come."""
+    """A digest of the entries used, independent of their order."""
 
     def __init__(self) -> None:
         self.entries, self._rows, self._sum = 0, 0, 0
@@ -352,14 +352,14 @@ class _Used:
 
 
 def _refuse(counted: CountedTable, run: FleetRun) -> None:
-    """States that the beliefs do not know, and beliefs that were fitted on the table."""
+    """Refuse states that the beliefs lack, and beliefs that were fitted to the table."""
     counted.refuse_unknown(run.beliefs.states)
     moves = counted.transitions(run.beliefs.states)
     check_not_counted_from(run.beliefs.sources, moves, run.beliefs.states)
 
 
 def _refuse_files(accounts: Accounts, prefix: str) -> None:
-    """A run of a version that kept values in files alone is not drawn again."""
+    """Refuse to repeat a run of a version that stored values only in files."""
     _, entries = accounts.ledger.charges_of([f"{prefix}{ON_CLUSTER}"])
     own = [entry for entry in entries if entry.body.get("run") == accounts.run.identity]
     if own:
@@ -400,7 +400,7 @@ def _columns(
 
 
 def _stacked(held: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Columns of several packs, one below another."""
+    """Columns of several packs, concatenated."""
     import pyarrow as pa  # noqa: PLC0415
 
     return {name: pa.concat_arrays([columns[name] for columns in held]) for name in held[0]}

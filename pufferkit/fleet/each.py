@@ -63,11 +63,12 @@ def release_each(
         From `read_table`. With windows, each subject has a row for each of its windows.
     beliefs
         A `MarkovChain` or a `ChainClass`, about every segment of every subject: a chain with a
-        fixed initial distribution says that every segment starts so, also behind a declared break.
+        fixed initial distribution asserts that every segment starts from it, also after a declared
+        break.
     epsilon
-        Pufferfish privacy of each entry against everything this call releases; windows do not add
-        up, because no entry is in two of them. Windows that an earlier call released when the
-        series was shorter had less noise: then ``epsilon`` of the result is what all of them cost.
+        Pufferfish epsilon of each entry for everything this call releases; windows do not add up,
+        because no entry is in two of them. Windows that an earlier call released when the series
+        was shorter had less noise: ``epsilon`` of the result is then the cost of all of them.
     query
         ``"histogram"`` for counts or ``"frequencies"`` for shares; or another `Question`, of the
         whole series of each subject: ``"by-weekday-hour"``, ``Question("episodes", of="run")``.
@@ -76,22 +77,22 @@ def release_each(
     mechanism
         By default the one with the least noise.
     ledger, budget
-        A `Ledger` (or its path or URL) and what may be spent on each subject, ever. Each subject
-        has an account of its own, which begins with its first charge. Charges and values are
-        written in one transaction, and handed over after it.
+        A `Ledger` (or its path or URL) and the lifetime budget of each subject. Each subject has
+        its own account, created by its first charge. Charges and values are written in one
+        transaction, and handed over after it.
     label
         Name of the run. The same call with the same label gives the same values at no cost, and
-        takes a run up again that was killed.
+        resumes a run that was killed.
     prefix
         Put before the subject's label to name its account.
     progress
         Called with the number of rows done and the number of all rows.
     storage
         A folder that driver and executors can reach; a PySpark table needs it, and the noisy rows
-        are written there, to be read. The ledger keeps them too, on every engine.
+        are written there. With a ledger they are stored there too, on every engine.
     data_meant
-        A table that is known under other names, and data that changed since they were released
-        about, are refused where their counts show it; ``True`` says that they are meant.
+        A table that is known under other names, and data that changed since an earlier release,
+        are refused where their counts show it; ``True`` confirms that this is intended.
 
     Returns
     -------
@@ -101,7 +102,7 @@ def release_each(
     Raises
     ------
     OverBudget
-        If one subject cannot pay. Nothing is spent by anyone then.
+        If one subject cannot pay; then nothing is spent for any subject.
 
     Examples
     --------
@@ -183,13 +184,13 @@ def release_all(
 ) -> Releases:
     """One noisy histogram over all subjects together, or one for each window ([Q] 5.3.1).
 
-    One entry of one subject moves one bin down and another up, and segments of other subjects tell
-    nothing about it. So the noise is that of the longest segment of all, and does not grow with the
-    number of subjects.
+    Changing one entry of one subject lowers one bin and raises another, and segments of other
+    subjects carry no information about it. So the noise is that of the longest segment, and does
+    not grow with the number of subjects.
 
     With ``groups`` there is a row for each group (and window). No subject is in two groups, so an
-    entry moves the row of one group and no other: all groups cost what one release costs. Which
-    group a subject is in is taken for public, like the lengths of the series.
+    entry affects the row of one group only: all groups together cost as much as one release. The
+    group of a subject is assumed to be public, like the lengths of the series.
 
     The release uses the entries of every subject, so the account of *every* subject is charged,
     all in one transaction. One more account, ``(all subjects)``, keeps the values. On a cluster
@@ -203,8 +204,8 @@ def release_all(
         come to the driver and noise is drawn there, so that nothing is written to the storage.
         With ``groups`` the counts of all subjects come to the driver.
     groups, keys
-        The group of each subject (`pufferkit.frames.groups_of` takes it from a column), and all
-        keys that there are, declared: a key without subjects has its row too.
+        The group of each subject (`pufferkit.frames.groups_of` reads it from a column), and all
+        possible keys: a key without subjects has a row too.
 
     Examples
     --------
@@ -277,7 +278,7 @@ def _recorded(
     sums: Counts,
     calibration: Calibration,
 ) -> tuple[Floats, Floats]:
-    """Charge everybody, draw, store in the account of the record; or what is stored already."""
+    """Charge every account, draw and store in the account of the record; or the stored value."""
     body = {
         "query": f"{run.query} over all subjects",
         "mechanism": run.mechanism,
@@ -303,9 +304,9 @@ def _drawn(
     accounts: Accounts | None,
     due: tuple[Sequence[PendingRelease], Sequence[Charge] | None] | None,
 ) -> tuple[Floats, Floats, float]:
-    """Noisy counts of some rows, their scales, and what they cost together.
+    """Noisy counts of some rows, their scales, and their joint cost.
 
-    Stored ones are given as they are, new ones are paid for.
+    Stored ones are returned unchanged, new ones are charged.
     """
     wanted = np.array([calibrations[int(n)].scale for n in lengths])
 
@@ -330,9 +331,9 @@ def _accounts(
     data: Mapping[str, Data] | None = None,
     data_meant: bool = False,
 ) -> Iterator[Any]:
-    """The accounts of a run; ``None`` if nothing is kept. A ledger opened here is closed."""
+    """The accounts of a run; ``None`` without a ledger. A ledger opened here is closed."""
     if (ledger is None) != (budget is None):
-        raise ValueError("ledger and budget: go together; give both or none")
+        raise ValueError("ledger and budget: must be given together")
     if ledger is None or budget is None:
         yield None
     elif isinstance(ledger, Ledger):
@@ -343,7 +344,7 @@ def _accounts(
 
 
 def _check_read(table: Any, far: type) -> None:
-    """Rows must have been counted first, where order, gaps and states are looked at."""
+    """Raise unless the table was read by `read_table`, which checks order, gaps and states."""
     if not isinstance(table, (Table, far)):
         raise ValueError(
             f"table: must come from read_table, got {type(table).__name__}; for example "

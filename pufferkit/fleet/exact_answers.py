@@ -1,9 +1,9 @@
-"""The exact answers of many subjects to one question, from what a table keeps.
+"""The exact answers of many subjects to one question, from the contents of a table.
 
 Hours of the day and of the week are folded from windows of an hour, so that the rows of a large
-table never leave their engine. Sums over entries, and what is read from a histogram, need the
-counts of the states alone. Other questions are asked of the entries of each subject, which a
-table keeps up to a million rows.
+table never leave their engine. Sums over entries, and answers derived from a histogram, need only
+the counts of the states. Other questions need the entries of each subject, which tables of up to a
+million rows keep.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pufferkit.fleet.run import FleetRows
 from pufferkit.rounding import as_fraction
 
 MOST = 2**52
-"""Largest sum of whole numbers that a float holds with room for noise."""
+"""Largest integer sum that a float holds exactly with room for noise."""
 
 FOLDED = ("by-hour", "by-weekday-hour")
-"""Questions whose slots come back, and so can be folded from windows of an hour."""
+"""Questions with recurring slots, which can be folded from windows of an hour."""
 
 
 def rows_of(
@@ -38,8 +38,8 @@ def rows_of(
     if question.name in ("by-day", "by-week"):
         width = "1d" if question.name == "by-day" else "7d"
         raise ValueError(
-            f"query: {question.name} of many subjects is a histogram over windows, all at one "
-            f"price: read_table(..., window={width!r}) and query='histogram'"
+            f"query: {question.name} of many subjects is a histogram over windows, which together "
+            f"cost one release: read_table(..., window={width!r}) and query='histogram'"
         )
     if question.name in SUMS or question.name in FOLLOWS:
         _refuse_slots(table, question)
@@ -50,13 +50,13 @@ def rows_of(
     if table.windows is not None:
         if question.name not in FOLDED:
             raise ValueError(
-                f"query: {question.name} is asked of whole series; read the table without window="
+                f"query: {question.name} applies to whole series; read the table without window="
             )
         return _folded(table, pieces, question, states)
     if table.codes is None:
         raise ValueError(
-            f"query: {question.name} needs the entries one by one, and this table keeps counts "
-            "alone" + ("; read it with window='hour of week'" if question.name in FOLDED else "")
+            f"query: {question.name} needs the single entries, and this table keeps only counts"
+            + ("; read it with window='hour of week'" if question.name in FOLDED else "")
         )
     return _one_by_one(table, question, states)
 
@@ -64,15 +64,15 @@ def rows_of(
 def _refuse_slots(table: Table, question: Question) -> None:
     if table.windows is not None and table.windows.repeats is not None:
         raise ValueError(
-            f"query: {question.name} is asked of windows of time that follow one another, such as "
-            "window='1d', or of whole series"
+            f"query: {question.name} applies to consecutive windows of time, such as "
+            "window='1d', or to whole series"
         )
 
 
 def _sums(
     rows: FleetRows, question: Question, states: Sequence[Hashable]
 ) -> tuple[FleetRows, tuple[str, ...], dict[str, Any]]:
-    """Sums over entries: histograms times what a state adds, in whole units."""
+    """Sums over entries: histograms times the contribution of each state, in integer units."""
     one = question.one_entry(states)
     assert one is not None
     assert one.weights is not None
@@ -88,7 +88,7 @@ def _sums(
 
 
 def refuse_digits(record: dict[str, Any] | None, entries: int) -> None:
-    """Sums over so many entries must be exact."""
+    """Raise unless sums over so many entries are exact."""
     whole = (record or {}).get("weights", ())
     if max((abs(w) for row in whole for w in row), default=0) * entries >= MOST:
         raise ValueError(
@@ -140,7 +140,7 @@ def _folded(
 
 
 def _slots(table: Table, windows: Windows, weekly: bool) -> Counts:
-    """The hour of the week, or of the day, of every piece."""
+    """The hour of the week or of the day of every piece."""
     if windows.repeats is not None:
         return np.asarray(table.window if weekly else table.window % 24)
     numbers, place = np.unique(table.window, return_inverse=True)
@@ -170,7 +170,7 @@ def _one_by_one(
         observed.append(asked.pop("observed", None))
         labels = query.labels
         record = {"name": question.name, **asked}
-    for own in ("calendar", "days"):  # of one subject
+    for own in ("calendar", "days"):  # facts about one subject
         record.pop(own, None)
     seen = None if observed[0] is None else np.array(observed, dtype=np.int64)
     rows = whole_series(table, np.array(answers, dtype=np.int64), seen)

@@ -14,7 +14,7 @@ from pufferkit.records import digest as digest_of
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """The place of each subject's group among the keys."""
+    """The index of each subject's group among the keys."""
 
     keys: tuple[Hashable, ...]
     place: Counts
@@ -26,11 +26,11 @@ class Groups:
         groups: Mapping[Hashable, Hashable] | None,
         keys: Sequence[Hashable] | None,
     ) -> Groups:
-        """Every subject in one group, and every group declared."""
+        """Check that every subject is in one group and every group is declared."""
         if groups is None or keys is None:
             raise ValueError(
-                "groups and keys: go together; declare all keys that there are, because those that "
-                "occur are a fact about the data"
+                "groups and keys: must be given together; declare all possible keys, because which "
+                "of them occur is a fact about the data"
             )
         if isinstance(keys, str):
             raise ValueError(f"keys: must be a list of all groups, got {keys!r}")
@@ -38,7 +38,7 @@ class Groups:
         number = {key: place for place, key in enumerate(declared)}
         lost = [subject for subject in subjects if subject not in groups]
         if lost:
-            raise ValueError(f"groups: say nothing of {len(lost)} subjects, such as {lost[0]!r}")
+            raise ValueError(f"groups: {len(lost)} subjects have no group, such as {lost[0]!r}")
         strange = {groups[subject] for subject in subjects} - set(declared)
         if strange:
             few = ", ".join(sorted(repr(key) for key in strange)[:5])
@@ -51,5 +51,5 @@ class Groups:
         return digest_of({"keys": [str(k) for k in self.keys], "place": self.place.tolist()})
 
     def of_rows(self, rows: int) -> tuple[Hashable, ...]:
-        """The group of each row, all windows of one after another."""
+        """The group of each row: all windows of one group, then the next group."""
         return tuple(key for key in self.keys for _ in range(rows // len(self.keys)))

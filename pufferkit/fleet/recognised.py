@@ -1,4 +1,4 @@
-"""Knowing the subjects of a table again, by counts; of few subjects by entries too.
+"""Recognising the subjects of a table by their counts, and few subjects by entries too.
 
 The digest of a subject up to a place is over the time of its first entry and the counts of all
 entries so far, so that it does not depend on how windows are cut. Places are ends of pieces: the
@@ -20,10 +20,10 @@ from pufferkit.data.series import Series
 from pufferkit.data.table import Counts, Table
 
 _BACK = (1, 2, 3, 5, 9, 17)
-"""Which ends of pieces are noted, counted from the last."""
+"""The ends of pieces that are recorded, counted from the last."""
 
 _FEW = 1_000
-"""Subjects up to which stretches of their entries are noted too, where a table keeps entries."""
+"""For up to this many subjects stretches of entries are recorded too, if a table keeps them."""
 
 
 class SubjectData:
@@ -69,8 +69,8 @@ class SubjectData:
 
 
 def recognised(table: Table, names: list[str]) -> dict[str, SubjectData]:
-    """What each account is about; ``names`` are the accounts of the subjects, in order."""
-    # A sum of counts, each times a word of its label: states that never occur do not matter.
+    """The data of each account; ``names`` are the accounts of the subjects, in order."""
+    # A sum of counts, each times a hash of its label: states that never occur do not matter.
     labels = [hashlib.sha256(str(state).encode()).digest()[:16] for state in table.states]
     weights = np.frombuffer(b"".join(labels), dtype="<u8").astype(np.uint64).reshape(-1, 2)
     first = np.searchsorted(table.owner, np.arange(len(names) + 1))
@@ -84,7 +84,7 @@ def recognised(table: Table, names: list[str]) -> dict[str, SubjectData]:
     in_slots = table.windows is not None and table.windows.repeats is not None
     for number, name in enumerate(names):
         start, stop = int(first[number]), int(first[number + 1])
-        # Of slots that come back only the sum over all is a stretch of the series.
+        # Of recurring slots, only the sum over all is a stretch of the series.
         part = slice(stop - 1 if in_slots else start, stop)
         before = words[start - 1] if start else np.zeros(2, dtype=np.uint64)
         offset = int(ends[start - 1]) if start else 0
@@ -101,5 +101,5 @@ def recognised(table: Table, names: list[str]) -> dict[str, SubjectData]:
 
 
 def _time(begins: float) -> str:
-    """A time in one spelling, whether an engine gave it as 3 or 3.0."""
+    """A time in canonical form, whether an engine returned 3 or 3.0."""
     return str(int(begins)) if math.isfinite(begins) and begins == int(begins) else repr(begins)

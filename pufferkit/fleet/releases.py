@@ -41,11 +41,11 @@ _KINDS = {
     **dict.fromkeys(BY, "by time"),
     **{name: name for name in SUMS if name != "variance"},
 }
-"""Kinds of questions by their names; the others are histograms."""
+"""Titles of questions by name; the others are histograms."""
 
 
 def note_of(private: bool, independent_after: str | None) -> str | None:
-    """What goes with every row of a table; ``None`` if there is nothing to say."""
+    """The note on every row of a table; ``None`` if there is none."""
     notes = [PRIVATE_NOTE] if private else []
     return "; ".join([*notes, *declared_independent(independent_after)]) or None
 
@@ -57,42 +57,43 @@ class Releases(Shown, Frozen, JsonRecord):
     Attributes
     ----------
     subjects
-        Whose it is; ``None`` if it is about all of them.
+        Subject of each row; ``None`` for releases about all of them.
     windows
         Number of the window of each row; ``None`` if there are none.
     value
-        Noisy answers, a column for each state; the nearest proper histograms, if ``presentation``
-        says so. ``raw`` keeps them as they were drawn.
+        Noisy answers, a column for each state; or the nearest valid histograms, according to
+        ``presentation``. ``raw`` holds the numbers as drawn.
     scale, noise
-        Scale and family of the noise on every number of a row; at least what the theorem asks.
+        Scale and family of the noise on every number of a row; at least what the theorem requires.
     sampler
-        Who drew it; ``None`` if rows may have been drawn earlier and kept in accounts.
+        The sampler; ``None`` if rows may have been drawn earlier and stored in accounts.
     entries
         Number of observed entries behind a row. Public.
     labels
         The states.
     query, mechanism, epsilon, guarantee
-        What was asked and what is promised. Epsilon is for all rows about a subject together, for
-        the subject who pays most; it can be above what was asked if a series grew between calls.
+        The query and the promise. Epsilon covers all rows about a subject together, for the subject
+        with the largest cost; it can exceed the requested one if a series grew between calls.
     cut
         How windows were cut.
     notes
-        What else a reader must know about the beliefs and about gaps.
+        Remarks on the beliefs and on gaps.
     lengths, calibrations
         The length of segments that each row was calibrated for, and the calibration of each such
         length, for the record (`to_dict`).
     presentation
         Whether ``value`` is ``raw`` as drawn, or the nearest histogram to it.
     independent_after
-        The time after which pieces were declared independent, in words.
+        The time after which pieces were declared independent, as text.
     question, observed
-        What was asked, if no histogram; and by time, the entries observed in each slot. Public.
+        The question, unless a histogram; and for questions by time, the entries observed in each
+        slot. Public.
     groups
         The group of each row, for releases over groups of subjects.
     days
-        Where the share of days is asked: how many there are. Public.
+        For shares of days: the number of days. Public.
     asked
-        The question itself, by which `follows` reads what was released; ``None`` for histograms.
+        The question object, by which `follows` derives its answer; ``None`` for histograms.
 
     Examples
     --------
@@ -142,7 +143,7 @@ class Releases(Shown, Frozen, JsonRecord):
 
     @property
     def totals(self) -> Floats | None:
-        """What the parts of each row sum to; ``None`` if that is not known."""
+        """The known sum of each row; ``None`` if there is none."""
         if self.observed is not None:
             return self.observed.astype(np.float64)
         if self.kind not in ("histogram", "relative frequencies"):
@@ -152,7 +153,7 @@ class Releases(Shown, Frozen, JsonRecord):
 
     @property
     def kind(self) -> str:
-        """What the query is, as records say it."""
+        """The query in the terms of records."""
         if self.question is None:
             return "histogram" if self.query == "histogram" else "relative frequencies"
         if self.noise == "noisy choice":
@@ -161,7 +162,7 @@ class Releases(Shown, Frozen, JsonRecord):
 
     @property
     def units(self) -> list[Fraction | None]:
-        """What the numbers of each row are whole multiples of; ``None`` if of nothing."""
+        """The unit of which each row's numbers are integer multiples; ``None`` if there is none."""
         if self.noise != "discrete laplace":
             return [None] * len(self)
         unit = Fraction((self.question or {}).get("unit", 1))
@@ -184,7 +185,7 @@ class Releases(Shown, Frozen, JsonRecord):
     def half_width(self, level: float = 0.95) -> Floats:
         """Half the width of the confidence interval around each number of a row of ``raw``.
 
-        Of a quantile that was chosen, by how many ranks it may miss.
+        For a quantile by noisy choice, the number of ranks it may be off.
         """
         if self.kind == "quantile":
             levels = len((self.question or {})["levels"])
@@ -193,12 +194,14 @@ class Releases(Shown, Frozen, JsonRecord):
         return np.array([half_width(scale, level, unit=unit) for scale, unit in each])
 
     def row(self, number: int) -> Release:
-        """One row as a release, for whatever follows from it, such as `pufferkit.quantile`.
+        """One row as a release, for derived answers such as `pufferkit.quantile`.
 
-        Epsilon is that of all rows about the subject, and what `verify` checks is the table.
+        Epsilon is that of all rows about the subject; `verify` checks the whole table.
         """
         if self.lengths is None or not self.calibrations:
-            raise ValueError("releases: came without their calibrations")
+            raise ValueError(
+                "releases: they have no calibrations, so no single release can be built"
+            )
         length, kind = int(self.lengths[number]), self.kind
         own, totals = self.calibrations[length], self.totals
         question = None if self.question is None else dict(self.question)
@@ -233,41 +236,41 @@ class Releases(Shown, Frozen, JsonRecord):
     def follows(
         self, read: Callable[[Release, float], Derived] | None = None, level: float = 0.95
     ) -> list[Derived]:
-        """What follows from each row, at no cost: variances, quantiles, curves, rates.
+        """Answers derived from each row at no cost: variances, quantiles, curves, rates.
 
         Parameters
         ----------
         read
-            Takes a release and a level. Left out: what the question asks, such as the quantile of
-            ``Question("quantile", ...)``.
+            Takes a release and a level. By default the answer to the question, such as the quantile
+            of ``Question("quantile", ...)``.
         level
-            Of the intervals, row by row.
+            Confidence level of the intervals of each row.
         """
         if read is None:
             read = None if self.asked is None else reader_of(self.asked)
         if read is None or self.kind == "quantile":
-            raise ValueError(f"releases: {self.query} is what was released; see value")
+            raise ValueError(f"releases: {self.query} was released directly; see value")
         return [read(self.row(number), level) for number in range(len(self))]
 
     def as_histogram(self) -> Releases:
-        """The nearest proper histograms: no negative bins, summing to the known total.
+        """The nearest valid histograms: no negative bins, summing to the known total.
 
-        By time, each slot for itself.
+        For questions by time, slot by slot.
         """
         totals = self.totals
         if totals is None:
-            raise ValueError(f"releases: {self.query} is no histogram; it has no known total")
+            raise ValueError(f"releases: {self.query} is not a histogram with a known total")
         parts = self.raw.reshape(totals.size, -1)
         nearest = project_to_simplex(parts, totals.ravel()).reshape(self.raw.shape)
         return replace(self, value=nearest, presentation="nearest histogram")
 
     def as_drawn(self) -> Releases:
-        """The same with ``raw`` as the value: unbiased, so right for sums over many rows."""
+        """The same with ``raw`` as the value: unbiased, and so suited to sums over many rows."""
         return replace(self, value=self.raw, presentation="as drawn")
 
     @property
     def starts(self) -> list[Any]:
-        """When each row's window starts: in UTC or the zone of the windows, or a number."""
+        """Start of each row's window: in UTC or the zone of the windows, or a number."""
         if self.cut is None or self.windows is None:
             return []
         ticks = self.windows * self.cut.width + self.cut.origin
@@ -285,7 +288,7 @@ class Releases(Shown, Frozen, JsonRecord):
         """The rows by column, for a table: subject, window, entries, scale, then the states.
 
         If the beliefs were fitted to private data, or pieces were declared independent, a column
-        ``note`` says so.
+        ``note`` records it.
         """
         columns: dict[str, list[Any]] = {}
         if self.subjects is not None:
@@ -309,7 +312,7 @@ class Releases(Shown, Frozen, JsonRecord):
     def to_dict(self) -> dict[str, Any]:
         """The record of the table, ready for JSON: what `verify` needs to check every row."""
         if self.lengths is None or not self.calibrations:
-            raise ValueError("releases: came without their calibrations, so there is no record")
+            raise ValueError("releases: they have no calibrations, so there is no record")
         used = [self.calibrations[int(n)] for n in np.unique(self.lengths)]
         beliefs = used[0].beliefs
         rows: dict[str, Any] = {} if self.subjects is None else {"subject": list(self.subjects)}
@@ -365,9 +368,9 @@ class Releases(Shown, Frozen, JsonRecord):
 
 
 def _derived_columns(derived: list[Derived], taken: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """What follows from each row: a value and the ends of its interval for each label.
+    """The answer derived from each row: a value and its interval for each label.
 
-    Of the most frequent states, which are others in each row, the first, the second and so on.
+    For the most frequent states, which differ between rows: the first, the second and so on.
     """
     first = derived[0]
     names = list(first.labels)

@@ -1,4 +1,4 @@
-"""What a run over many subjects asks, how much noise that takes, and the rows it releases.
+"""A run over many subjects: its question, its noise, and the rows it releases.
 
 Calibrations see lengths, never counts. There is a row for each subject and window.
 """
@@ -39,16 +39,16 @@ MECHANISM_NAMES = (
 )
 
 FRESH_STARTS = (
-    "every segment is taken to start so, also behind a declared break; "
-    "ChainClass.any_start does not ask for that"
+    "every segment is assumed to start from it, also after a declared break; "
+    "ChainClass.any_start does not assume that"
 )
 _MOST_CALIBRATIONS = 64
 
 EVERYBODY = "(all subjects)"
-"""The account that keeps the values of releases over all subjects."""
+"""The account that stores the values of releases over all subjects."""
 
 ON_CLUSTER = "(runs on a cluster)"
-"""The account that keeps where the values of a run on a cluster are."""
+"""The account that records where the values of a run on a cluster are."""
 
 CHUNK = 5000
 """Rows that are charged, drawn and stored together."""
@@ -56,7 +56,7 @@ CHUNK = 5000
 
 @dataclass(frozen=True)
 class FleetRun:
-    """What is asked, of whom and under which name. Equal runs are the same run."""
+    """The question, beliefs and label of a run. Equal runs are the same run."""
 
     what: str
     beliefs: ChainClass
@@ -79,7 +79,7 @@ class FleetRun:
         label: str,
         windows: Windows | None,
     ) -> FleetRun:
-        """A checked run; what is no sum over entries is about whole series."""
+        """A checked run; questions that are not sums over entries apply to whole series."""
         asked = None
         if query not in QUERIES:
             asked = query if isinstance(query, Question) else Question(query)
@@ -89,7 +89,7 @@ class FleetRun:
                 raise ValueError(f"query: give the name alone, {asked.name!r}")
         if mechanism not in MECHANISM_NAMES:
             known = ", ".join(MECHANISM_NAMES)
-            raise ValueError(f"mechanism: {mechanism!r} is none of {known}")
+            raise ValueError(f"mechanism: must be one of {known}, got {mechanism!r}")
         theta = as_chain_class(beliefs)
         if len(theta.states) < 2:
             raise ValueError("beliefs: a histogram needs at least two states")
@@ -106,12 +106,12 @@ class FleetRun:
 
     @cached_property
     def beliefs_digest(self) -> str:
-        """Of the class Theta."""
+        """Digest of the class Theta."""
         return digest(self.beliefs.to_dict())
 
     @cached_property
     def identity(self) -> str:
-        """The same for the same run, also after a crash."""
+        """Key of the run, the same after a crash."""
         return digest(
             {
                 "what": self.what,
@@ -127,7 +127,7 @@ class FleetRun:
 
     @property
     def _unworded(self) -> dict[str, Any]:
-        """What the words of a question leave out."""
+        """The parameters of a question that its name leaves out."""
         asked = self.question
         if asked is None or (asked.values is None and asked.clip is None):
             return {}
@@ -137,9 +137,10 @@ class FleetRun:
         return {"values": pairs, "clip": clip, "labels": labels, "chooses": self.chooses}
 
     def decided(self, entries: int, longest: int) -> FleetRun:
-        """The run with the way of a quantile that errs less for rows of this many entries.
+        """The run with the quantile method of smaller error for rows of this many entries.
 
-        Beliefs and numbers of entries decide, and no data. Other questions have one way.
+        The choice depends on beliefs and numbers of entries, not on data. Other questions have one
+        method.
         """
         asked = self.question
         if asked is None or asked.name != "quantile" or asked.share is None:
@@ -148,12 +149,12 @@ class FleetRun:
         states = asked.ordered(self.beliefs.states)
         way, _, _ = better_way(self.beliefs, states, float(asked.share), entries, scale)
         decided = replace(self, chooses=way == CHOSEN)
-        decided.__dict__["_calibrated"] = self._calibrated  # the noise of either way is the same
+        decided.__dict__["_calibrated"] = self._calibrated  # both methods have the same noise
         return decided
 
     @cached_property
     def unit(self) -> Fraction:
-        """What the whole numbers that get noise are multiples of, in the answer."""
+        """The unit of the answer for the integers that get noise."""
         one = None if self.question is None else self.question.one_entry(self.beliefs.states)
         return Fraction(1) if one is None or one.unit is None else one.unit
 
@@ -166,15 +167,15 @@ class FleetRun:
 
     @property
     def family(self) -> noise.Family:
-        """The noise that is drawn."""
+        """The family of the noise."""
         return "noisy choice" if self.chooses else "discrete laplace"
 
     def sampler(self, scales: Floats) -> noise.Sampler:
-        """Who draws it, of the scales of a table in whole numbers."""
+        """The sampler for these integer scales."""
         return "opendp" if self.chooses else noise.whole_sampler(scales.max(), Fraction(1))
 
     def draw(self, counts: Counts, scales: Floats) -> Floats:
-        """Noise on whole numbers, row by row; or levels chosen by them."""
+        """Noise on integers, row by row; or levels by noisy choice."""
         if not self.chooses:
             return noise.discrete_laplace_rows(counts, scales[:, None]).astype(np.float64)
         assert self.question is not None
@@ -188,7 +189,7 @@ class FleetRun:
         return np.array([[levels[place]] for place in places])
 
     def answers(self, values: Floats, scales: Floats, per: Counts | None) -> tuple[Floats, Floats]:
-        """What was drawn, in the unit of the answer and divided by what is public; rounded up."""
+        """The draws in the unit of the answer, divided by the public divisor; scales rounded up."""
         if self.chooses or (self.unit == 1 and per is None):
             return values, scales
         if self.unit == 1 and per is not None:
@@ -202,9 +203,9 @@ class FleetRun:
         return np.array([row for row, _ in made]), np.array([scale for _, scale in made])
 
     def notes(self, table: Table, segmented: bool | None = None) -> tuple[str, ...]:
-        """What a reader must know about the beliefs, and about what they say of this table.
+        """Remarks on the beliefs, and on what they assume about this table.
 
-        ``segmented``: whether a subject has several segments, where the table is but a part.
+        ``segmented``: whether a subject has several segments, if the table is only a part.
         """
         if segmented is None:
             segmented = len(table.segment_lengths) > len(table.subjects)
@@ -213,18 +214,18 @@ class FleetRun:
         return (*self.beliefs.caveats, *start, *table.notes)
 
     def key(self, window: int) -> str:
-        """Of the release over one window, the same for every subject."""
+        """Key of the release over one window, the same for every subject."""
         return digest({"run": self.identity, "window": window})
 
     def keys(self, windows: Iterable[int]) -> dict[int, str]:
-        """Of the releases over these windows."""
+        """Keys of the releases over these windows."""
         return {window: self.key(window) for window in set(windows)}
 
     def calibration(self, longest: int) -> Calibration:
         """The noise for a histogram over segments of at most this length.
 
-        Not for a count in place of it: a count holds the other states at distance 0, and noise that
-        is calibrated by these distances would leave them apart in a histogram.
+        A count would not do instead: it has distance 0 between the other states, and noise
+        calibrated by these distances would not hide them in a histogram.
         """
         if longest not in self._calibrated:
             states = self.beliefs.states
@@ -236,7 +237,7 @@ class FleetRun:
 
     @cached_property
     def _calibrated(self) -> dict[int, Calibration]:
-        """Calibrations of lengths that were asked for."""
+        """Calibrations by length, computed so far."""
         return {}
 
     def calibrations(self, longest: Counts) -> tuple[Counts, dict[int, Calibration]]:
@@ -247,7 +248,7 @@ class FleetRun:
         """
         used = longest
         if len(np.unique(longest)) > _MOST_CALIBRATIONS:
-            # Three binary digits are kept: at most 8 lengths in each doubling, none over the top.
+            # Three binary digits are kept: at most 8 lengths per doubling, none above the top.
             step = 2 ** np.maximum(0, np.floor(np.log2(longest)).astype(np.int64) - 3)
             used = np.minimum(-(-longest // step) * step, longest.max())
         return used, {int(n): self.calibration(int(n)) for n in np.unique(used)}
@@ -263,7 +264,7 @@ def aligned(table: Table, states: Sequence[Hashable]) -> Counts:
     ]
     if strange:
         raise ValueError(
-            f"table: has states {strange} that the beliefs do not know; theirs are {list(states)}"
+            f"table: has states {strange} that the beliefs lack; they have {list(states)}"
         )
     counts = np.zeros((len(table.pieces), len(states)), dtype=np.int64)
     for number, state in enumerate(table.states):
@@ -276,9 +277,9 @@ def aligned(table: Table, states: Sequence[Hashable]) -> Counts:
 class FleetRows:
     """The rows to release: subject, window, counts, and the first and last entry, from 1.
 
-    ``counts`` are the whole numbers of the answer. Where they do not sum to the number of observed
-    entries, ``seen`` has it, ``observed`` those of each slot of a question by time, and ``days``
-    the number of days where their share is asked.
+    ``counts`` are the integers of the answer. Where they do not sum to the number of observed
+    entries, ``seen`` holds it; ``observed`` has the number for each slot of a question by time, and
+    ``days`` the number of days for shares of days.
     """
 
     owner: Counts
@@ -320,11 +321,11 @@ class FleetRows:
 class PendingRelease:
     """One release to pay for: entries ``first`` to ``last`` of a subject, counted from 1.
 
-    Places count entries that were not observed too, by the clock. ``begins`` is the time of entry 1
-    and ``step`` that from one entry to the next, so that the account notices if entries are counted
-    anew. ``entries`` of the places were observed. A row that arrives late, for a place that was not
-    observed when an earlier run was charged, may be part of a later run: the earlier one did not
-    use it, the account has it down as if it had, and the later one pays for it again.
+    Places include unobserved entries, by the clock. ``begins`` is the time of entry 1 and ``step``
+    the time between entries, so that the account detects a change of numbering. ``entries`` of the
+    places were observed. A row that arrives late, for a place that was unobserved when an earlier
+    run was charged, may be part of a later run: the earlier run did not use it, the account counts
+    it as if it had, and the later run pays for it again.
     """
 
     account: str
@@ -340,19 +341,19 @@ class PendingRelease:
 
     @property
     def used(self) -> list[int]:
-        """The places, and how many were observed if some were not."""
+        """The places, and the number observed if some were not."""
         gaps = self.entries not in (None, self.last - self.first + 1)
         return [self.first, self.last, *([self.entries or 0] if gaps else [])]
 
 
 def account_names(table: Table, prefix: str) -> list[str]:
-    """The account of each subject; names must identify them."""
+    """The account of each subject; names must identify subjects."""
     names = [f"{prefix}{subject}" for subject in table.subjects]
     for taken in (EVERYBODY, ON_CLUSTER):
         if f"{prefix}{taken}" in names:
             raise ValueError(f"subject: {taken!r} is the name of another account; rename it")
     if len(set(names)) < len(names):
-        raise ValueError("subject: two of them print alike; give them different names")
+        raise ValueError("subject: two subjects print alike; give them different names")
     return names
 
 
@@ -364,28 +365,31 @@ def pending_releases(
     calibrations: dict[int, Calibration],
     prefix: str,
 ) -> list[PendingRelease]:
-    """What each row costs whom."""
-    entries = asked.entries
-    lengths = {int(n): table.lengths_of(int(n)) for n in np.unique(asked.owner[rows])}
+    """The release that each row charges to each account."""
+    owners = asked.owner[rows].tolist()
+    lengths = {owner: table.lengths_of(owner) for owner in dict.fromkeys(owners)}
+    columns = (asked.window, asked.first, asked.last, asked.entries)
     return [
         PendingRelease(
             f"{prefix}{table.subjects[owner]}",
             lengths[owner],
-            int(asked.window[row]),
-            int(asked.first[row]),
-            int(asked.last[row]),
+            window,
+            first,
+            last,
             calibrations[int(used[owner])],
             None if table.begins is None else table.begins[owner],
-            int(entries[row]),
+            entries,
             table.step,
             table.independent_after,
         )
-        for row, owner in zip(rows.tolist(), asked.owner[rows].tolist(), strict=True)
+        for owner, window, first, last, entries in zip(
+            owners, *(column[rows].tolist() for column in columns), strict=True
+        )
     ]
 
 
 def chunks_of(owner: Counts) -> list[NDArray[np.int64]]:
-    """Rows in parts that keep a subject together."""
+    """Rows in batches that keep a subject together."""
     starts = np.flatnonzero(np.append(True, np.diff(owner) != 0))
     parts, begin = [], 0
     for start in [*starts[1:].tolist(), len(owner)]:

@@ -1,4 +1,4 @@
-"""The streams of many subjects: one window of each, at one epsilon for ever for everybody."""
+"""The streams of many subjects: one window of each, at one total epsilon per subject."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def release_window(
 ) -> dict[Hashable, Release]:
     """One window of the stream of each subject that has entries in it.
 
-    Subjects are independent of one another, so each has a stream and an account of its own, and
-    `Stream` promises epsilon for everything that is ever released about any of its entries. A
-    window is drawn once for each subject: a job that was killed, or that runs again, is given what
-    the ledger has and draws the rest. Who has entries in a window is taken for public.
+    Subjects are independent of one another, so each has its own stream and account, and `Stream`
+    promises epsilon for everything that is ever released about any of its entries. Noise is drawn
+    once per subject and window: a job that was killed, or that runs again, gets the stored values
+    from the ledger and draws the rest. Which subjects have entries in a window is assumed public.
 
     Parameters
     ----------
     table
-        From `read_table`, with times on an even clock; rows of other windows are left out.
+        From `read_table`, with evenly spaced times; rows of other windows are left out.
     beliefs, epsilon, ledger, window, share, label, data_meant
         As for `Stream` and `Stream.release`.
     query
@@ -48,7 +48,7 @@ def release_window(
     prefix
         Put before a subject's name to name its account.
     progress
-        Called with the number of subjects done and of all.
+        Called with the number of subjects done and the number of all subjects.
     """
     question = query if isinstance(query, Question) else Question(query)
     names = account_names(table, prefix)
@@ -71,10 +71,10 @@ def release_window(
 
 
 def _part(series: Series, window: Window) -> Series | None:
-    """The entries of a window that were observed at all; ``None`` if there are none."""
+    """The entries of a window; ``None`` if none was observed."""
     if series.calendar is None:
         raise ValueError(
-            "table: the times are on no even clock, so it is not known which rows are in the "
+            "table: the times are not evenly spaced, so it is not known which rows are in the "
             "window; every= puts them on a grid"
         )
     return part_of(series, window)

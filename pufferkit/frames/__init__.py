@@ -1,7 +1,7 @@
 """Tables in, tables out. The only importer of dataframe engines, through narwhals.
 
-`files` reads one subject's series from a file, `tables` many subjects from any engine, `aggregate`
-is what runs inside the engine, `spark` what only a cluster needs.
+`files` reads one subject's series from a file, `tables` reads many subjects from any engine,
+`aggregate` runs inside the engine, and `spark` holds what only a cluster needs.
 """
 
 from pufferkit.frames.damaged import check_parquet

@@ -1,12 +1,12 @@
-"""What runs inside an engine: neighbours are linked, gaps found, and only counts come out.
+"""The part that runs inside an engine: it links neighbours, detects gaps, and returns only counts.
 
 A segment ends where pieces were declared independent, and nowhere else. A row without a state is an
-entry that was not observed. How many entries a gap hides is told afterwards, by the clock that the
-steps between rows make (`assemble`): rows that are missing are never made.
+entry that was not observed. How many entries a gap contains is computed afterwards, from the clock
+that the steps between rows make (`assemble`): missing rows are never materialised.
 
-Written once, for narwhals. Engines that keep rows in order (polars, and pandas and pyarrow through
-it) are sorted first, and a neighbour is the row before. Engines that know no order (duckdb, Spark)
-find the neighbour with a window function over the subject.
+It is written once, for narwhals. In engines that keep rows in order (polars, and pandas and pyarrow
+through it) rows are sorted first, and a neighbour is the previous row. Unordered engines (duckdb,
+Spark) find the neighbour with a window function over the subject.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BEFORE, FIRST, LOW, HIGH, TICKS = "_before", "_first", "_low", "_high", "_ticks"
 WALL = "_wall"
 
 MOST_STEPS = 200_000
-"""More different moves and times between neighbours than this are not those of a clock."""
+"""More distinct transitions and time steps than this do not come from a clock."""
 
 MOST_LINES = 2_000_000
 """Finer counts than these are not held in memory."""
@@ -72,13 +72,13 @@ def entries(frame: Any, rules: Rules) -> Any:
     if rules.every is not None:
         coded = _with_place(coded, rules.origin, rules.every, SLOT)
         if kinds[TIME].is_float() or isinstance(rules.every * rules.origin, float):
-            # 0.3 / 0.1 is below 3 in floats: a reading that is late by rounding alone is in time.
+            # 0.3 / 0.1 is below 3 in floats: a reading that is late only by rounding is on time.
             number, unit = time.cast(nw.Float64), rounding_of(kinds[TIME]) / rules.every
             places = (number - rules.origin) / rules.every
             slack = (number.abs() + abs(rules.origin)) * unit
             coded = coded.with_columns(((places + slack) // 1).cast(nw.Int64).alias(SLOT))
     if rules.windows is not None:
-        shown = WALL if WALL in kinds.names() else TIME  # days are cut by clocks on the wall
+        shown = WALL if WALL in kinds.names() else TIME  # days are cut by local time
         coded = _with_place(coded, rules.windows.origin, rules.windows.width, WINDOW, shown)
         if rules.windows.repeats is not None:
             number, repeats = nw.col(WINDOW), rules.windows.repeats
@@ -110,7 +110,7 @@ def rounding_of(kind: Any) -> float:
 
 
 def linked(frame: Any, rules: Rules, *, ordered: bool, broken: bool = True) -> Any:
-    """Every row with the row before it: where segments break, and how far apart the two are.
+    """Every row with the previous row: whether a segment breaks there, and the time between them.
 
     ``ordered``: rows stand subject by subject in time order. Otherwise the engine finds them.
     Without ``broken`` all rows of a subject are numbered as one segment.
@@ -141,7 +141,7 @@ def linked(frame: Any, rules: Rules, *, ordered: bool, broken: bool = True) -> A
         away = nw.col(STEP) if rules.every is None else nw.col(STEP) * rules.every
         longer = away > rules.independent_after
         if (kind := frame.collect_schema()[TIME]).is_float() or isinstance(rules.every, float):
-            # 0.4 - 0.3 is above 0.1 in floats: what is longer by rounding alone is no gap.
+            # 0.4 - 0.3 is above 0.1 in floats: a step that is longer only by rounding is no gap.
             slack = (nw.col(TIME).abs() + away) * rounding_of(kind)
             longer = away - slack > rules.independent_after
         apart = apart | longer.fill_null(True)
@@ -158,7 +158,7 @@ def linked(frame: Any, rules: Rules, *, ordered: bool, broken: bool = True) -> A
 
 
 def piece_counts(frame: Any, rules: Rules) -> Any:
-    """How many rows of each state are in each piece, when the first is, and their places.
+    """The number of rows of each state in each piece, the time of the first, and their places.
 
     Rows without a state have a line of their own. Places are times, or slots of the grid.
     """
@@ -176,7 +176,7 @@ def _piece_keys(rules: Rules) -> list[str]:
 
 
 def _extents(rules: Rules) -> tuple[Any, Any, Any]:
-    """When the first row is, and the lowest and highest place."""
+    """The time of the first row, and the lowest and highest place."""
     import narwhals as nw  # noqa: PLC0415
 
     place = nw.col(TIME if rules.every is None else SLOT)
@@ -198,7 +198,7 @@ def pair_counts(frame: Any, *, by_step: bool = True) -> Any:
 
 
 def collected(frame: Any, rules: Rules) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`piece_counts` and `pair_counts` of entries in an engine that knows no order.
+    """`piece_counts` and `pair_counts` of entries in an unordered engine.
 
     Both are sums of finer counts, by the keys of either. Where these are few, as on a clock, the
     engine finds neighbours once and the sums are made here; otherwise it is asked for each. To
@@ -236,7 +236,7 @@ def _fine(frame: Any, rules: Rules) -> pl.DataFrame | None:
 
 
 def collected_pairs(frame: Any) -> pl.DataFrame:
-    """`pair_counts` of an engine that knows no order; without steps if there are too many."""
+    """`pair_counts` of an unordered engine; without steps if there are too many."""
     pairs = in_polars(pair_counts(frame).head(MOST_STEPS + 1).collect())
     if pairs.height <= MOST_STEPS:
         return pairs

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ROWS, LOWEST, HIGHEST = "_rows", "_lowest", "_highest"
 
 MOST_STATES = 1000
-"""More different values than this are readings, unless they were declared to be states."""
+"""More distinct values than this are readings, unless they were declared as states."""
 
 
 def assembled(
@@ -57,7 +57,7 @@ def assembled(
     import polars as pl  # noqa: PLC0415
 
     if not pieces or pairs is None:
-        raise ValueError("table: has no rows")
+        raise ValueError("table: it has no rows")
     lines = pl.concat(pieces, how="vertical_relaxed")
     sources.refuse_nobody(lines)
     extents = extents_of(lines, rules)
@@ -93,8 +93,8 @@ def table_of(
         labels = state_labels(cells, known)
     if known is None and len(cells) > MOST_STATES:
         raise ValueError(
-            f"state: has {len(cells):,} different values, too many to be taken for states; cut "
-            "numbers into levels with bins=, for example Bins.width(200, high=1600), or name all "
+            f"state: the column has {len(cells):,} distinct values, too many for states; cut "
+            "numbers into levels with bins=, for example Bins.width(200, high=1600), or list all "
             "states with states="
         )
     states = known if known is not None else _sorted_labels(labels)
@@ -126,7 +126,7 @@ def _keys(rules: Rules) -> list[str]:
 
 
 def extents_of(lines: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """Of each piece what is public: how many entries it has, and from where to where it goes."""
+    """The public facts about each piece: its number of entries, and its first and last place."""
     import polars as pl  # noqa: PLC0415
 
     seen = ~pl.col(STATE).is_null()
@@ -144,7 +144,7 @@ def extents_of(lines: pl.DataFrame, rules: Rules) -> pl.DataFrame:
 def sizes_of(
     extents: pl.DataFrame, pairs: pl.DataFrame, step: int | float | None, rules: Rules
 ) -> Table:
-    """A table over one state, ``"entry"``: what is public, without any counts of states."""
+    """A table over one state, ``"entry"``: the public facts, without counts of states."""
     layout = laid_out(extents, _keys(rules), step, rules)
     entries = layout.pieces["n"].to_numpy()[:, None]
     nothing = np.zeros((1, 1), dtype=np.int64)
@@ -153,15 +153,15 @@ def sizes_of(
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the pieces of a table lie."""
+    """The places of the pieces of a table."""
 
     pieces: pl.DataFrame
     """Subject, segment, window, first and last place and number of observed entries of each."""
     spans: Counts
     begins: tuple[int | float, ...]
-    """Length of every segment, and when each subject's series begins."""
+    """Length of every segment, and the beginning of each subject's series."""
     step: int | float | None
-    """Of the clock, in the units of the places; ``None`` if rows are the entries."""
+    """Step of the clock, in the units of the places; ``None`` if rows are the entries."""
     rules: Rules
     """How rows became entries."""
     segments: pl.DataFrame
@@ -232,7 +232,7 @@ class Layout:
         )
 
     def _starts(self) -> tuple[int | float, ...]:
-        """When each segment begins, in the units of the time column."""
+        """The beginning of each segment, in the units of the time column."""
         rules, lowest = self.rules, self.segments["_start"].to_list()
         if rules.every is not None:
             lowest = [slot * rules.every + rules.origin for slot in lowest]
@@ -289,7 +289,7 @@ def laid_out(
     rows = rows.with_columns(*places, span.alias("_span"))
     pieces = rows.filter(pl.col("n") > 0)
     if step is not None and rules.every is None:
-        # Rounding may have moved two rows to one place: then there is no clock.
+        # Rounding may have moved two rows to one place; then there is no clock.
         crowded = pl.col(ROWS).sum().over(segment) > pl.col("_span")
         overlap = (pl.col("_from") <= pl.col("_to").shift(1).over(segment)).fill_null(False)
         in_order = rules.windows is None or rules.windows.repeats is None

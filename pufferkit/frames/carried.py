@@ -1,7 +1,7 @@
-"""Rows in batches of polars, each subject in time order: what one batch hands to the next.
+"""Rows in polars batches, each subject in time order: what one batch passes to the next.
 
-The last row of a subject is carried into the batch that goes on with it, so that neighbours are
-linked and segments numbered as if there were one batch.
+The last row of a subject is carried into the batch that continues it, so that neighbours are linked
+and segments numbered as if there were one batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def lazy(frame: pl.DataFrame) -> Any:
 
 
 def collected(result: Any) -> pl.DataFrame:
-    """What `lazy` came to."""
+    """The collected result of `lazy`."""
     rows: pl.DataFrame = result.to_native().collect()
     return rows
 
@@ -44,7 +44,7 @@ def smallest(frame: pl.DataFrame) -> Any:
 
 
 def with_carry(frame: pl.DataFrame, carry: pl.DataFrame | None) -> pl.DataFrame:
-    """The last row of each subject seen before, in front of its rows in this batch."""
+    """The rows of this batch, preceded by the last earlier row of each subject."""
     import polars as pl  # noqa: PLC0415
 
     if carry is None:
@@ -57,7 +57,7 @@ def with_carry(frame: pl.DataFrame, carry: pl.DataFrame | None) -> pl.DataFrame:
 def numbered(
     pieces: pl.DataFrame, linked: pl.DataFrame, frame: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Segments numbered on from the batch before, and the last row of each subject."""
+    """Segments numbered on from the previous batch, and the last row of each subject."""
     import polars as pl  # noqa: PLC0415
 
     if BASE not in pieces.columns:

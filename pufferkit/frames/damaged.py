@@ -1,8 +1,8 @@
-"""Whether a Parquet file is damaged, found out in a process of its own.
+"""Detection of damaged Parquet files, in a child process.
 
-The reader panics on some damaged files, and says so on the terminal from a thread of its own; of
-others it wants more memory than there is, and ends the process. Neither can be caught. A program
-that must answer with one sentence lets a child read the file first.
+The reader panics on some damaged files and prints so from a thread of its own; for others it
+requests more memory than there is, which ends the process. Neither can be caught. To report the
+problem in one sentence, a child process reads the file first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REFUSED = 3
 
 
 def check_parquet(file: Path) -> None:
-    """An error if this is a Parquet file that cannot be read to its end."""
+    """Raise if this is a Parquet file that cannot be read completely."""
     content = raw.content_of(file)
     if not (raw.head_of(file) if content is None else content).startswith(raw.PARQUET_MAGIC):
         return
@@ -41,7 +41,7 @@ def check_parquet(file: Path) -> None:
     )
     if child.returncode != 0:
         reason = child.stdout.decode(errors="replace").strip()
-        damaged = "it is damaged, or was not written to its end"
+        damaged = "it is damaged or incomplete"
         raise ValueError(
             f"{raw.name_of(file)}: is not a readable Parquet file "
             f"({reason if child.returncode == _REFUSED else damaged})"

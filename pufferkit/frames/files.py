@@ -1,7 +1,7 @@
 """One series from a file.
 
-A table becomes a `Series` here or is refused here: behind this point nobody meets a timestamp or a
-column name. Rows count from 1, the header not included.
+A table becomes a `Series` here or is refused here: later code never sees a timestamp or a column
+name. Rows are counted from 1, without the header.
 """
 
 from __future__ import annotations
@@ -56,42 +56,42 @@ def read_series(
 ) -> Series:
     """One subject's series from a text or Parquet file, rows in time order.
 
-    A gap does not erase memory. A row without a state is an entry that was not observed. If the
-    times are those of a clock (see `read_table`), a gap of g steps is g - 1 such entries. Where no
-    clock is known, rows are the entries.
+    Correlation persists across a gap. A row without a state is an entry that was not observed. If
+    the times are those of a clock (see `read_table`), a gap of g steps is g - 1 such entries. If
+    there is no clock, the rows are the entries.
 
     Parameters
     ----------
     path
         A text file in UTF-8, also compressed with gzip (``"-"``: standard input), or a
-        ``.parquet`` file. What separates cells and whether there is a header is sniffed, and
-        ``Series.read_as`` says so where it is not commas and one header line.
+        ``.parquet`` file. The separator and the header are detected; ``Series.read_as`` reports
+        them where they are not commas and one header line.
     state
         Column with the state of each entry, or with numbers if ``bins`` are given.
     time
         Column with the time of each entry: numbers, dates or timestamps; two columns as a pair. It
-        must increase strictly within a segment, and a warning tells where an almost even clock has
-        gaps that it does not count. If left out, the order of the rows is trusted.
+        must increase strictly within a segment. A warning reports where almost evenly spaced times
+        have gaps that are not counted. If left out, the order of the rows is trusted.
     segment
-        Column that says to which independent segment an entry belongs; its rows stand together.
+        Column with the independent segment of each entry; rows of a segment are contiguous.
     states
-        All states that can occur, or names for the bins. Text in the file then stands for the
+        All states that can occur, or labels for the bins. Text in the file then stands for the
         declared state that prints like it, so ``1`` in a CSV is the integer state 1. If left out,
-        the states are those that occur: integers if all are whole numbers, otherwise as they stand.
+        the states are those that occur: integers if all are integers, otherwise text.
     independent_after
         Declare that rows further apart than this are independent: they start a new segment. A
         number, or for timestamps text like ``"3h"`` or a ``timedelta``. Needs ``time``. It is an
-        assumption about the world, and every release names it.
+        assumption about the world, and every release records it.
     bins
         `Bins`, or their cut points. They must not come from the private data.
     every
         Put the entries on a grid of this step: the first reading in each slot counts. Needs
         ``time``.
     text
-        How a text file is written, where that must not be sniffed.
+        Format of a text file, where it must not be detected.
     timezone, times_in, repeated_hour
-        The clock that the times are from, and what to do with the hour that clocks show twice when
-        they are put back; see `Clock`.
+        The clock of the times, and how to treat the hour that occurs twice when clocks go back; see
+        `Clock`.
 
     Raises
     ------
@@ -114,15 +114,15 @@ def read_series(
     """
     if hasattr(path, "columns"):
         raise ValueError(
-            "path: is a table, not a file; read it with read_table, or give its column of states "
-            "to Series.of, or straight to release, one column for each segment"
+            "path: this is a table, not a file; read it with read_table, or pass its column of "
+            "states to Series.of or directly to release, one column for each segment"
         )
     clock = Clock(timezone, times_in, repeated_hour)
     names = time_columns(time)
     if every is not None and not names:
-        raise ValueError("every: puts times on a grid; name their column with time=")
+        raise ValueError("every: needs times to put on a grid; name their column with time=")
     if not clock.is_plain and not names:
-        raise ValueError("timezone and repeated_hour: are about times; name their column")
+        raise ValueError("timezone and repeated_hour: need times; name their column with time=")
     wanted = {"state": state, "segment": segment}
     there = {role: name for role, name in wanted.items() if name is not None}
     cut = None if bins is None else as_bins(bins)
@@ -177,7 +177,7 @@ def read_record(
     entry, state
         Columns with the name of the entry and its value.
     names
-        The entries there must be, each once.
+        The required entries, each once.
     states
         All values that can occur.
     """
@@ -189,7 +189,7 @@ def read_record(
     record: dict[str, Any] = {}
     for row, (name, cell) in enumerate(zip(columns["entry"], columns["state"], strict=True), 1):
         if str(name) in record:
-            raise ValueError(f"{file}: row {row}: entry {name!r} is there twice")
+            raise ValueError(f"{file}: row {row}: entry {name!r} occurs twice")
         record[str(name)] = cell
     missing = [str(name) for name in names if str(name) not in record]
     extra = sorted(set(record) - {str(name) for name in names})
@@ -202,13 +202,13 @@ def read_record(
 
 
 def states_from_text(names: Iterable[str]) -> list[Hashable]:
-    """Names of states as labels: integers if all are whole numbers, like those in a file."""
+    """Names of states as labels: integers if all are integers, as in a file."""
     return state_labels([name.strip() for name in names], None)
 
 
 @dataclass(frozen=True, eq=False)
 class _Chosen:
-    """The columns that are read, the table of them alone, and what was sniffed about them."""
+    """The columns that are read, the table of them alone, and what was detected about them."""
 
     rows: pl.DataFrame
     table: raw.Opened
@@ -224,7 +224,7 @@ def _chosen(
     kind = "CSV" if table.is_text else "Parquet"
     if table.several:
         raise ValueError(
-            f"{table.name}: several files are several subjects; read them with read_table, or "
+            f"{table.name}: several files mean several subjects; read them with read_table, or "
             "release-each"
         )
     try:
@@ -268,7 +268,7 @@ def columns_of(
 def _cells(
     chosen: _Chosen, wanted: dict[str, str], time: Sequence[str] = (), clock: Clock | None = None
 ) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
-    """The wanted columns as lists, by their role, and what was sniffed about them."""
+    """The wanted columns as lists, by their role, and what was detected about them."""
     rows, notes = chosen.rows, chosen.notes
     cells = {role: rows[name].to_list() for role, name in wanted.items()}
     if time:
@@ -286,7 +286,7 @@ def _cells(
 
 
 def _is_calendar(cells: Any) -> bool:
-    """Whether times are written like 16/12/2006, which only the whole column explains."""
+    """Whether times are written like 16/12/2006, which takes the whole column to interpret."""
     first = (cells[0] or "").strip()
     return re.match(r"\d{1,4}([/.])\d{1,2}\1\d{1,4}|\d{1,2}-\d{1,2}-\d{4}", first) is not None
 
@@ -328,7 +328,7 @@ def _moments(
 def _observed_labels(
     cells: Sequence[Any], declared: tuple[Hashable, ...] | None
 ) -> list[Hashable | None]:
-    """Cells as state labels; ``None`` for those that hold nothing."""
+    """Cells as state labels; ``None`` for empty cells."""
     present = iter(state_labels([cell for cell in cells if not nothing_in(cell)], declared))
     return [None if nothing_in(cell) else next(present) for cell in cells]
 
@@ -388,7 +388,7 @@ def state_labels(cells: Sequence[Any], states: tuple[Hashable, ...] | None) -> l
 
 
 def _whole(cell: Any) -> int | None:
-    """The whole number that a cell holds or plainly spells; ``None`` if there is none."""
+    """The integer in a cell, as a number or as plain text; ``None`` if there is none."""
     if isinstance(cell, str):
         spelled = cell.removesuffix(".0")
         return int(spelled) if re.fullmatch(r"0|-?[1-9][0-9]{0,17}", spelled) else None
@@ -398,7 +398,7 @@ def _whole(cell: Any) -> int | None:
 
 
 def check_table(path: str | Path) -> None:
-    """An error if no table can be written under this name. Writes nothing."""
+    """Raise if no table can be written under this name. Writes nothing."""
     if Path(path).suffix.lower() not in _SUFFIXES:
         raise ValueError(f"{path}: tables are written to {' or '.join(_SUFFIXES)} files")
 
@@ -413,23 +413,23 @@ def answer_table(
     *,
     numeric: bool = False,
 ) -> bytes:
-    """The content of a table like ``source``: the kept columns, and answers in place of states.
+    """The content of a table like ``source``: kept columns, with answers in place of states.
 
     Parameters
     ----------
     source
-        The file that the true series was read from. Columns that are not kept stay out.
+        The file that the true series was read from. Other columns are left out.
     target
         Name of the new file; its suffix decides the format.
     state
         Column of the states, and of the answers.
     kept
-        Columns to copy as they are.
+        Columns to copy unchanged.
     answers
-        One for each row that has a state, in order; the others stay without one.
+        One for each row that has a state, in order; other rows have none.
     text, numeric
-        How the source is written, and whether its states are numbers, among which some marks say
-        that nothing was measured.
+        Format of the source, and whether its states are numbers, among which some marks mean that
+        nothing was measured.
     """
     import io  # noqa: PLC0415
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def groups_of(rows: Any, *, subject: str, group: str) -> dict[Hashable, Hashable]:
-    """Which group each subject is in, for ``release_all(groups=...)``.
+    """The group of each subject, for ``release_all(groups=...)``.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def groups_of(rows: Any, *, subject: str, group: str) -> dict[Hashable, Hashable
 
     if subject == group:
         raise ValueError(
-            f"group: {group!r} is the column of subjects; for a row each, release_each"
+            f"group: {group!r} is the column of subjects; for one row each use release_each"
         )
     frame: Any = nw.from_native(rows)
     for role, column in {"subject": subject, "group": group}.items():

@@ -1,8 +1,8 @@
-"""CSV that a spreadsheet shows and does not run.
+"""CSV whose cells a spreadsheet does not execute as formulas.
 
 A text cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage return is a formula to
-many spreadsheets. Such a cell, or one that begins so after apostrophes, gets one apostrophe in
-front; a cell that is a number stays as it is. To undo it, take one apostrophe from every cell that
+many spreadsheets. Such a cell, or one that begins so after apostrophes, gets an apostrophe in
+front; a cell that is a number is unchanged. To undo it, remove one apostrophe from every cell that
 has apostrophes followed by one of these characters.
 """
 
@@ -19,7 +19,7 @@ _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
 def harmless(cell: str) -> str:
-    """A text cell that is no formula.
+    """A text cell that is not a formula.
 
     >>> harmless("=1+2"), harmless("-1.5"), harmless("home"), harmless("'=x")
     ("'=1+2", '-1.5', 'home', "''=x")
@@ -30,7 +30,7 @@ def harmless(cell: str) -> str:
 
 
 def csv_bytes(table: pl.DataFrame) -> bytes:
-    """The table as CSV, names of columns and text cells made harmless."""
+    """The table as CSV, with column names and text cells made harmless."""
     import io  # noqa: PLC0415
 
     import polars as pl  # noqa: PLC0415

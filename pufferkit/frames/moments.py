@@ -1,8 +1,8 @@
-"""Times as they come: text in several shapes, clocks that change, and rows that have no clock.
+"""Times in raw files: text in several formats, clock changes, and rows without times.
 
-A time becomes a number: microseconds as if the clock hung in UTC, for times without a zone; the
-instant, for times with one or whose zone was named. With a time zone, what clocks on the wall show
-there is kept beside it, and windows are cut by that: at local midnight.
+A time becomes a number: microseconds as if in UTC for times without a zone; the instant for times
+with a zone, or whose zone was given. With a time zone, the local time is kept as well, and windows
+are cut by it: at local midnight.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 
 @dataclass(frozen=True)
 class Clock:
-    """Which clock the times were read from, and where days are cut.
+    """The clock of the times, and where days are cut.
 
     Attributes
     ----------
     timezone
-        Name such as ``Europe/Paris``: windows are cut at its midnights. Times without a zone are
-        what clocks there showed, unless ``times_in`` says otherwise.
+        Name such as ``Europe/Paris``: windows are cut at midnight there. Times without a zone are
+        local times there, unless ``times_in`` is given.
     times_in
-        Zone of times that carry none: a name, ``UTC``, or a fixed offset such as ``+01:00`` of a
-        clock that is never changed.
+        Zone of times without one: a name, ``UTC``, or a fixed offset such as ``+01:00`` for a clock
+        without daylight saving.
     repeated_hour
-        What to do with the hour that clocks show twice when they are put back. ``"shift"``: in the
-        order of the rows, the second time is an hour later. ``"keep first"``: so too, and what the
-        second hour holds is not used; its entries count as not observed. ``"refuse"``: an error.
+        How to treat the hour that occurs twice when clocks go back. ``"shift"``: in the order of
+        the rows, the second occurrence is an hour later. ``"keep first"``: the same, but entries of
+        the second hour count as not observed. ``"refuse"``: raise an error.
     every, start
-        For rows without times: how far apart they are, and when the first one of each subject is.
+        For rows without times: the time between rows, and the time of each subject's first row.
     """
 
     timezone: str | None = None
@@ -62,8 +62,8 @@ class Clock:
         if self.times_in is not None:
             if self.timezone is None:
                 raise ValueError(
-                    "times_in: says which clock the times are from; say with timezone= where days "
-                    "are cut, UTC if nowhere else"
+                    "times_in: gives the clock of the times; also give timezone=, where days are "
+                    "cut, for example UTC"
                 )
             if _fixed(self.times_in) is None:
                 _zone("times_in", self.times_in)
@@ -75,7 +75,7 @@ class Clock:
 
     @property
     def is_plain(self) -> bool:
-        """Whether times are taken as they stand."""
+        """Whether times are taken unchanged."""
         return self.timezone is None and self.repeated_hour == "refuse"
 
 
@@ -103,9 +103,9 @@ def _fixed(zone: str) -> int | None:
 
 
 def parsed(table: Opened, time: str, first: str | None) -> tuple[pl.Expr, tuple[str, ...]]:
-    """A column of text as times, all in the way of the first, and what was sniffed.
+    """A column of text as times, all in the format of the first, and what was detected.
 
-    What cannot be read is missing, and refused later with its row.
+    Cells that cannot be read become missing, and are refused later with their row.
     """
     import polars as pl  # noqa: PLC0415
 
@@ -181,7 +181,7 @@ def _calendar(table: Opened, time: str, text: str) -> tuple[pl.Expr, tuple[str, 
 
 
 def _day_or_month_first(table: Opened, time: str, text: str) -> Any:
-    """Which of the first two numbers is the day: the one that goes beyond 12."""
+    """Which of the first two numbers is the day: the one that exceeds 12."""
     import polars as pl  # noqa: PLC0415
 
     numbers = pl.col(time).str.strip_chars().str.extract_groups(r"^(\d{1,2})\D(\d{1,2})\D")
@@ -195,8 +195,8 @@ def _day_or_month_first(table: Opened, time: str, text: str) -> Any:
     if second > 12 >= first:
         return "month first"
     raise ValueError(
-        f"{table.name}: dates such as {text!r} can be read with the day or with the month first; "
-        "say which (dates='day first' or --dates day-first)"
+        f"{table.name}: dates such as {text!r} can have the day or the month first; "
+        "specify which (dates='day first' or --dates day-first)"
     )
 
 
@@ -204,9 +204,9 @@ def _day_or_month_first(table: Opened, time: str, text: str) -> Any:
 
 
 def by_rows(frame: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, bool, tuple[str, ...]]:
-    """Times for rows that have none: equally far apart in their order, subject by subject.
+    """Times for rows without times: evenly spaced in their order, subject by subject.
 
-    Also whether they are of time, and what was assumed.
+    Also returns whether they are timestamps, and what was assumed.
     """
     import polars as pl  # noqa: PLC0415
 
@@ -227,14 +227,14 @@ def by_rows(frame: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, bool, tupl
         start = MONDAY
     number = pl.int_range(pl.len(), dtype=pl.Int64).over(SUBJECT)
     shown = duration(step) if of_time else f"{step:g}"
-    note = f"no column of times: rows taken to be {shown} apart, in the order of the file"
+    note = f"no column of times: rows assumed to be {shown} apart, in the order of the file"
     return frame.with_columns((number * step + start).alias(TIME)), of_time, (note,)
 
 
 def applied(
     name: str, frame: pl.DataFrame, aware: bool, clock: Clock
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Times by the clock that was named, and what it shows on the wall as the column `WALL`.
+    """Times by the given clock, and local times as the column `WALL`.
 
     ``frame`` has subject, time in microseconds and state; ``aware`` says that times are instants.
     """
@@ -255,7 +255,7 @@ def applied(
         notes.append(f"times in {clock.times_in}")
     else:
         instant, again = _instants(name, frame, place, clock.repeated_hour)
-        notes.append(f"times as clocks in {place} show them")
+        notes.append(f"times are local times in {place}")
     moment = instant.cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(clock.timezone)
     wall = moment.dt.replace_time_zone(None).dt.timestamp("us")
     timed = frame.with_columns(instant.alias(TIME), wall.alias(WALL))
@@ -279,7 +279,7 @@ def _without(frame: pl.DataFrame, again: pl.Series, policy: Policy, notes: list[
 def _instants(
     name: str, frame: pl.DataFrame, place: str, policy: Policy
 ) -> tuple[pl.Series, pl.Series]:
-    """Instants of times on the wall, and which rows are in the second of two like hours."""
+    """Instants of local times, and which rows are in the second of two repeated hours."""
     import polars as pl  # noqa: PLC0415
 
     wall = frame[TIME].cast(pl.Datetime("us"))
@@ -291,8 +291,8 @@ def _instants(
     if never.any():
         row = int(never.arg_true()[0])
         raise ValueError(
-            f"{name}: row {row + 1} has time {wall[row]}, which clocks in {place} never showed; if "
-            "they are from a clock that is not changed, name its zone (times_in='+01:00' or "
+            f"{name}: row {row + 1} has time {wall[row]}, which does not exist in {place}; if the "
+            "clock has no daylight saving, give its zone (times_in='+01:00' or "
             "--times-in +01:00)"
         )
     both = (early != late).fill_null(False)
@@ -306,9 +306,9 @@ def _instants(
     if hour.height and policy == "refuse":
         listed = hour["_wall"].min()
         raise ValueError(
-            f"{name}: {hour.height} rows are in an hour that clocks in {place} show twice, first "
-            f"at {listed!s}; say what to do with it (repeated_hour='shift' or 'keep first', "
-            "--repeated-hour), or name the zone of the times if it is another (times_in=)"
+            f"{name}: {hour.height} rows are in an hour that occurs twice in {place}, first "
+            f"at {listed!s}; choose how to treat it (repeated_hour='shift' or 'keep first', "
+            "--repeated-hour), or give the zone of the times if it differs (times_in=)"
         )
     if hour.height and int(hour["_pass"].max()) > 1:  # type: ignore[arg-type]
         worst = hour.filter(pl.col("_pass") > 1).row(0, named=True)
@@ -326,7 +326,7 @@ def _instants(
 def _unrolled(
     name: str, frame: pl.DataFrame, policy: Policy
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Times without a zone whose clock was put back: later rows an hour later, until put forward.
+    """Times without a zone when clocks go back: later rows an hour later, until they go forward.
 
     Put back: a row that is half an hour or an hour less than one step behind the row before it.
     Put forward: the next row that is further away than that from the row before it.
@@ -359,9 +359,9 @@ def _one_unrolled(name: str, times: Any, rows: Any) -> tuple[Any, Any]:
             back = usual - int(steps[at])
             if back not in (_HALF_HOUR, _HOUR) or offset:
                 raise ValueError(
-                    f"{name}: row {int(rows[at + 1]) + 1} is earlier than the row of its subject "
-                    "before it, and not by a clock that was put back an hour; repeated_hour= needs "
-                    "rows in the order of time"
+                    f"{name}: row {int(rows[at + 1]) + 1} is earlier than the previous row of its "
+                    "subject, and not because clocks went back an hour; repeated_hour= needs rows "
+                    "in time order"
                 )
             offset = back
             twice |= (np.arange(len(times)) > at) & (times <= times[at])
@@ -373,7 +373,7 @@ def _one_unrolled(name: str, times: Any, rows: Any) -> tuple[Any, Any]:
 
 
 def time_columns(time: Any) -> tuple[str, ...]:
-    """The columns that make up the times: one name, or a date's and a time's."""
+    """The columns of the times: one name, or one for dates and one for times of day."""
     if time is None:
         return ()
     names = tuple(time) if isinstance(time, (list, tuple)) else (time,)
@@ -386,11 +386,11 @@ def time_columns(time: Any) -> tuple[str, ...]:
 
 
 def check_every(time: Any, clock: Clock) -> None:
-    """Rows need a time or a step."""
+    """Raise unless rows have times or a step."""
     if time is None and clock.every is None:
         raise ValueError(
-            "time: name the column that holds the times; if rows have none but are equally far "
-            "apart, say how far with every= (--every 1m)"
+            "time: name the column with the times; if rows have no times but are evenly spaced, "
+            "give the time between rows with every= (--every 1m)"
         )
     if time is not None and clock.start is not None:
-        raise ValueError("start: is for rows without times; leave it out with time=")
+        raise ValueError("start: applies to rows without times; leave it out with time=")

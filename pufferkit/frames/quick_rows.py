@@ -107,12 +107,13 @@ def _whole_times(times: pl.Series) -> NDArray[np.int64] | None:
         return None
     if times.dtype == pl.String:
         first = times[0]
-        pattern, form = _WHOLE, None
-        if not _is_number(times):
-            pattern, form = _TIMES.get(f"{len(first)}{first[10:11]}", (None, None))
-        if pattern is None or not times.str.contains(pattern).all():
+        known = _TIMES.get(f"{len(first)}{first[10:11]}")
+        if _is_number(times):
+            known = _WHOLE, ""
+        if known is None or not times.str.contains(known[0]).all():
             return None
-        if form is None:
+        form = known[1]
+        if not form:
             times = times.cast(pl.Int64)
         else:
             times = times.str.to_datetime(form, time_unit="us", strict=False)

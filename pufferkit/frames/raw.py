@@ -1,7 +1,7 @@
-"""Files as they come: what separates cells, whether there is a header, how numbers and dates look.
+"""Raw files: separator, header, and the formats of numbers and dates.
 
-What a file does not say is sniffed, said (`Opened.notes`) and can be overridden (`TextFormat`).
-Where two readings are possible, none is chosen: the error names the option that decides.
+The format is detected, reported (`Opened.notes`) and can be overridden (`TextFormat`). Where two
+readings are possible, neither is chosen: the error names the option that decides.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 FILE = "file"
-"""Column that says from which of several files a row is."""
+"""Column with the file that a row comes from."""
 
 STANDARD_INPUT = "-"
 
 MARKS = ("?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
-"""What stands in columns of numbers where nothing was measured."""
+"""Cells in columns of numbers where nothing was measured."""
 
 PARQUET_MAGIC, _GZIP_MAGIC = b"PAR1", b"\x1f\x8b"
 _SAMPLE = 1 << 16
@@ -43,12 +43,12 @@ Dates = Literal["day first", "month first"]
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a text file is written. What is left out is sniffed, and the report says as what.
+    """The format of a text file. What is left out is detected and reported.
 
     Attributes
     ----------
     separator
-        Between cells: one character, or ``" "`` for any run of spaces and tabs.
+        Separator of cells: one character, or ``" "`` for any run of spaces and tabs.
     header
         Whether the first line names the columns; without one they are called 1, 2, 3, ...
     decimal
@@ -56,8 +56,8 @@ class TextFormat:
     dates
         ``"day first"`` or ``"month first"``, for dates like 03/04/2024.
     missing
-        What stands in a cell where nothing was observed, besides nothing at all. In columns of
-        numbers also `?`, `NA`, `NaN` and `null`.
+        Cell that means not observed, besides an empty one. In columns of numbers also `?`, `NA`,
+        `NaN` and `null`.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class TextFormat:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """One or several files as one lazy table; cells of text files are text as it stands."""
+    """One or several files as one lazy table; cells of text files are unchanged text."""
 
     name: str
     lazy: pl.LazyFrame
@@ -118,12 +118,12 @@ def files_of(source: Any) -> list[Path]:
         return [path]
     matching = sorted(Path(one) for one in glob(str(source)) if Path(one).is_file())
     if not matching:
-        raise ValueError(f"{source}: no file has such a name")
+        raise ValueError(f"{source}: no such file")
     return matching
 
 
 def opened(source: Any, form: TextFormat | None = None) -> Opened:
-    """Open files of any of these kinds: text, compressed with gzip or not, and Parquet."""
+    """Open text files, compressed with gzip or not, and Parquet files."""
     import polars as pl  # noqa: PLC0415
 
     form = form or TextFormat()
@@ -135,8 +135,8 @@ def opened(source: Any, form: TextFormat | None = None) -> Opened:
     for file, own in zip(files, columns, strict=True):
         if own != columns[0]:
             raise ValueError(
-                f"{file}: has columns {own}, but {files[0]} has {columns[0]}; files that are read "
-                "together must have the same"
+                f"{file}: has columns {own}, but {files[0]} has {columns[0]}; files read together "
+                "must have the same columns"
             )
     if FILE in columns[0]:
         raise ValueError(f"{files[0]}: has a column {FILE!r}, which would name the file; rename it")
@@ -161,7 +161,7 @@ def opened(source: Any, form: TextFormat | None = None) -> Opened:
 
 
 def subject_of(file: Path) -> str:
-    """The name of a file without folder and endings, by which its subject is called."""
+    """The name of a file without folder and suffixes, used as the name of its subject."""
     name = file.name
     while name.lower().endswith(_ENDINGS):
         name = name[: name.rindex(".")]
@@ -169,7 +169,7 @@ def subject_of(file: Path) -> str:
 
 
 def name_of(file: Path) -> str:
-    """What errors call it."""
+    """The name of a file in errors."""
     return "standard input" if str(file) == STANDARD_INPUT else str(file)
 
 
@@ -202,13 +202,13 @@ def _opened(file: Path, form: TextFormat) -> Opened:
 
 
 def unreadable(name: str, kind: str, error: BaseException) -> ValueError:
-    """The error for a file that its reader gives up on."""
+    """The error for a file that cannot be read."""
     reason = str(error).partition("\n")[0]
     return ValueError(f"{name}: is not a readable {kind} file ({reason})")
 
 
 def first_cell(source: Any, column: str, form: TextFormat | None = None) -> Any:
-    """The first cell of a column that holds something; ``None`` if there is none."""
+    """The first cell of a column that is not empty; ``None`` if there is none."""
     import polars as pl  # noqa: PLC0415
 
     table = opened(source, form)
@@ -221,7 +221,7 @@ def first_cell(source: Any, column: str, form: TextFormat | None = None) -> Any:
 
 
 def first_rows(source: Any, count: int) -> dict[str, list[Any]]:
-    """The first cells of every column, by its name; text of a text file as it stands."""
+    """The first cells of every column, by its name; unchanged text for a text file."""
     return opened(source).lazy.head(count).collect().to_dict(as_series=False)
 
 
@@ -229,7 +229,7 @@ _READ: WeakKeyDictionary[Any, bytes] = WeakKeyDictionary()
 
 
 def _standard_input() -> bytes:
-    """All of standard input, which can be read once only."""
+    """All of standard input, which can be read only once."""
     stream = sys.stdin.buffer
     if stream not in _READ:
         _READ[stream] = stream.read()
@@ -237,7 +237,7 @@ def _standard_input() -> bytes:
 
 
 def content_of(file: Path) -> bytes | None:
-    """What standard input and compressed files hold; ``None`` for files that are read lazily."""
+    """The content of standard input and compressed files; ``None`` for files read lazily."""
     if str(file) == STANDARD_INPUT:
         content = _standard_input()
     else:
@@ -262,7 +262,7 @@ def head_of(file: Path) -> bytes:
 
 
 def _sniffed(name: str, head: bytes, form: TextFormat) -> tuple[TextFormat, tuple[str, ...]]:
-    """The format with separator and header filled in, and what was sniffed, in words."""
+    """The format with separator and header filled in, and notes on what was detected."""
     if head.startswith(b"PK\x03\x04"):
         raise ValueError(f"{name}: is a spreadsheet or zip file; export it as CSV or Parquet")
     if b"\0" in head:
@@ -289,7 +289,7 @@ def _sniffed(name: str, head: bytes, form: TextFormat) -> tuple[TextFormat, tupl
 
 
 def _separator(lines: Sequence[str]) -> str:
-    """The first separator that cuts all lines into equally many cells, more than one."""
+    """The first separator that splits all lines into the same number of cells, above one."""
     sample = lines[:200]
     for separator in (*_SEPARATORS, _SPACE):
         counts = {len(_cells(line, separator)) for line in sample}
@@ -301,7 +301,7 @@ def _separator(lines: Sequence[str]) -> str:
 
 
 def _cells(line: str, separator: str) -> list[str]:
-    """The cells of a line; a separator within quotes is none."""
+    """The cells of a line; separators within quotes do not count."""
     if separator == _SPACE:
         return line.split()
     bare = re.sub(r'"[^"]*"', lambda quoted: "x" * len(quoted[0]), line) if '"' in line else line
@@ -321,7 +321,7 @@ def _scanned(file: Path, content: bytes | None, form: TextFormat) -> pl.LazyFram
     options: dict[str, Any] = {
         "separator": separator,
         "has_header": form.header,
-        "infer_schema": False,  # text as it stands: what a cell means is not for the reader
+        "infer_schema": False,  # unchanged text: cells are interpreted later
     }
     if separator == _SPACE:
         whole = file.read_bytes() if content is None else content
@@ -338,7 +338,7 @@ def _scanned(file: Path, content: bytes | None, form: TextFormat) -> pl.LazyFram
 
 
 def check_columns(name: str, there: Sequence[str], columns: Iterable[tuple[str, str]]) -> None:
-    """An error that lists what there is, if a column is missing; of (role, column) pairs."""
+    """Raise, listing the columns, if one of these (role, column) pairs is missing."""
     for role, column in columns:
         if column not in there:
             listed = ", ".join(repr(other) for other in there)
@@ -346,7 +346,7 @@ def check_columns(name: str, there: Sequence[str], columns: Iterable[tuple[str, 
 
 
 def as_numbers(table: Opened, column: str) -> tuple[pl.Expr, tuple[str, ...]]:
-    """A column of text as numbers, and what was sniffed about it."""
+    """A column of text as numbers, and what was detected about it."""
     import polars as pl  # noqa: PLC0415
 
     cell = pl.col(column).str.strip_chars()
@@ -366,7 +366,7 @@ def as_numbers(table: Opened, column: str) -> tuple[pl.Expr, tuple[str, ...]]:
         if comma and point:
             raise ValueError(
                 f"{table.name}: column {column!r} has numbers with a comma and numbers with a "
-                "point; say which is the decimal sign (decimal=',' or --decimal ,)"
+                "point; give the decimal sign (decimal=',' or --decimal ,)"
             )
         decimal = "," if comma else "."
         if comma:
@@ -384,7 +384,7 @@ def as_numbers(table: Opened, column: str) -> tuple[pl.Expr, tuple[str, ...]]:
     if bad.height:
         raise ValueError(
             f"{table.name}: row {bad['_row'].item()} has {bad['cell'].item()!r} in column "
-            f"{column!r}, which is not a number; if nothing was observed there, say so "
+            f"{column!r}, which is not a number; if it means not observed, declare it "
             f"(missing={bad['cell'].item()!r} or --missing)"
         )
     return plain.cast(pl.Float64), tuple(notes)

@@ -19,21 +19,21 @@ from pufferkit.data.durations import in_words, ticks
 from pufferkit.rounding import as_fraction
 
 _MONDAY = datetime(1970, 1, 5)
-_REGULAR = 0.9  # share of equal steps from which times are those of a clock
-_LONG = 1.5  # steps that are this much longer than the others are gaps
+_REGULAR = 0.9  # share of equal steps from which times count as a clock's
+_LONG = 1.5  # steps longer than the usual by this factor are gaps
 
 REPEATED_HOUR = (
-    "; if clocks were put back, say what to do with the repeated hour: repeated_hour='shift' or "
+    "; if clocks went back, choose how to treat the repeated hour: repeated_hour='shift' or "
     "'keep first', --repeated-hour"
 )
 NO_TIME = "no time; every entry needs one"
 
 MOST_ENTRIES = 20_000_000
-"""Entries that a series may hold, those that were not observed included."""
+"""Most entries of a series, unobserved ones included."""
 
 
 def nothing_in(cell: Any) -> bool:
-    """Whether a cell holds nothing."""
+    """Whether a cell is empty."""
     return cell is None or cell == "" or (isinstance(cell, float) and isnan(cell))
 
 
@@ -62,7 +62,7 @@ def increasing(file: str, cells: Sequence[Any], lengths: Sequence[int]) -> list[
 
 
 def _numbers(times: Sequence[Any]) -> list[Any] | None:
-    """Times as exact numbers, timestamps in microseconds; ``None`` if they have no differences."""
+    """Times as exact numbers, timestamps in microseconds; ``None`` if they cannot be subtracted."""
     if isinstance(times[0], time_of_day):
         return None
     if isinstance(times[0], date):  # datetime too
@@ -76,7 +76,7 @@ def _numbers(times: Sequence[Any]) -> list[Any] | None:
 def split_after(
     file: str, times: Sequence[Any] | None, lengths: Sequence[int], after: Any
 ) -> tuple[list[int], str | None]:
-    """Lengths of the pieces between rows that are declared independent, and the limit in words."""
+    """Lengths of the pieces between rows that are declared independent, and the limit as text."""
     numbers = None if times is None else _numbers(times)
     if times is None or numbers is None:
         raise ValueError(
@@ -97,7 +97,7 @@ def split_after(
 
 
 def exact_ticks(name: str, duration: Any, times: Sequence[Any]) -> Any:
-    """A duration in the exact numbers that `_numbers` makes of such times."""
+    """A duration in the exact numbers of `_numbers`."""
     width = ticks(name, duration, isinstance(times[0], date))
     return width if isinstance(width, int) else as_fraction(name, width)
 
@@ -138,9 +138,9 @@ def first_in_slots(
 def places_of(
     file: str, times: Sequence[Any], lengths: Sequence[int], step: Any = None
 ) -> list[int] | None:
-    """The place of every row in its segment by the clock; ``None`` if there is none.
+    """The place of every row in its segment by the clock; ``None`` if there is no clock.
 
-    ``step`` is that of a grid on which the times are; if left out, the clock is looked for.
+    ``step`` is the step of a grid that the times lie on; if left out, a clock is searched for.
     """
     numbers = _numbers(times)
     if numbers is None:
@@ -160,8 +160,8 @@ def places_of(
     if entries > MOST_ENTRIES:
         raise ValueError(
             f"{file}: {len(times):,} rows span {entries:,} entries of the clock, more than the "
-            f"{MOST_ENTRIES:,} that a series may hold; declare far rows independent with "
-            "independent_after, or use read_table, which does not list what is missing"
+            f"{MOST_ENTRIES:,} that a series may hold; declare distant rows independent with "
+            "independent_after, or use read_table, which does not list missing entries"
         )
     return places
 
@@ -169,9 +169,9 @@ def places_of(
 def calendar_of(
     times: Sequence[Any], lengths: Sequence[int], step: Any, timezone: str | None
 ) -> Calendar | None:
-    """When the entries of rows on a clock are; ``None`` if their times are numbers.
+    """The calendar of rows on a clock; ``None`` if their times are numbers.
 
-    Times with an offset are those of clocks in UTC, unless a zone was named.
+    Times with an offset become UTC, unless a zone was given.
     """
     if not isinstance(times[0], date):
         return None
@@ -191,7 +191,7 @@ def _start_of(time: Any) -> datetime:
 
 
 def _tell_gaps(file: str, times: Sequence[Any], lengths: Sequence[int]) -> None:
-    """Warn where a clock that ticks almost evenly stops for a while within a segment."""
+    """Warn where almost evenly spaced times have a gap within a segment."""
     steps, row = [], 0
     for length in lengths:
         pairs = enumerate(pairwise(times[row : row + length]), row + 2)
@@ -204,17 +204,17 @@ def _tell_gaps(file: str, times: Sequence[Any], lengths: Sequence[int]) -> None:
     gaps = [number for step, number in steps if step > _LONG * usual]
     if gaps and alike >= _REGULAR * len(steps):
         warnings.warn(
-            f"{file}: times go in steps of about {usual}, but not before row {gaps[0]}"
+            f"{file}: times are about {usual} apart, except before row {gaps[0]}"
             + (f" and {len(gaps) - 1} more" if len(gaps) > 1 else "")
-            + "; they are not exactly those of a clock, so the rows on both sides count as "
-            "neighbours, which they are not: put the entries on a grid with read_table(every=), "
-            "or add rows without a state for what is missing",
+            + "; they are not exactly evenly spaced, so rows on both sides of such a gap are "
+            "wrongly treated as neighbours: put the entries on a grid with read_table(every=), "
+            "or add rows without a state for the missing entries",
             stacklevel=4,
         )
 
 
 def _times(file: str, cells: Sequence[Any]) -> list[Any]:
-    """Times that compare as moments do; text is read as numbers or as ISO timestamps."""
+    """Times that can be compared; text is read as numbers or as ISO timestamps."""
     parse = _parser(cells[0])
     times = []
     for row, cell in enumerate(cells, 1):
@@ -253,7 +253,7 @@ def _number(text: str) -> int | float:
 
 
 def _moment(time: datetime, zoned: bool | None = None) -> datetime:
-    """A time without a zone as it is; one with a zone in UTC, where no hour comes twice."""
+    """A time without a zone unchanged; one with a zone in UTC, where no hour repeats."""
     if zoned is not None and zoned != (time.tzinfo is not None):
         raise ValueError("times with and without a zone")
     return time if time.tzinfo is None else time.astimezone(UTC)

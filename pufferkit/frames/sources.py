@@ -1,4 +1,4 @@
-"""Where a table comes from: its engine, its three columns, and how to name its rows."""
+"""The source of a table: its engine, its three columns, and the names of its rows in errors."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _NAMED = 5
 class Source:
     """An opened table: one of ``frame`` (duckdb, Spark), ``lazy`` and ``eager`` (polars).
 
-    Times are numbers by now, read alike in every engine. A timestamp without a zone, or a date, is
-    what the clock on the wall showed: microseconds as if it hung in UTC, whatever zone the session,
-    the process or the machine is in. A timestamp with a zone (``zoned``) is an instant.
+    Times have become numbers, the same in every engine. A timestamp without a zone, or a date, is a
+    local time: microseconds as if in UTC, whatever the zone of the session, the process or the
+    machine. A timestamp with a zone (``zoned``) is an instant.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Source:
 
     @property
     def sql(self) -> bool:
-        """Whether the engine knows no order of rows."""
+        """Whether the engine has no order of rows."""
         return self.frame is not None
 
     @contextmanager
@@ -58,7 +58,7 @@ class Source:
             yield
         except pl.exceptions.PolarsError as error:
             reason = str(error).partition("\n")[0]
-            raise ValueError(f"{self.name}: cannot be read ({reason})") from None
+            raise ValueError(f"{self.name}: the table cannot be read ({reason})") from None
 
     def collected(self, lazy: pl.LazyFrame) -> pl.DataFrame:
         """All rows in memory."""
@@ -66,7 +66,7 @@ class Source:
             return lazy.collect(engine="streaming")
 
     def refuse_lost(self, batch: pl.DataFrame, before: int) -> None:
-        """Every row needs a subject and a time."""
+        """Raise unless every row has a subject and a time."""
         for role in ("subject", "time"):
             column = batch[_INNER[role]]
             missing = column.is_null()
@@ -142,13 +142,13 @@ class Source:
         )
 
     def _named(self, rows: Any) -> list[str]:
-        """Rows by subject and time, for people to read."""
+        """Rows by subject and time, for messages."""
         moments = [_moment(time) if self.of_time else time for time in rows[TIME].to_list()]
         return [f"{s!r} at {t}" for s, t in zip(rows[SUBJECT].to_list(), moments, strict=True)]
 
 
 def refuse_nobody(counts: pl.DataFrame) -> None:
-    """Every row needs a subject; for engines without order, seen in their counts."""
+    """Raise unless every row has a subject; for unordered engines, from their counts."""
     nobody = counts[SUBJECT].is_null()
     if nobody.any():
         raise ValueError(f"table: {int(counts.filter(nobody)['n'].sum())} rows have no subject")
@@ -163,7 +163,7 @@ def opened(
     form: TextFormat | None = None,
     clock: Clock | None = None,
 ) -> Source:
-    """The table with its columns under their inner names and times as numbers.
+    """The table with its columns under internal names and times as numbers.
 
     ``time`` are the columns that make up the times: one, two, or none for rows in order.
     """
@@ -173,7 +173,7 @@ def opened(
     if raw.is_files(source):
         return _files(source, columns, time, numeric, form, clock)
     if form is not None:
-        raise ValueError("text: says how a file is written; this is a table already")
+        raise ValueError("text: describes a text file, and this is a table; leave it out")
     try:
         frame = nw.from_native(_with_index(source, time))
     except TypeError:
@@ -185,7 +185,7 @@ def opened(
     kind = frame.implementation
     name = f"{kind.name.lower()} table"
     if len(time) > 1:
-        raise ValueError("time: two columns are for files; make them one in the table")
+        raise ValueError("time: two columns work for files only; combine them in the table")
     columns = {**columns, **({"time": time[0]} if time else {})}
     schema = frame.collect_schema()
     raw.check_columns(name, schema.names(), columns.items())
@@ -193,8 +193,8 @@ def opened(
     if isinstance(frame, nw.LazyFrame) and not kind.is_polars():
         if not clock.is_plain or not time:
             raise ValueError(
-                f"{name}: timezone, repeated_hour and rows without times are for files and tables "
-                "in memory; give instants, or cut windows by a column of your own"
+                f"{name}: timezone, repeated_hour and rows without times work for files and tables "
+                "in memory only; give instants, or cut windows by a column of your own"
             )
         return _unordered(frame, name, kind.is_spark_like(), of_time, columns)
     return _local(frame, name, of_time, columns, clock)
@@ -230,7 +230,7 @@ def _unordered(
 
 
 def _microseconds(frame: Any, time: str) -> Any:
-    """The native frame with the column `TICKS`; narwhals has no word for this here."""
+    """The native frame with the column `TICKS`, which narwhals cannot express here."""
     native = frame.to_native()
     if frame.implementation.is_duckdb():
         import duckdb  # noqa: PLC0415
@@ -259,7 +259,7 @@ def _local(
     kind = frame.collect_schema()[columns["time"]] if "time" in columns else None
     aware = isinstance(kind, nw.Datetime) and kind.time_zone is not None
     if not frame.implementation.is_polars():
-        # Only the columns that count, without copies where the engines agree on the layout.
+        # Only the needed columns, without copies where the engines share a memory layout.
         cells = {c: _cells(frame.get_column(c)) for c in dict.fromkeys(columns.values())}
         frame = nw.from_native(pl.DataFrame(cells, strict=False))
     time = None
@@ -309,7 +309,7 @@ def _cells(series: Any) -> Any:
         whole = False
     if not whole:
         raise ValueError(
-            f"table: column {series.name!r} mixes cells of kinds that do not go together; make all "
+            f"table: column {series.name!r} mixes incompatible types of cells; make all "
             "of them text or all of them numbers"
         )
     return column
@@ -395,7 +395,7 @@ def _files(
 
 
 def with_times(table: raw.Opened, time: Sequence[str]) -> tuple[pl.LazyFrame, tuple[str, ...]]:
-    """The table with its times read, under the names of their columns with a space between."""
+    """The table with its times read, under the names of their columns joined by a space."""
     import polars as pl  # noqa: PLC0415
 
     if not time:
@@ -415,7 +415,7 @@ def with_times(table: raw.Opened, time: Sequence[str]) -> tuple[pl.LazyFrame, tu
 
 
 def _moment(ticks: int) -> str:
-    """Microseconds since 1970 as text; what no calendar holds, as the number."""
+    """Microseconds since 1970 as a date and time; as the number where no date exists."""
     try:
         return str(datetime(1970, 1, 1) + timedelta(microseconds=ticks))
     except OverflowError:
@@ -423,7 +423,7 @@ def _moment(ticks: int) -> str:
 
 
 def _whose(subject: Any) -> str:
-    """A hint for those who named no column of subjects."""
+    """A hint if no column of subjects was given."""
     return (
         "; are there several? name their column: subject=, or release-each --subject"
         if subject == ONLY

@@ -29,7 +29,7 @@ from pufferkit.frames.assemble import HIGHEST, LOWEST, assembled, clock_step, mo
 from pufferkit.frames.files import state_labels
 from pufferkit.frames.spark_source import moment, quoted
 from pufferkit.frames.spark_storage import job
-from pufferkit.frames.spark_workers import FACTS, PACKS, PAIRS, PIECES, Reading
+from pufferkit.frames.spark_workers import FACTS, PACKS, PAIRS, PIECES, SplitReading
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,16 +42,16 @@ _AT_A_TIME = 8
 """Parts in which small numbers of all partitions come to the driver."""
 
 Work = Callable[[Iterator[Table]], Iterator[Mapping[str, Any]]]
-"""Columns made of the tables of a partition; runs in an executor."""
+"""Columns made from the tables of a partition; runs in an executor."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClusterTable:
-    """Rows on a cluster, linked and cut there; see `read_table`."""
+    """A table on a cluster, whose rows are linked and cut there; see `read_table`."""
 
     source: sources.Source
     rules: Rules
-    """Where the rows are and how they become entries."""
+    """The source of the rows, and how they become entries."""
     states: tuple[Hashable, ...] | None
     """All states that can occur; ``None`` if they were not declared."""
 
@@ -61,17 +61,17 @@ class ClusterTable:
         return self.rules.windows
 
     def collect(self) -> Table:
-        """The aggregates of all subjects, brought to the driver."""
+        """The aggregates of all subjects, collected on the driver."""
         with self.counted() as counted:
             pieces = list(counted.packs(counted.kept))
             return assembled(pieces, counted.pairs, self.rules, self.states, counted.unknown)
 
     @contextmanager
     def counted(self) -> Iterator[CountedTable]:
-        """The table counted on the cluster, which keeps the counts until the block is left.
+        """The table counted on the cluster, which caches the counts until the block ends.
 
-        Spark hands kept rows to every plan like the one that made them, also to one over a folder
-        that has got new files since. So they are kept under a mark of their own, and let go.
+        Spark reuses cached rows for every equal plan, also for one over a folder that has received
+        new files since. So they are cached under a unique mark, and released afterwards.
         """
         from pyspark.sql import functions as f  # noqa: PLC0415
 
@@ -95,7 +95,7 @@ class ClusterTable:
             packs.unpersist()
 
     def _moves_and_facts(self, packs: Any) -> tuple[pl.DataFrame | None, dict[str, Any]]:
-        """Moves of all partitions together, and what else is known of them."""
+        """Transitions of all partitions together, and other facts about them."""
         from pyspark.sql import functions as f  # noqa: PLC0415
 
         pairs: pl.DataFrame | None = None
@@ -122,10 +122,10 @@ class ClusterTable:
 
 
 def _kept(frame: Any) -> Any:
-    """The frame, to be kept by the cluster; small partitions are joined, where Spark adapts plans.
+    """The frame, to be cached; small partitions are merged, where Spark adapts plans.
 
-    For frames that are kept it does not do so by itself, and a task takes some 30 ms even if it
-    has a handful of rows.
+    Spark does not do so by itself for cached frames, and a task takes some 30 ms even for a handful
+    of rows.
     """
     settings = frame.sparkSession.conf
     before = settings.get(_JOINS, None)
@@ -140,20 +140,20 @@ def _kept(frame: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Lengths:
-    """What is public of all subjects together."""
+class LongestSegments:
+    """The public facts about all subjects together."""
 
     longest: Counts
     """Lengths of longest segments that occur, each once."""
     subjects: int
     segments: int
     rows: int
-    """How many subjects, segments, and pairs of a subject and a window there are."""
+    """Numbers of subjects, of segments, and of pairs of a subject and a window."""
 
 
 @dataclass(frozen=True, eq=False)
 class CountedTable:
-    """A `ClusterTable` while the cluster keeps its counts."""
+    """A `ClusterTable` while the cluster caches its counts."""
 
     table: ClusterTable
     entries: Any
@@ -167,18 +167,18 @@ class CountedTable:
 
     @cached_property
     def cells(self) -> tuple[Any, ...]:
-        """The states that occur, as they stand in the table."""
+        """The states that occur, as written in the table."""
         return tuple(self.pairs[STATE].drop_nulls().unique().to_list())
 
     @cached_property
-    def _measured(self) -> tuple[Reading, Lengths]:
-        """How packs are read, and what is public of them all."""
+    def _measured(self) -> tuple[SplitReading, LongestSegments]:
+        """How packs are read, and the public facts about all of them."""
         import polars as pl  # noqa: PLC0415
         from pyspark.sql import functions as f  # noqa: PLC0415
 
         rules, sums = self.table.rules, ("subjects", "segments", "rows")
         ends = pl.DataFrame({LOWEST: [self.facts[LOW]], HIGHEST: [self.facts[HIGH]]})
-        reading = Reading(rules, self.pairs, clock_step(self.pairs, ends, rules))
+        reading = SplitReading(rules, self.pairs, clock_step(self.pairs, ends, rules))
         while True:
             each = self.kept.mapInArrow(partial(workers.measure, reading=reading), workers.MEASURES)
             with job("counting"):
@@ -190,20 +190,20 @@ class CountedTable:
                 )
             if not any(line["no"] for line in lines):
                 break
-            # Rounding moved two rows of some subject to one place: then there is no clock.
+            # Rounding moved two rows of some subject to one place; then there is no clock.
             reading = replace(reading, step=None)
         if not lines:
             raise ValueError("table: no row has a state; there is nothing to release")
         totals = [sum(int(line[name]) for line in lines) for name in sums]
-        lengths = Lengths(np.array([int(line["longest"]) for line in lines]), *totals)
+        lengths = LongestSegments(np.array([int(line["longest"]) for line in lines]), *totals)
         return replace(reading, segmented=lengths.segments > lengths.subjects), lengths
 
     @property
-    def lengths(self) -> Lengths:
+    def lengths(self) -> LongestSegments:
         """What is public of all subjects together."""
         return self._measured[1]
 
-    def reading(self, states: Sequence[Hashable]) -> Reading:
+    def reading(self, states: Sequence[Hashable]) -> SplitReading:
         """How packs are read, by these states."""
         known = tuple(states) if self.table.rules.bins is None else self.table.states
         return replace(self._measured[0], known=known)
@@ -219,7 +219,7 @@ class CountedTable:
         return counts
 
     def refuse_unknown(self, states: Sequence[Hashable]) -> None:
-        """Rows with other states than these are an error, before anything is charged."""
+        """Raise if rows have other states than these, before anything is charged."""
         known = set(states)
         labelled = zip(self.cells, self._labels(states), strict=True)
         strange = [cell for cell, label in labelled if label not in known]
@@ -271,14 +271,14 @@ class CountedTable:
         return self.kept.mapInArrow(make, schema)
 
     def write(self, path: str, states: Sequence[Hashable], work: Work, note: str | None) -> None:
-        """Rows that the executors make, noise and all, in files. A note becomes a column."""
+        """Files of rows that the executors compute, noise included. A note becomes a column."""
         made = self.worked(states, work, self._schema(states))
         self._named(made, states, note).write.mode("errorifexists").parquet(path)
 
     def write_rows(
         self, path: str, states: Sequence[Hashable], rows: Mapping[str, Any], note: str | None
     ) -> None:
-        """Rows that the driver has, in files."""
+        """Files of rows that the driver holds."""
         pack = workers.in_pack(rows)
         frame = self.table.session.createDataFrame([(bytearray(pack),)], "payload binary")
         made = frame.mapInArrow(workers.handed_on, self._schema(states))
@@ -299,7 +299,7 @@ class CountedTable:
         return f"{quoted(SUBJECT)} {kind}, {window}`{ENTRIES}` long, `{SCALE}` double, {numbers}"
 
     def _named(self, made: Any, states: Sequence[Hashable], note: str | None) -> Any:
-        """Rows under the names that people read."""
+        """Rows under the public names of the columns."""
         from pyspark.sql import functions as f  # noqa: PLC0415
 
         out = [f.col(SUBJECT).alias("subject")]
@@ -316,7 +316,7 @@ class CountedTable:
         return made.select(*out)
 
     def _start(self) -> Any:
-        """When the window of a row starts, a time of the kind that the table has."""
+        """The start of each row's window, as a time of the table's type."""
         from pyspark.sql import functions as f  # noqa: PLC0415
 
         windows = self.table.windows

@@ -1,4 +1,4 @@
-"""What is Spark's own about reading a table: its kinds of time, and which files it has listed."""
+"""Details of reading a table in Spark: its types of time, and its cached list of files."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def with_ticks(native: Any, time: str, name_of_ticks: str) -> Any:
 
 
 def with_quotient(native: Any, time: str, origin: int, width: int, name: str) -> Any:
-    """The frame with the column (time - origin) // width, in whole numbers throughout.
+    """The frame with the column (time - origin) // width, in integer arithmetic throughout.
 
-    Spark's division goes through floats, which do not hold every whole number beyond 2**53: times
-    in nanoseconds would fall into the window next to theirs.
+    Spark's division uses floats, which do not hold every integer beyond 2**53: times in nanoseconds
+    would fall into a neighbouring window.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415
 
@@ -57,10 +57,10 @@ def moment(ticks: Any, *, zoned: bool) -> Any:
 
 
 def list_files_anew(native: Any) -> None:
-    """Let Spark look again which files a frame is about.
+    """Make Spark list the files of a frame again.
 
     It lists the files of a folder or table once and keeps the list for the whole session, so rows
-    that came later would be left out of what is released and charged.
+    that arrived later would be missing from what is released and charged.
     """
     if not hasattr(native, "_jdf"):  # a remote session (Spark Connect) lists on its own side
         return

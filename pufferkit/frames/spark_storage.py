@@ -1,4 +1,4 @@
-"""Folders of a cluster: whether its executors can draw and write there, and what was written."""
+"""Folders of a cluster: checks that executors can draw and write, and what was written."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _PYTHON_ERROR = re.compile(r"(?!org\.|java\.|scala\.|py4j\.)[A-Za-z_.]+(Error|Ex
 
 
 def versions() -> dict[str, str]:
-    """Of what draws; driver and executors must agree on it."""
+    """Versions of the packages that draw noise; driver and executors must agree."""
     return {"pufferkit": pufferkit.__version__, "opendp": version("opendp")}
 
 
 @contextmanager
 def job(what: str) -> Iterator[None]:
-    """Errors of a job in words."""
+    """Turn errors of a job into a short message."""
     try:
         yield
     except Exception as error:
@@ -34,7 +34,7 @@ def job(what: str) -> Iterator[None]:
 
 
 def try_executors(session: Any, folder: str | None) -> None:
-    """A job that draws once in every task, throws the draw away and writes to ``folder``, if any.
+    """Run a trial job that draws in every task, discards the draws and writes to ``folder``.
 
     Raises
     ------
@@ -42,12 +42,12 @@ def try_executors(session: Any, folder: str | None) -> None:
         If the executors cannot draw or write, or if they have other versions than the driver.
     """
     tasks = 8
-    with suppress(Exception):  # a remote session does not tell how many cores there are
+    with suppress(Exception):  # a remote session does not report the number of cores
         tasks = max(1, min(64, int(session.sparkContext.defaultParallelism)))
     own = versions()
     trial = session.range(0, tasks, 1, tasks).mapInArrow(partial(_try, own=own), "lack string")
     where = "" if folder is None else f" and writing it to {folder}"
-    leave = "" if folder is None else ", and leave to write to the storage"
+    leave = "" if folder is None else ", and permission to write to the storage"
     try:
         if folder is not None:
             trial.write.mode("errorifexists").parquet(folder)
@@ -81,14 +81,14 @@ def _try(batches: Iterator[Any], *, own: dict[str, str]) -> Any:
 
 
 def delete(session: Any, path: str) -> None:
-    """Remove a folder that nobody was given; where that cannot be done it stays."""
+    """Remove a folder that was not handed over; if that fails, leave it."""
     with suppress(Exception):
         target = session._jvm.org.apache.hadoop.fs.Path(path)
         target.getFileSystem(session._jsc.hadoopConfiguration()).delete(target, True)
 
 
 def full_path(session: Any, path: str) -> str:
-    """A path that means the same folder from wherever it is read."""
+    """A path that means the same folder on every machine."""
     with suppress(Exception):
         target = session._jvm.org.apache.hadoop.fs.Path(path)
         system = target.getFileSystem(session._jsc.hadoopConfiguration())
@@ -97,7 +97,7 @@ def full_path(session: Any, path: str) -> str:
 
 
 def in_words(error: Exception) -> str:
-    """What went wrong in a job, without its stack traces."""
+    """The cause of a failed job, without stack traces."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     python = [line for line in lines if _PYTHON_ERROR.match(line)]
     java = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]

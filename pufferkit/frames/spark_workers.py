@@ -1,4 +1,4 @@
-"""What Spark's Python workers do: link and count sorted rows, and work on packs of subjects.
+"""The work of Spark's Python workers: link and count sorted rows, and process packs of subjects.
 
 A *pack* is the counts of some whole subjects, as bytes. Rows come sorted by subject and time, in
 batches, and a worker holds one batch and the counts of one pack: a subject of any length is read
@@ -43,7 +43,7 @@ _ONE_THREAD = "POLARS_MAX_THREADS"
 
 
 def count_rows(batches: Iterator[Any], *, rules: Rules) -> Iterator[Any]:
-    """Packs of all subjects of a partition, then how often states follow one another in it."""
+    """Packs of all subjects of a partition, then its transition counts."""
     import polars as pl  # noqa: PLC0415
 
     carry: pl.DataFrame | None = None
@@ -89,14 +89,14 @@ def count_rows(batches: Iterator[Any], *, rules: Rules) -> Iterator[Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
-    """How a pack becomes a table: what is known of all subjects together."""
+class SplitReading:
+    """Facts about all subjects together, by which a pack becomes a table."""
 
     rules: Rules
     pairs: pl.DataFrame
     """Which state follows which after which step, and how often."""
     step: int | float | None
-    """Of the clock, in the units of the places."""
+    """Step of the clock, in the units of the places."""
     known: tuple[Hashable, ...] | None = None
     """All states, in the order of the counts."""
     segmented: bool = False
@@ -113,7 +113,7 @@ class Reading:
         return self._recorded(made)
 
     def sizes(self, lines: pl.DataFrame) -> Table | None:
-        """What is public of the subjects of a pack, or of their extents."""
+        """The public facts about the subjects of a pack, or about their extents."""
         extents = extents_of(lines, self.rules) if STATE in lines.columns else lines
         if not extents["n"].sum():
             return None
@@ -121,17 +121,17 @@ class Reading:
 
     @property
     def independent_after(self) -> str | None:
-        """The time after which pieces were declared independent, in words; if there are any."""
+        """The time after which pieces were declared independent, as text, if there are any."""
         after = self.rules.independent_after
         return in_words(after, self.rules.of_time) if self.segmented and after is not None else None
 
     def _recorded(self, table: Table) -> Table:
-        """The table with what is recorded about all of them."""
+        """The table with the facts recorded about all subjects."""
         return replace(table, independent_after=self.independent_after)
 
 
-def measure(batches: Iterator[Any], *, reading: Reading) -> Iterator[Any]:
-    """Of each length of a longest segment: subjects, segments, rows, and whether clocks hold."""
+def measure(batches: Iterator[Any], *, reading: SplitReading) -> Iterator[Any]:
+    """For each length of a longest segment: subjects, segments, rows, and whether clocks hold."""
     import numpy as np  # noqa: PLC0415
     import pyarrow as pa  # noqa: PLC0415
 
@@ -159,15 +159,18 @@ MEASURES = "longest long, subjects long, segments long, rows long, crowded boole
 
 
 def without_counts(batches: Iterator[Any], *, rules: Rules) -> Iterator[Any]:
-    """Packs with what is public alone."""
+    """Packs with public facts only."""
     for lines in unpacked(batches):
         yield _pack(PIECES, extents_of(lines, rules))
 
 
 def worked(
-    batches: Iterator[Any], *, reading: Reading, work: Callable[[Iterator[Table]], Iterator[Any]]
+    batches: Iterator[Any],
+    *,
+    reading: SplitReading,
+    work: Callable[[Iterator[Table]], Iterator[Any]],
 ) -> Iterator[Any]:
-    """What ``work`` makes of the tables of a partition, as columns."""
+    """The columns that ``work`` returns for the tables of a partition."""
     import pyarrow as pa  # noqa: PLC0415
 
     tables = (reading.table(lines) for lines in unpacked(batches))

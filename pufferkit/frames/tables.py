@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 REPEATED = {"hour of day": 24, "hour of week": 168}
-"""Windows that come back, by name, and how many there are."""
+"""Recurring windows by name, and how many there are."""
 
 BATCH = 1_000_000
 """Rows of a lazy table that are held in memory at once."""
@@ -58,61 +58,61 @@ def read_table(
 ) -> Table | ClusterTable:
     """Counts, transition counts and segment lengths of many subjects; rows may be in any order.
 
-    The counting happens in the engine that holds the table, and only the aggregates leave it. Of
-    files and tables in memory with up to a million rows the entries are kept too (`Table.series`).
+    The counting happens in the engine that holds the table, and only aggregates leave it. For files
+    and tables in memory with up to a million rows the entries are kept too (`Table.series`).
 
-    A gap does not erase memory. If the times are those of a clock (every time between neighbours is
-    a whole multiple of the shortest, and more than half of them are the shortest), a gap of g steps
-    is g - 1 entries that were not observed, and the segment goes on behind it. Otherwise rows are
-    taken for neighbours as they stand, and the report says so.
+    Correlation persists across a gap. If the times are those of a clock (every time between
+    neighbours is a whole multiple of the shortest, and more than half of them are the shortest), a
+    gap of g steps is g - 1 entries that were not observed, and the segment continues after it.
+    Otherwise successive rows are taken as neighbours, and the report states this.
 
     Parameters
     ----------
     source
         A pandas, polars (eager or lazy) or PySpark frame, a pyarrow table, a duckdb relation, or
         the path of a text file (also compressed with gzip, ``"-"`` for standard input) or a
-        ``.parquet`` file. Several files, by a pattern like ``"N*"`` or a list of paths, are a
+        ``.parquet`` file. Several files, by a pattern like ``"N*"`` or a list of paths, are one
         subject each unless ``subject`` names a column. Lazy polars input and files in time order
         are read in batches, so memory does not grow with their rows; others are sorted in memory.
         PySpark gives a `ClusterTable`, which stays on the cluster.
     time
         Column with times: numbers, dates or timestamps; in a text file also like 2024-03-04T08:15
         or 04/03/2024 08:15. Two columns, of dates and of times, as a pair. Those without a zone
-        are taken as they stand, on every engine; those with one are instants. ``None``: rows have
-        no times but are ``every`` apart, in the order of the table. The index of a pandas frame is
-        called by its name, or ``"index"``.
+        are local times, on every engine; those with one are instants. ``None``: rows have no
+        times but are ``every`` apart, in the order of the table. The index of a pandas frame is
+        addressed by its name, or as ``"index"``.
     state
         Column with states, or with numbers if ``bins`` are given. A row without a state is an entry
         that was not observed, also at the ends of a series.
     subject
-        Column that says whose row it is. If left out, all rows are of one subject, ``"all"``.
+        Column with the subject of each row. If left out, all rows belong to one subject, ``"all"``.
     states
-        All states that can occur, or names for the bins. If left out, those that do occur, sorted;
+        All states that can occur, or labels for the bins. If left out, those that do occur, sorted;
         note that which states occur is itself a fact about the data.
     bins
         `Bins`, or their cut points. They must not come from the private data.
     independent_after
         Declare that rows further apart than this are independent, as [Q] 5.3.1 does: they start a
         new segment. A number, or for timestamps text like ``"3h"``, ``"7d"``, or a ``timedelta``.
-        It is an assumption about the world, and every release names it.
+        It is an assumption about the world, and every release records it.
     every
         Put the entries on a grid of this step: the first reading in each slot counts, and a slot
-        without any is an entry that was not observed. A series runs from its first slot with a
-        reading to its last.
+        without a reading is an unobserved entry. A series runs from its first slot with a reading
+        to its last.
     window
         Cut into windows of this width, for releases day by day or week by week. ``"hour of day"``
-        and ``"hour of week"`` count by slots that come back, for the questions ``by-hour`` and
-        ``by-weekday-hour`` of many subjects; not on a cluster.
+        and ``"hour of week"`` count by recurring slots, for the questions ``by-hour`` and
+        ``by-weekday-hour`` about many subjects; not on a cluster.
     origin
         Where slots and windows are counted from, in the units of the time column (microseconds
         since 1970 for timestamps). Default: Monday, 5 January 1970, midnight UTC; 0 for numbers.
     max_gap
-        An older name of ``independent_after``.
+        The old name of ``independent_after``.
     text
-        How a text file is written, where that must not be sniffed.
+        Format of a text file, where it must not be detected.
     timezone, times_in, repeated_hour
-        Cut windows at midnight in this zone, such as ``"Europe/Paris"``; the zone of times that
-        carry none, if it is another; and what to do with the hour that clocks show twice:
+        Cut windows at midnight in this zone, such as ``"Europe/Paris"``; the zone of times without
+        one, if it differs; and how to treat the hour that occurs twice when clocks go back:
         ``"refuse"``, ``"shift"`` or ``"keep first"``. See `Clock`.
     start
         For rows without times: the moment of the first row of each subject.
@@ -139,7 +139,7 @@ def read_table(
             raise ValueError(f"{role}: must be the name of a column, got {column!r}; rename it")
     named = [*times, *columns.values()]
     if len(set(named)) < len(named):
-        raise ValueError(f"columns: {', '.join(named)}: each role needs its own")
+        raise ValueError(f"columns: {', '.join(named)}: each role needs a different column")
     by_rows = None if times else every
     clock = Clock(timezone, times_in, repeated_hour, by_rows, start)
     check_every(time, clock)
@@ -150,7 +150,7 @@ def read_table(
     cut = None if bins is None else as_bins(bins)
     if max_gap is not None:
         if independent_after is not None:
-            raise ValueError("max_gap: is an older name of independent_after; give one of them")
+            raise ValueError("max_gap: is the old name of independent_after; give only one of them")
         independent_after = max_gap
     rules = _rules(opened.of_time, independent_after, every, window, origin, cut, timezone)
     rules = replace(rules, read_as=opened.notes)
@@ -191,7 +191,7 @@ def frame_of(rows: Sequence[Mapping[str, Any]], backend: str = "polars") -> Any:
 
 
 def _plain_cell(cell: Any) -> Any:
-    """Cells that frames know; others as text."""
+    """Cells of types that frames support; others as text."""
     return cell if cell is None or isinstance(cell, (str, int, float, datetime)) else str(cell)
 
 
@@ -228,7 +228,7 @@ def _rules(
     windows = None
     if window in REPEATED:
         if not of_time or origin is not None:
-            raise ValueError(f"window: {window} is for timestamps, and has no origin of its own")
+            raise ValueError(f"window: {window} needs timestamps, and takes no origin")
         windows = Windows(DAY // 24, MONDAY, of_time, timezone, REPEATED[window])
     elif window is not None:
         width = ticks("window", window, of_time)
@@ -238,14 +238,12 @@ def _rules(
             )
         if timezone is not None and width % DAY:
             raise ValueError(
-                f"window: with a time zone, windows are whole days or weeks, not {window}; days "
-                "there are not all equally long"
+                f"window: with a time zone, windows must be whole days or weeks, not {window}; "
+                "days there differ in length"
             )
         windows = Windows(width, start, of_time, timezone)
         if step is not None and width % step:
-            raise ValueError(
-                f"window: must hold whole slots of the grid, {width} is not {step} x n"
-            )
+            raise ValueError(f"window: must be a multiple of the grid step {step}, got {width}")
     return Rules(gap, step, start, windows, bins, of_time, timezone=timezone)
 
 

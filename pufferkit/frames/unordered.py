@@ -1,4 +1,4 @@
-"""Tables in engines that know no order of rows: duckdb and Spark."""
+"""Tables in engines without an order of rows: duckdb and Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pufferkit.frames.assemble import assembled
 
 
 def table_of_sql(source: sources.Source, rules: Rules, known: tuple[Hashable, ...] | None) -> Table:
-    """The aggregates of a table in an engine that knows no order."""
+    """The aggregates of a table in an unordered engine."""
     frame = aggregate.entries(source.frame, rules)
     if rules.every is not None:
         low = aggregate.in_polars(aggregate.smallest_step(frame, ordered=False).collect())

@@ -1,7 +1,7 @@
-"""The rows of one window of a stream from a file, and what to do with those that came late.
+"""The rows of one window of a stream from a file, and how to treat late rows.
 
-A file of a job that runs once a day holds the rows that came since the last run. Most are of the
-window; some may be older, of a window that was released already.
+The file of a daily job holds the rows that arrived since the last run. Most belong to the window;
+some may be older, from a window that was already released.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pufferkit.frames.raw import TextFormat
 from pufferkit.frames.row_times import NO_TIME, _times, nothing_in
 
 Late = Literal["refuse", "leave out"]
-"""What to do with rows before the window: an error, or leave them out. They are not counted in a
-later window: whether an earlier one used them already, nobody could check."""
+"""How to treat rows before the window: raise, or leave them out. They are not counted in a later
+window, because it could not be checked whether an earlier window used them."""
 
 
 def read_window(
@@ -37,7 +37,7 @@ def read_window(
 ) -> tuple[Series, int]:
     """The rows of a window in the order of their times, and how many rows were before it.
 
-    Rows are the entries. A window pays for its own rows alone.
+    Rows are the entries. A window pays only for its own rows.
 
     Parameters
     ----------
@@ -46,14 +46,14 @@ def read_window(
     state, time
         Columns with the state and the time of each row.
     window
-        From when on, and until before when.
+        Start, and end (excluded).
     states
         All states that can occur.
     late
-        What to do with rows before the window. Rows after it are refused, and left out with
+        How to treat rows before the window. Rows after it are refused, or left out with
         ``"leave out"``: they belong to a later window.
     text
-        How a text file is written, where that must not be sniffed.
+        Format of a text file, where it must not be detected.
     """
     if late not in get_args(Late):
         raise ValueError(f"late: must be one of {', '.join(get_args(Late))}, got {late!r}")
@@ -80,7 +80,7 @@ def read_window(
         if before and late == "refuse":
             raise ValueError(
                 f"{table.name}: {len(before)} rows are before the window, the first at "
-                f"{moments[before[0]]}; they came late, and their window pays for no more. "
+                f"{moments[before[0]]}; they arrived late, and this window does not pay for them. "
                 "Leave them out (late='leave out', --late 'leave out')"
             )
     if not inside:

@@ -1,1 +1,1 @@
-"""How much one entry says about others, and what that costs."""
+"""How much one entry reveals about others, and the privacy loss that follows."""

@@ -1,7 +1,7 @@
-"""What each class of beliefs answers with mathematics: one door for all classes.
+"""The mathematics of each class of beliefs behind one set of functions.
 
-The functions dispatch on the class of beliefs. Their answers are registered next to the mathematics
-of each class; this module loads all of them, so ask here.
+The functions dispatch on the class of beliefs. The implementations are registered next to the
+mathematics of each class; this module loads all of them, so import the functions from here.
 
 ====================  ==========================================================================
 ``hardest_quilt``     the hardest node and its best quilt, [Q] Algorithms 2 and 3
@@ -14,7 +14,7 @@ of each class; this module loads all of them, so ask here.
 
 from __future__ import annotations
 
-from pufferkit.influence.curve import regions  # noqa: F401  (registers its answers)
+from pufferkit.influence.curve import regions  # noqa: F401  (registers implementations)
 from pufferkit.influence.curve.starts import class_sides
 from pufferkit.influence.curve.trees import record_loss
 from pufferkit.influence.quilts import (  # noqa: F401  (they register theirs)

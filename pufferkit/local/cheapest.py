@@ -43,7 +43,6 @@ _SEARCH = 1e-7
 _FINE = 3e-15
 _CLOSE = 1e-6
 _NARROW = 1e-6
-_GOLDEN = 0.6180339887498949
 _HALF = 0.5
 _MOST_EPSILON = 50.0
 """Beyond this nothing is sought: draws are multiples of 2^-64, and no answer says more than 44."""
@@ -213,6 +212,7 @@ def _along_the_edge(
     chain: MarkovChain, epsilon: float, name: str, length: int | None, weights: Floats
 ) -> list[tuple[float, float]]:
     """Cheap private pairs of a chain that alternates: least rho_1 for each rho_0, and corners."""
+    from scipy.optimize import minimize_scalar  # noqa: PLC0415  (slow to load)
 
     def margin(rho_0: float, rho_1: float) -> float:
         return epsilon - loss(chain, rho_0, rho_1, length, name)
@@ -232,18 +232,8 @@ def _along_the_edge(
     costs = [cost(place) for place in grid]
     at = int(np.argmin(costs))
     low, high = grid[max(0, at - 1)], grid[min(_GRID - 1, at + 1)]
-    inner = [high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)]
-    values = [cost(place) for place in inner]
-    while high - low > _NARROW:
-        if values[0] <= values[1]:
-            high, inner[1], values[1] = inner[1], inner[0], values[0]
-            inner[0] = high - _GOLDEN * (high - low)
-            values[0] = cost(inner[0])
-        else:
-            low, inner[0], values[0] = inner[0], inner[1], values[1]
-            inner[1] = low + _GOLDEN * (high - low)
-            values[1] = cost(inner[1])
-    options = [(costs[at], grid[at]), *zip(values, inner, strict=True)]
+    finer = minimize_scalar(cost, bounds=(low, high), method="bounded", options={"xatol": _NARROW})
+    options = [(costs[at], grid[at]), (float(finer.fun), float(finer.x))]
     rho_0 = min(exp(min(options)[1]), _HALF)
     corner = last_passing(lambda rho_0: margin(rho_0, _HALF), _HALF, 0.0, _FINE)
     return [(rho_0, least(rho_0, _FINE)), (corner, _HALF), (_HALF, least(_HALF, _FINE))]

@@ -34,13 +34,10 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.influence.curve.pairs import PairSteps, closure, off_diagonal
 from pufferkit.rounding import EPS
-
-Bools = NDArray[np.bool_]
 
 FORGOTTEN = 1e-8
 """Weights that vary by less than this count as gone; what is left of them is paid for."""

@@ -10,17 +10,15 @@ from math import gcd
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pufferkit.beliefs.chain_class import ChainClass, Member
 from pufferkit.beliefs.markov_chain import MarkovChain
+from pufferkit.checks import Ints
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.transport import w_infinity
 from pufferkit.rounding import as_fraction
-
-Ints = NDArray[np.int64]
 
 OPEN_TIE = "a tie was too close for floats and counted as the larger distance"
 
@@ -37,7 +35,7 @@ class Farthest:
     rounding: float = 0.0  # what the rounding of probabilities may add to a loss
 
 
-Distance = tuple[Farthest, str, int, dict[str, Any] | None]
+LargestDistance = tuple[Farthest, str, int, dict[str, Any] | None]
 """The largest distance over a class, the belief that has it, of which length, and what a check of
 it needs."""
 

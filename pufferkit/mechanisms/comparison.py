@@ -10,9 +10,10 @@ from typing import Any
 
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
+from pufferkit.influence.progress import NamedProgress
 from pufferkit.mechanisms.baselines import Baseline
 from pufferkit.mechanisms.evidence import Guarantee
-from pufferkit.mechanisms.plan import OPTIONS, Plan, Progress, plan
+from pufferkit.mechanisms.plan import OPTIONS, Plan, plan
 from pufferkit.mechanisms.renyi import renyi_pufferfish
 from pufferkit.mechanisms.temporal import temporal_noise
 from pufferkit.shown import Shown
@@ -96,7 +97,7 @@ def compare(
     query: Query,
     epsilon: float,
     delta: float = 1e-6,
-    progress: Progress | None = None,
+    progress: NamedProgress | None = None,
 ) -> Comparison:
     """Our mechanisms beside what one would use today, each with its promise. Spends nothing.
 

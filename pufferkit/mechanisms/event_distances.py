@@ -13,7 +13,7 @@ from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.markov_chain import MarkovChain
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.secrets import Automaton, Events, Listed, Secrets, Sets
-from pufferkit.beliefs.structure import Bools
+from pufferkit.checks import Bools
 from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
@@ -21,8 +21,8 @@ from pufferkit.influence.sums.network_sums import distribution_given
 from pufferkit.influence.sums.work import sum_work, window_work
 from pufferkit.mechanisms.chain_distances import (
     OPEN_TIE,
-    Distance,
     Farthest,
+    LargestDistance,
     chain_distance,
     known_members,
     largest_between,
@@ -64,7 +64,7 @@ def condition(
 
 def of_conditions(
     theta: ChainClass, query: Query, pairs: Sequence[tuple[Event, Event]]
-) -> Distance:
+) -> LargestDistance:
     """W between events about named entries, counted through all segments.
 
     Segments are independent, so distances of the segments that a pair of events is about add up:
@@ -111,7 +111,7 @@ def of_network_events(
     added: Mapping[Hashable, int],
     unit: Fraction,
     pairs: Sequence[tuple[Event, Event]],
-) -> Distance:
+) -> LargestDistance:
     """W between events about named nodes; values add multiples of ``unit``."""
     worst, name, record = Farthest(Fraction(0), None), "", []
     for number, (one, other) in enumerate(pairs, 1):

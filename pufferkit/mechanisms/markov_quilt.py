@@ -11,7 +11,7 @@ from pufferkit.beliefs.secrets import Secrets
 from pufferkit.data.queries import Query
 from pufferkit.influence.answers import QuiltBound, QuiltSearch, hardest_quilt
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.quilts.chains import Reading
+from pufferkit.influence.quilts.chains import InfluenceReading
 from pufferkit.influence.quilts.gaps import solvers
 from pufferkit.influence.quilts.hardest import check_reading
 from pufferkit.influence.quilts.mixing import hardest_by_mixing, influences_by_mixing
@@ -20,7 +20,7 @@ from pufferkit.mechanisms.evidence import Evidence
 from pufferkit.mechanisms.observed import quilts_of_observed, recorded
 from pufferkit.rounding import round_up
 
-Bound = Literal["paper", "tight"]
+MixingVariant = Literal["paper", "tight"]
 
 
 def markov_quilt(
@@ -28,7 +28,7 @@ def markov_quilt(
     query: Query,
     epsilon: float,
     *,
-    influence: Reading = "definition",
+    influence: InfluenceReading = "definition",
     secrets: Secrets | Sequence[Secrets] | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
@@ -81,7 +81,7 @@ def markov_quilt(
 
 
 def markov_quilt_approx(
-    beliefs: Any, query: Query, epsilon: float, *, bound: Bound = "paper"
+    beliefs: Any, query: Query, epsilon: float, *, bound: MixingVariant = "paper"
 ) -> Calibration:
     """Noise of the Markov Quilt Mechanism when only the speed of mixing is used: [Q] Algorithm 4.
 

@@ -10,7 +10,7 @@ is kept, and the evidence says so (`Evidence.counted`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf
+from functools import cache
 from typing import Any
 
 from pufferkit.beliefs.chain_class import ChainClass
@@ -22,6 +22,7 @@ from pufferkit.influence.curve.sweep import EntryLoss, Run
 from pufferkit.influence.quilts.gaps import Named, hardest_observed
 from pufferkit.influence.quilts.hardest import QuiltBound
 from pufferkit.mechanisms.evidence import Bound, Evidence
+from pufferkit.rounding import largest_within
 
 MOST_ENTRIES, MOST_RUNS = 5_000, 200
 """Longest segments, and most runs in one, of which the pattern is used."""
@@ -35,8 +36,8 @@ WORTH = 1e-3
 PAIRWISE = 400
 """Longest segments that are followed pair by pair of values, entry by entry."""
 
-_CLOSE, _TRIALS = 1e-4, 12
-"""How near to epsilon the search ends, relatively, and after how many trials at most."""
+_CLOSE = 1e-4
+"""How near to epsilon the search ends, relatively."""
 
 
 def patterns_of(query: Query) -> list[SegmentPattern]:
@@ -83,36 +84,28 @@ def curve_of_observed(
     curves = {n: InfluenceCurve(theta, n, metric) for n in {sum(runs) for runs in patterns}}
     by_pairs = max(curves) <= PAIRWISE
 
-    def binding(b: float) -> tuple[str, EntryLoss, int]:
+    @cache
+    def binding(b: float) -> tuple[float, tuple[str, EntryLoss, int]]:
         """The largest loss, whose it is, and in a segment of which length."""
         rows = [
             (*curves[sum(runs)].binding(profile(runs, b), by_pairs=by_pairs), sum(runs))
             for runs in patterns
         ]
-        return max(rows, key=lambda row: row[1].value)
+        worst = max(rows, key=lambda row: row[1].value)
+        return worst[1].value, worst
 
-    # An observed entry loses its own b at least, so nothing above epsilon is tried.
-    b, low, high, best = min(epsilon, least * (1 + WORTH)), least, inf, None
-    for _ in range(_TRIALS):
-        row = binding(b)
-        value = row[1].value
-        if value <= epsilon:
-            low, best = b, row
-            if b >= epsilon or value >= epsilon * (1 - _CLOSE):
-                break
-        else:
-            high = b
-            if best is None:
-                return None
-        guess = min(epsilon, b * epsilon / value * (1 - _CLOSE / 2))
-        b = guess if low < guess < high else (low + high) / 2
-    if best is None or low <= least:
+    start = min(epsilon, least * (1 + WORTH))
+    if binding(start)[0] > epsilon:
         return None
-    name, loss, length = best
+    # An observed entry loses its own b at least, so nothing above epsilon is tried.
+    best = largest_within(binding, epsilon, start, epsilon, _CLOSE)
+    if best is None or best[0] <= least:
+        return None
+    b, (name, loss, length) = best
     blocks = (loss.left, loss.right) if loss.pairs is None else None
     bound: Bound = "curve" if loss.pairs is None else "pairs"
     notes = curves[length].notes
-    return low, Evidence(
+    return b, Evidence(
         name, loss.node, length, notes=notes, blocks=blocks, bound=bound, counted="observed"
     )
 

@@ -19,6 +19,7 @@ from pufferkit.data.queries import Query
 from pufferkit.errors import NotApplicable, printable
 from pufferkit.influence.answers import record_loss
 from pufferkit.influence.curve.profile import InfluenceCurve, as_metric
+from pufferkit.influence.progress import NamedProgress
 from pufferkit.influence.sums.outer import outer_loss
 from pufferkit.mechanisms.baselines import entry_dp, gk16, group_dp
 from pufferkit.mechanisms.calibration import OF_SUMS, Calibration, checked
@@ -36,7 +37,6 @@ from pufferkit.shown import Shown
 _LOG = logging.getLogger(__name__)
 
 Mechanism = Callable[..., Calibration]
-Progress = Callable[[str, int, int], None]
 """Called with the mechanism at work, the number of entries or scales done, and of all."""
 
 MECHANISMS: dict[str, Mechanism] = {
@@ -252,7 +252,11 @@ def percent(share: float | None) -> str:
 
 
 def calibrate(
-    mechanism: str, beliefs: Any, query: Query, epsilon: float, progress: Progress | None = None
+    mechanism: str,
+    beliefs: Any,
+    query: Query,
+    epsilon: float,
+    progress: NamedProgress | None = None,
 ) -> Calibration:
     """The noise of one mechanism, by its name."""
     if mechanism not in MECHANISMS:
@@ -271,7 +275,7 @@ def plan(
     beliefs: Any,
     query: Query,
     epsilon: float,
-    progress: Progress | None = None,
+    progress: NamedProgress | None = None,
     *,
     secrets: Secrets | Sequence[Secrets] | None = None,
     most_work: float = LONG_WORK,

@@ -33,9 +33,9 @@ from pufferkit.mechanisms.intervals import project_to_simplex, rank_error
 from pufferkit.mechanisms.release import Release
 from pufferkit.shown import Shown
 
-Way = Literal["noisy histogram inverted", "exponential mechanism"]
-INVERTED: Way = "noisy histogram inverted"
-CHOSEN: Way = "exponential mechanism"
+QuantileMethod = Literal["noisy histogram inverted", "exponential mechanism"]
+INVERTED: QuantileMethod = "noisy histogram inverted"
+CHOSEN: QuantileMethod = "exponential mechanism"
 
 _DRAWS, _MOST_CHAINS = 2000, 20
 
@@ -68,8 +68,8 @@ class QuantilePlan(Shown):
     """
 
     calibration: Calibration
-    way: Way
-    errors: Mapping[Way, float]
+    way: QuantileMethod
+    errors: Mapping[QuantileMethod, float]
     about: str
     share: float
     values: Mapping[Any, float]
@@ -153,7 +153,7 @@ def plan_quantile(
 
 def better_way(
     theta: Beliefs, states: Sequence[Hashable], share: float, entries: int, scale: float
-) -> tuple[Way, dict[Way, float], str]:
+) -> tuple[QuantileMethod, dict[QuantileMethod, float], str]:
     """The way that is expected to err less, the error of each, and for which levels.
 
     ``states`` are in the order of their values; there are ``entries`` of them in the data, and
@@ -161,7 +161,7 @@ def better_way(
     """
     shares, about = _levels(theta, states)
     each = [expected_errors(own, share, entries, scale) for own in shares]
-    errors: dict[Way, float] = {
+    errors: dict[QuantileMethod, float] = {
         INVERTED: max(inverted for inverted, _ in each),
         CHOSEN: max(by_choice for _, by_choice in each),
     }

@@ -14,7 +14,7 @@ from pufferkit import checks
 from pufferkit.beliefs.chain_class import ChainClass
 from pufferkit.beliefs.event_class import EventClass
 from pufferkit.beliefs.field_class import FieldClass
-from pufferkit.beliefs.finite_joint import FiniteJoint, Row
+from pufferkit.beliefs.finite_joint import FiniteJoint, JointRow
 from pufferkit.beliefs.joint_class import JointClass
 from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs
@@ -27,8 +27,8 @@ from pufferkit.influence.sums.work import sum_work
 from pufferkit.mechanisms.calibration import GAPS, Calibration, checked
 from pufferkit.mechanisms.chain_distances import (
     OPEN_TIE,
-    Distance,
     Farthest,
+    LargestDistance,
     chain_distance,
     known_members,
     largest_between,
@@ -45,7 +45,7 @@ from pufferkit.mechanisms.event_distances import (
 from pufferkit.mechanisms.evidence import Evidence, Guarantee
 from pufferkit.rounding import as_fraction, at_least, round_up
 
-RowEvent = Callable[[Row], bool]
+RowEvent = Callable[[JointRow], bool]
 EventPairs = Iterable[tuple[Event | RowEvent, Event | RowEvent]]
 """Pairs of events that must not be told apart."""
 
@@ -175,7 +175,7 @@ def _verification_data(
 @singledispatch
 def _largest_distance(
     theta: Beliefs, query: Query, secrets: EventPairs | None, progress: Progress | None
-) -> Distance:
+) -> LargestDistance:
     """The largest distance over a class, where it is, and what a check of it needs."""
     raise NotApplicable(f"the Wasserstein Mechanism has no theorem for a {theta.description}")
 
@@ -183,7 +183,7 @@ def _largest_distance(
 @_largest_distance.register
 def _(
     theta: ChainClass, query: Query, secrets: EventPairs | None, progress: Progress | None
-) -> Distance:
+) -> LargestDistance:
     _only_sums(query)
     if secrets is not None:
         return of_conditions(theta, query, _pairs(secrets))
@@ -199,7 +199,7 @@ def _(
 @_largest_distance.register
 def _(
     theta: EventClass, query: Query, secrets: EventPairs | None, progress: Progress | None
-) -> Distance:
+) -> LargestDistance:
     _only_sums(query)
     if secrets is not None:
         raise ValueError("secrets: these beliefs have secrets of their own; name all of them there")
@@ -217,7 +217,7 @@ def _(
 @_largest_distance.register
 def _(
     theta: NetworkClass, query: Query, secrets: EventPairs | None, progress: Progress | None
-) -> Distance:
+) -> LargestDistance:
     _only_sums(query)
     worst, name = Farthest(Fraction(0), None), ""
     weights = {state: row[0] for state, row in (query.weights or {}).items()}
@@ -237,7 +237,7 @@ def _(
 @_largest_distance.register
 def _(
     theta: FieldClass, query: Query, secrets: EventPairs | None, progress: Progress | None
-) -> Distance:
+) -> LargestDistance:
     _only_sums(query)
     if secrets is not None:
         raise NotApplicable(
@@ -259,7 +259,7 @@ def _(
 @_largest_distance.register
 def _(
     theta: JointClass, query: Query, secrets: EventPairs | None, progress: Progress | None
-) -> Distance:
+) -> LargestDistance:
     chosen = None if secrets is None else _functions(theta, _pairs(secrets, functions=True))
     worst, name = Farthest(Fraction(0), None), ""
     for number, joint in enumerate(theta.joints, 1):
@@ -319,7 +319,7 @@ def _events(
 
 
 def _distribution_given(
-    joint: FiniteJoint, answers: dict[Row, Fraction], event: RowEvent
+    joint: FiniteJoint, answers: dict[JointRow, Fraction], event: RowEvent
 ) -> dict[Fraction, Fraction]:
     """Distribution of the answer given an event; empty if the event is impossible."""
     distribution: dict[Fraction, Fraction] = {}
@@ -331,7 +331,7 @@ def _distribution_given(
     return {answer: mass / whole for answer, mass in distribution.items()}
 
 
-def _answer(query: Query, row: Row) -> Fraction:
+def _answer(query: Query, row: JointRow) -> Fraction:
     if query.weights is not None:
         return sum((query.weights[v][0] for v in row if v in query.weights), Fraction(0))
     # As a release takes it, to the last digit: not the decimal it prints as.

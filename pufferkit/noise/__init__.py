@@ -5,9 +5,9 @@ floating-point Laplace sampler leaks: some outputs are possible under one data s
 2012). One file for each kind:
 
 - `whole_noise`: discrete Laplace noise on answers that are whole multiples of a unit;
-- `grid_noise`: Laplace noise on all others, on a fine grid that is paid for;
+- `grid_noise`: Laplace noise on all others, on a fine grid whose rounding the scale pays for;
 - `choices`: a noisy choice, for quantiles;
-- `randomised_response`: answers of single entries.
+- `randomised_response`: randomised answers for single entries.
 
 Laplace noise of both kinds comes from one of two samplers (`samplers`): OpenDP's (`opendp_draws`)
 or our own for many numbers at once (`exact_laplace`, `digits`).
@@ -34,7 +34,7 @@ from pufferkit.noise.whole_noise import (
 
 Family = Literal["laplace", "discrete laplace", "noisy choice"]
 """Laplace noise on a fine grid, discrete Laplace noise on the multiples of the answer's unit, or
-exponential noise on scores of which the best is told."""
+exponential noise on scores, of which only the place of the best is released."""
 
 __all__ = [
     "SAMPLER_NAMES",

@@ -1,10 +1,10 @@
-"""Probabilities made of e^{-x}, x a fraction, by their binary digits.
+"""Binary digits of probabilities that are functions of e^{-x}, for a fraction x.
 
-Every digit is certain. e^{-x} is enclosed between two fixed-point numbers by whole-number
-arithmetic, every rounding outwards; what is asked of it grows with it, so it is enclosed too; and
-if both ends begin with the same digits, these are the digits. Otherwise the enclosure is made
-finer. That ends, because e^x is irrational for every fraction x other than 0 (Lambert 1761), and so
-are the probabilities here: none of them lies on a binary fraction for ever.
+Every digit is certain. Integer arithmetic, rounded outwards, encloses e^{-x} between two
+fixed-point numbers. The probability increases with e^{-x}, so it is enclosed too, and if both ends
+begin with the same digits, these are its digits. Otherwise the enclosure is refined. This
+terminates, because e^x is irrational for every fraction x other than 0 (Lambert 1761), and so are
+the probabilities here: none of them is a binary fraction.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from fractions import Fraction
 from typing import Literal
 
 Shape = Literal["power", "odds", "nonzero"]
-"""Of a = e^{-x}: a itself; a / (1 + a), heads with odds a; or 2 a / (1 + a)."""
+"""With a = e^{-x}: a itself; a / (1 + a), which is heads with odds a; or 2 a / (1 + a)."""
 
 WORD_BITS = 64
 _GUARD = 128
-"""More digits of e^{-x} than are asked for; squaring sixty times takes half of them."""
+"""Extra digits of e^{-x} beyond those needed; squaring sixty times uses up half of them."""
 
 
 def digits(shape: Shape, x: Fraction, number: int) -> int:
@@ -32,10 +32,10 @@ def digits(shape: Shape, x: Fraction, number: int) -> int:
 
 
 def first_words(wanted: Iterable[tuple[Shape, int]], x: Fraction) -> Iterator[int]:
-    """The first 64 digits of several probabilities, of e^{-x 2^i} with i in rising order.
+    """The first 64 digits of several probabilities, functions of e^{-x 2^i} with i increasing.
 
     [l, h] encloses a in units of 2^-b, so [l^2, h^2] encloses a^2 in units of 2^-2b; both are
-    rounded outwards to units of 2^-b. Where that leaves a word uncertain it is computed alone.
+    rounded outwards to units of 2^-b. A word that this leaves uncertain is computed by itself.
     """
     bits = WORD_BITS + _GUARD
     low, high = enclosed(x, bits)
@@ -49,7 +49,7 @@ def first_words(wanted: Iterable[tuple[Shape, int]], x: Fraction) -> Iterator[in
 
 
 def _floor(shape: Shape, a: int, bits: int, number: int) -> int:
-    """floor(p 2^number) where a is counted in units of 2^-bits; never falls as a grows."""
+    """floor(p 2^number) where a is in units of 2^-bits; never decreases as a grows."""
     if shape == "power":
         return a << number >> bits
     twice = shape == "nonzero"

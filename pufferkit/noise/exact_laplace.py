@@ -9,21 +9,21 @@
 geometric number are independent, and b_i is 1 with odds a^(2^i) to 1. Bits from the m-th on are one
 geometric number again, floor(g / 2^m), with a^(2^m) in the place of a. So a draw is: one toss for
 "not 0", one for each of m bits, one for "there are more bits", which has probability a^(2^m), and a
-fair sign. Nothing is rejected and nothing is cut off: if there are more bits, of which the chance
-is below 2^-64, they are tossed for in whole numbers of any size.
+fair sign. Nothing is rejected or truncated: if there are more bits, which has a probability
+below 2^-64, they are drawn with integers of any size.
 
 *A toss.* A uniform number U in [0, 1] is below p if, at the first digit where they differ, U has 0
 and p has 1. So digits of U are drawn until they differ from those of p: eight, in 255 of 256 cases
 enough; 56 more; and then 64 at a time. The digits of p are certain (`pufferkit.noise.digits`), and
-so P(heads) is p itself, an irrational number, and not a float near it.
+so P(heads) is exactly p, an irrational number, and not a float close to it.
 
-*Whole numbers that fit.* The scale is at most 2^56 units and m the least number with 2^m >= 45
+*Range of the integers.* The scale is at most 2^56 units and m the least number with 2^m >= 45
 scale, so m <= 62 and |Z| <= 2^62 unless there are more bits; those draws are finished in Python's
-integers. An answer with its noise beyond 64 bits is given as the largest or smallest number of 64
+integers. A noisy answer beyond 64 bits is replaced by the largest or smallest integer of 64
 bits: post-processing of the noisy answer, which costs nothing.
 
-*Random bits* are asked of the operating system where they are used, and none are kept, so no
-process, forked or copied, has any that another has.
+*Random bits* are requested from the operating system when they are used, and none are kept, so no
+two processes, forked or copied, share any.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from numpy.typing import NDArray
 
 from pufferkit.noise.digits import WORD_BITS, Shape, digits, first_words
 
-Source = Callable[[int], bytes]
-"""Gives as many random bytes as it is asked for. Releases draw from the operating system; tests
-give bytes of their own."""
+ByteSource = Callable[[int], bytes]
+"""Returns a given number of random bytes. Releases draw from the operating system; tests
+supply their own bytes."""
 
 Heads = NDArray[np.bool_]
 Which = NDArray[np.intp] | None
 
 LARGEST_SCALE = Fraction(2**56)
-"""In units; noise of a larger scale would not fit in 64 bits."""
+"""Largest scale, in units; noise of a larger scale would not fit in 64 bits."""
 
 _REACH = 45
-"""Scales until which single bits are drawn; e^-45 is below 2^-64."""
+"""Single bits are drawn up to this many scales; e^-45 is below 2^-64."""
 
 _AT_ONCE = 1 << 17
 _LEAST, _MOST = -(2**63), 2**63 - 1
@@ -59,14 +59,14 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True)
 class Coin:
-    """Heads with a probability made of e^{-2^i / scale}, one for each scale.
+    """A coin whose probability of heads is a function of e^{-2^i / scale}, for some scales.
 
     Attributes
     ----------
     shape, i
-        What is made of it, and of which power; see `pufferkit.noise.digits.Shape`.
+        Which function, and which power of 2; see `pufferkit.noise.digits.Shape`.
     scales
-        In units.
+        Scales of the noise, in units.
     words
         The first 64 binary digits of each probability.
     """
@@ -76,15 +76,15 @@ class Coin:
     scales: tuple[Fraction, ...]
     words: NDArray[np.uint64]
 
-    def next_word(self, known: int, which: int) -> int:
-        """The 64 digits after the first ``known``."""
+    def next_word(self, compared: int, which: int) -> int:
+        """The 64 binary digits after the first ``compared``."""
         x = 2**self.i / self.scales[which]
-        return digits(self.shape, x, known + WORD_BITS) & (1 << WORD_BITS) - 1
+        return digits(self.shape, x, compared + WORD_BITS) & (1 << WORD_BITS) - 1
 
 
 @dataclass(frozen=True)
 class DiscreteLaplace:
-    """The tosses that make a draw of P(Z = n) proportional to e^{-|n| / scale}, for some scales.
+    """The tosses that draw Z with P(Z = n) proportional to e^{-|n| / scale}, for some scales.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class DiscreteLaplace:
     bits
         The bits of |Z| - 1, from the lowest.
     more
-        Whether |Z| - 1 has bits beyond them.
+        Whether |Z| - 1 has further bits.
 
     Examples
     --------
@@ -128,18 +128,18 @@ class DiscreteLaplace:
         self,
         values: NDArray[np.int64],
         which: NDArray[np.intp] | None = None,
-        source: Source | None = None,
+        source: ByteSource | None = None,
     ) -> NDArray[np.int64]:
-        """Whole numbers, each with a draw of its own.
+        """Whole numbers, each with independent noise added.
 
         Parameters
         ----------
         values
             The exact numbers, in units.
         which
-            The place of the scale of each; left out if there is one for all.
+            The index of the scale of each number; left out if one scale serves all.
         source
-            For tests; left out, the operating system.
+            Random bytes, for tests; if left out, those of the operating system.
         """
         drawn = os.urandom if source is None else source
         noisy = np.empty(len(values), dtype=np.int64)
@@ -149,7 +149,7 @@ class DiscreteLaplace:
             noisy[part] = self._on_some(values[part], own, drawn)
         return noisy
 
-    def _on_some(self, values: NDArray[np.int64], which: Which, source: Source) -> Any:
+    def _on_some(self, values: NDArray[np.int64], which: Which, source: ByteSource) -> Any:
         count = len(values)
         nonzero = tosses(self.nonzero, count, which, source)
         negative = np.unpackbits(np.frombuffer(source(-(-count // 8)), np.uint8), count=count)
@@ -161,15 +161,15 @@ class DiscreteLaplace:
         noise = np.where(nonzero, np.where(negative, -size, size), 0)
         noisy = saturated_sum(values, noise)
         for n in np.flatnonzero(tosses(self.more, count, which, source)).tolist():
-            blocks, own = 1, None if which is None else which[n : n + 1]
-            while tosses(self.more, 1, own, source)[0]:
+            blocks, scale_of_n = 1, None if which is None else which[n : n + 1]
+            while tosses(self.more, 1, scale_of_n, source)[0]:
                 blocks += 1
             far = int(noise[n]) + int(np.sign(noise[n])) * (blocks << len(self.bits))
             noisy[n] = min(max(int(values[n]) + far, _LEAST), _MOST)
         return noisy
 
 
-def tosses(coin: Coin, count: int, which: Which, source: Source) -> Heads:
+def tosses(coin: Coin, count: int, which: Which, source: ByteSource) -> Heads:
     """Independent tosses, each heads with exactly the probability of its scale."""
     first = np.frombuffer(source(count), np.uint8)
     tops = (coin.words >> np.uint64(WORD_BITS - 8)).astype(np.uint8)
@@ -181,25 +181,25 @@ def tosses(coin: Coin, count: int, which: Which, source: Source) -> Heads:
     low = lows[0] if which is None else lows[which[unsure]]
     heads[unsure] = rest < low
     for n in unsure[rest == low].tolist():
-        heads[n] = _settled(coin, 0 if which is None else int(which[n]), source)
+        heads[n] = _toss_after_ties(coin, 0 if which is None else int(which[n]), source)
     return heads
 
 
-def _settled(coin: Coin, which: int, source: Source) -> bool:
-    """A toss whose first word was that of the probability."""
-    known = WORD_BITS
+def _toss_after_ties(coin: Coin, which: int, source: ByteSource) -> bool:
+    """A toss whose first random word equals the first word of the probability."""
+    compared = WORD_BITS
     while True:
-        drawn, digits_of_it = int.from_bytes(source(8), "big"), coin.next_word(known, which)
-        if drawn != digits_of_it:
-            return drawn < digits_of_it
-        known += WORD_BITS
+        drawn, word = int.from_bytes(source(8), "big"), coin.next_word(compared, which)
+        if drawn != word:
+            return drawn < word
+        compared += WORD_BITS
 
 
 def saturated_sum(values: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Values + noise; what passes the largest or smallest number of 64 bits is given as that."""
+    """Values + noise, clipped to the largest and smallest integer of 64 bits."""
     total: NDArray[np.int64] = values + noise
-    # It has passed if both have a sign that their sum, taken modulo 2^64, has not.
-    passed = (values ^ total) & (noise ^ total) < 0
-    if passed.any():
-        total[passed] = np.where(noise[passed] > 0, _MOST, _LEAST)
+    # A sum has overflowed if, modulo 2^64, its sign differs from that of both terms.
+    overflowed = (values ^ total) & (noise ^ total) < 0
+    if overflowed.any():
+        total[overflowed] = np.where(noise[overflowed] > 0, _MOST, _LEAST)
     return total

@@ -1,12 +1,12 @@
-"""Laplace noise on a grid of multiples of 2^k, for answers that have no unit.
+"""Laplace noise on the grid of multiples of 2^k, for answers that have no unit.
 
-The grid is paid for. Rounding each of n coordinates to a multiple of 2^k can move two answers apart
+The scale pays for the grid. Rounding n coordinates to multiples of 2^k can move two answers apart
 by n 2^k, so an L-Lipschitz query becomes (L + n 2^k)-Lipschitz, and the scale is raised in that
 proportion. With n 2^k at most L / 2^30 that is one part in 10^9. Very long series need a coarser
 grid, because an answer must stay a whole number of steps that a float can hold.
 
-What is drawn is discrete Laplace noise, in steps of the grid, on the answer in such steps. The sum
-is told as the nearest float: post-processing, which costs nothing.
+The noise is discrete Laplace noise on the answer, both counted in steps of the grid. The sum
+is released as the nearest float: post-processing, which costs nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pufferkit.noise.samplers import Sampler, sampler_of
 from pufferkit.rounding import round_up
 
 GRID_SHARE = 2.0**-30
-"""Most of the Lipschitz constant that the grid may cost."""
+"""Largest share of the Lipschitz constant that the grid may cost."""
 
 _MOST = sys.float_info.max
 _MOST_DIGITS = 52
@@ -37,7 +37,8 @@ def grid_exponent(lipschitz: float, size: int, largest: float | None = None) -> 
     Parameters
     ----------
     lipschitz, size
-        Of the query; the grid may cost ``GRID_SHARE`` of the constant over all coordinates.
+        Lipschitz constant and number of coordinates of the query. Over all coordinates, the grid
+        may cost ``GRID_SHARE`` of the constant.
     largest
         Public bound on the size of a coordinate of the answer, if there is one.
     """
@@ -56,7 +57,7 @@ def paid_scale(scale: float, lipschitz: float, size: int, largest: float | None 
 def grid_sampler(
     scale: float, lipschitz: float, size: int, largest: float | None = None
 ) -> Sampler:
-    """Who draws Laplace noise on a release of ``size`` numbers."""
+    """The sampler of Laplace noise for a release of ``size`` numbers."""
     step = Fraction(2) ** grid_exponent(lipschitz, size, largest)
     return sampler_of(Fraction(paid_scale(scale, lipschitz, size, largest)) / step, size)
 
@@ -68,18 +69,18 @@ def laplace(
     lipschitz: float,
     largest: float | None = None,
 ) -> list[float]:
-    """Laplace noise of the scale `paid_scale` on every number of many releases.
+    """Many releases at once: Laplace noise of the scale `paid_scale` on every number.
 
-    Release n is of ``answers[which[n]]``, and each has draws of its own; only the call is shared,
-    because a call is slow and a draw is not.
+    Release n adds noise to ``answers[which[n]]``. All noise is independent; the releases share one
+    call of the sampler, because a call is slow and a draw is not.
 
     Parameters
     ----------
     answers, which
-        The exact answers, each of which is rounded to the grid without further error; and which of
-        them each release is of.
+        The exact answers, which are rounded to the grid without further error, and the index of the
+        answer that each release is about.
     scale
-        What the theorem asks for a query of this Lipschitz constant.
+        The scale that the theorem demands for a query of this Lipschitz constant.
     lipschitz
         L1 change of the whole answer when one entry changes.
     largest
@@ -87,7 +88,7 @@ def laplace(
     """
     size = len(answers[0])
     if size == 0:
-        raise ValueError("exact: has no numbers to add noise to")
+        raise ValueError("exact: must contain at least one number to add noise to")
     paid = paid_scale(scale, lipschitz, size, largest)
     k = grid_exponent(lipschitz, size, largest)
     in_steps = [_steps(exact, k, scale) for exact in answers]
@@ -109,24 +110,24 @@ def laplace(
             made = longer, made[1]
         exact = [math.ldexp(steps, k) for steps in flat]
         drawn = np.array(opendp_draws.drawn(made, lipschitz / scale, exact), dtype=np.float64)
-    # A draw beyond the largest float is given as that float: post-processing, which costs nothing.
+    # A value beyond the largest float becomes that float: post-processing, which costs nothing.
     rounded: list[float] = np.clip(drawn, -_MOST, _MOST).tolist()
     return rounded
 
 
 def _steps(exact: Sequence[Fraction], k: int, scale: float) -> list[int]:
-    """The nearest numbers of steps of 2^k; the message of a refusal must not tell the answer."""
+    """The nearest numbers of steps of 2^k; the error message must not reveal the answer."""
     finer, coarser = max(-k, 0), max(k, 0)
     steps = [_nearest(value.numerator << finer, value.denominator << coarser) for value in exact]
     if any(own.bit_length() > _MOST_DIGITS for own in steps):
         raise ValueError(
-            f"answer: is too large to carry noise of scale {scale:g} on its grid; ask for it "
-            "in smaller units"
+            f"answer: is too large for noise of scale {scale:g} on its grid; subtract a "
+            "public constant in the query"
         )
     return steps
 
 
 def _nearest(top: int, bottom: int) -> int:
-    """The whole number nearest to a fraction, as `round` gives it; of two, the even one."""
+    """The integer nearest to a fraction, ties to even, as `round` gives it."""
     whole, rest = divmod(top, bottom)
     return whole + (2 * rest > bottom - (whole & 1))

@@ -1,7 +1,8 @@
-"""OpenDP's samplers, and what they charge.
+"""OpenDP's samplers, and the privacy loss that they charge.
 
-What OpenDP keeps is not ours to clear, and not every version of it looks for a fork; in a forked
-process it is asked on new threads only, where its generators start anew from the operating system.
+We cannot clear the state of OpenDP's generators, and not every version of OpenDP detects a fork. In
+a forked process we call it only on new threads, where its generators are seeded afresh from the
+operating system.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def _is_forked() -> bool:
-    """By Python's own hook, or by the number of the process where other code has forked."""
+    """Whether this process was forked, by Python's hook or, if other code forked, by process id."""
     return _home != [os.getpid()]
 
 
 def drawn(made: tuple[Any, float], allowed: float, values: list[Any]) -> Any:
-    """Noisy values or a choice, if the sampler charges no more than is allowed.
+    """Noisy values or a noisy choice, if the sampler charges no more than ``allowed``.
 
     They are drawn with a generator that no other process shares. A generator of OpenDP belongs to a
     thread. OpenSSL's, which version 0.16 uses, starts anew after a fork; that of other versions
@@ -33,7 +34,7 @@ def drawn(made: tuple[Any, float], allowed: float, values: list[Any]) -> Any:
     Parameters
     ----------
     made
-        A measurement, and what it charges.
+        A measurement, and the privacy loss that it charges.
     allowed
         The most that it may charge, up to a few units in the last place.
     values
@@ -70,20 +71,20 @@ def _sampler(atoms: dict[str, Any], size: int, scale: float, **grid: int) -> Any
 
 
 def grid_measurement(size: int, scale: float, k: int, lipschitz: float) -> tuple[Any, float]:
-    """The sampler on multiples of 2^k, and what it charges for this distance and its rounding."""
+    """The sampler on multiples of 2^k, and its charge for this distance, rounding included."""
     measurement = _sampler({"T": float, "nan": False}, size, scale, k=k)
     return measurement, float(measurement.map(lipschitz))
 
 
 def whole_measurement(size: int, scale: float) -> tuple[Any, float]:
-    """The sampler on whole numbers, and what it charges for a distance of 1."""
+    """The sampler on whole numbers, and its charge for a distance of 1."""
     measurement = _sampler({"T": "i64"}, size, scale)
     return measurement, float(measurement.map(1.0))
 
 
 @lru_cache(8)
 def choice_measurement(scale: float, step: int) -> tuple[Any, float]:
-    """The sampler of a choice, and what it charges for scores that move by ``step``."""
+    """The sampler of a noisy choice, and its charge for scores that move by ``step``."""
     from opendp.measures import max_divergence  # noqa: PLC0415
 
     domains, metrics, measurements = _opendp()

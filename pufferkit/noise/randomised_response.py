@@ -2,8 +2,8 @@
 
 It compares 64 random bits of the operating system with a whole number, so its probabilities are
 exact multiples of 2^-64. A float of at least 2^-11 is such a multiple already; a smaller one is
-rounded up, which hides more. Of two states the first byte decides mostly, and the others are drawn
-only where it does not.
+rounded up, which hides more. With two states the first byte usually decides, and the other bytes
+are drawn only where it does not.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ _CHUNK = 1 << 18
 def flip_threshold(rho: float, states: int) -> int:
     """How many of the 2^64 words move a state to one given other state: rho 2^64, rounded up.
 
-    Each of the k states keeps the rest, never less than it gives to another: k times the threshold
-    is at most 2^64. Rounding up makes outputs more alike, so the loss of the probabilities that
-    were asked for is still promised. Only where that would pass 1/k (k no power of two and rho
-    within 2^-64 of 1/k) is it rounded down; `KaryResponse` computes its promise from the result.
+    The remaining words keep the state, never fewer than move it to any other: k times the threshold
+    is at most 2^64. Rounding up makes outputs more alike, so the loss of the requested
+    probabilities remains an upper bound. The threshold is rounded down only where it would exceed
+    1/k (k not a power of two and rho within 2^-64 of 1/k); `KaryResponse` computes its guarantee
+    from the result.
     """
     return min(math.ceil(Fraction(rho) * WORD), WORD // states)
 
@@ -69,10 +70,10 @@ def responses(codes: NDArray[Any], thresholds: Sequence[int]) -> NDArray[Any]:
 
 
 def _flips(zeros: NDArray[np.bool_], limits: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """For each entry whether a fresh word of 64 bits is below the limit of its state.
+    """For each entry, whether a fresh 64-bit word is below the limit of its state.
 
-    The first byte of a word decides unless it is the first byte of the limit; the other seven are
-    drawn only then, once in 256 times. Given the first byte they are uniform whenever they are
+    The first byte of a word decides unless it equals the first byte of the limit; the other seven
+    are drawn only then, once in 256 times. Given the first byte they are uniform whenever they are
     drawn, so the probability is exactly the limit over 2^64.
     """
     first = np.frombuffer(os.urandom(len(zeros)), dtype=np.uint8)
@@ -89,7 +90,7 @@ def _flips(zeros: NDArray[np.bool_], limits: NDArray[np.uint64]) -> NDArray[np.b
 def response_stream(codes: Iterator[int], thresholds: Sequence[int]) -> Iterator[int]:
     """Randomised response to one entry after another, as `responses`, in constant memory.
 
-    Each entry is answered before the next is asked for, and its random word is drawn with it. Words
+    Each entry is answered before the next is read, and its random word is drawn then. Words
     drawn ahead would be the same in every process that is forked from this one.
     """
     states = len(thresholds)

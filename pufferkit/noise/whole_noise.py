@@ -1,12 +1,12 @@
 """Discrete Laplace noise, for answers that are whole multiples of a unit u.
 
-Counts are (u = 1), and shares of T entries (u = 1/T). The noise is a whole multiple too, with
+Examples are counts (u = 1) and shares of T entries (u = 1/T). The noise is a multiple of u, with
 
     P(Z = n u)  =  (1 - a) / (1 + a) a^|n|,    a = e^{-u / scale}.
 
 Replacing an answer by another at L1 distance d moves the log-likelihood of every output by at most
 d / scale, as |w - c'| <= |w - c| + |c - c'| in each coordinate: the guarantee of Laplace noise of
-the same scale, pair by pair of states too. Nothing is rounded, so nothing is paid for rounding, and
+the same scale, for each pair of states too. Nothing is rounded, so rounding costs nothing, and
 the noise is smaller: its mean size is u / sinh(u / scale), below the scale.
 """
 
@@ -19,29 +19,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit import checks
-from pufferkit.checks import Floats
+from pufferkit.checks import Floats, Ints
 from pufferkit.noise import opendp_draws
 from pufferkit.noise.exact_laplace import DiscreteLaplace
 from pufferkit.noise.samplers import BATCH, Sampler, sampler_of
 from pufferkit.rounding import at_least, round_up
 
 MOST_UNITS = 2.0**50
-"""Answers of more units than this are no longer whole floats with their noise."""
+"""Beyond this many units, a float no longer holds the noisy answer as a whole number."""
 
 LARGEST_SCALE = 2.0**40
-"""In units. Beyond it discrete noise is Laplace noise to twelve digits."""
+"""Largest scale in units; beyond it discrete noise agrees with Laplace noise to twelve digits."""
 
 _AT_ONCE = 20_000
 _SCALES_AT_ONCE = 256
-
-Whole = NDArray[np.int64]
 
 
 def is_discrete(unit: Fraction | None, scale: float, largest: float | None = None) -> bool:
     """Whether answers that are multiples of ``unit`` get discrete Laplace noise of this scale.
 
-    Decided by public numbers alone. Not if the unit is so small that the answer, or the noise,
-    would not be a whole number of units that a float can hold.
+    The decision uses public numbers only. It is no if the unit is so small that a float cannot hold
+    the answer or the noise as a whole number of units.
     """
     if unit is None or Fraction(checks.positive("scale", scale)) > unit * Fraction(LARGEST_SCALE):
         return False
@@ -49,7 +47,7 @@ def is_discrete(unit: Fraction | None, scale: float, largest: float | None = Non
 
 
 def whole_sampler(scale: float, unit: Fraction, numbers: int = BATCH) -> Sampler:
-    """Who draws discrete Laplace noise of this largest scale; see `sampler_of`."""
+    """The sampler of discrete Laplace noise of this largest scale; see `sampler_of`."""
     return sampler_of(Fraction(at_least(Fraction(scale) / unit)), numbers)
 
 
@@ -61,22 +59,22 @@ def discrete_laplace(
 ) -> list[float]:
     """Discrete Laplace noise on releases of answers that are whole multiples of ``unit``.
 
-    Release n is of ``answers[which[n]]``; every number gets a draw of its own. What is returned are
-    whole numbers where the unit is one, release after release.
+    Release n adds noise to ``answers[which[n]]``; all noise is independent. The values are returned
+    release after release, as whole numbers if the unit is 1.
 
     Parameters
     ----------
     answers, which
-        The exact answers, and which of them each release is of.
+        The exact answers, and the index of the answer that each release is about.
     scales
-        What the theorem asks for each coordinate. It is drawn with that scale; if the unit is not 1
-        with the next float number of units, rounded up.
+        The scale that the theorem demands for each coordinate. Noise has that scale; if the unit is
+        not 1, it has that scale in units, rounded up to a float.
     unit
         See `is_discrete`.
     """
     size = len(scales)
     if not size or any(len(answer) != size for answer in answers):
-        raise ValueError("exact: has no numbers to add noise to")
+        raise ValueError("exact: must contain at least one number to add noise to")
     whole = [[_units(value, unit) for value in answer] for answer in answers]
     wanted = [at_least(Fraction(checks.positive("scale", scale)) / unit) for scale in scales]
     steps = np.array([whole[n] for n in which], dtype=np.int64)
@@ -94,11 +92,11 @@ def discrete_laplace_rows(
     Parameters
     ----------
     rows
-        Whole numbers: counts. A row may be one release of many; every number gets its own draw.
+        Whole numbers: counts. A row may be one of many releases; all noise is independent.
     scales
         One for each number, or a column with one for each row.
     sampler
-        Who draws; left out, the one for tables (`whole_sampler`).
+        The sampler; if left out, the one for tables (`whole_sampler`).
     """
     if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "iu":
         raise ValueError("rows: must be a table of whole numbers")
@@ -108,14 +106,14 @@ def discrete_laplace_rows(
         )
     values = rows.astype(np.int64)
     if (values != rows).any():
-        raise ValueError("rows: must be whole numbers of 64 bits with a sign")
+        raise ValueError("rows: must be signed integers of 64 bits")
     each, which = np.unique(np.broadcast_to(scales, rows.shape), return_inverse=True)
     units = [Fraction(checks.positive("scale", scale)) for scale in each.tolist()]
     draw = _by_opendp if (sampler or sampler_of(units[-1])) == "opendp" else _by_pufferkit
     return draw(values.ravel(), units, which.ravel()).reshape(rows.shape)
 
 
-def _by_pufferkit(values: Whole, scales: list[Fraction], which: NDArray[np.intp]) -> Whole:
+def _by_pufferkit(values: Ints, scales: list[Fraction], which: NDArray[np.intp]) -> Ints:
     if len(scales) == 1:
         return DiscreteLaplace.of(scales[0]).on(values)
     noisy = np.empty_like(values)
@@ -129,7 +127,7 @@ def _by_pufferkit(values: Whole, scales: list[Fraction], which: NDArray[np.intp]
     return noisy
 
 
-def _by_opendp(values: Whole, scales: list[Fraction], which: NDArray[np.intp]) -> Whole:
+def _by_opendp(values: Ints, scales: list[Fraction], which: NDArray[np.intp]) -> Ints:
     noisy = np.empty_like(values)
     for chosen in np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1]):
         scale = float(scales[which[chosen[0]]])
@@ -141,10 +139,10 @@ def _by_opendp(values: Whole, scales: list[Fraction], which: NDArray[np.intp]) -
 
 
 def _units(value: Fraction, unit: Fraction) -> int:
-    """How many units; the message of a refusal must not tell the answer."""
+    """The number of units; the error message must not reveal the answer."""
     number = value / unit
     if number.denominator != 1:
-        raise ValueError(f"answer: is not a whole multiple of {unit}, as its query says")
+        raise ValueError(f"answer: is not a whole multiple of {unit}, the unit of its query")
     if abs(number) > MOST_UNITS:
         raise ValueError(f"answer: is too large to be counted in units of {unit}")
     return int(number)

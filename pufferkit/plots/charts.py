@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Row = Mapping[str, Any]
+ChartRow = Mapping[str, Any]
 Points = list[tuple[Any, float]]
 
 _MARKERS = "osD^vPX"
@@ -51,7 +51,7 @@ def experiment_figure(result: Result) -> Figure:
     return figure
 
 
-def _break(axes: Axes, strip: Axes, rows: Sequence[Row], chart: Chart) -> None:
+def _break(axes: Axes, strip: Axes, rows: Sequence[ChartRow], chart: Chart) -> None:
     """Heights below and above the break: all but those far above, and those alone."""
     below: list[float] = []
     above: list[float] = []
@@ -67,7 +67,7 @@ def _break(axes: Axes, strip: Axes, rows: Sequence[Row], chart: Chart) -> None:
 
 
 def _draw_lines(
-    axes: Axes, rows: Sequence[Row], chart: Chart, lines: Mapping[tuple[str, Any], str]
+    axes: Axes, rows: Sequence[ChartRow], chart: Chart, lines: Mapping[tuple[str, Any], str]
 ) -> None:
     for n, ((column, value), words) in enumerate(lines.items()):
         points = sorted(_points(rows, chart, column, value))
@@ -108,7 +108,7 @@ def _draw_lines(
 
 
 def _draw_bars(
-    axes: Axes, rows: Sequence[Row], chart: Chart, lines: Mapping[tuple[str, Any], str]
+    axes: Axes, rows: Sequence[ChartRow], chart: Chart, lines: Mapping[tuple[str, Any], str]
 ) -> None:
     names = _values(rows, chart.x)
     width = 0.8 / len(lines)
@@ -133,7 +133,7 @@ def _draw_bars(
     grid(axes, "y")
 
 
-def _lines(rows: Sequence[Row], chart: Chart) -> dict[tuple[str, Any], str]:
+def _lines(rows: Sequence[ChartRow], chart: Chart) -> dict[tuple[str, Any], str]:
     """Each column with each value of ``by`` that has numbers, and its words."""
     lines = {}
     for value in _values(rows, chart.by):
@@ -146,7 +146,7 @@ def _lines(rows: Sequence[Row], chart: Chart) -> dict[tuple[str, Any], str]:
     return lines | {(column, _ANY): chart.labels.get(column, column) for column in chart.once}
 
 
-def _points(rows: Sequence[Row], chart: Chart, column: str, value: Any) -> Points:
+def _points(rows: Sequence[ChartRow], chart: Chart, column: str, value: Any) -> Points:
     low, high = chart.x_range or (-inf, inf)
     points = [
         (row[chart.x], row[column])
@@ -158,6 +158,6 @@ def _points(rows: Sequence[Row], chart: Chart, column: str, value: Any) -> Point
     return list(dict(points).items()) if value is _ANY else points
 
 
-def _values(rows: Sequence[Row], column: str | None) -> list[Any]:
+def _values(rows: Sequence[ChartRow], column: str | None) -> list[Any]:
     """Values of a column, each once, in order; one ``None`` if there is no column."""
     return [None] if column is None else list(dict.fromkeys(row.get(column) for row in rows))

@@ -28,7 +28,6 @@ from pufferkit.mechanisms.plan import Plan
 from pufferkit.mechanisms.quantiles import QuantilePlan
 from pufferkit.mechanisms.release import Release
 from pufferkit.mechanisms.synthetic import Synthetic
-from pufferkit.plots.beliefs import clock_figure, matrices_figure, network_figure
 from pufferkit.plots.canvas import BLACK, BLUE, COLOURS, blank, grid, legend, panels, whole_numbers
 from pufferkit.plots.charts import experiment_figure
 from pufferkit.plots.dashboards import (
@@ -44,7 +43,8 @@ from pufferkit.plots.figures import (
     plan_figure,
     release_figure,
 )
-from pufferkit.plots.graphs import graph_figure
+from pufferkit.plots.graph_figures import graph_figure
+from pufferkit.plots.member_figures import clock_figure, matrices_figure, network_figure
 from pufferkit.plots.question_figures import (
     derived_figure,
     follows_figure,

@@ -33,10 +33,11 @@ from math import inf, sqrt
 import numpy as np
 
 from pufferkit.beliefs.chain_class import Member
+from pufferkit.checks import Bools, Floats
 from pufferkit.rounding import last_passing
-from pufferkit.verification.pair_tables import Allowance, Bools, Floats, PairTables, log_ratios
+from pufferkit.verification.pair_tables import Allowance, PairTables, log_ratios
 
-Blocks = tuple[int, int]
+BlockPair = tuple[int, int]
 
 SHORT = 48
 """Up to this length, the curve is followed by the recursion at every node."""
@@ -55,7 +56,7 @@ class Task:
     length: int
     b: float
     epsilon: float
-    hint: Blocks | None
+    hint: BlockPair | None
     work: Allowance
 
     @property
@@ -83,7 +84,7 @@ class Task:
 class BlockChoice:
     """How one entry is hidden: blocks, their loss, and the scale over L that quilts would ask."""
 
-    blocks: Blocks
+    blocks: BlockPair
     loss: float
     score: float
 
@@ -93,9 +94,9 @@ def best_choice(
     pairs: Bools,
     left: Callable[[int], Floats],
     right: Callable[[int], Floats],
-    whole: Blocks,
+    whole: BlockPair,
     sizes: Iterable[int],
-    hint: Blocks | None,
+    hint: BlockPair | None,
 ) -> BlockChoice:
     """The hint if it hides the entry, else the best choice of two ``sizes``.
 

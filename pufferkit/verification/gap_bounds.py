@@ -19,17 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pufferkit.checks import Bools, Floats
 from pufferkit.data.series import SegmentPattern
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.pair_steps import steps
-from pufferkit.verification.pair_tables import (
-    Allowance,
-    Bools,
-    Floats,
-    KnownChain,
-    NotChecked,
-    PairTables,
-)
+from pufferkit.verification.pair_tables import Allowance, KnownChain, NotChecked, PairTables
 
 _ROUND = 3e-8
 """Variations of pairs are rounded up to multiples of this share of the largest cost, so that they

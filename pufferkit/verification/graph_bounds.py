@@ -4,7 +4,8 @@ A release records a junction tree of each model and, for every message along it,
 nodes are taken out of a clique and whether each is averaged or paid for (docs/theory.md). Here the
 tree is checked (every factor lies in a clique, the cliques of a node hang together), the
 distributions of the cliques are computed once more, and the recorded ways are followed. Any order
-and any ways give a valid bound, so a bad record can only ask for more noise. Parts of the graph
+and any ways give a valid bound, so a bad record can only ask for more noise; where the values of a
+clique cannot all happen together, one way must serve all nodes of a message. Parts of the graph
 that the record leaves out are bounded by drawing nodes again given their neighbours, or paid for
 whole.
 """
@@ -22,7 +23,8 @@ from typing import Any, Protocol
 import networkx as nx
 import numpy as np
 
-from pufferkit.verification.pair_tables import Allowance, BadBeliefs, Floats, NotChecked
+from pufferkit.checks import Floats
+from pufferkit.verification.pair_tables import Allowance, BadBeliefs, NotChecked
 
 LogTable = tuple[tuple[int, ...], Floats]
 Messages = dict[tuple[int, int], dict[int, Floats]]
@@ -66,7 +68,7 @@ def loss_on_graphs(
     largest = 0.0
     for model, record in zip(models, records, strict=True):
         try:
-            own = _Graph(model, record, work)
+            own = _CliqueGraph(model, record, work)
         except (TypeError, KeyError, ValueError, zlib.error) as error:
             raise NotChecked(f"the recorded junction tree cannot be read ({error})") from None
         costs = []
@@ -86,7 +88,7 @@ def largest_part(model: Model) -> int:
     return max(len(part) for part in nx.connected_components(graph))
 
 
-class _Graph:
+class _CliqueGraph:
     """One model with its recorded junction tree, checked."""
 
     def __init__(self, model: Model, record: Mapping[str, Any], work: Allowance) -> None:
@@ -229,8 +231,7 @@ class _Graph:
             else:
                 everything = total_of_part - (below[to] if to >= 0 else whole[kept[0]])
             result = {}
-            for n in kept:
-                order, moves = self.ways.get((c, to, n), ([], ""))
+            for n, (order, moves) in self._recorded(c, to, kept).items():
                 own = total[n] + self._taken_out(c, n, kept, order, moves, variations)
                 paid = everything * (1 - np.eye(len(own)))
                 result[n] = np.minimum(own, paid)
@@ -250,6 +251,17 @@ class _Graph:
                 most = float(sum(whole[n] for n in part))
                 largest = max(largest, min(most, self._drawn_again(sorted(part), whole)))
         return largest
+
+    def _recorded(
+        self, c: int, to: int, kept: Sequence[int]
+    ) -> dict[int, tuple[Sequence[int], str]]:
+        """The recorded way for each node of a message; none where they may not differ but do."""
+        ways = {n: self.ways.get((c, to, n), ([], "")) for n in kept}
+        if not np.isfinite(self.tables[c]).all():
+            followed = [way for way in ways.values() if way[0]]
+            if any(way != followed[0] for way in followed):
+                return {n: ([], "") for n in kept}
+        return ways
 
     def _taken_out(
         self,

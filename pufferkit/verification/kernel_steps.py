@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from pufferkit.beliefs.kernel_class import Kernels, Paths
+from pufferkit.checks import Floats
 from pufferkit.verification.pair_steps import plan_value, plans, steps
-from pufferkit.verification.pair_tables import Allowance, Floats
+from pufferkit.verification.pair_tables import Allowance
 
 PairStep = Callable[[Floats], Floats]
 

@@ -18,10 +18,11 @@ from pufferkit.beliefs.network_class import NetworkClass
 from pufferkit.beliefs.protocol import Beliefs, beliefs_from_dict
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.beliefs.secrets import Events, Sets
+from pufferkit.checks import Floats
 from pufferkit.data.series import SegmentPattern
 from pufferkit.mechanisms.release import Release
 from pufferkit.verification.chain_bounds import (
-    Blocks,
+    BlockPair,
     Task,
     loss_by_curve,
     score_around_blocks,
@@ -42,7 +43,6 @@ from pufferkit.verification.pair_tables import (
     TOLERANCE,
     Allowance,
     BadBeliefs,
-    Floats,
     KnownChain,
     NotChecked,
     PairTables,
@@ -441,7 +441,7 @@ def _mixing_bounds(theta: ChainClass, work: Allowance, tight: bool) -> list[Any]
         raise BadBeliefs(str(error)) from None
 
 
-def hint_of(record: Release) -> Blocks | None:
+def hint_of(record: Release) -> BlockPair | None:
     """The recorded blocks, or the distances of the recorded endpoints."""
     evidence, whole = record.evidence, max(record.lengths, default=1)
     if evidence.blocks is not None:

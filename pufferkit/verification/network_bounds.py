@@ -19,7 +19,7 @@ lambda; those to a neighbour also all of its pairs, where a release was calibrat
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, log
 from typing import Any
 
@@ -27,13 +27,13 @@ import networkx as nx
 import numpy as np
 
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
+from pufferkit.beliefs.network_checks import Node
 from pufferkit.beliefs.network_class import NetworkClass
+from pufferkit.checks import Floats
 from pufferkit.verification.pair_steps import Programmes, steps
-from pufferkit.verification.pair_tables import Allowance, Floats, NotChecked, prefixes, step
+from pufferkit.verification.pair_tables import Allowance, NotChecked, prefixes, step
 from pufferkit.verification.recorded_plans import steps_of_bases
 from pufferkit.verification.sum_distances import distribution_of
-
-Node = Hashable
 
 
 def score_of_quilts(

@@ -27,7 +27,8 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_matrix
 
-from pufferkit.verification.pair_tables import Allowance, Floats, KnownChain, NotChecked
+from pufferkit.checks import Floats
+from pufferkit.verification.pair_tables import Allowance, KnownChain, NotChecked
 from pufferkit.verification.recorded_plans import Bases, steps_of_bases
 
 UNIT = 1e4

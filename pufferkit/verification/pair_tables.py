@@ -14,15 +14,12 @@ from math import exp, inf, log1p, sqrt
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pufferkit.beliefs.binary_class import BinaryClass
 from pufferkit.beliefs.chain_class import ChainClass, Member
 from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.beliefs.region_class import RegionClass
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from pufferkit.checks import Bools, Floats
 
 _TINY = 1e-280
 _SETTLED = 1e-11
@@ -299,21 +296,21 @@ def mixing_bounds(theta: ChainClass, work: Allowance, *, tight: bool) -> list[Mi
     return [MixingBound(norm, 1 / pi - 1, weight, states, work) for pi, _, norm, weight in known]
 
 
-Known = tuple[float, float, float, int]
+MixingFacts = tuple[float, float, float, int]
 
 
 @singledispatch
-def _known_mixing(theta: ChainClass) -> list[Known]:
+def _known_mixing(theta: ChainClass) -> list[MixingFacts]:
     return [_mixing(member) for member in members_to_check(theta)]
 
 
 @_known_mixing.register
-def _(theta: MixingClass) -> list[Known]:
+def _(theta: MixingClass) -> list[MixingFacts]:
     norm = 1 - theta.gap / 2 if theta.reversible else sqrt(1 - theta.gap)
     return [(theta.pi_min, theta.gap, norm, 2)]
 
 
-def _mixing(member: Member) -> Known:
+def _mixing(member: Member) -> MixingFacts:
     """pi_min, gap by [Q] (14), operator norm, and 1 for a stationary start or 2."""
     matrix = member.chain.transition
     size = len(matrix)

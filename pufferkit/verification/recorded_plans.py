@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.verification.pair_tables import Allowance, Floats
+from pufferkit.checks import Floats
+from pufferkit.verification.pair_tables import Allowance
 
 STAY, NONE = 255, 254
 

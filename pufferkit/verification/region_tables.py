@@ -13,7 +13,8 @@ from math import inf, tanh
 import numpy as np
 
 from pufferkit.beliefs.region_class import RegionClass
-from pufferkit.verification.pair_tables import Allowance, Bools, Floats, NotChecked, projective_step
+from pufferkit.checks import Bools, Floats
+from pufferkit.verification.pair_tables import Allowance, NotChecked, projective_step
 
 MOST_STATES = 8
 

@@ -60,7 +60,7 @@ def test_bounded_dependence_is_the_sum_and_twice_the_bound():
     assert rules.bounded_dependence(two, 0) == 0.75
     with pytest.raises(NoTheorem, match="not given"):
         rules.bounded_dependence(two, None)
-    with pytest.raises(ValueError, match=r"^dependence: E is at least 0, got -0.5"):
+    with pytest.raises(ValueError, match=r"^dependence: E must be at least 0, got -0.5"):
         rules.bounded_dependence(two, -0.5)
     with pytest.raises(ValueError, match=r"^dependence: "):
         rules.bounded_dependence(two, float("nan"))
@@ -198,7 +198,7 @@ def test_records_are_used_whole():
     assert compose([Spending("wasserstein", 1, (1, 2))], joint, 2).epsilon == 1
     with pytest.raises(ValueError, match=r"lengths: the beliefs have 2 entries, got \[3\]"):
         compose([Spending("wasserstein", 1, (1, 2))], joint, 3)
-    with pytest.raises(NoTheorem, match="use all entries, no window"):
+    with pytest.raises(NoTheorem, match="use all entries, not a window"):
         compose([Spending("wasserstein", 1, (1, 1))], joint, 2)
 
 

@@ -182,7 +182,7 @@ def test_rounding_to_a_grid_is_counted():
         (
             lambda m: (m, pk.wasserstein(FLIP, pk.count(1, 9), 1, secrets=[({1: 0}, {1: 1})])),
             pk.NoTheorem,
-            "hides secrets of its own",
+            "calibrated for other secrets",
         ),
         (
             lambda m: (
@@ -190,7 +190,7 @@ def test_rounding_to_a_grid_is_counted():
                 pk.wasserstein(FLIP, pk.count(1, 9), 1, secrets=pk.Secrets.throughout(1, 2)),
             ),
             pk.NoTheorem,
-            "hides secrets of its own",
+            "calibrated for other secrets",
         ),
         (
             lambda m: (m, replace(m, mechanism="entry_dp")),
@@ -200,7 +200,7 @@ def test_rounding_to_a_grid_is_counted():
         (
             lambda m: (m, pk.influence_curve(FLIP, pk.histogram([0, 1], 9), 1)),
             pk.NotApplicable,
-            "second: .* is not a sum of one number",
+            "second: .* is not a scalar sum",
         ),
         (
             lambda m: (m, pk.wasserstein(FLIP, pk.count(1, 8), 1)),
@@ -210,7 +210,7 @@ def test_rounding_to_a_grid_is_counted():
         (
             lambda m: (m, pk.wasserstein(STICKY, pk.count(1, 9), 1)),
             ValueError,
-            "second: was calibrated for other beliefs",
+            "second: it was calibrated for other beliefs",
         ),
         (
             lambda m: (pk.influence_curve(pk.ChainClass.binary(0.4, 0.9), pk.count(1, 9), 1),) * 2,
@@ -227,7 +227,7 @@ def test_rounding_to_a_grid_is_counted():
         (
             lambda m: (pk.wasserstein(pk.ChainClass.of(FLIP, STICKY), pk.count(1, [3, 2]), 1),) * 2,
             pk.NotApplicable,
-            "with several segments every one of them could follow another of the 2 chains",
+            "with several segments, each of them could follow a different one of 2 chains",
         ),
         (
             lambda m: (pk.influence_curve(FLIP, pk.count(1, 5000), 1),) * 2,
@@ -237,7 +237,7 @@ def test_rounding_to_a_grid_is_counted():
         (
             lambda m: (replace(m, scale=0.01), replace(m, scale=0.01)),
             pk.NotApplicable,
-            "some outputs are too unlikely for floats",
+            "the likelihood of some outputs underflows",
         ),
         (
             lambda m: (
@@ -249,7 +249,7 @@ def test_rounding_to_a_grid_is_counted():
                 * 2
             ),
             pk.NotApplicable,
-            "too rare for floats",
+            "may underflow",
         ),
     ],
 )

@@ -129,4 +129,4 @@ def test_a_bound_on_dependence_given_entries_says_nothing_of_events():
     once = Spending.of(influence_curve(theta, count(1, 20), 1))
     result = compose([once, once], theta, 20, dependence=0.0)
     assert result.rule == "entry_profile"
-    assert any("secrets are others" in row.why for row in result.considered)
+    assert any("these secrets differ" in row.why for row in result.considered)

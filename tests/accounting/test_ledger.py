@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pufferkit import Ledger, OverBudget
+from pufferkit import Ledger, LedgerError, OverBudget
 from pufferkit.accounting import ledger_tables
 from pufferkit.accounting.amounts import allowed_micro, show, spent_micro, spent_pico
 
@@ -198,6 +198,26 @@ def test_a_newer_schema_is_refused(book, url):
     _tamper(book, "UPDATE pufferkit_meta SET value = '99' WHERE name = 'schema'")
     with pytest.raises(ValueError, match="newer pufferkit"):
         Ledger(url)
+
+
+def test_tables_that_change_under_an_open_ledger_are_noticed(book):
+    """Another version of pufferkit, or a file that was put in its place."""
+    book.spend("alice", 0.1)
+    _tamper(book, "UPDATE pufferkit_meta SET value = '99' WHERE name = 'schema'")
+    with pytest.raises(LedgerError, match="changed by another version"):
+        book.spend("alice", 0.1)
+    with pytest.raises(ValueError, match="newer pufferkit"):
+        book.spend("alice", 0.1)
+    _tamper(book, "UPDATE pufferkit_meta SET value = '3' WHERE name = 'schema'")
+    book.spend("alice", 0.1)
+    assert book.account("alice").total == 200_000
+    _tamper(book, "DROP TABLE pufferkit_states")
+    _tamper(book, "UPDATE pufferkit_meta SET value = '2' WHERE name = 'schema'")
+    with pytest.raises(LedgerError, match="changed by another version"):
+        book.spend("alice", 0.1)
+    book.spend("alice", 0.1)  # brought to this version first
+    assert book.remaining("alice") == 0
+    assert book.verify() == []
 
 
 def test_an_older_schema_is_migrated_step_by_step(book, url, monkeypatch):

@@ -5,7 +5,7 @@ import multiprocessing
 import pytest
 
 from pufferkit import Ledger, OverBudget
-from pufferkit.accounting.entries import Charge
+from pufferkit.accounting.entries import Charge, Extended, Terms
 from tests.accounting.test_ledger import url  # noqa: F401
 
 NAMES = [f"person {n}" for n in range(40)]
@@ -33,6 +33,28 @@ def test_many_and_one_by_one_make_the_same_chain(book):
     known, entries = book.charges_of(NAMES[:2])
     assert [account.total for account in known.values()] == [400_000, 400_000]
     assert [entry.account for entry in entries] == NAMES[:2]
+
+
+def test_names_and_bodies_with_any_characters_are_kept_as_they_are(book):
+    odd = [
+        f"{text} {n}" for n in range(12) for text in ("tab\t", "\\t", "\\.", "\r\n", "é\\", "\\N")
+    ]
+    terms = Terms(10**6, "composed", {"about": "\t\\"})
+    shared = {"what": "a\\b", "z": None}
+    wanted = [
+        Charge(
+            name, "k", 1, 1, Extended(shared, {"begins": n, "é": name}), 0, terms, {"value": name}
+        )
+        for n, name in enumerate(odd)
+    ]
+    assert book.charge_many(wanted)
+    assert {account.account for account in book.accounts()} == {*odd, *NAMES}
+    assert {name: e.body for (name, _), e in book.find_many(odd, ["k"]).items()} == {
+        name: {"value": name} for name in odd
+    }
+    bodies = {e.account: e.body for e in book.charges_of(odd)[1]}
+    assert bodies == {c.account: dict(c.body) for c in wanted}
+    assert book.verify() == []
 
 
 def test_opening_again_changes_nothing_and_other_terms_are_refused(book):

@@ -98,7 +98,7 @@ def test_a_truncated_ledger_has_no_fresh_budget(path):
     os.truncate(path, 0)
     for left in ("-wal", "-shm"):
         path.with_name(path.name + left).unlink(missing_ok=True)
-    with pytest.raises(LedgerError, match="is empty; it was cut off"):
+    with pytest.raises(LedgerError, match="is empty: it was truncated"):
         Ledger(path)
 
 
@@ -134,8 +134,8 @@ def test_a_spend_without_a_key_does_not_collide_with_a_key(url):  # noqa: F811
         assert ledger.account("alice").total == 400_000
         with pytest.raises(ValueError, match="for something else"):
             ledger.spend("alice", 0.2, key="1")
-        for key in (2, "", "x" * 65, "a\0b", True):
-            with pytest.raises(ValueError, match="key: needs a name"):
+        for key in (2, "", "x" * 65, "a\0b", "\ud800", True):
+            with pytest.raises(ValueError, match="key: must be a name"):
                 ledger.spend("alice", 0.1, key=key)
         assert ledger.verify() == []
 
@@ -151,7 +151,9 @@ def test_charges_have_text_for_keys_and_whole_amounts(url):  # noqa: F811
         assert ledger.verify() == []
 
 
-@pytest.mark.parametrize("name", ["q?x=1.db", "100%.db", "a#b.db", "ü &=.db", "c:d.db"])
+@pytest.mark.parametrize(
+    "name", ["q?x=1.db", "100%.db", "a#b.db", "ü &=.db", "c:d.db", os.fsdecode(b"\xff.db")]
+)
 def test_a_path_is_a_path(tmp_path, name):
     spent(tmp_path / name)
     assert sorted(os.listdir(tmp_path)) == sorted([name, f"{name}.key"])
@@ -170,6 +172,10 @@ def test_a_path_is_a_path(tmp_path, name):
         "mysql://user:hunter2@host/name",
         "postgresql+asyncpg://user:hunter2@host/name",
         "postgresql://user:hunter2@127.0.0.1:1/name?nonsense=1",
+        "postgresql://user@127.0.0.1:1/name?password=hunter2",
+        "postgre-sql://user:hunter2@host/name",
+        "my.sql://user:hunter2@host/name",
+        " postgresql://user:hunter2@host/name",
     ],
 )
 def test_passwords_are_in_no_error(address):
@@ -178,6 +184,33 @@ def test_passwords_are_in_no_error(address):
     shown = "".join(str(part) for part in (error.value, error.value.__cause__))
     assert "hunter2" not in shown
     assert "hunter2" not in str(error.value.__context__ or "")
+
+
+def test_what_no_database_keeps_is_refused_and_makes_nothing(tmp_path):
+    path = tmp_path / "ledger.db"
+    ledger = Ledger(path)
+    for wrong, problem in (
+        ({"account": "\ud800"}, "account: must be a name"),
+        ({"budget": 1.1e12}, r"budget: must be at most 1e\+12"),
+        ({"budget": 1e300}, "budget: must be at most"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            ledger.open_account(**{"account": "alice", "budget": 1, **wrong})
+    for by in ("x" * 201, "a\0b", 5):
+        with pytest.raises(ValueError, match="by: must be a name"):
+            Ledger(path, by=by)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_details_of_a_spend_do_not_pass_for_words_of_the_ledger(path):
+    with Ledger(path) as ledger:
+        ledger.open_account("alice", 1)
+        for name in ("state", "data marks"):
+            with pytest.raises(ValueError, match=f"^{name}: is a word of the ledger's own"):
+                ledger.spend("alice", 0.1, **{name: {"entries": 1}})
+        ledger.spend("alice", 0.1, place="here")
+        assert ledger.account("alice").total == 100_000
+        assert ledger.verify() == []
 
 
 def test_words_of_unknown_drivers_are_not_quoted(path):
@@ -242,6 +275,20 @@ def test_a_ledger_on_a_read_only_mount_is_verified(path, monkeypatch, with_log):
             mounted.spend("alice", 0.1)
     os.chmod(place, 0o700)
     assert sorted(os.listdir(place)) == before
+
+
+def test_who_may_only_read_sees_what_others_write(path, monkeypatch):
+    with Ledger(path) as writer:
+        writer.open_account("alice", 1)
+        reader = Ledger(path)
+        monkeypatch.setattr(os, "access", lambda *_, **__: False)
+        reader._access.place.hold()
+        assert reader.remaining("alice") == 1
+        monkeypatch.undo()
+        writer.spend("alice", 0.4)
+        monkeypatch.setattr(os, "access", lambda *_, **__: False)
+        assert reader.remaining("alice") == 0.6
+        reader.close()
 
 
 def test_a_corrupted_page_is_a_plain_error(path):
@@ -389,7 +436,7 @@ def test_anchors_that_are_missing_forged_or_foreign(path, anchored, tmp_path):
             ledger.spend("alice", 0.1)
         ledger.make_anchor()
         ledger.spend("alice", 0.1)
-        with pytest.raises(ValueError, match="exists already"):
+        with pytest.raises(ValueError, match="already exists"):
             ledger.make_anchor()
     with pytest.raises(ValueError, match="folder"):
         Ledger(path, anchor=tmp_path / "no" / "head")
@@ -412,7 +459,7 @@ def test_an_anchor_that_cannot_be_written_hands_nothing_over(path, tmp_path, mon
         session.release(count(0, 120), 0.1)
         patch.setattr("pufferkit.accounting.anchor.private_file", full)
         for _ in range(2):
-            with pytest.raises(LedgerError, match="asking again is safe"):
+            with pytest.raises(LedgerError, match="Asking again is safe"):
                 shown.append(session.release(count(1, 120), 0.4))
     assert shown == []
     stored = ledger.entries()[-1]

@@ -68,13 +68,13 @@ def test_contributions_follow_the_states_not_their_order():
     straight = pk.MarkovChain.steady(LADDER)
     one, other = (entry_profile([spending], c, 50) for c in (turned, straight))
     assert one == pytest.approx(other, rel=1e-6)
-    with pytest.raises(ValueError, match="contributions: are of the states"):
+    with pytest.raises(ValueError, match="contributions: are for the states"):
         entry_profile([spending], pk.MarkovChain.steady(LADDER, states=list("abc")), 50)
 
 
 @pytest.mark.parametrize("values", [(), (0.0,), (0.0, 0.5), (0.0, 2.0), (-1.0, 1.0)])
 def test_bad_contributions_are_refused(values):
-    with pytest.raises(ValueError, match="contributions: one for each state"):
+    with pytest.raises(ValueError, match="contributions: must have one for each state"):
         pk.Spending("influence_curve", 1.0, (1, 5), 0.1, contributions=tuple(enumerate(values)))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 
 import numpy as np
 import polars as pl
@@ -79,7 +80,7 @@ def test_changed_rows_under_the_same_name_are_refused(book):
         changed = list(LONG)
         changed[where] = 1 - changed[where]
         before = book.entries()
-        with pytest.raises(ValueError, match=r"entries 1 to 2000 of 'anna' are not those"):
+        with pytest.raises(ValueError, match=r"entries 1 to 2000 of 'anna' differ from those"):
             Session(changed, CHAIN, 1.0, book, name="anna")
         assert book.entries() == before
         Session(changed, CHAIN, 1.0, book, name="anna", data_meant=True)
@@ -92,6 +93,27 @@ def test_two_processes_cannot_open_two_names_at_once(book, monkeypatch):
     with pytest.raises(ValueError, match="'bob' are"):
         session.release(count(1, 2000), 0.4, mechanism="group_dp")
     assert [account.account for account in book.accounts()] == ["anna"]
+
+
+def test_a_trial_of_another_thread_does_not_lend_its_key(tmp_path):
+    """Two threads begin a ledger; the key that one of them tries with must not mark real data."""
+    ledger = Ledger(tmp_path / "ledger.db")
+    tried, done = threading.Event(), threading.Event()
+
+    def trial():
+        with ledger._recognition.trial():
+            tried.set()
+            done.wait(60)
+
+    other = threading.Thread(target=trial)
+    other.start()
+    tried.wait(60)
+    release(ledger, LONG, "anna")
+    done.set()
+    other.join()
+    Session(LONG, CHAIN, 1.0, ledger, name="anna")
+    with pytest.raises(ValueError, match="those of 'anna'"):
+        release(ledger, LONG, "bob")
 
 
 def test_the_ledger_alone_tells_nothing(tmp_path):
@@ -212,7 +234,7 @@ def test_rows_that_changed_in_the_middle_of_a_table_are_noticed_and_growth_is_no
         was = frame.filter(pl.col("when") == 33)["what"][0]
         assert was != "run"
         for window in (20, None):
-            with pytest.raises(ValueError, match=r"of 'p0' are not those that it was charged for"):
+            with pytest.raises(ValueError, match=r"of 'p0' differ from those it was charged for"):
                 run(frame.with_columns(what=other), ledger, window, label="changed")
         assert ledger.verify() == []
 

@@ -121,7 +121,7 @@ def test_a_plan_shows_the_cost_and_spends_nothing(session):
     assert shown.fits
     assert shown.cost == pytest.approx(0.4)
     assert session.remaining == 1.0
-    assert "would take 0.4 of the 1 that remain: fits" in str(shown)
+    assert "would take 0.4 of the remaining 1: fits" in str(shown)
     assert not session.plan(count(1, 120), 1.5).fits
 
 

@@ -245,7 +245,7 @@ def test_tiny_noise_does_not_underflow():
         ),
         (
             lambda: exact_loss(pk.entry_dp(pk.count(1, 4), 1), pk.ChainClass.mixing(2, 0.2, 0.5)),
-            "names no chain",
+            "has no single chain",
         ),
         (
             lambda: exact_loss(

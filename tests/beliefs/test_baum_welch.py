@@ -160,7 +160,7 @@ def test_refined_from_a_model():
 def test_impossible_entries_are_infinitely_surprising():
     model = HiddenModel(A, [[0.5, 0.5, 0], [0.5, 0.5, 0]])
     assert log_likelihood(model, [[0, 2, 1]]) == -np.inf
-    with pytest.raises(ValueError, match="segments: hold entries that are impossible"):
+    with pytest.raises(ValueError, match="segments: contain entries that are impossible"):
         refine(model, [[0, 2, 1]])
     # Zeros that the data do not contradict are no obstacle.
     assert refine(model, [[0, 1, 1, 0]]).emission[0, 2] > 0
@@ -171,7 +171,7 @@ def test_impossible_entries_are_infinitely_surprising():
     [
         ([[0, 3]], {}, "segments: levels must lie between 0 and 2"),
         ([[0, -2]], {}, "or be -1 where nothing was observed; got -2"),
-        ([[0.5, 1]], {}, "segments: each must be one row of whole numbers"),
+        ([[0.5, 1]], {}, "segments: each must be a row of whole numbers"),
         ([], {}, "segments: regimes need at least one entry"),
         ([[1], [2]], {"within": "chain"}, "segments: .*two entries"),
         ([[0, 1]], {"within": "pairs"}, "within: must be 'independent' or 'chain', got 'pairs'"),

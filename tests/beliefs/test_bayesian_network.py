@@ -124,7 +124,7 @@ def test_probabilities_that_underflow_are_known_to_be_possible():
     table = network.table([1, 2])
     assert table.possible.all()
     assert table.values[1, 1] == 0
-    with pytest.raises(NotApplicable, match="too small for a float"):
+    with pytest.raises(NotApplicable, match="underflow"):
         network.joint()
 
 
@@ -166,7 +166,9 @@ def test_values_may_have_labels():
     )
     assert network.distribution("flu", given={"fever": "high"})[1] == close(0.05 / 0.068)
     assert network.tables["fever"]["yes",].tolist() == [0.1, 0.4, 0.5]
-    with pytest.raises(ValueError, match=r"value: 2 is no value of node 'fever'; it has \['none'"):
+    with pytest.raises(
+        ValueError, match=r"value: 2 is not a value of node 'fever'; it has \['none'"
+    ):
         network.distribution("flu", given={"fever": 2})
 
 
@@ -351,13 +353,13 @@ def test_bif(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("network", "netwrok", "found 'netwrok'; is this a BIF file"),
+        ("network", "netwrok", "got 'netwrok'; is this a BIF file"),
         ("(no) 0.9, 0.08, 0.02;", "", r"tables\['Ben B.'\]: has no row for \('no',\)"),
         ("(no) 0.9, 0.08, 0.02;", "(no) 0.9, 0.08, 0.01;", r"\('no',\)\]: sums to 0.99, not 1"),
-        ("(no) 0.9, 0.08, 0.02;", "(no) 0.9, 0.1;", "'Ben B.': 2 numbers where 3 are needed"),
+        ("(no) 0.9, 0.08, 0.02;", "(no) 0.9, 0.1;", "'Ben B.': 2 numbers where 3 are required"),
         ("(no) 0.9, 0.08, 0.02;", "(no) 0.9, x, 0.02;", "'Ben B.': could not convert"),
         ("(no) 0.9, 0.08, 0.02;", "(not) 0.9, 0.08, 0.02;", r"has a row for \('not',\)"),
-        ("[ 3 ]", "[ 4 ]", "variable 'Ben B.' says 4 values, lists 3"),
+        ("[ 3 ]", "[ 4 ]", "variable 'Ben B.' declares 4 values, lists 3"),
         ("variable Cy", "variable Cx", "'Cy' has a probability but no 'variable' block"),
         ("type discrete[2]", "type continuous", "'Cy' is not 'type discrete'"),
         ("variable Dee { type discrete [ 2 ] { no, yes }; }", "variable Dee {", "cut off"),

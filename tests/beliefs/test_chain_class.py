@@ -171,7 +171,7 @@ def test_json_of_a_chain_is_a_class_of_one():
         ("", "not JSON"),
         ("[1, 2]", "JSON object"),
         ("7", "JSON object"),
-        ('{"kind": "magic"}', "magic.*known are"),
+        ('{"kind": "magic"}', "magic.*must be one of"),
         ('{"kind": "binary", "low": 0.2}', "high"),
         ('{"kind": "finite"}', "chains"),
         ('{"kind": "finite", "chains": []}', "at least one"),

@@ -115,7 +115,7 @@ def test_bad_names_are_named():
         joint.values(3)
     with pytest.raises(ValueError, match="names: must be different"):
         joint.marginal(1, 1)
-    with pytest.raises(ValueError, match=r"possible are \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"choose one of \[0, 1\]"):
         joint.conditional(1, 7)
 
 

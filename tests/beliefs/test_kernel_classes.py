@@ -84,7 +84,7 @@ def test_both_directions_cost_less_than_any_start():
     assert both.before is not None
     assert start.before is None
     assert "both directions" in both.description
-    assert any("whoever knows single entries" in note for note in both.caveats)
+    assert any("adversaries who know single entries" in note for note in both.caveats)
     assert (both.before.low <= both.before.high).all()
     # Each direction gets half of the error, so the forward region is the wider one.
     assert (both.low <= start.low + 1e-12).all()
@@ -145,8 +145,8 @@ def test_few_people_are_refitted_by_default():
     [
         (lambda: ChainClass.seasonal([]), "kernels: needs at least one matrix"),
         (lambda: ChainClass.seasonal([MATRIX, np.eye(3)]), "kernels: all must have the same"),
-        (lambda: ChainClass.seasonal([np.eye(2)]), "kernels: over one period"),
-        (lambda: ChainClass.seasonal([MATRIX], start=1), "start: the clock has slots 0 to 0"),
+        (lambda: ChainClass.seasonal([np.eye(2)]), "kernels: must have a unique steady state"),
+        (lambda: ChainClass.seasonal([MATRIX], start=1), "start: must be a slot from 0 to 0"),
         (ChainClass.hull, "chains: a class needs"),
         (lambda: ChainClass.hull(MATRIX), "chains: must be MarkovChain"),
         (lambda: ChainClass.hull(MarkovChain.steady([[0, 1], [0, 1]])), "never returns"),
@@ -154,7 +154,10 @@ def test_few_people_are_refitted_by_default():
         (lambda: ChainClass.order(2, MATRIX), "table: must have 3 axes"),
         (lambda: ChainClass.order(1, [[0.5, 0.5, 0.0]]), "table: must have an axis"),
         (lambda: RegimeClass(MATRIX, [[0.5, 0.5]]), "emission: must be 2 rows"),
-        (lambda: RegimeClass([[0, 1], [0, 1]], EMISSION), "transition: some regimes"),
+        (
+            lambda: RegimeClass([[0, 1], [0, 1]], EMISSION),
+            "transition: the stationary probability of some regimes",
+        ),
         (lambda: RegimeClass(MATRIX, EMISSION, emissions=1), "emissions: must be"),
         (lambda: RegimeClass(MATRIX, EMISSION, secret="x"), "secret: must be"),
         (lambda: RegimeClass(MATRIX, EMISSION, slow=0.1), "slow: every regime"),

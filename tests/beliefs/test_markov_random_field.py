@@ -85,7 +85,7 @@ def test_json_pickle_and_words():
         (lambda: pk.MarkovRandomField({("a",): [1, 2], ("a", "b"): [[1, 2]]}), "has 2 values"),
         (lambda: pk.MarkovRandomField({("a",): [1, 2]}, {"a": "xx"}), r"values\['a'\]"),
         (lambda: pk.MarkovRandomField.ising([("a", "a")], 1), "pairs of different nodes"),
-        (lambda: pk.MarkovRandomField.ising([("a", "b"), ("b", "a")], 1), "there twice"),
+        (lambda: pk.MarkovRandomField.ising([("a", "b"), ("b", "a")], 1), "listed twice"),
         (lambda: pk.MarkovRandomField.ising([], 1), "at least one node"),
         (lambda: pk.MarkovRandomField.ising([("a", "b")], 1, values=[1, 2, 3]), "values, got 3"),
         (lambda: pk.MarkovRandomField.ising([("a", "b")], {("b", "a"): 1}), "missing"),

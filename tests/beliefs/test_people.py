@@ -43,7 +43,7 @@ def test_a_table_knows_its_clock():
     assert weekly.day == 7 * HOURS
     assert weekly.firsts == (48, 53, 65)  # a Wednesday
     assert People.of(table(), 12).firsts == (0, 5, 5)
-    with pytest.raises(ValueError, match=r"period: '90m' needs a step that divides it"):
+    with pytest.raises(ValueError, match=r"period: '90m' needs a time step that divides it"):
         People.of(table(), "90m")
 
 
@@ -52,7 +52,7 @@ def test_a_table_without_times_has_no_clock():
     untimed = pk.read_table(frame, subject="who", time="n", state="x")
     assert People.of(untimed).day is None
     assert People.of(untimed, 3).moves(3).sum() == 8
-    with pytest.raises(NotApplicable, match="needs a clock"):
+    with pytest.raises(NotApplicable, match="needs the time of day"):
         ChainClass.seasonal(untimed)
 
 
@@ -89,7 +89,7 @@ def test_fewer_matrices_than_slots_are_spread():
 @pytest.mark.parametrize("count", [3, 20])
 def test_a_hull_calibrated_in_one_call(count):
     theta = ChainClass.hull(table(count, 20), inflate="calibrated")
-    words = "covers 90% of people by 10 left out" if count == 20 else "the most that one of 3"
+    words = "covers 90% of people, by 10 held out" if count == 20 else "the largest that one of 3"
     assert words in theta.description or theta.inflate == 0
     again = ChainClass.from_dict(theta.to_dict())
     assert again.description == theta.description
@@ -109,13 +109,16 @@ def test_a_class_of_people_does_not_release_them():
     [
         (lambda: ChainClass.hull(table(), inflate="much"), "'calibrated', got 'much'"),
         (lambda: ChainClass.hull(table(), backward=[NIGHT]), "backward: is counted"),
-        (lambda: ChainClass.hull(MarkovChain.steady(NIGHT), inflate="calibrated"), "needs people"),
-        (lambda: ChainClass.seasonal(table(), ["a", "b"]), "states: people have theirs"),
-        (lambda: ChainClass.seasonal([NIGHT], slots=2), "slots: goes with people"),
+        (
+            lambda: ChainClass.hull(MarkovChain.steady(NIGHT), inflate="calibrated"),
+            "needs data of people",
+        ),
+        (lambda: ChainClass.seasonal(table(), ["a", "b"]), "states: come with the data"),
+        (lambda: ChainClass.seasonal([NIGHT], slots=2), "slots: applies to data of people"),
         (lambda: ChainClass.seasonal([NIGHT], period=2, initial=[1, 0]), "initial: is for kernels"),
         (lambda: ChainClass.seasonal([NIGHT], initial=[1, 1]), "initial"),
         (lambda: People.of([]), "people: must be a Table"),
-        (lambda: People.of(table(), firsts=[1]), "firsts: a table has its own"),
+        (lambda: People.of(table(), firsts=[1]), "firsts: are known from the table"),
     ],
 )
 def test_near_misses(call, words):

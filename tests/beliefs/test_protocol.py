@@ -47,7 +47,7 @@ def test_a_class_answers(name):
 def test_a_class_lists_distributions_or_says_that_it_cannot(name):
     theta = as_beliefs(CLASSES[name])
     if name in NO_LIST:
-        with pytest.raises(pk.NotApplicable, match="names no chain to draw data from"):
+        with pytest.raises(pk.NotApplicable, match="has no single chain to draw data from"):
             theta.distributions()
         return
     listed = theta.distributions()

@@ -117,7 +117,7 @@ def test_known_slow_regimes_of_switching_chains():
 
 def test_a_regime_that_leads_only_away_is_refused():
     model = HiddenModel([[0.0, 1.0], [0.01, 0.99]], E)
-    with pytest.raises(ValueError, match="model: a regime that is left at once leads to slow"):
+    with pytest.raises(ValueError, match="model: a regime of one step leads to slow"):
         known_slow(model, 24)
 
 

@@ -111,7 +111,7 @@ def test_ranks_and_refusals_of_the_conformal_contamination():
     for alpha in (0, 1, -0.1):
         with pytest.raises(ValueError, match="alpha: must lie between 0 and 1"):
             conformal_contamination(etas, alpha)
-    with pytest.raises(ValueError, match="etas: contaminations lie between"):
+    with pytest.raises(ValueError, match="etas: must be contaminations between"):
         conformal_contamination([0.1, 1.2], 0.5)
 
 

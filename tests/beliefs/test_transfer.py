@@ -65,5 +65,5 @@ def test_caps_of_extreme_tables():
     assert transfer_cap([[0.5, 0.0, 0.2], [0.5, 0.0, 0.1]]) == pytest.approx(np.log(1.5))
     with pytest.raises(ValueError, match="joint: must be probabilities"):
         transfer_cap([0.5, 0.5])
-    with pytest.raises(ValueError, match="some state must be possible"):
+    with pytest.raises(ValueError, match="state of positive probability"):
         transfer_cap([[0.0, 0.0]])

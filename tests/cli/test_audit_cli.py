@@ -48,7 +48,7 @@ def test_json_and_picture():
         (("--confidence", "2"), "confidence"),
         (("--mechanism", "magic"), "'magic' is unknown"),
         (("--plot", "curve.txt"), "pictures are drawn to"),
-        (("--plot", "model.json"), "another file"),
+        (("--plot", "model.json"), "already uses this file"),
         (("--epsilon", "0"), "epsilon: must be above 0"),
         (("--length", "0"), "at least 1"),
     ],

@@ -102,11 +102,11 @@ def test_each_class_is_counted_by_one_command(table, tmp_path, monkeypatch, opti
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--class", "hull", "--around", "0.9"], "--class hull: takes no --around"),
-        (["--class", "seasonal", "--inflate", "0.1"], "--inflate: goes with"),
-        (["--class", "regimes"], "--regimes: says how many"),
-        (["--regimes", "2"], "--regimes: says how many"),
-        (["--period", "7d"], "--period: goes with"),
+        (["--class", "hull", "--around", "0.9"], "--class hull: drop --around"),
+        (["--class", "seasonal", "--inflate", "0.1"], "--inflate: needs --class"),
+        (["--class", "regimes"], "--regimes: gives the number"),
+        (["--regimes", "2"], "--regimes: gives the number"),
+        (["--period", "7d"], "--period: needs --class"),
         (["--class", "hull", "--inflate", "much"], "much"),
         (["--class", "seasonal", "--period", "45m"], "period"),
     ],

@@ -88,13 +88,13 @@ def test_numbers_cut_into_states(table: Path):
         (("--query", "count"), "--state-value: needed for --query count"),
         (("--query", "mean"), "--values: a number for each state"),
         (("--segment", "who"), "--segment"),
-        (("--ledger", "l.db"), "go together"),
+        (("--ledger", "l.db"), "must be given together"),
         (("--account", "x"), "--ledger"),
         (("--mechanism", "entry-dp"), "entry_dp"),
-        (("--max-gap", "1h", "--independent-after", "1h"), "older name"),
+        (("--max-gap", "1h", "--independent-after", "1h"), "old name"),
         (("--cuts", "a"), "not a number"),
         (("--subject", "nobody"), "no column 'nobody'"),
-        (("--out", "table.csv"), "another file"),
+        (("--out", "table.csv"), "already uses this file"),
     ],
 )
 def test_refusals(table: Path, extra, match):
@@ -108,7 +108,7 @@ def test_refusals_without_each_or_time(table: Path):
     assert "release-each --subject" in refusal(*start, "--window", "7d")
     assert "--every 1m" in refusal(*start[:8], "--window", "7d")
     windowed = ("--window", "7d", "--show-exact", "--plot", "x.png")
-    assert "--show-exact: does not go with --window" in refusal(*start, *windowed)
+    assert "--show-exact: cannot be combined with --window" in refusal(*start, *windowed)
 
 
 def test_the_former_option_names_the_command(table: Path):
@@ -233,7 +233,7 @@ def test_a_model_of_levels_is_counted_from_readings(meter: Path):
 
 def test_readings_are_not_taken_for_states(folder: Path):  # noqa: F811
     Path("many.csv").write_text("\n".join(["watts", *(str(n / 7) for n in range(1500)), ""]))
-    assert "1,500 different values" in refusal("fit", "many.csv", "--state", "watts")
+    assert "1,500 distinct values" in refusal("fit", "many.csv", "--state", "watts")
 
 
 def test_duplicates_name_their_rows(table: Path):

@@ -50,10 +50,10 @@ def test_named_pairs_only():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "say what to hide"),
+        ([], "no secrets given"),
         (["--at-least", "run"], "--at-least: expected STATE:ENTRIES"),
-        (["--at-least", "walk:12"], "no state of the model; they are rest, run"),
-        (["--at-least", "run:3:4"], "a window of 3 entries has no 4"),
+        (["--at-least", "walk:12"], "not a state of the model; it has rest, run"),
+        (["--at-least", "run:3:4"], "must be at most 3"),
         (["--throughout", "run:x"], "whole number"),
         (["--runs", "0"], "must be at least 1"),
     ],

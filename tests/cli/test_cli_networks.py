@@ -127,7 +127,7 @@ def test_a_paid_release_is_drawn_once(folder: Path):
     other = json.loads(good(*PAID, "--label", "second"))
     assert other["value"] != first["value"]
     assert "ada" in good("ledger", "show", "book.db")
-    assert "nothing wrong" in good("ledger", "verify", "book.db")
+    assert "no problems" in good("ledger", "verify", "book.db")
 
 
 def test_over_budget_nothing_is_written(folder: Path):
@@ -169,4 +169,4 @@ def test_active_quilts_of_a_network_in_a_file(flu: Path):
     table = pk.active_quilts(FLU, pk.count("sick", 4), 1)
     assert table.scale == pytest.approx(scale, rel=1e-9)
     assert "must end in .csv" in refusal("plan", *ASK, "--active-quilts", "quilts.txt")
-    assert "another file" in refusal("plan", *ASK, "--active-quilts", "flu.json")
+    assert "already uses this file" in refusal("plan", *ASK, "--active-quilts", "flu.json")

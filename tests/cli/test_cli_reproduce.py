@@ -71,5 +71,5 @@ def test_without_matplotlib_there_is_no_picture(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = run("reproduce", "composition-counterexample", "--quick")
     assert result.exit_code == 0
-    assert "warning: no picture" in result.stderr
+    assert "warning: no figure" in result.stderr
     assert [path.name for path in Path("out").iterdir()] == ["composition-counterexample.csv"]

@@ -80,7 +80,7 @@ def test_quiet_and_verbose(folder):
     assert run("--quiet", *ask).stderr == ""
     assert "influence_curve: 0." in run("--verbose", *PLAN).stderr
     assert "influence_curve:" not in run(*PLAN).stderr
-    assert "give one of them" in refusal("--quiet", "--verbose", *PLAN)
+    assert "give only one of them" in refusal("--quiet", "--verbose", *PLAN)
 
 
 def test_an_interruption_leaves_nothing_half_done(folder, monkeypatch):
@@ -105,7 +105,7 @@ def test_a_drowned_answer_is_refused(folder):
     assert "warning: the noise drowns the answer" in done.stderr
     planned = good("plan", *ask[2:6], "--length", "300")
     assert "drowns the answer" in planned
-    assert "what would do, each by itself:" in planned
+    assert "any one of these would reach it:" in planned
     windows = ("--time", "when", "--window", "100")
     assert "a row of 100 entries" in refusal(*ask, *windows, "--out", "w.csv", anyway=False)
 
@@ -190,7 +190,7 @@ def test_dashes_for_models_releases_and_answers(folder):
     done = run(*answers)
     assert '"mechanism"' in done.stdout
     assert "-" not in {path.name for path in Path().iterdir()}
-    assert "read once" in refusal("release", "-", "--model", "-", *RELEASE[4:])
+    assert "read only once" in refusal("release", "-", "--model", "-", *RELEASE[4:])
     assert CliRunner().invoke(app, ["verify", "-"], input="no").exit_code == 2
 
 

@@ -55,14 +55,14 @@ def test_questions_about_numbers_with_pictures(folder):
     [
         (("--ask", "histogram=9", "--clip", "0,1"), "--clip: only for --query variance, total"),
         (("--ask", "mean=9"), "--values: a number for each state"),
-        (("--ask", "histogram"), "is not like episodes:run=20"),
+        (("--ask", "histogram"), "must have the form episodes:run=20"),
         (("--ask", "median=3"), "questions are histogram"),
         (("--ask", "histogram=x"), "'x' is not a number"),
         (("--ask", "histogram=-1"), "error"),
         (("--ask", "episodes=3"), "--state-value: needed"),
         (("--ask", "episodes:fly=3"), "'fly' is not a state of the model"),
-        (("--ask", "histogram=3", "--ask", "histogram=3"), "two questions are the same"),
-        (("--ask", "histogram=30", "--ledger", "l.db"), "go together"),
+        (("--ask", "histogram=3", "--ask", "histogram=3"), "the same question is given twice"),
+        (("--ask", "histogram=30", "--ledger", "l.db"), "must be given together"),
     ],
 )
 def test_what_does_not_fit_is_refused(folder, options, words):

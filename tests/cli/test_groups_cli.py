@@ -45,8 +45,8 @@ def test_groups_cost_what_one_release_costs(people):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--group-by", "region"), "--group-by and --keys: go together"),
-        (("--keys", "north"), "--group-by and --keys: go together"),
+        (("--group-by", "region"), "--group-by and --keys: must be given together"),
+        (("--keys", "north"), "--group-by and --keys: must be given together"),
         (("--group-by", "region", "--keys", "north"), "'south' not among the declared keys"),
         (("--group-by", "nothing", "--keys", "a,b"), "there is no column 'nothing'"),
         (("--group-by", "t", "--keys", "a,b"), "two groups"),

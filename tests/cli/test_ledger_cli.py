@@ -51,7 +51,7 @@ def test_a_budget_is_changed_by_a_command_of_its_own(folder):  # noqa: F811
     assert "is spent already" in refusal("ledger", "budget", "anna", "0.1", "--ledger", "l.db")
     assert "nobody" in refusal("ledger", "budget", "nobody", "1", "--ledger", "l.db")
     assert "no such ledger" in refusal("ledger", "budget", "anna", "1", "--ledger", "m.db")
-    assert "nothing wrong" in good("ledger", "verify", "l.db")
+    assert "no problems" in good("ledger", "verify", "l.db")
 
 
 def test_a_second_name_is_noticed(folder):  # noqa: F811
@@ -69,11 +69,11 @@ def test_an_anchor_at_the_command_line(folder):  # noqa: F811
     good(*paid("anna", "0.1", "1", "--anchor", "head"))
     copy = Path("l.db").read_bytes()
     good(*paid("anna", "0.2", "1", "--anchor", "head"))
-    assert "nothing wrong" in good("ledger", "verify", "l.db", "--anchor", "head")
+    assert "no problems" in good("ledger", "verify", "l.db", "--anchor", "head")
     Path("l.db").write_bytes(copy)
     for left in ("l.db-wal", "l.db-shm"):
         Path(left).unlink(missing_ok=True)
-    assert "nothing wrong" in good("ledger", "verify", "l.db")
+    assert "no problems" in good("ledger", "verify", "l.db")
     result = run("ledger", "verify", "l.db", "--anchor", "head")
     assert result.exit_code == 1
     assert "set back or rewritten" in result.output

@@ -64,14 +64,14 @@ def test_what_was_sniffed_is_said(house):
 def test_the_levels_of_the_model_are_those_of_the_numbers(house):
     done = run("release", FILE, *COLUMNS, *PARIS, *MODEL, "--out", "r.json", "--plot", "r.png")
     assert done.exit_code == 0, done.output
-    assert "kW cut at 1, as the states of the model are" in done.stderr
+    assert "kW was cut at 1, like the states of the model" in done.stderr
     record = json.loads(Path("r.json").read_text())
     assert record["labels"] == ["below 1", "1 and more"]
     assert (record["lengths"], record["observed"]) == ([360], [359])
     assert Path("r.png").stat().st_size > 0
     good("verify", "r.json")
     same = ("--cuts", "1")
-    assert "cut at 2" in refusal("release", FILE, *COLUMNS, *PARIS, *MODEL, "--cuts", "2")
+    assert "have cuts 2" in refusal("release", FILE, *COLUMNS, *PARIS, *MODEL, "--cuts", "2")
     assert run("release", FILE, *COLUMNS, *PARIS, *MODEL, *same).exit_code == 0
 
 
@@ -122,15 +122,15 @@ def test_widths_units_and_labels(house):
     assert "--unit" in refusal(*fit, "--levels", "500W:2kW") or "unit=" in refusal(
         *fit, "--levels", "500W:2kW"
     )
-    assert "give one of them" in refusal(*fit, "--cuts", "1", "--levels", "1:3")
+    assert "give only one" in refusal(*fit, "--cuts", "1", "--levels", "1:3")
     Path("four.json").write_text(named.to_json())
     asked = ("--query", "mean", "--values", "middles", "--length", "100")
     done = run("plan", "--model", "four.json", "--epsilon", "1", *asked)
     assert "values: below 0.5 kW=0.25" in done.stderr
     assert "levels of numbers" in refusal(
         "plan", "--model", "model.json", "--epsilon", "1", *asked
-    ).replace("two levels have no middles", "levels of numbers")
-    assert "cannot be turned" in refusal(*fit, "--levels", "5V:9V", "--unit", "kW")
+    ).replace("two levels have no midpoints", "levels of numbers")
+    assert "cannot be converted" in refusal(*fit, "--levels", "5V:9V", "--unit", "kW")
 
 
 def test_standard_input_gzip_and_patterns(house):

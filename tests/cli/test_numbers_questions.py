@@ -87,7 +87,10 @@ def test_a_picture_of_the_curve(folder):
         (("--query", "peak", *VALUES, "--at", "0.5"), "--at: only for --query quantile"),
         (("--query", "quantile", *VALUES, "--at", "1.5"), "--at: must lie between 0 and 1"),
         (("--query", "variance", *VALUES), "--clip: two numbers like 0,10"),
-        (("--query", "variance", *VALUES, "--clip", "a,b"), "--clip: 'a,b' is not two numbers"),
+        (
+            ("--query", "variance", *VALUES, "--clip", "a,b"),
+            "--clip: must be two numbers like 0,10, got 'a,b'",
+        ),
         (("--query", "mean", *VALUES, "--clip", "4,0"), "--clip: low must be below high"),
         (("--query", "peak", *VALUES, "--clip", "0,1"), "--clip: only for"),
         (("--query", "peak"), "--values: a number for each state"),
@@ -95,7 +98,7 @@ def test_a_picture_of_the_curve(folder):
         (("--query", "histogram", *VALUES), "--values: only for --query total, mean"),
         (
             ("--query", "cumulative", "--show-exact", "--plot", "a.svg"),
-            "--show-exact: is not for --query cumulative",
+            "--show-exact: not available for --query cumulative",
         ),
     ],
 )
@@ -122,7 +125,7 @@ def test_of_each_subject_with_a_picture(folder, name):
     [
         ("", "names of the numbers"),
         ("state,kcal\nfly,1\n", "'fly' is not a state of the model"),
-        ("state,kcal\nrun,x\n", "no number"),
+        ("state,kcal\nrun,x\n", "not a number"),
         ("state,kcal\nrun,1,2\n", "its row is short"),
     ],
 )

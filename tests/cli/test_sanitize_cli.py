@@ -78,7 +78,7 @@ def test_the_ignorant_adversary_comes_with_a_warning():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--out", "data.csv"), "name a new file"),
+        (("--out", "data.csv"), "already uses this file"),
         (("--out", "answers.txt"), "written to .csv or .parquet"),
         (("--out", "there/answers.csv"), "no directory"),
         (("--out", "a.csv", "--adversary", "clever"), "adversary: must be"),

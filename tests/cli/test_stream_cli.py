@@ -23,7 +23,7 @@ def test_a_job_a_day(folder):  # noqa: F811
     assert pk.verify(second).ok
     shown = good("ledger", "show", "l.db", "--account", "anna")
     assert "2026-11-17" in shown
-    assert "nothing wrong" in good("ledger", "verify", "l.db")
+    assert "no problems" in good("ledger", "verify", "l.db")
     assert "in order" in refusal(*day("2026-11-10"))
     assert "remaining 0" in refusal(*day("2026-11-17", "--label", "again"))
 
@@ -39,7 +39,7 @@ def test_shares_times_and_entries(folder):  # noqa: F811
 
 def test_rows_without_times_are_not_taken_for_a_window_of_time(folder):  # noqa: F811
     bare = [text for text in day() if text not in ("--every", "4m")]
-    assert "--time: name the column of times" in refusal(*bare)
+    assert "--time: give the column of times" in refusal(*bare)
     assert "12 of 300 entries are not in the window" in refusal(*bare, "--every", "5m")
     assert not Path("l.db").exists()
 
@@ -52,7 +52,7 @@ def test_epsilon_is_changed_by_a_command_of_its_own(folder):  # noqa: F811
     assert "epsilon 1 is now 2" in words
     good(*day("2026-11-17", epsilon="2"))
     assert "budget changed (agreed)" in good("ledger", "show", "l.db", "--account", "anna")
-    assert "nothing wrong" in good("ledger", "verify", "l.db")
+    assert "no problems" in good("ledger", "verify", "l.db")
 
 
 def test_late_rows_are_refused_or_left_out(folder):  # noqa: F811
@@ -70,7 +70,7 @@ def test_rows_on_no_even_clock_are_not_taken_for_the_window(folder):  # noqa: F8
     times = [f"2026-11-{16 + n // 24}T{n % 24:02d}:{n * n % 60:02d}" for n in range(48)]
     lines = [f"{when},{'rest' if n % 3 else 'run'}" for n, when in enumerate(times)]
     Path("data.csv").write_text("\n".join(["when,state", *lines, ""]))
-    assert "on no even clock" in refusal(*day("2026-11-17", "--time", "when"))
+    assert "not evenly spaced" in refusal(*day("2026-11-17", "--time", "when"))
     kept = good(*day("2026-11-17", "--time", "when", "--late", "leave out"))
     assert json.loads(kept)["lengths"] == [24]
 

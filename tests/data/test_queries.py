@@ -166,5 +166,5 @@ def test_queries_cannot_be_changed():
 
 
 def test_lengths_of_many_subjects_are_not_those_of_one():
-    with pytest.raises(ValueError, match=r"lengths: are those of many.*lengths_of\(0\)"):
+    with pytest.raises(ValueError, match=r"lengths: belong to many.*lengths_of\(0\)"):
         pk.histogram(["a", "b"], [(5, 6), (7,)])

@@ -78,16 +78,16 @@ def test_the_hull_holds_people_parts_of_the_day_and_everybody():
     assert backward[0] == pytest.approx(table.T / table.T.sum(axis=1, keepdims=True))
     assert forward[4] == pytest.approx(NIGHT, abs=0.15)  # the first person's first quarter
     assert unsure_of_person(those) >= 0
-    with pytest.raises(NotApplicable, match="needs a clock"):
+    with pytest.raises(NotApplicable, match="needs the time of day"):
         seasonal_chain(People(those.series, None, (0, 0, 0)))
 
 
 def test_calibration_with_few_and_with_many_people():
     few = calibrated_contamination(people(3), 0.1)
     assert 0 <= few.eta < 0.3
-    assert "the most that one of 3" in few.words
+    assert "the largest that one of 3" in few.words
     many = calibrated_contamination(people(8), 0.2)
-    assert "covers 80% of people by 4 left out" in many.words
+    assert "covers 80% of people, by 4 held out" in many.words
     with pytest.raises(NotApplicable, match="two people"):
         calibrated_contamination(people(1), 0.1)
 
@@ -155,7 +155,7 @@ def test_what_cannot_be_split():
         choose_beliefs([person(1), other], query)
     with pytest.raises(ValueError, match="held_out: 2 of 2"):
         choose_beliefs([person(1), person(2)], query, held_out=2)
-    with pytest.raises(ValueError, match="firsts: 1 slots for 2"):
+    with pytest.raises(ValueError, match="firsts: must have one slot for each of 2"):
         choose_beliefs([person(1), person(2)], query, firsts=[0])
     with pytest.raises(NotApplicable, match="too short to build and to test"):
         choose_beliefs([Series(np.array([0, 1, 0]), ("rest", "run"), (3,))], query)

@@ -140,7 +140,7 @@ def test_long_windows_do_not_underflow():
 
 def test_too_short_series_and_too_many_sets_are_refused():
     chain = MarkovChain.steady([[0.9, 0.1], [0.4, 0.6]])
-    with pytest.raises(NotApplicable, match="longest has 5"):
+    with pytest.raises(NotApplicable, match="longest series has 5"):
         closeness(chain, ChainClass.of(chain).with_secrets(Secrets.throughout(0, 6)), 5)
     with pytest.raises(NotApplicable, match=r"Secrets\.runs"):
         closeness(chain, ChainClass.of(chain).with_secrets(Secrets.sets(3)), 20_000)
@@ -224,7 +224,7 @@ def test_members_of_regions_of_both_directions_are_in_them(seed):
 def test_a_region_without_a_chain_is_refused():
     before = RegionClass([[0.1, 0.8], [0.8, 0.1]], [[0.2, 0.9], [0.9, 0.2]])
     region = RegionClass([[0.8, 0.1], [0.1, 0.8]], [[0.9, 0.2], [0.2, 0.9]], before=before)
-    with pytest.raises(NotApplicable, match="no chain could be shown"):
+    with pytest.raises(NotApplicable, match="no chain could be verified"):
         closeness(MarkovChain.steady([[0.85, 0.15], [0.1, 0.9]]), region, 5)
 
 

@@ -373,11 +373,11 @@ def test_names_of_accounts_that_keep_records_are_taken(book):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"query": "mean"}, "values: are needed"),
+        ({"query": "mean"}, "values: are required"),
         ({"query": "mode"}, "query"),
         ({"mechanism": "entry_dp"}, "mechanism"),
         ({"epsilon": 0}, "epsilon"),
-        ({"budget": 1}, "go together"),
+        ({"budget": 1}, "must be given together"),
     ],
 )
 def test_refusals(options, match):

@@ -344,7 +344,7 @@ def test_times_in_decimals_are_exact(tmp_path: Path):
 def test_a_gap_that_no_clock_counts_is_told(tmp_path: Path):
     rows = [f"{n + (n > 30) * 7.5},{n % 2}" for n in range(60)]
     path = csv(tmp_path, "\n".join(["t,state", *rows]))
-    with pytest.warns(UserWarning, match=r"not before row 32; .*count as neighbours.*every="):
+    with pytest.warns(UserWarning, match=r"before row 32; .*wrongly treated as neighbours.*every="):
         assert len(read_series(path, "state", time="t")) == 60
 
 

@@ -147,7 +147,7 @@ def test_days_are_cut_at_local_midnight_with_and_without_a_zone_in_the_file(tmp_
     table = pk.read_table(autumn(tmp_path, "zone"), **PARIS)
     assert table.sizes.tolist() == [48, 50, 48]
     assert list(table.lengths) == [(146,)]
-    with pytest.raises(ValueError, match=r"4 rows are in an hour.*show twice.*--repeated-hour"):
+    with pytest.raises(ValueError, match=r"4 rows are in an hour.*occurs twice.*--repeated-hour"):
         pk.read_table(autumn(tmp_path), **PARIS)
     moved = pk.read_table(autumn(tmp_path), **PARIS, repeated_hour="shift")
     assert moved.sizes.tolist() == [48, 50, 48]
@@ -187,14 +187,14 @@ def test_without_a_zone_a_repeated_hour_has_a_policy_too(tmp_path):
         series = pk.read_series(autumn(tmp_path), "x", time="t", repeated_hour=policy)
         assert (len(series), len(series) - series.missing) == (146, seen)
     shuffled = text(tmp_path, "t,x\n2024-01-01T05:00,a\n2024-01-01T01:00,b\n2024-01-01T06:00,b\n")
-    with pytest.raises(ValueError, match="not by a clock"):
+    with pytest.raises(ValueError, match="not because clocks went back"):
         pk.read_table(shuffled, **plain, repeated_hour="shift")
 
 
 def test_times_that_never_were_and_fixed_clocks(tmp_path):
     path = text(tmp_path, "t,x\n2008-03-30T01:30,a\n2008-03-30T02:30,b\n2008-03-30T03:30,a\n")
     options = {"time": "t", "state": "x", "timezone": "Europe/Paris"}
-    with pytest.raises(ValueError, match=r"row 2.*never showed.*--times-in"):
+    with pytest.raises(ValueError, match=r"row 2.*does not exist.*--times-in"):
         pk.read_table(path, **options)
     table = pk.read_table(path, **options, times_in="+01:00", window="1d")
     assert (table.step, table.sizes.tolist()) == (3600 * 10**6, [3])
@@ -222,7 +222,7 @@ def test_rows_without_a_clock(tmp_path):
     )
     assert table.sizes.tolist() == [1440, 1440] * 2
     assert table.step == 60 * 10**6
-    assert any("rows taken to be 1m apart" in note for note in table.read_as)
+    assert any("rows assumed to be 1m apart" in note for note in table.read_as)
     numbered = pk.read_table(path, subject="who", state="x", bins=[2], every=1, window=480)
     assert numbered.sizes.tolist() == [480] * 12
     with pytest.raises(ValueError, match="--every 1m"):
@@ -252,7 +252,7 @@ def test_a_file_for_each_subject(tmp_path):
     assert "a subject for each of 3 files" in table.read_as
     same = pk.read_table(sorted(folder.iterdir()), time="1", state="2", bins=[65], every=1)
     assert same.counts.tolist() == table.counts.tolist()
-    with pytest.raises(ValueError, match="no file has such a name"):
+    with pytest.raises(ValueError, match="no such file"):
         pk.read_table(str(folder / "X*"), time="1", state="2")
     with pytest.raises(ValueError, match="several subjects"):
         pk.read_series(str(folder / "N*"), "2")

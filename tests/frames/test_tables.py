@@ -321,11 +321,11 @@ def test_times_in_text(tmp_path, times, ok):
     [
         ({"max_gap": "5m"}, "times are numbers"),
         ({"max_gap": 0}, "above 0"),
-        ({"max_gap": 1, "independent_after": 1}, "older name"),
+        ({"max_gap": 1, "independent_after": 1}, "old name"),
         ({"window": 1.5}, "whole"),
-        ({"window": 10, "every": 3}, "whole slots"),
+        ({"window": 10, "every": 3}, "multiple of the grid step"),
         ({"every": "soon"}, "not a duration"),
-        ({"time": "what"}, "own"),
+        ({"time": "what"}, "a different column"),
         ({"subject": "nobody"}, "no column 'nobody' for subject"),
         ({"state": "when", "time": "what"}, "not times"),
     ],
@@ -432,7 +432,7 @@ def test_columns_of_mixed_kinds_lose_nothing():
 
     assert states(np.int64(1), "x", None, "x") == {"1": 1, "x": 2}
     assert states(np.int64(1), np.float64(2), 3) == {1: 1, 2: 1, 3: 1}
-    with pytest.raises(ValueError, match="'x' mixes cells of kinds"):
+    with pytest.raises(ValueError, match="'x' mixes incompatible types of cells"):
         states(pandas.Timestamp("2024-01-01"), "x")
     with pytest.raises(ValueError, match="time: must be the name of a column"):
         pk.read_table(pandas.DataFrame({0: [1], 1: ["u"]}), time=0, state=1)
@@ -444,7 +444,7 @@ def test_the_report_speaks_of_time_in_its_units():
     rows = {"when": times, "what": ["a", "b", "a"]}
     report = pk.read_table(pl.DataFrame(rows), time="when", state="what").report()
     assert report.startswith("1 subject, 3 entries, 1 segment of 3, irregular")
-    assert "1m to 5.98h apart and no clock is known; every= puts" in report
+    assert "1m to 5.98h apart, without an even step; every= puts" in report
     rows = {"when": [*times[:2], start + timedelta(minutes=2), times[2]], "what": list("abab")}
     report = pk.read_table(pl.DataFrame(rows), time="when", state="what").report()
     assert report == "1 subject, 4 entries, 1 segment of 361, 357 not observed"
@@ -455,7 +455,7 @@ def test_the_report_speaks_of_time_in_its_units():
 
 def test_readings_are_not_taken_for_states():
     frame = pl.DataFrame({"when": range(1200), "watts": [n / 7 for n in range(1200)]})
-    with pytest.raises(ValueError, match=r"state: has 1,200 different values.*bins="):
+    with pytest.raises(ValueError, match=r"state: the column has 1,200 distinct values.*bins="):
         pk.read_table(frame, time="when", state="watts")
     assert pk.read_table(frame, time="when", state="watts", bins=[50]).states[0] == "below 50"
     declared = pk.read_table(frame, time="when", state="watts", states=frame["watts"].to_list())

@@ -39,6 +39,29 @@ def test_no_likelihood_at_all_loses_more(seed):
         assert graph_loss.largest_loss(*factors_of(field), 0.5, n) <= promised[node] + 1e-7
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_where_values_exclude_one_another_a_separator_has_one_way(seed):
+    rng = np.random.default_rng(seed)
+    scopes = ((0, 1, 2), (1, 2, 3, 4), (3, 4, 5))
+    potentials = {}
+    for scope in scopes:
+        table = np.exp(rng.normal(0, 1.5, (2,) * len(scope)))
+        table[rng.random(table.shape) < 0.3] = 0.0
+        table.flat[0] = table.flat[-1] = 1.0
+        potentials[scope] = table
+    field = pk.MarkovRandomField(potentials, {n: range(2) for n in range(6)})
+    curve = curve_of(field)
+    promised = curve.losses(0.5)
+    for node in (0, 1, 4):
+        true = graph_loss.largest_loss(*factors_of(field), 0.5, node)
+        assert true <= promised[node] + 1e-7
+    ways = {}
+    for clique, to, _, order, moves in curve._each[0].passes.ways:
+        if to >= 0 and order:
+            ways.setdefault((clique, to), set()).add((tuple(order), moves))
+    assert all(len(own) == 1 for own in ways.values())
+
+
 def test_a_triangle_is_nearly_tight():
     field = pk.MarkovRandomField.ising([(0, 1), (1, 2), (2, 0)], 0.3)
     assert curve_of(field).loss(0.3).value == pytest.approx(0.52259, abs=1e-5)

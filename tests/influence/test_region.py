@@ -337,8 +337,8 @@ def test_refusals(counts, confidence, words):
     ("low", "high", "words"),
     [
         ([[0.5, 0.1], [0, 0]], [[0.4, 0.9], [1, 1]], "low <= high"),
-        ([[0.6, 0.6], [0, 0]], [[0.9, 0.9], [1, 1]], "nothing fits row 0"),
-        ([[0, 0], [0, 0]], [[0.2, 0.2], [1, 1]], "nothing fits row 0"),
+        ([[0.6, 0.6], [0, 0]], [[0.9, 0.9], [1, 1]], "no distribution fits row 0"),
+        ([[0, 0], [0, 0]], [[0.2, 0.2], [1, 1]], "no distribution fits row 0"),
         ([[0, 0]], [[1, 1]], "square"),
     ],
 )

@@ -69,5 +69,5 @@ def test_many_dense_states_fall_back_to_the_scalar_curve_with_a_word(monkeypatch
     assert pairs.evidence.bound == "pairs"
     assert scalar.evidence.bound == "curve"
     assert scalar.scale >= pairs.scale
-    assert "pairs of values not told apart" in str(scalar.evidence)
-    assert "pairs of values not told apart" in str(pk.plan(chain, query, 1))
+    assert "one bound for all pairs of values" in str(scalar.evidence)
+    assert "one bound for all pairs of values" in str(pk.plan(chain, query, 1))

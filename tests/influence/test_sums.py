@@ -12,7 +12,7 @@ import pytest
 import pufferkit as pk
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.sums import chain_sums, least_scale
-from pufferkit.influence.sums.chain_sums import Distance, check_memory, largest_distance
+from pufferkit.influence.sums.chain_sums import EntryDistance, check_memory, largest_distance
 from pufferkit.influence.sums.long_vectors import (
     BLOCK,
     NOTHING,
@@ -330,7 +330,7 @@ def test_progress_counts_nodes_and_half_suffice_where_they_mirror():
     )
     assert calls == [(1, 3), (2, 3), (3, 3)]
     assert half == whole
-    assert isinstance(half, Distance)
+    assert isinstance(half, EntryDistance)
 
 
 # --- costs ----------------------------------------------------------------------------------------

@@ -365,7 +365,7 @@ def test_profiles_can_be_written_in_three_ways():
 @pytest.mark.parametrize(
     ("b", "message"),
     [
-        (-1, "b: event-level epsilon cannot be negative"),
+        (-1, "b: event-level epsilon must not be negative"),
         (float("inf"), "b: .*not a finite number"),
         ([1, 1], r"b: has shape \(2,\), but the network has 3 nodes"),
         ({1: 1, 2: 1}, "b: has no entry for node 3"),

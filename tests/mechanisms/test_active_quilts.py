@@ -134,15 +134,15 @@ def test_rows_words_and_gaps():
     ("beliefs", "length", "nodes", "words"),
     [
         (pk.MarkovChain.steady(ROW), 10**6, None, "1,000,000 nodes are too many.*name some"),
-        (pk.MarkovChain.steady(ROW), 10, [11], "nodes: 11 is beyond the last entry, 10"),
+        (pk.MarkovChain.steady(ROW), 10, [11], "nodes: must be at most 10, the last entry, got 11"),
         (pk.MarkovChain.steady(ROW), 10, [0], "nodes"),
         (pk.MarkovChain.steady(ROW), 10, ["Ada"], "nodes"),
         (pk.MarkovChain.steady(ROW), 10, [], "names none"),
         (pk.MarkovChain.steady(ROW), 10, 3, r"write \[3\]"),
         (pk.MarkovRandomField.ising([("a", "b")], 0.1), 2, ["c"], "'c' is not a node.*'a', 'b'"),
         (EVENTS, 10, None, "secrets here are others"),
-        (pk.ChainClass.around([[900, 100], [400, 600]], 0.95), 10, None, "no one chain"),
-        (pk.FiniteJoint({(0, 0): 0.5, (1, 1): 0.5}), 2, None, "here is a joint distribution"),
+        (pk.ChainClass.around([[900, 100], [400, 600]], 0.95), 10, None, "no single chain"),
+        (pk.FiniteJoint({(0, 0): 0.5, (1, 1): 0.5}), 2, None, "not for a joint distribution"),
     ],
 )
 def test_refusals(beliefs, length, nodes, words):

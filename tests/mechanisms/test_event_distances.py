@@ -180,5 +180,5 @@ def test_what_is_too_much_is_refused():
     with pytest.raises(NotApplicable, match="lie apart"):
         wasserstein(theta.with_secrets(Secrets.sets(2)), count(1, 100), 1)
     own = theta.with_secrets(Secrets.runs(2))
-    with pytest.raises(ValueError, match="secrets of their own"):
+    with pytest.raises(ValueError, match="already have secrets"):
         wasserstein(own, count(1, 100), 1, secrets=[({1: 0}, {1: 1})])

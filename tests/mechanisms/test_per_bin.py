@@ -183,9 +183,9 @@ def test_vector_sums_use_the_distances_of_their_rows(epsilon):
 
 
 def test_weights_must_fit_the_query():
-    with pytest.raises(ValueError, match=r"^lipschitz: an entry moves the answer by up to 2 by"):
+    with pytest.raises(ValueError, match=r"^lipschitz: an entry moves the answer by up to 2 with"):
         steps_and_runs(5, lipschitz=1.5)
-    with pytest.raises(ValueError, match=r"^weights: need 1 numbers for each state"):
+    with pytest.raises(ValueError, match=r"^weights: must have 1 numbers for each state"):
         pk.Query("own", len, 2, 5, weights={0: (Fraction(1), Fraction(1))})
 
 
@@ -194,5 +194,5 @@ def test_contributions_of_a_history_are_scaled_rows():
     assert spent.contributions == ((0, (0.0, 0.0)), (1, (0.5, 0.0)), (2, (0.5, 0.5)))
     assert spent.cost([0, 1, 2])[0] == pytest.approx(spent.entry_epsilon * np.array([0, 0.5, 1]))
     for bad in (((0, (0.0,)), (1, (0.4,))), ((0, (0.1,)), (1, (1.0,)))):
-        with pytest.raises(ValueError, match=r"^contributions: one for each state"):
+        with pytest.raises(ValueError, match=r"^contributions: must have one for each state"):
             replace(spent, contributions=bad)

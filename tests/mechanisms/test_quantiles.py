@@ -182,7 +182,7 @@ def test_what_has_no_theorem_is_refused():
             mechanism(pk.MarkovChain.steady(np.full((3, 3), 1 / 3), states=LEVELS), query, 1)
     with pytest.raises(pk.NotApplicable):
         pk.influence_curve(CHAIN, query, 1, per_bin=True)
-    with pytest.raises(ValueError, match="ask for the histogram"):
+    with pytest.raises(ValueError, match="use a histogram"):
         pk.dashboard(CHAIN, {"median": (query, 3)})
 
 

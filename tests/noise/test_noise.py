@@ -141,7 +141,7 @@ def test_bad_lipschitz(lipschitz):
 
 
 def test_no_numbers():
-    with pytest.raises(ValueError, match="no numbers"):
+    with pytest.raises(ValueError, match="must contain at least one number"):
         noise.laplace([[]], [0], 1.0, 1.0)
 
 

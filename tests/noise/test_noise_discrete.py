@@ -113,7 +113,7 @@ def test_every_answer_is_a_whole_number_of_units(query, unit):
 
 def test_a_query_that_breaks_its_word_is_refused():
     half = pk.Query("half", lambda entries: len(entries) / 2, 1, 3, unit=1)
-    with pytest.raises(ValueError, match="no whole multiple of 1"):
+    with pytest.raises(ValueError, match="not a whole multiple of 1"):
         pk.entry_dp(half, 1).release(["a", "b", "b"])
     with pytest.raises(ValueError, match=r"^unit: must be above 0"):
         pk.Query("own", len, 1, 7, unit=0)

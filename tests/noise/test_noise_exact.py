@@ -160,7 +160,7 @@ def test_answers_off_the_lattice_are_refused_and_not_told():
         with pytest.raises(ValueError, match=r"^answer: ") as refusal:
             noise.discrete_laplace([[answer]], [0], [1.0], Fraction(1))
         assert "123456" not in str(refusal.value)
-    with pytest.raises(ValueError, match="no numbers"):
+    with pytest.raises(ValueError, match="must contain at least one number"):
         noise.discrete_laplace([[]], [0], [], Fraction(1))
 
 

@@ -79,7 +79,7 @@ def test_a_scale_that_does_not_pay_for_its_grid_releases_nothing(monkeypatch):
 
 
 def test_counts_of_64_bits_without_a_sign_are_refused():
-    with pytest.raises(ValueError, match=r"^rows: must be whole numbers of 64 bits with a sign"):
+    with pytest.raises(ValueError, match=r"^rows: must be signed integers of 64 bits"):
         noise.discrete_laplace_rows(np.array([[2**63]], dtype=np.uint64), np.ones((1, 1)))
 
 

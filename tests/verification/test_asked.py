@@ -83,7 +83,7 @@ def test_records_that_do_not_say_what_was_asked_are_refused():
     for question, words in (
         (None, "needs a question"),
         ({"by": "hour"}, "slots, observed"),
-        ({**record["question"], "slots": ["a"]}, "do not fit"),
+        ({**record["question"], "slots": ["a"]}, "do not match"),
     ):
         with pytest.raises(ValueError, match=words):
             pk.Release.from_dict({**record, "question": question})

@@ -29,7 +29,7 @@ def draw(workspace: Workspace, go: Callable[[str], None]) -> None:
     with parts.card("Epsilon and error"):
         epsilon = ui.element("div").classes("pk-stack")
         wrong = parts.problem()
-        answer = _Answer(workspace)
+        answer = _AnswerCard(workspace)
     with parts.card("Every mechanism, and error against epsilon"):
         plans = _plans(workspace)
 
@@ -91,7 +91,7 @@ def _epsilon(workspace: Workspace, changed: Any) -> None:
         field.props("outlined dense debounce=300").style("flex: 0 0 6.5rem").mark("epsilon-field")
 
 
-class _Answer:
+class _AnswerCard:
     """How good the answer will be: words, and a picture that follows the slider."""
 
     def __init__(self, workspace: Workspace) -> None:

@@ -1,12 +1,15 @@
 """The influence curve of any graph: nodes are averaged out one at a time.
 
+Secrets: any two values of one node. Beliefs: one distribution of the nodes. Releases: any with
+per-node costs.
+
 Let replacing the value x of node k by x' move the log-likelihood f of the output by at most
 cost_k(x, x'). For a function F > 0 of the data of a set S of nodes let V_k(x, x') bound log F(x, u)
-/ F(x', u) over all data u of S without k. Take the data of all nodes and F = f at first, so that
-V_k = cost_k; then take nodes j other than the one that is hidden out of S, one after the other, in
-one of two ways. Write p(. | v) for the distribution of X_j given the data v of the rest of S.
+/ F(x', u) over all data u of S without k. At first S is the set of all nodes and F = f, so that
+V_k = cost_k; then nodes j other than the secret one are removed from S, one after another, in one
+of two ways. Write p(. | v) for the distribution of X_j given the data v of the rest of S.
 
-*Average*: F'(v) = sum over y of p(y | v) F(y, v), and for each k that is left
+*Average*: F'(v) = sum over y of p(y | v) F(y, v), and for each remaining k
 
     V'_k(x, x') = V_k(x, x') + max over u of step(p(. | x, u), p(. | x', u); V_j)
 
@@ -16,19 +19,19 @@ that p does not depend on).
 *Pay*: F'(v) = the least F(y, v) over y, V' = V, and the largest entry of V_j is added to a total.
 
 **Theorem.** A release of these costs is epsilon-Pufferfish private for every i with epsilon = the
-total + the largest entry of V_i when i alone is left, whatever the order and the ways.
+total + the largest entry of V_i when only i is left, whatever the order and the choices.
 
-*Proof.* E[f | X_i = x] = E[F(X_S) | X_i = x] holds at first, and averaging keeps it: F'(X_S') is
-the mean of F(X_S) given X_S', i is in S', and means of means are means. Where k goes from x to x'
-and the rest u of S' stays, F(y, x, u) is at most e^V_k(x, x') F(y, x', u) for every y, and y ->
+*Proof.* E[f | X_i = x] = E[F(X_S) | X_i = x] holds at first, and averaging preserves it: F'(X_S')
+is the mean of F(X_S) given X_S', i is in S', and means of means are means. Where k goes from x to
+x' and the rest u of S' stays, F(y, x, u) is at most e^V_k(x, x') F(y, x', u) for every y, and y ->
 F(y, x', u) varies by at most V_j, so that
 
     F'(x, u) <= e^V_k sum over y of p(y | x, u) F(y, x', u)
              <= e^(V_k + step) sum over y of p(y | x', u) F(y, x', u) = e^(V_k + step) F'(x', u).
 
-Paying: F' <= F <= e^(the largest entry of V_j) F', so means of F and of F' differ by that factor at
-most, upwards for x and not at all for x'; and the least of functions that vary by V_k in k varies
-by V_k. With i alone left F is a function of X_i. QED
+Paying: F' <= F <= e^(the largest entry of V_j) F', so means of F and of F' differ by at most that
+factor, upwards for x and not at all for x'; and the minimum of functions that vary by V_k in k
+varies by V_k. When only i is left, F is a function of X_i. QED
 
 What p(. | v) is where v cannot happen does not matter for the means, so there it may be any
 distribution; it is taken from the nearest v that can happen.
@@ -36,14 +39,18 @@ distribution; it is taken from the nearest v that can happen.
 *Junction trees.* All nodes beyond a separator are averaged out within their own part of the tree,
 and they raise V of the nodes of the separator alone: a message. Two passes give the messages in
 both directions of every edge, and then each node is left alone in a clique of its own. The V of a
-message for node k of a separator speaks of data that differ in k alone, so the best way may be
-another one for each k, and what is paid for there is added to V_k. On a tree without paying this is
-the curve of `pufferkit.influence.curve.trees`.
+message for node k of a separator speaks of data that differ in k alone, and where all values of
+the separator can happen F' there is one function whatever the way. So the best way may be another
+one for each k, and what is paid for there is added to V_k. Where some values of the clique cannot
+happen together, different ways would speak of different functions: F' is known for the values that
+can happen, and the V of one way bound its logarithm between any two of them, also if they differ in
+several nodes; that is what lets F' be continued to the others. So there all nodes of a separator
+take the same way. On a tree without paying this is the curve of `pufferkit.influence.curve.trees`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -56,8 +63,8 @@ from pufferkit.influence.curve.pairs import LARGEST, off_diagonal
 from pufferkit.rounding import EPS
 
 
-class Way(NamedTuple):
-    """In which order nodes are taken out, and whether each is averaged (``a``) or paid (``p``)."""
+class AveragingPath(NamedTuple):
+    """The order of removal of nodes, and whether each is averaged (``a``) or paid (``p``)."""
 
     order: tuple[int, ...]
     moves: str
@@ -65,7 +72,7 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Stage:
-    """Node ``j`` is taken out: its distributions for both values of each other node.
+    """The removal of node ``j``: its distributions given each pair of values of another node.
 
     ``binary`` has, for every other node and every u, p(0 | 0, u), p(1 | 0, u), p(0 | 1, u) and
     p(1 | 1, u), if all have two values; otherwise ``kernels`` has an array (u, x, y) for each.
@@ -78,11 +85,11 @@ class _Stage:
     error: float
 
     def steps(self, variation: Floats) -> Floats | list[Floats]:
-        """What averaging j adds to each other node."""
+        """The step that averaging j adds to each other node."""
         if self.binary is None:
             largest = float(variation.max())
             return [scalar_steps(kernel, largest) + self.error for kernel in self.kernels]
-        # The extreme likelihoods of value 1 against value 0.
+        # The extreme likelihood ratios of value 1 against value 0.
         up, down = np.exp(variation[1, 0]), np.exp(-variation[0, 1])
         p0, p1, q0, q1 = self.binary
         logs = [np.log((p0 + p1 * odds) / (q0 + q1 * odds)) for odds in (up, down)]
@@ -92,8 +99,12 @@ class _Stage:
         return added
 
 
+def _total(matrices: Iterable[Floats]) -> float:
+    return sum(float(own.max()) for own in matrices)
+
+
 def scalar_steps(kernels: Floats, largest: float) -> Floats:
-    """The largest step over kernels (u, x, y) for each pair of rows, from one number."""
+    """The largest step over kernels (u, x, y) for each pair of rows, given one variation."""
     growth = np.expm1(largest)
     p, q = np.broadcast_arrays(kernels[:, :, None, :], kernels[:, None, :, :])
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -108,46 +119,57 @@ def scalar_steps(kernels: Floats, largest: float) -> Floats:
 
 
 class Clique:
-    """The distribution of a clique, and what taking out some of its nodes adds to another one."""
+    """The distribution of a clique, and what removing some of its nodes adds to another node."""
 
     def __init__(self, table: Floats, error: float) -> None:
         self.table, self.error = table, error
         self._stages: dict[tuple[Any, ...], _Stage] = {}
         self._rows: dict[tuple[frozenset[int], int], dict[int, Floats]] = {}
-        self._known: dict[tuple[Any, ...], tuple[Floats, Way]] = {}
+        self._known: dict[tuple[Any, ...], tuple[list[Floats], AveragingPath]] = {}
+        self._positive = bool(np.isfinite(table).all())
 
     def added(
-        self, target: int, out: tuple[int, ...], variations: Sequence[Floats]
-    ) -> tuple[Floats, Way]:
-        """The least that taking out the nodes ``out`` was seen to add to a node, and how."""
-        size = self.table.shape[target]
+        self, targets: Sequence[int], out: tuple[int, ...], variations: Sequence[Floats]
+    ) -> list[tuple[Floats, AveragingPath]]:
+        """For each node that stays, the least that taking out others was seen to add, and how."""
+        if self._positive or not targets:
+            each = [self._least((target,), out, variations) for target in targets]
+            return [(matrices[0], way) for matrices, way in each]
+        matrices, way = self._least(tuple(targets), out, variations)
+        return [(own, way) for own in matrices]
+
+    def _least(
+        self, targets: tuple[int, ...], out: tuple[int, ...], variations: Sequence[Floats]
+    ) -> tuple[list[Floats], AveragingPath]:
+        """The least of the ways that are tried, the same one for all targets."""
+        sizes = [self.table.shape[target] for target in targets]
         if not out:
-            return np.zeros((size, size)), Way((), "")
-        key = target, out, b"".join(own.tobytes() for own in variations)
+            return [np.zeros((size, size)) for size in sizes], AveragingPath((), "")
+        key = targets, out, b"".join(own.tobytes() for own in variations)
         if key not in self._known:
             paid = sum(float(own.max()) for own in variations) * (1 + len(out) * EPS)
-            best = paid * off_diagonal(size), Way(out, "p" * len(out))
+            best = [paid * off_diagonal(size) for size in sizes], AveragingPath(out, "p" * len(out))
             own = dict(zip(out, variations, strict=True))
-            for order in self._orders(target, out):
+            for order in self._orders(targets, out):
                 for greedy in (True, False):
-                    other = self._follow(target, order, own, greedy)
-                    if other[0].max() < best[0].max():
+                    other = self._follow(targets, order, own, greedy)
+                    if _total(other[0]) < _total(best[0]):
                         best = other
                     if "p" not in other[1].moves:
                         break
             self._known[key] = best
         return self._known[key]
 
-    def _orders(self, target: int, out: tuple[int, ...]) -> list[tuple[int, ...]]:
+    def _orders(self, targets: tuple[int, ...], out: tuple[int, ...]) -> list[tuple[int, ...]]:
         if len(out) == 1:
             return [out]
-        strength = self._strengths[target]
+        strength = self._strengths[list(targets)].sum(axis=0)
         rising = tuple(sorted(out, key=lambda j: (strength[j], j)))
         return [rising, rising[::-1]]
 
     @cached_property
     def _strengths(self) -> Floats:
-        """How far the distribution of node j moves with node k, at most: [k, j]."""
+        """Bound on how far node k moves the distribution of node j: [k, j]."""
         count = self.table.ndim
         strengths = np.zeros((count, count))
         for j in range(count):
@@ -161,28 +183,35 @@ class Clique:
         return strengths
 
     def _follow(
-        self, target: int, order: tuple[int, ...], own: Mapping[int, Floats], greedy: bool
-    ) -> tuple[Floats, Way]:
+        self,
+        targets: tuple[int, ...],
+        order: tuple[int, ...],
+        own: Mapping[int, Floats],
+        greedy: bool,
+    ) -> tuple[list[Floats], AveragingPath]:
         variations = dict(own)
-        size = self.table.shape[target]
-        variations[target] = np.zeros((size, size))
+        for target in targets:
+            variations[target] = np.zeros((self.table.shape[target],) * 2)
         left, paid, moves = frozenset(range(self.table.ndim)), 0.0, ""
         for place, j in enumerate(order):
             mine = variations.pop(j)
-            others = (*order[place + 1 :], target)
+            others = (*order[place + 1 :], *targets)
             steps = self._stage(left, j, others).steps(np.minimum(mine, LARGEST))
             largest = float(mine.max())
-            total = sum(float(step.max()) for step in steps)
             left -= {j}
-            if largest > LARGEST or (greedy and total >= largest):
+            if largest > LARGEST or (greedy and _total(steps) >= largest):
                 paid += largest
                 moves += "p"
                 continue
             moves += "a"
             for k, step in zip(others, steps, strict=True):
                 variations[k] = variations[k] + step
-        added = (variations[target] + paid) * off_diagonal(size) * (1 + 2 * len(order) * EPS)
-        return added, Way(order, moves)
+        raised = 1 + 2 * len(order) * EPS
+        added = [
+            (variations[target] + paid) * off_diagonal(len(variations[target])) * raised
+            for target in targets
+        ]
+        return added, AveragingPath(order, moves)
 
     def _stage(self, left: frozenset[int], j: int, others: tuple[int, ...]) -> _Stage:
         key = left, j, others
@@ -205,7 +234,7 @@ class Clique:
         return self._stages[key]
 
     def _kernels(self, left: frozenset[int], j: int) -> dict[int, Floats]:
-        """For every other node k that is left, p(y | x, u) as an array (u, x, y)."""
+        """For every other remaining node k, p(y | x, u) as an array (u, x, y)."""
         axes = sorted(left)
         table = log_sum(self.table, [a for a in range(self.table.ndim) if a not in left])
         kernel = conditional(table, axes.index(j))
@@ -219,7 +248,7 @@ class Clique:
 
 
 def extreme(rows: Floats) -> Floats:
-    """Of pairs of distributions on two values, those that no other one outdoes.
+    """The undominated ones of pairs of distributions on two values.
 
     A step grows with the distance of p(1 | 0, u) from p(1 | 1, u) in either direction.
     """
@@ -236,7 +265,7 @@ def extreme(rows: Floats) -> Floats:
 def conditional(table: Floats, axis: int) -> Floats:
     """The distribution along one axis, moved to the end, given all others.
 
-    Where the others cannot happen, the mean of the nearest that can.
+    Given impossible values of the others, the mean over the nearest possible ones.
     """
     logs = np.moveaxis(table, axis, -1)
     whole = log_sum(logs, [logs.ndim - 1])

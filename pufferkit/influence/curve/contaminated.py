@@ -1,6 +1,6 @@
-"""Steps of rows that are known only up to a part of anything.
+"""Steps of rows with contamination: a share of each row is unknown.
 
-Row x may be (1 - eta) K(x, .) + eta r with any distribution r, another one for every row and time.
+Row x may be (1 - eta) K(x, .) + eta r with any distribution r, which may differ by row and time.
 Of all g that vary by at most B, the ratio of two such means is largest where r puts its weight on
 the largest value of e^g above and on the smallest below. Two states are added, *top* and *bottom*,
 that stand for these two values: with
@@ -26,7 +26,7 @@ from pufferkit.influence.curve.pairs import PairSteps
 
 
 class ContaminatedSteps:
-    """As `PairSteps`, with rows known up to a weight ``eta`` of anything."""
+    """As `PairSteps`, with rows contaminated by any distribution with weight ``eta``."""
 
     def __init__(self, kernels: Sequence[Floats], eta: float, error: float = 0.0) -> None:
         self.rows, self.states = kernels[0].shape
@@ -53,7 +53,7 @@ class ContaminatedSteps:
         rows, columns, values = self._inner.derivative()
         x, other = rows // (2 * n), rows % (2 * n) - n
         source, target = columns // (k + 2), columns % (k + 2)
-        # What varies from the top or to the bottom is the largest of its column, its row, or all.
+        # The variation from the top or to the bottom is the largest of its column, its row, or all.
         highest = np.append(limit.argmax(axis=0), [0, limit.argmax() // k])
         lowest = np.append(limit.argmax(axis=1), [limit.argmax() % k, 0])
         from_y = np.where(source < k, source, highest[target])

@@ -1,10 +1,10 @@
 """Event-level epsilon against Pufferfish epsilon on any graph: networks and random fields.
 
-A graph falls into independent parts. Where the cliques of a part are small, nodes are averaged out
+A graph consists of independent parts. If the cliques of a part are small, nodes are averaged out
 exactly (`pufferkit.influence.curve.averaging` has the theorem; here are the two passes over the
-junction tree). In wider parts they are drawn again given their neighbours
-(`pufferkit.influence.curve.resampling`). No node loses more than all nodes of its part cost: then
-every value that depends on it is paid for, as in group DP.
+junction tree). In wider parts nodes are resampled given their neighbours
+(`pufferkit.influence.curve.resampling`). In any case no node loses more than the total cost of its
+part, as in group DP.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import base64
 import json
 import zlib
 from collections.abc import Hashable, Mapping, Sequence
-from math import inf, log
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -29,15 +28,11 @@ from pufferkit.beliefs.junction_tree import (
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.averaging import Clique
+from pufferkit.influence.curve.pair_curve import WITHIN_EPSILON
 from pufferkit.influence.curve.pairs import off_diagonal
 from pufferkit.influence.curve.resampling import Rates
 from pufferkit.influence.progress import Progress
-from pufferkit.rounding import EPS
-
-_PRECISION = 1e-6
-_WITHIN = 1e-5
-_USUAL = 6
-_MOST_TRIALS = 60
+from pufferkit.rounding import EPS, largest_within
 
 
 class GraphModel(Protocol):
@@ -55,7 +50,7 @@ class GraphModel(Protocol):
 
     @property
     def log_factors(self) -> Sequence[LogFactor]:
-        """Places of nodes, and logarithms."""
+        """Indices of nodes, and logarithms of tables."""
         ...
 
 
@@ -76,7 +71,7 @@ class GraphPasses:
         self._own: list[Clique] = []
         alike: dict[tuple[Any, ...], Clique] = {}
         for nodes, table in zip(tree.cliques, tree.tables, strict=True):
-            # Nodes with one possible value hide nothing and tell nothing.
+            # Nodes with one possible value hide nothing and reveal nothing.
             kept = tuple(n for n in nodes if len(self.possible[n]) > 1)
             small = table[np.ix_(*(self.possible[n] for n in nodes))]
             small = small.reshape([len(self.possible[n]) for n in kept])
@@ -103,9 +98,9 @@ class GraphPasses:
     def losses(self, costs: Sequence[Floats]) -> dict[int, Floats]:
         """For every node that can vary the loss of each pair of values it can take, rounded up.
 
-        ``ways`` then has, for every message and for every node, how its bound came about: the
-        clique, the one that the message is for (-1 for the loss of a node itself), the node, and
-        the way, with nothing in it where everything beyond is paid for.
+        ``ways`` then has, for every message and for every node, the derivation of its bound: the
+        clique, the clique that the message is for (-1 for the loss of a node itself), the node, and
+        the way, which is empty if everything beyond is paid.
         """
         self.ways = []
         whole = [float(cost.max()) if cost.size else 0.0 for cost in costs]
@@ -152,14 +147,15 @@ class GraphPasses:
         costs: Sequence[Floats],
         beyond: float,
     ) -> dict[int, Floats]:
-        """What taking out all beyond ``kept`` adds to each of these nodes of a clique."""
+        """What removing all nodes beyond ``kept`` adds to each of these nodes of a clique."""
         nodes = self.cliques[c]
         out = tuple(place for place, n in enumerate(nodes) if n not in kept)
         variations = [(costs[nodes[place]] + totals[nodes[place]]) * (1 + 2 * EPS) for place in out]
         message = {}
-        for n in kept:
-            added, way = self._own[c].added(nodes.index(n), out, variations)
-            added = (totals[n] + added) * (1 + 2 * EPS)
+        targets = [nodes.index(n) for n in kept]
+        each = self._own[c].added(targets, out, variations)
+        for n, (more, way) in zip(kept, each, strict=True):
+            added = (totals[n] + more) * (1 + 2 * EPS)
             everything = beyond + (len(costs) + 8) * EPS * self._whole
             cheaper = float(added.max()) > everything
             message[n] = everything * off_diagonal(len(added)) if cheaper else added
@@ -177,7 +173,7 @@ class GraphPasses:
 
 
 class GraphLosses:
-    """One model: what its nodes lose when entries have given costs."""
+    """The losses of the nodes of one model when entries have given costs."""
 
     def __init__(self, model: GraphModel) -> None:
         sizes = [len(model.values[node]) for node in model.nodes]
@@ -213,7 +209,7 @@ class GraphLosses:
 
 
 def _rates(sizes: Sequence[int], factors: Sequence[LogFactor], part: Sequence[int]) -> Rates | None:
-    """The rates of a wide part; ``None`` where there is no theorem for them."""
+    """The rates of a wide part; ``None`` if no theorem covers them."""
     chosen = set(part)
     try:
         return Rates.of(sizes, [own for own in factors if chosen.issuperset(own[0])], "part")
@@ -261,14 +257,14 @@ class GraphCurve:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was not followed exactly."""
+        """Parts that were not computed exactly."""
         wide = sum(len(part) for own in self._each for part in own.wide)
         if not wide:
             return ()
         return (f"{wide:,} nodes in parts too wide for exact distributions",)
 
     def pair_losses(self, b: float) -> dict[Hashable, Floats]:
-        """For every node, the loss of each two states; 0 where one is no value of the node."""
+        """For every node, the loss of each pair of states; 0 if one is not a value of the node."""
         size = len(self.states)
         tables = {node: np.zeros((size, size)) for node in self.models[0].nodes}
         for number, model in enumerate(self.models):
@@ -288,11 +284,11 @@ class GraphCurve:
         return max(each, key=lambda loss: loss.value)
 
     def solve(self, epsilon: float, progress: Progress | None = None) -> tuple[float, GraphLoss]:
-        """The largest b found, and what binds there."""
+        """The largest b that the search reached, and the binding loss."""
         epsilon = checks.privacy(epsilon)
         furthest = float(self.distance.max()) or 1.0
         count = len(self.models[0].nodes)
-        # No more than if nodes told nothing of one another; losses are rounded up.
+        # The upper end is that of independent nodes; losses are rounded up.
         b = epsilon / furthest * (1 - (count + 64) * EPS)
         binding = GraphLoss(0.0, self.models[0].nodes[0], 0)
         for number in range(len(self.models)):
@@ -303,37 +299,21 @@ class GraphCurve:
     def _solve(
         self, number: int, epsilon: float, most: float, progress: Progress | None
     ) -> tuple[float, GraphLoss]:
-        """For one model, up to ``most``; what is returned was computed to lose epsilon at most.
+        """For one model, up to ``most``; the loss of the result was checked."""
 
-        The loss grows about like a power of b, so a few guesses come close.
-        """
-        # With a whole part paid for, the loss is at most epsilon.
-        low, high = most / len(self.models[number].nodes) * (1 - 1e-9), inf
-        good = low, self._largest(number, low)
-        b, before = most, (log(low), log(max(good[1].value, 1e-300)))
-        for tried in range(_MOST_TRIALS):
-            if progress is not None:
-                progress(min(tried + 1, _USUAL), _USUAL)
+        def loss_at(b: float) -> tuple[float, GraphLoss]:
             loss = self._largest(number, b)
-            if loss.value <= epsilon:
-                low, good = b, (b, loss)
-                if b >= most or loss.value >= epsilon * (1 - _WITHIN):
-                    break
-            else:
-                high = b
-            if high - low <= _PRECISION * low:
-                break
-            here = log(b), log(loss.value)
-            slope = (here[1] - before[1]) / (here[0] - before[0]) if here[0] != before[0] else 1.0
-            before = here
-            guess = b * (epsilon * (1 - _WITHIN / 2) / loss.value) ** (1 / min(max(slope, 0.3), 3))
-            if not low < guess < high:
-                guess = (low + high) / 2 if high < inf else most
-            b = min(guess, most)
-        return good
+            return loss.value, loss
+
+        best = largest_within(loss_at, epsilon, most, most, WITHIN_EPSILON, progress=progress)
+        if best is not None:
+            return best
+        # If the whole part is paid, the loss is at most epsilon.
+        whole = most / len(self.models[number].nodes) * (1 - 1e-9)
+        return whole, self._largest(number, whole)
 
     def record(self, b: float) -> list[dict[str, Any]]:
-        """What a check needs: the cliques of every model, and the way behind each bound."""
+        """Verification data: the cliques of every model, and the way behind each bound."""
         records = []
         for number, own in enumerate(self._each):
             self._losses(number, b)

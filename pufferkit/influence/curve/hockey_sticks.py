@@ -29,8 +29,7 @@ from math import expm1, log1p
 
 import numpy as np
 
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.compiling import compiled_loop
 from pufferkit.influence.quilts.powers import TINY, Kernel, row_log_ratios
 from pufferkit.rounding import EPS
@@ -64,7 +63,7 @@ class HockeySticks:
     def __init__(self, kernel: Kernel, allowed: Bools) -> None:
         self._kernel = kernel
         values, possible = kernel.values, kernel.possible
-        # An entry lost to underflow may be as large as TINY above and as small as 0 below.
+        # An entry that underflowed counts as TINY in the numerator and as 0 in the denominator.
         self._upper: Floats = np.where(possible, np.maximum(values, TINY), 0.0)
         self._lower: Floats = np.where(values >= TINY, values, 0.0)
         self._across: Floats = np.ascontiguousarray(self._lower.T)

@@ -1,7 +1,7 @@
-"""The pairwise curve of classes that are given by their kernels: hulls, regimes, clocks, memory.
+"""The pairwise curve of classes given by their kernels: hulls, regimes, seasons, longer memory.
 
-The theorem is that of `pufferkit.influence.curve.pairs` on the hidden states. What is left is how
-entries and hidden states are connected.
+The theorem is that of `pufferkit.influence.curve.pairs` on the hidden states. It remains to show
+how entries and hidden states are connected.
 
 *Emissions.* Given its hidden state w an entry is drawn from E(w, .), independently of the rest, and
 replacing an entry x by x' costs c(x, x'). Then the theorem holds on the hidden states with
@@ -12,17 +12,17 @@ and the loss of the entry is c(x, x') + max over l of step(Pi^l(x, .), Pi^l(x', 
 W_{t+1} the likelihood varies by at most c in X_t, whatever W_{t+1} is, so exchanging E(w, .) for
 E(w', .) costs at most the step, and what remains is the mean of a function of W_{t+1} alone under
 K(w, .), as before. Given (W_i, X_i) the rest of the series depends on W_i only: exchange x for x'
-at the price of c(x, x'); the mean that is left is a function of W_i whose logarithm varies by M_i.
+at the cost c(x, x'); the remaining mean is a function of W_i whose logarithm varies by M_i.
 QED Where entries are a function of the hidden state, the step is c itself.
 
-*Emissions known up to eta*, and any distribution of the hidden state given the entry: the steps of
+*Contaminated emissions*, and any distribution of the hidden state given the entry: the steps of
 `pufferkit.influence.curve.contaminated` in place of those of E, and c(x, x') + max M at the end,
 because no two means of a function differ by more than it varies.
 
 *The hidden state as the secret*: exchanging it exchanges its entry too, cost + M.
 
-*A clock.* With a kernel for each slot, the variation at an entry is a function of its slot. Where
-cost + step(K_s; C_{s+1}) <= C_s for all slots s, round and round, C_s bounds the variation at every
+*Seasons.* With a kernel for each slot, the variation at an entry is a function of its slot. Where
+cost + step(K_s; C_{s+1}) <= C_s for all slots s, cyclically, C_s bounds the variation at every
 entry of slot s, whatever the length of the series and its first slot. For several runs of
 different costs the largest cost of each pair is taken for all entries.
 """
@@ -36,14 +36,13 @@ from typing import Any
 import numpy as np
 
 from pufferkit.beliefs.kernel_class import Kernels
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.influence.curve.contaminated import ContaminatedSteps
 from pufferkit.influence.curve.pair_curve import (
+    WITHIN_EPSILON,
+    CostRuns,
     PairLoss,
-    Runs,
     Stretch,
-    solved,
     stretches_of_both,
     swept,
 )
@@ -59,7 +58,7 @@ from pufferkit.influence.curve.pairs import (
 from pufferkit.influence.curve.pinned import Pinned, PinnedSide
 from pufferkit.influence.curve.window_losses import LabelLosses, value_losses, windows_of_both
 from pufferkit.influence.progress import Progress
-from pufferkit.rounding import EPS
+from pufferkit.rounding import EPS, largest_within
 
 _MOST_PERIODS = 400
 _EXPLICIT_STEPS = 400
@@ -69,7 +68,7 @@ _LITTLE_WORK = 4_000
 _FIRST_TRIAL = 20.0
 _FAR = 40.0
 
-Row = tuple[int, int, Floats]
+LossRow = tuple[int, int, Floats]
 """First and last entry of a stretch, and the loss of every pair of secrets there."""
 
 
@@ -105,7 +104,7 @@ class KernelCurve:
         return PairSteps(kernels.emission)
 
     def hidden_cost(self, cost: Floats) -> Floats:
-        """What replacing a hidden state costs, from what replacing an entry costs."""
+        """The cost of replacing a hidden state, from the cost of replacing an entry."""
         if self._emission is None:
             return cost
         kernels = self.kernels
@@ -120,7 +119,7 @@ class KernelCurve:
         return self._emission(closure(cost))
 
     def _secret_loss(self, cost: Floats, hidden: Floats, steps: Floats, slot: int) -> Floats:
-        """The loss of every pair of secrets, from what both sides add to the hidden states."""
+        """The loss of every pair of secrets, from the steps of both sides on the hidden states."""
         kernels = self.kernels
         if kernels.secret == "regime" or kernels.emission is None:
             loss = hidden + steps
@@ -136,10 +135,10 @@ class KernelCurve:
         here = kernels.possible[slot]
         return np.where(here[:, None] & here[None, :], loss, 0.0)
 
-    def losses(self, runs: Runs, most: float = LARGEST) -> list[Row] | None:
+    def losses(self, runs: CostRuns, most: float = LARGEST) -> list[LossRow] | None:
         """The loss of every pair of secrets at every stretch of entries; ``None`` if no bound.
 
-        Stretches that lose no more than another one, pair by pair, may be left out.
+        Stretches that lose no more than another one, for every pair, may be left out.
         """
         hidden = [(count, self.hidden_cost(cost)) for count, cost in runs]
         if self.kernels.period > 1:
@@ -162,9 +161,9 @@ class KernelCurve:
         return self._undominated(stretches)
 
     def _of_sets(
-        self, left: list[Stretch], right: list[Stretch], runs: Runs, most: float
-    ) -> list[Row] | None:
-        """The loss of one entry among others that are given, as often as there are of them."""
+        self, left: list[Stretch], right: list[Stretch], runs: CostRuns, most: float
+    ) -> list[LossRow] | None:
+        """The loss of one entry when others are given, times the number of entries of a set."""
         cost = np.max([own for _, own in runs], axis=0)
         pinned = self._pinned(cost, most)
         if pinned is None:
@@ -177,7 +176,7 @@ class KernelCurve:
         return [(1, self.length, count * (cost + sides[0] + sides[1]) * (1 + 16 * EPS))]
 
     def _pinned(self, cost: Floats, most: float) -> tuple[Pinned, Pinned] | None:
-        """What the left and the right side add where entries beyond them are given."""
+        """What the left and the right side add when an entry beyond them is given."""
         left = self._pinned_sides[0](cost, most)
         right = None if left is None else self._pinned_sides[1](cost, most)
         return None if left is None or right is None else (left, right)
@@ -190,11 +189,11 @@ class KernelCurve:
 
     @property
     def window(self) -> int:
-        """Entries that a secret is about; all there are, if they are fewer."""
+        """Number of entries that a secret is about, at most the length of the series."""
         return min(self.kernels.window, self.length)
 
     def _follows(self, slot: int) -> list[Bools]:
-        """Which values come after which, for the entries of a window from ``slot`` on."""
+        """Which values can follow which, for the entries of a window from ``slot`` on."""
         kernels, own = self.kernels, self.kernels.forward
         if kernels.contamination:
             return [np.ones((kernels.hidden, kernels.hidden), dtype=bool)] * (self.window - 1)
@@ -214,11 +213,11 @@ class KernelCurve:
         return LabelLosses(self.kernels.paths, self.kernels.rounding)
 
     def _of_windows(
-        self, left: list[Stretch], right: list[Stretch], runs: Runs
-    ) -> list[Row] | None:
+        self, left: list[Stretch], right: list[Stretch], runs: CostRuns
+    ) -> list[LossRow] | None:
         """The loss of every pair of values, or of labels, of the windows of the series.
 
-        Labels: windows of the same cost are bounded together, by the most that a side adds.
+        For labels, windows of the same cost are bounded together, by the largest step of a side.
         """
         windows = list(windows_of_both(left, right, runs, self.window))
         if self.kernels.paths is None:
@@ -231,7 +230,7 @@ class KernelCurve:
         alike: dict[bytes, list[tuple[int, int, Floats, Floats, Floats]]] = {}
         for own in windows:
             alike.setdefault(own[2].tobytes(), []).append(own)
-        rows: list[Row] = []
+        rows: list[LossRow] = []
         for group in alike.values():
             most_left = np.max([own[3] for own in group], axis=0)
             most_right = np.max([own[4] for own in group], axis=0)
@@ -241,9 +240,11 @@ class KernelCurve:
             rows.append((group[0][0], group[-1][1], losses))
         return rows
 
-    def _undominated(self, stretches: list[tuple[int, int, Floats, Floats, Floats]]) -> list[Row]:
-        """Losses of all stretches but those whose costs and steps are below those of another."""
-        rows: list[Row] = []
+    def _undominated(
+        self, stretches: list[tuple[int, int, Floats, Floats, Floats]]
+    ) -> list[LossRow]:
+        """Losses of the stretches whose costs and steps are not below those of another."""
+        rows: list[LossRow] = []
         seen: list[tuple[Floats, Floats]] = []
         for first, last, cost, hidden, steps in sorted(stretches, key=lambda s: -s[4].max()):
             if any(np.all(cost <= c) and np.all(steps <= s) for c, s in seen):
@@ -252,7 +253,7 @@ class KernelCurve:
             rows.append((first, last, self._secret_loss(cost, hidden, steps, 0)))
         return rows
 
-    def _by_clock(self, runs: Runs, hidden: Runs, most: float) -> list[Row] | None:
+    def _by_clock(self, runs: CostRuns, hidden: CostRuns, most: float) -> list[LossRow] | None:
         kernels = self.kernels
         phases = range(kernels.period) if kernels.start is None else (kernels.start,)
         if self._short:
@@ -274,8 +275,8 @@ class KernelCurve:
             for slot, (left, right) in enumerate(zip(*tables, strict=True))
         ]
 
-    def _followed(self, runs: Runs, hidden: Runs, phase: int, most: float) -> list[Row]:
-        """Every entry in turn, the first one at slot ``phase``."""
+    def _followed(self, runs: CostRuns, hidden: CostRuns, phase: int, most: float) -> list[LossRow]:
+        """The loss of every entry, the first one at slot ``phase``."""
         costs = [cost for count, cost in runs for _ in range(count)]
         own = [cost for count, cost in hidden for _ in range(count)]
         period = self.kernels.period
@@ -316,12 +317,12 @@ class KernelCurve:
     def _circle(
         self, side: str, cost: Floats, most: float
     ) -> tuple[list[Floats], list[Floats]] | None:
-        """What a side adds at every slot, and the limits C from which it follows.
+        """What a side adds at every slot, and the limits C that imply it.
 
-        Slots are gone through against the direction in which the side runs, so that each step is
-        taken at the limit of this round, but for the slot at which the round begins: that one uses
-        the limit of the round before. Limits are for a cost raised by a slack; if no limit has
-        changed by more than half of it, C less half the slack is a bound at all slots.
+        Slots are visited against the direction in which the side runs, so that each step is taken
+        at the limit of this round, except at the slot where the round begins: that one uses the
+        limit of the previous round. Limits are for a cost raised by a slack; if no limit has
+        changed by more than half of it, C minus half the slack is a bound at all slots.
         """
         period, outside = self.kernels.period, off_diagonal(len(cost))
         steps, ahead = (self._left, -1) if side == "left" else (self._right, 1)
@@ -349,7 +350,7 @@ class KernelCurve:
         return None
 
     def record(self, cost: Floats) -> dict[str, Any] | None:
-        """What a check needs: the limits, to the left and the right; ``None`` without a bound."""
+        """Verification data: the limits, to the left and the right; ``None`` without a bound."""
         hidden = self.hidden_cost(cost)
         if self.kernels.period > 1:
             return self._clock_record(hidden)
@@ -370,7 +371,7 @@ class KernelCurve:
         return record
 
     def _clock_record(self, hidden: Floats) -> dict[str, Any] | None:
-        """The limit at the slot that follows the round's last: one round from there shows all."""
+        """The limit at the slot after the last of a round: one round from there implies all."""
         if self._short:
             return {"left": None, "right": None}
         record: dict[str, Any] = {}
@@ -383,11 +384,11 @@ class KernelCurve:
 
     @property
     def _short(self) -> bool:
-        """Whether series with a clock are followed entry by entry."""
+        """Whether series with seasons are computed entry by entry."""
         phases = 1 if self.kernels.start is not None else self.kernels.period
         return phases * self.length <= _EXPLICIT_STEPS
 
-    def loss(self, runs: Runs, most: float = LARGEST) -> PairLoss | None:
+    def loss(self, runs: CostRuns, most: float = LARGEST) -> PairLoss | None:
         """The largest loss, where it is, and the losses of all pairs there."""
         rows = self.losses(runs, most)
         if not rows:
@@ -399,20 +400,22 @@ class KernelCurve:
     def solve(
         self, metric: Floats, epsilon: float, most: float, progress: Progress | None = None
     ) -> tuple[float, PairLoss] | None:
-        """The largest b found such that the cost ``b metric`` at every entry loses at most epsilon.
+        """The largest b reached for which the cost ``b metric`` per entry loses at most epsilon.
 
-        The loss was computed for what is returned. ``None`` if no b was found.
+        The loss was computed for the b that is returned. ``None`` if the search has no result.
         """
-        # Hidden states may be told apart better than what they show, and so may values that are no
-        # secrets.
+        # Hidden states may be easier to distinguish than their entries, and so may values that are
+        # not secrets.
         kernels = self.kernels
         exposed = kernels.emission, kernels.paths, kernels.parts
         most_hidden = epsilon if all(e is None for e in exposed) else _FAR + 4 * epsilon
 
-        def loss_at(b: float) -> PairLoss | None:
-            return self.loss([(self.length, b * metric)], most_hidden)
+        def loss_at(b: float) -> tuple[float, PairLoss] | None:
+            loss = self.loss([(self.length, b * metric)], most_hidden)
+            return None if loss is None else (loss.value, loss)
 
-        return solved(loss_at, epsilon, epsilon / _FIRST_TRIAL, most, progress)
+        start = epsilon / _FIRST_TRIAL
+        return largest_within(loss_at, epsilon, start, most, WITHIN_EPSILON, progress=progress)
 
 
 def contaminated_discrete(emission: Floats, eta: float, cost: float) -> Floats:
@@ -440,7 +443,7 @@ def contaminated_discrete(emission: Floats, eta: float, cost: float) -> Floats:
 
 
 def _cut(steps: Steps, variation: Floats) -> Floats:
-    """Steps, with variations that floats cannot exponentiate cut off: they are of no use."""
+    """Steps, with variations whose exponential overflows cut off: such bounds are useless."""
     if float(variation.max()) > LARGEST:
         return np.where(off_diagonal(len(variation)) > 0, np.inf, 0.0)
     return steps(variation)

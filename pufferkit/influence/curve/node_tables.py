@@ -1,9 +1,9 @@
-"""Steps of many nodes with kernels of their own, in one table.
+"""Steps of many nodes, each with its own kernels, in one table.
 
 From a fixed initial distribution the kernel P(X_{i-m} = u | X_i = x) differs from node to node
-until the start is forgotten, and for a chain that is absorbed it always does. One object for each
-node and block takes most of the time there. Here the candidates of all of them (see
-`pufferkit.influence.curve.steps`) stand in two flat arrays, those that others beat left out, and
+until the start is forgotten, and in an absorbing chain at all nodes. One object for each
+node and block would take most of the time. Here the candidates of all of them (see
+`pufferkit.influence.curve.steps`) are in two flat arrays, without the dominated ones, and
 one compiled loop goes through all nodes. Time and memory grow with nodes times blocks.
 """
 
@@ -34,7 +34,7 @@ class NodeTables:
         self._source, self._blocks = source, np.array(blocks, dtype=np.int64)
 
     def values(self, spent: Floats) -> Floats:
-        """Alpha of every node; ``spent[i]`` is what the first i entries spend together."""
+        """Alpha of every node; ``spent[i]`` is the total spent on the first i entries."""
         values: Floats = _swept(*self._candidates, self._blocks, self._errors, spent)
         return values
 
@@ -106,7 +106,7 @@ def _tabled(distributions, possible, underflows, kernels, patterns, blocks, tiny
 
 @compiled_loop
 def _backwards(distribution, possible, kernel, pattern, tiny, upper, lower):
-    """P(X_{i-m} = u | X_i = x), as large and as small as underflow leaves open."""
+    """P(X_{i-m} = u | X_i = x): upper and lower bounds in view of underflow."""
     size = len(distribution)
     for x in range(size):
         total = 0.0
@@ -144,7 +144,7 @@ def _prefixes(possible, upper, lower, highs, lows):
 
 @compiled_loop
 def _sort(keys, order):
-    """Places of the keys in rising order; by insertion if they are few, as they mostly are."""
+    """Indices of the keys in increasing order; by insertion if they are few, as is usual."""
     if len(keys) > _FEW:
         order[:] = np.argsort(keys)
         return
@@ -158,7 +158,7 @@ def _sort(keys, order):
 
 @compiled_loop
 def _swept(begins, ends, above, below, blocks, errors, spent):
-    """The cheapest bound of every node, one after the other."""
+    """The least bound of every node, one after another."""
     values = np.empty(len(begins))
     for node in range(len(begins)):
         best = spent[node + 1]
@@ -183,7 +183,7 @@ def _largest(above, below, begin, end, variation):
         for n in range(begin, end):
             ratio = max(ratio, (1.0 + above[n] * rise) / (1.0 + below[n] * rise))
         return np.log(ratio)
-    # The same divided by e^a; a share that may be lost to underflow counts as nothing.
+    # The same divided by e^a; a share that may have underflowed counts as zero.
     rest, largest = np.exp(-variation), 0.0
     for n in range(begin, end):
         low = below[n] + (1.0 - below[n]) * rest

@@ -8,7 +8,7 @@ the output by at most cost(x, x'). Laplace noise of scale s on a sum of contribu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log
@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.chain_class import Member
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.influence.curve.pair_sides import (
     EXPLICIT_WORK,
     PairSide,
@@ -39,28 +38,27 @@ from pufferkit.influence.curve.pairs import (
 )
 from pufferkit.influence.curve.plan_bases import bases_in, packed
 from pufferkit.influence.progress import Progress
-from pufferkit.rounding import EPS
+from pufferkit.rounding import EPS, largest_within
 
-Runs = Sequence[tuple[int, Floats]]
-"""How many entries in a row, and the cost of each of them."""
+CostRuns = Sequence[tuple[int, Floats]]
+"""Numbers of consecutive entries, and the cost of each of them."""
 
 _NEAR = 1e-5
-_TOLERANCE = 2e-5
-_MOST_TRIALS = 40
-_USUAL_TRIALS = 5
+WITHIN_EPSILON = 2e-5
+"""A search ends when the loss is below epsilon by no more than this share of it."""
 _MOST_KNOWN = 8
 _WITHIN = 0.98
 _OF_USE = 0.1
 _MANY = 16
-_TOO_DENSE = "pairs of values not told apart: with so many moves of so many states that takes long"
+_TOO_DENSE = "one bound for all pairs of values: this chain has too many transitions for each pair"
 
 
 @dataclass(frozen=True)
 class Stretch:
     """Entries ``first`` ... ``last`` to which a side adds at most ``steps``.
 
-    ``limit`` is the variation beyond, from which the steps follow; ``trees`` are those of the
-    plans, where they were kept.
+    ``limit`` is the variation beyond, which implies the steps; ``trees`` are those of the
+    plans, if they were stored.
     """
 
     first: int
@@ -71,11 +69,11 @@ class Stretch:
 
 
 def swept(
-    side: PairSide, runs: Runs, most: float, near: Floats | None = None
+    side: PairSide, runs: CostRuns, most: float, near: Floats | None = None
 ) -> list[Stretch] | None:
-    """What a side adds to every entry, counted from its end; ``None`` if no bound was found.
+    """What a side adds to every entry, counted from its end; ``None`` without a bound.
 
-    Entries are followed one by one while that is little work or the variation is still on its way;
+    Entries are computed one by one while that is cheap or the variation has not converged;
     the rest of a run is bounded at once by a certificate.
 
     Parameters
@@ -83,11 +81,11 @@ def swept(
     side
         The kernels.
     runs
-        How many entries in a row, and the cost of each pair of states there.
+        Numbers of consecutive entries, and the cost of each pair of states there.
     most
         Bounds above this are of no use.
     near
-        Where the variation of a long run may settle, to begin the search there.
+        A guess of the limit of the variation of a long run, where the search begins.
     """
     size = len(runs[0][1])
     raised = (1 + 2 * EPS) * off_diagonal(size)
@@ -115,7 +113,7 @@ def swept(
                     start = variation if near is None else np.maximum(variation, near)
                     limit, looked = certificate(steps, cost, most, slack, start), True
                 cheap = left * size**2 <= EXPLICIT_WORK
-                if limit is not None and _may_settle(variation, limit, cheap):
+                if limit is not None and _may_take_limit(variation, limit, cheap):
                     stretches.append(Stretch(here, end, steps(limit), limit))
                     variation, done = limit, end
                     continue
@@ -148,7 +146,7 @@ def _along(
     most: float,
     limit: Floats | None,
 ) -> Followed | None:
-    """Entries from this one on, by one compiled loop; ``None`` where it does not pay."""
+    """Entries from this one on, by one compiled loop; ``None`` if that does not pay."""
     if here - 2 < len(side.first):
         if not isinstance(side.first, StepsInRow):
             return None
@@ -166,8 +164,8 @@ def _along(
     return followed(kernels, error, count, cost, variation, most, limit, near, cheap)
 
 
-def _may_settle(variation: Floats, limit: Floats, cheap: bool) -> bool:
-    """Whether later entries may take the limit: it bounds this one, and little is lost."""
+def _may_take_limit(variation: Floats, limit: Floats, cheap: bool) -> bool:
+    """Whether the limit may replace later entries: it bounds this one and is not much larger."""
     if not bool(np.all(variation <= limit)):
         return False
     return not cheap or bool(np.all(variation >= limit - _NEAR * float(limit.max())))
@@ -175,7 +173,7 @@ def _may_settle(variation: Floats, limit: Floats, cheap: bool) -> bool:
 
 @dataclass(frozen=True)
 class PairLoss:
-    """The largest loss of an entry: its place, its pair of states, and the loss of every pair."""
+    """The largest loss of an entry: its index, its pair of states, and the loss of every pair."""
 
     value: float
     entry: int
@@ -184,7 +182,7 @@ class PairLoss:
 
 
 def stretches_of_both(
-    left: Sequence[Stretch], right: Sequence[Stretch], runs: Runs, marks: Iterable[int] = ()
+    left: Sequence[Stretch], right: Sequence[Stretch], runs: CostRuns, marks: Iterable[int] = ()
 ) -> Iterator[tuple[int, int, Floats, Floats]]:
     """First and last entry of every stretch, the cost of an entry there, and both sides' steps.
 
@@ -211,12 +209,12 @@ def stretches_of_both(
 def pair_losses(
     left: Sequence[Stretch],
     right: Sequence[Stretch],
-    runs: Runs,
+    runs: CostRuns,
     supports: Sequence[Bools],
 ) -> list[tuple[int, int, Floats]]:
     """First and last entry of every stretch, and the loss of every pair of states there.
 
-    Pairs of which one cannot occur lose nothing. ``right`` counts entries from the right end.
+    Pairs with an impossible state lose nothing. ``right`` counts entries from the right end.
     """
     rows = []
     marks = range(1, len(supports) + 1)
@@ -228,7 +226,7 @@ def pair_losses(
 
 
 def _bases(side: PairSide, stretches: Sequence[Stretch]) -> Iterator[bytes]:
-    """The bases of the plans from which the steps of all entries but the first follow."""
+    """The bases of the plans that give the steps of all entries but the first."""
     for stretch in stretches:
         if stretch.limit is None:
             continue
@@ -244,7 +242,7 @@ def _bases(side: PairSide, stretches: Sequence[Stretch]) -> Iterator[bytes]:
         yield bases_in(steps.kernels, steps.trees if stretch.trees is None else [stretch.trees])
 
 
-def _cost_at(runs: Runs, entry: int) -> Floats:
+def _cost_at(runs: CostRuns, entry: int) -> Floats:
     for count, cost in runs:
         if entry <= count:
             return cost
@@ -252,22 +250,11 @@ def _cost_at(runs: Runs, entry: int) -> Floats:
     raise AssertionError("an entry beyond the runs")
 
 
-def _growth(seen: Sequence[tuple[float, float]]) -> float:
-    """By which power of b the loss grows, from the last two points; 1 where that is not sensible.
-
-    The loss of a chain that forgets grows about like b, of one that hardly does faster.
-    """
-    if len(seen) < 2 or seen[-1][0] == seen[-2][0]:
-        return 1.0
-    slope = (seen[-1][1] - seen[-2][1]) / (seen[-1][0] - seen[-2][0])
-    return slope if 1 / 3 < slope < 3 else 1.0
-
-
 class PairCurve:
     """The pairwise curve of one chain of a class.
 
-    What the sides add is kept for a few profiles. It is asked for again by `record`, and tells
-    where the search for a profile a little above or below may begin. ``often`` says that it is one
+    The steps of the sides are stored for a few profiles. They are used again by `record`, and as
+    starting points of the search for profiles close to these. ``often`` says that the curve is one
     of many, so that waiting for compiled loops pays.
     """
 
@@ -282,10 +269,10 @@ class PairCurve:
 
     @property
     def serves(self) -> bool:
-        """Whether there are kernels to compute with."""
+        """Whether the kernels are known."""
         return self._sides is not None
 
-    def losses(self, runs: Runs, most: float = LARGEST) -> list[tuple[int, int, Floats]] | None:
+    def losses(self, runs: CostRuns, most: float = LARGEST) -> list[tuple[int, int, Floats]] | None:
         """The loss of every pair of states at every stretch of entries; ``None`` if no bound."""
         if self._sides is None:
             return None
@@ -295,8 +282,8 @@ class PairCurve:
         theirs = self._swept(1, runs[::-1], most)
         return None if theirs is None else pair_losses(ours, theirs, runs, self._sides[2])
 
-    def _swept(self, which: int, runs: Runs, most: float) -> list[Stretch] | None:
-        """What the left (0) or right (1) side adds, from what is known of other profiles."""
+    def _swept(self, which: int, runs: CostRuns, most: float) -> list[Stretch] | None:
+        """What the left (0) or right (1) side adds, starting from the stored profiles."""
         side = self._side(which)
         if len(runs) > 1:
             return swept(side, runs, most)
@@ -315,10 +302,10 @@ class PairCurve:
         return self._sides[0] if which == 0 else self._sides[1]
 
     def _near(self, which: int, cost: Floats, most: float) -> Floats | None:
-        """The limit of the profile known last, grown as it grew before; within ``most``.
+        """The limit of the last stored profile, extrapolated; within ``most``.
 
-        If none is known on this side, that of the other: of a chain that runs backwards about as it
-        runs forwards they are much the same.
+        If none is stored for this side, that of the other: for a nearly reversible chain the two
+        are close.
         """
         limits = [
             (side, log(np.frombuffer(other).max()), stretches[-1].limit)
@@ -338,9 +325,9 @@ class PairCurve:
         return grown * min(1.0, _WITHIN * most / float(grown.max()))
 
     def record(self, cost: Floats) -> dict[str, Any] | None:
-        """What a check needs: from which entry on which limit holds, to the left and the right.
+        """Verification data: from which entry on which limit holds, to the left and the right.
 
-        ``None`` for a side that is followed entry by entry to its end. ``plans`` has the bases of
+        ``None`` for a side that is computed entry by entry to its end. ``plans`` has the bases of
         the plans behind every step of a side, entry by entry and then at the limit; ``None`` if
         they are too many.
         """
@@ -360,7 +347,7 @@ class PairCurve:
             record["plans"][name] = packed(_bases(self._side(which), stretches))
         return record
 
-    def loss(self, runs: Runs, most: float = LARGEST) -> PairLoss | None:
+    def loss(self, runs: CostRuns, most: float = LARGEST) -> PairLoss | None:
         """The largest loss, where it is, and the losses of all pairs there."""
         rows = self.losses(runs, most)
         if rows is None:
@@ -377,59 +364,18 @@ class PairCurve:
         most: float = np.inf,
         progress: Progress | None = None,
     ) -> tuple[float, PairLoss] | None:
-        """The largest b found such that the cost ``b metric`` at every entry loses at most epsilon.
+        """The largest b reached for which the cost ``b metric`` per entry loses at most epsilon.
 
-        The loss was computed for what is returned, and is at most epsilon. ``None`` if none was
-        found. Nothing above ``most`` is tried.
+        The loss was computed for the b that is returned, and is at most epsilon. ``None`` if the
+        search has no result. Nothing above ``most`` is tried.
         """
 
-        def loss_at(b: float) -> PairLoss | None:
-            return self.loss([(self.length, b * metric)], epsilon)
+        def loss_at(b: float) -> tuple[float, PairLoss] | None:
+            loss = self.loss([(self.length, b * metric)], epsilon)
+            return None if loss is None else (loss.value, loss)
 
         # Where the search begins, the scalar curve has a bound already.
-        return solved(loss_at, epsilon, start, most, progress, least=start * _OF_USE)
-
-
-def solved(
-    loss_at: Callable[[float], PairLoss | None],
-    epsilon: float,
-    start: float,
-    most: float,
-    progress: Progress | None = None,
-    *,
-    least: float = 0.0,
-) -> tuple[float, PairLoss] | None:
-    """The largest b found up to ``most`` whose loss is at most epsilon, and that loss.
-
-    ``loss_at`` may have no answer where b is too large. ``None`` if no b was found above
-    ``least``, below which none is of use.
-    """
-    good: tuple[float, PairLoss] | None = None
-    high, b = np.inf, min(start, most)
-    seen: list[tuple[float, float]] = []
-    for trial in range(_MOST_TRIALS):
-        loss = loss_at(b)
-        if progress is not None:
-            progress(min(trial + 1, _USUAL_TRIALS), _USUAL_TRIALS)
-        if loss is not None and loss.value <= epsilon:
-            good = b, loss
-            if loss.value >= epsilon * (1 - _TOLERANCE) or b >= most:
-                break
-        else:
-            high = b
-        low = 0.0 if good is None else good[0]
-        if loss is None:
-            if good is None and b <= least:
-                break
-            guess = b / 3
-        elif loss.value <= 0:
-            guess = 2 * b
-        else:
-            seen.append((log(b), log(loss.value)))
-            guess = b * (epsilon * (1 - _TOLERANCE / 2) / loss.value) ** (1 / _growth(seen))
-        if not low < guess < high:
-            guess = (low + high) / 2 if np.isfinite(high) else 2 * low
-        if high - low <= _TOLERANCE * low:
-            break
-        b = min(guess, most)
-    return good
+        least = start * _OF_USE
+        return largest_within(
+            loss_at, epsilon, start, most, WITHIN_EPSILON, least=least, progress=progress
+        )

@@ -1,9 +1,9 @@
-"""The two sides of every entry of a chain, pair by pair of its states.
+"""The two sides of every entry of a chain, for each pair of states.
 
 To the right the kernel is P. To the left it is R_i(x, u) = P(X_{i-1} = u | X_i = x), which depends
 on the start: one kernel if the chain is stationary, one for every entry until a fixed initial
-distribution is forgotten. Any start has no kernel to the left: there the scalar curve, which may
-jump over blocks, serves better (`pufferkit.influence.curve.starts`).
+distribution is forgotten. For any start there is no kernel to the left: the scalar curve, which may
+skip blocks, is used instead (`pufferkit.influence.curve.starts`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pufferkit.beliefs.chain_class import Member
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.influence.curve.pairs import PairSteps, Steps, StepsInRow
 from pufferkit.influence.quilts.chains import (
     CONVERGED,
@@ -26,16 +25,16 @@ from pufferkit.influence.quilts.hardest import influence_of
 from pufferkit.influence.quilts.powers import TINY
 
 LARGE = 24
-"""From so many states on, plans are kept from one calibration to the next."""
+"""From this many states on, plans are stored from one calibration to the next."""
 
 MOST_CELLS = 4e6
 """Most cells of all programmes of a side: those of 44 states with dense rows."""
 
 _MANY = 100
-"""From so many entries with kernels of their own on, waiting for a compiler pays."""
+"""From this many entries with their own kernels on, waiting for a compiler pays."""
 
 EXPLICIT_WORK = 50_000
-"""Entries are followed one by one while entries x states^2 stays below this."""
+"""Entries are computed one by one while entries x states^2 stays below this."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +42,12 @@ class PairSide:
     """One side of every entry, entries counted from the end that the side runs towards."""
 
     first: Sequence[Steps]
-    """Steps of entries 2, 3, ..., each its own."""
+    """Steps of entries 2, 3, ..., with their own kernels."""
     then: Steps | None
-    """Steps of all later entries; ``None`` if they never become the same."""
+    """Steps of all later entries; ``None`` if the kernels never become constant."""
 
     def at(self, entry: int) -> Steps | None:
-        """Steps from an entry, 2 or later, to the one before it on this side."""
+        """Steps from an entry, 2 or later, to the previous one on this side."""
         return self.first[entry - 2] if entry - 2 < len(self.first) else self.then
 
 
@@ -59,8 +58,8 @@ Sides = tuple[PairSide, PairSide, list[Bools]]
 def pair_sides(member: Member, length: int, *, often: bool = False) -> Sides | None:
     """The sides of the entries of one chain.
 
-    ``None`` where the pairwise curve does not serve: any start, probabilities lost to underflow, or
-    a start that is not forgotten in time. ``often`` is as of `PairSteps`.
+    ``None`` where the pairwise curve does not apply: any start, probabilities that underflow, or
+    a start that is not forgotten in time. ``often`` is that of `PairSteps`.
     """
     source = influence_of(member, "definition", length)
     error = source.powers.rounding(1)
@@ -78,9 +77,9 @@ def pair_sides(member: Member, length: int, *, often: bool = False) -> Sides | N
 
 
 def takes_long(member: Member) -> bool:
-    """Whether the programmes of all pairs have so many cells that they are not solved.
+    """Whether the programmes of all pairs have too many cells to be solved.
 
-    A round of the search looks at every cell of every programme, and there are about twenty rounds.
+    A round of the search visits every cell of every programme, and there are about twenty rounds.
     The scalar curve, which takes the worst pair for all, is close to the pairwise one there: with
     many states and dense rows every pair is much like the worst one.
     """
@@ -89,10 +88,10 @@ def takes_long(member: Member) -> bool:
 
 
 def known_sides(member: Member, length: int, *, often: bool = False) -> Sides | None:
-    """`pair_sides`; of the last large stationary chains, those with the plans found before.
+    """`pair_sides`; for recent large stationary chains, those with the stored plans.
 
-    Where each programme ended is a good place to begin at another scale. Of small chains nothing is
-    kept: they are quick.
+    The optimum of each programme is a good start at another scale. For small chains nothing is
+    stored: they are quick.
     """
     chain = member.chain
     if len(chain) < LARGE or member.any_start or not chain.is_stationary:
@@ -150,8 +149,8 @@ def _given_start(
 def _backward(transition: Floats, before: Floats, here: Bools) -> Floats | None:
     """P(X_{i-1} = u | X_i = x) for rows of distributions of X_{i-1} and possible values of X_i.
 
-    ``None`` after an underflow. Values that X_i cannot take get the row of one that it can: nothing
-    is told about them.
+    ``None`` after an underflow. Values that X_i cannot take get the row of one that it can, so they
+    do not add to any bound.
     """
     joint = (before[:, :, None] * transition).transpose(0, 2, 1)
     moves = (before[:, :, None] > 0).transpose(0, 2, 1) & (transition.T > 0)

@@ -1,5 +1,8 @@
 """The engine of the pairwise curve: how far a log-likelihood varies between pairs of states.
 
+Secrets: any two values of S_i, which depends on the path through W_i only. Beliefs: every chain as
+below. Releases: any with per-entry costs.
+
 Setting. W_1 ... W_T is a Markov chain on finitely many states. Its forward kernels lie in the hull
 of K^1 ... K^J at every time, its backward kernels in the hull of L^1 ... L^J'. The likelihood f of
 an output is a function of the path, and replacing W_t = w by w' moves log f by at most cost_t(w,
@@ -18,7 +21,7 @@ Theorem. For every output o, every pair of secrets and every such chain
 
 Proof. Let U_t(w; past) = log E[f(past, w, W_{t+1}, ...) | W_t = w] for any past. Claim: its
 variation from w to w' is at most B_t(w, w'). For t = T that is the assumption. For t < T replace w
-by w' inside f, at the price of cost_t(w, w'). What remains is the mean of e^g, g(v) = U_{t+1}(v;
+by w' inside f, at the cost cost_t(w, w'). What remains is the mean of e^g, g(v) = U_{t+1}(v;
 past, w'), under K_t(w, .) and under K_t(w', .); g varies by at most B_{t+1}, so their ratio is at
 most e^{step(K_t(w, .), K_t(w', .); B_{t+1})}. A mixture of kernels has a ratio of sums, which is at
 most the largest ratio of its terms, hence step*. The closure does not change which g are allowed.
@@ -31,7 +34,7 @@ Pi(s, .) G: one more step. QED
 Where the secret is the entry itself, Pi is the identity and the last step is cost_i + M_i.
 
 Long series. If cost + step*(C) <= C entry by entry, then every B_t <= C, by induction: step* is
-monotone. Such a C is a *certificate*: checking it takes one plan for each pair and no optimisation.
+monotone. Such a C is a *certificate*: checking it needs one plan for each pair and no optimisation.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ SLACK = 1e-6
 """Added to the cost of every pair, relative to the largest, to reach a certificate."""
 
 LARGEST = 600.0
-"""Variations above this are of no use: e to that power is near the largest float."""
+"""Larger variations are useless: their exponential is close to the largest float."""
 
 _MOST_ROUNDS = 60
 _SWEEPS = 4
@@ -61,7 +64,7 @@ _DENSE = 24
 _MOST_PIVOTS = 20_000
 _PLAIN = 16
 PATIENCE = 100
-"""So many plain steps take as long as loading the compiled ones."""
+"""This many interpreted steps take as long as loading the compiled ones."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Arcs:
 
 
 class Steps(Protocol):
-    """What one entry further away adds, for every ordered pair of states of this one."""
+    """What one further entry adds, for every ordered pair of states of this entry."""
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
@@ -100,9 +103,9 @@ class PairSteps:
     error
         Bound on the error of the logarithm of a ratio of two entries, and so on that of a step.
     often
-        Whether it will be asked so often that waiting for a compiler pays even for few states.
+        Whether it will be called so often that waiting for a compiler pays even for few states.
     half
-        Whether only steps from rows of the first half to rows of the second are wanted.
+        Whether to compute only steps from rows of the first half to rows of the second.
     """
 
     def __init__(
@@ -125,14 +128,14 @@ class PairSteps:
         self._last: tuple[Floats, Floats] | None = None
         small = self.rows * self.states * len(self.kernels) <= _PLAIN and not often
         self._programme = transport_programme if small else transport_programme.compiled()
-        self._asked = 0
+        self._calls = 0
 
     def __call__(self, limit: Floats) -> Floats:
         """The matrix of steps at the variation ``limit``, rounded up; 0 on the diagonal."""
         if self._last is not None and np.array_equal(self._last[0], limit):
             return self._last[1].copy()
-        self._asked += 1
-        if self._asked == PATIENCE:  # slow sweeps are many, however few the states
+        self._calls += 1
+        if self._calls == PATIENCE:  # slow sweeps are many, however few the states
             self._programme = transport_programme.compiled()
         room = 2 * self.rows * self.rows * self.states
         values, self.arcs = [], []
@@ -154,7 +157,7 @@ class PairSteps:
 
     @property
     def may_follow(self) -> bool:
-        """Whether `followed` takes it: one kernel, and the compiler was worth its wait."""
+        """Whether `followed` applies: one kernel, and the compiled loops are in use."""
         return (
             len(self.kernels) == 1 and not self._half and self._programme is not transport_programme
         )
@@ -178,7 +181,7 @@ def off_diagonal(size: int) -> Floats:
 
 
 def closure(variation: Floats) -> Floats:
-    """The triangle closure: shortest paths. The functions that are allowed stay the same.
+    """The triangle closure: shortest paths. The set of allowed functions does not change.
 
     Lengths of paths are rounded up.
     """
@@ -192,19 +195,19 @@ def closure(variation: Floats) -> Floats:
 def certificate(
     steps: Steps, cost: Floats, most: float, slack: float, start: Floats | None = None
 ) -> Floats | None:
-    """A matrix C with cost + steps(C) <= C, close to the least; ``None`` if none was reached.
+    """A matrix C with cost + steps(C) <= C, close to the least; ``None`` if the search fails.
 
     Newton's method on the fixed point of a slightly larger cost, with plain sweeps where it does
-    not help. The inequality was computed, with rounding upwards, for what is returned.
+    not help. The inequality was checked, with rounding upwards, for the C that is returned.
 
     Parameters
     ----------
     steps, cost
-        Of one side, the same at every entry.
+        Steps and cost of one side, the same at every entry.
     most
-        No C above this is of use.
+        A larger C is useless.
     slack
-        How much larger than ``cost`` the cost is for which the fixed point is sought.
+        By how much ``cost`` is raised for the search of the fixed point.
     start
         Where to begin; any matrix.
     """
@@ -220,7 +223,7 @@ def certificate(
         if residual <= 0.9 * slack and bool(np.all((cost + own) * (1 + 4 * EPS) <= point)):
             return point
         if by_newton and not residual < least:
-            # Not near enough yet: ever more plain sweeps before the next try.
+            # Not close enough yet: make more plain sweeps before the next attempt.
             point, by_newton, least = _swept(steps, raised, kept, sweeps), False, inf
             sweeps = min(2 * sweeps, _MOST_SWEEPS)
         else:
@@ -240,14 +243,14 @@ def certificate(
 
 
 class StepsInRow(Sequence[PairSteps]):
-    """Steps of entries in a row, each with a kernel of its own, made when they are asked for.
+    """Steps of consecutive entries, each with its own kernel, made when first used.
 
     Parameters
     ----------
     kernels
         One for each entry.
     error
-        As of `PairSteps`; the same for all.
+        As for `PairSteps`; the same for all.
     """
 
     def __init__(self, kernels: Floats, error: float) -> None:
@@ -268,7 +271,7 @@ class StepsInRow(Sequence[PairSteps]):
 
 @dataclass(frozen=True)
 class Followed:
-    """Entries in a row: the variation that each met, its steps, and the trees of its plans."""
+    """Consecutive entries: the variation before each, its steps, and the trees of its plans."""
 
     met: Floats
     steps: Floats
@@ -287,7 +290,7 @@ def followed(
     near: float = 0.0,
     cheap: int = 0,
 ) -> Followed:
-    """Follow up to ``count`` entries of one cost, by one compiled loop.
+    """Compute up to ``count`` entries of one cost, by one compiled loop.
 
     ``kernels`` are those of each of them; the last serves all later entries too. It ends early
     where the variation is above ``most``, and after the first entry where it is within ``limit``;

@@ -1,6 +1,6 @@
-"""What a side adds to an entry when some entry further on is known: values of several entries.
+"""What a side adds to an entry when some entry further on is given: sets of entries.
 
-Setting. Entries i_1 < ... < i_m of a Markov chain with moves P, all of them possible, are the
+Setting. Entries i_1 < ... < i_m of a Markov chain with positive transition matrix P are the
 secret, wherever they lie. Replacing an entry x by x' moves the log-likelihood of an output by at
 most cost(x, x').
 
@@ -12,16 +12,17 @@ of the m entries
     log P(o | X_{i_1}..X_{i_m} = p) / P(o | X_{i_1}..X_{i_m} = p')
         <=  m max over x, x' of [cost(x, x') + L(x, x') + R(x, x')].
 
-Proof. Exchange the m values one by one; as all moves are possible, so is every value on the way.
-While one of them is exchanged, the nearest others on either side are given, so that what lies
-beyond them stays as it is. What lies between is Markov, and independent on the two sides given the
-entry that is exchanged: the theorem on single entries applies with the kernels of the pinned chain,
+Proof. Exchange the m values one by one; as all transitions are possible, so is every intermediate
+value. While one of them is exchanged, the nearest others on either side are given, so that
+everything beyond them is unchanged. The entries between are Markov, and independent on the two
+sides given the entry that is exchanged: the theorem on single entries applies with the kernels of
+the pinned chain,
 
     K_n^y(x, z) = P(x, z) P^n(z, y) / P^{n+1}(x, y)
 
 from an entry with value x to the next one, if the entry n steps after that has value y. QED
 
-Pinned sides of n entries are followed for n < N: nothing for n = 0, and then the largest step over
+Pinned sides of n entries are computed for n < N: zero for n = 0, and then the largest step over
 y of cost plus what n - 1 entries add. From N on, P^n(z, y) / P^n(z', y) <= e^delta for all z, z',
 and so for every larger n, since a row of P^{n+1} is a mean of rows of P^n. Then K_n^y is P up to
 factors e^{+-delta}, a step differs from that of P by at most 2 delta, and a certificate bounds the
@@ -54,19 +55,20 @@ _MOST_STEPS = 2_000
 
 @dataclass(frozen=True, eq=False)
 class Pinned:
-    """What a pinned side adds at most, and the limit from which that follows."""
+    """The most that a pinned side adds, and the limit that implies it."""
 
     adds: Floats
     limit: Floats
 
 
 class PinnedSide:
-    """Sides of one chain, of any number of entries, beyond which an entry is given.
+    """Sides of one chain, of any number of entries, with the entry beyond them given.
 
     Parameters
     ----------
     kernel
-        Of the open side: from an entry to the next one away, rows are distributions.
+        Kernel of the side without a given entry: from an entry to the next one away, rows are
+        distributions.
     error
         Bound on the relative error of the entries of the kernel.
     """
@@ -85,7 +87,7 @@ class PinnedSide:
         self._far = PairSteps([kernel], (len(self._near) + 3) * each + 2 * delta, often=True)
 
     def __call__(self, cost: Floats, most: float) -> Pinned | None:
-        """What every such side adds at most; ``None`` if no bound within ``most`` was found."""
+        """The most that any such side adds; ``None`` without a bound within ``most``."""
         raised = (1 + 2 * EPS) * off_diagonal(len(cost))
         adds = np.zeros_like(cost)
         variation = closure(cost)
@@ -98,7 +100,7 @@ class PinnedSide:
             if float(variation.max()) > min(most, LARGEST):
                 return None
         slack = SLACK * float(cost.max()) or SLACK
-        # Raised to where the last of the near ones stand, so that the induction begins there.
+        # Raised to the last of the computed sides, so that the induction begins there.
         limit = certificate(self._far, cost, most, slack, start)
         if limit is None:
             return None
@@ -117,7 +119,7 @@ def spread(power: Floats) -> float:
 
 
 def pinned_kernel(kernel: Floats, ahead: Floats) -> Floats:
-    """From an entry to the next, if a later one is given that is likely as ``ahead`` says."""
+    """Kernel from an entry to the next, given a later one with likelihood ``ahead``."""
     joint = kernel * ahead
     pinned: Floats = joint / joint.sum(axis=1, keepdims=True)
     return pinned

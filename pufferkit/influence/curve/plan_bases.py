@@ -1,10 +1,10 @@
-"""Bases of transport plans, written down so that others can check steps without optimising.
+"""Bases of transport plans, recorded so that steps can be verified without optimisation.
 
-The best plan of a pair of rows lives on a spanning tree of the sources y with p_y > 0 and the
-targets z with q_z > 0. The tree alone is enough: with the variation B on its arcs, the plan and its
-value follow by walking over it (as `pufferkit.verification.recorded_plans` does). It is written
-as the neighbour of every node on the way to the first source: for the second and later sources a
-place among the targets, then for every target a place among the sources, one byte each.
+The best plan of a pair of rows is supported on a spanning tree of the sources y with p_y > 0 and
+the targets z with q_z > 0. The tree is sufficient: with the variation B on its arcs, the plan and
+its value follow by walking over it (as `pufferkit.verification.recorded_plans` does). It is written
+as the neighbour of every node on the path to the first source: for the second and later sources an
+index among the targets, then for every target an index among the sources, one byte each.
 
 Pairs of equal rows, whose plan leaves everything in place, are filled with `STAY`; where no
 programme was solved all bytes are `NONE`.
@@ -28,7 +28,7 @@ from pufferkit.influence.curve.pairs import PairSteps
 STAY, NONE = 255, 254
 
 MOST_TEXT = 150_000
-"""Longer texts are not written; a check must then solve the programmes again."""
+"""Longer texts are not recorded; verification must then solve the programmes again."""
 
 _MOST_STATES = 250
 _MOST_BYTES = 20_000_000
@@ -51,9 +51,9 @@ def bases_in(kernels: Sequence[Floats], trees: Sequence[NDArray[Any]]) -> bytes:
     return written
 
 
-@lru_cache(maxsize=4)  # entries in a row mostly have the same trees
+@lru_cache(maxsize=4)  # consecutive entries mostly have the same trees
 def _of_kernel(counts: tuple[int, ...], same: bytes, trees: bytes) -> bytes:
-    """Trees of all pairs of rows with so many states each; ``same`` says which rows are equal."""
+    """Trees of all pairs of rows with these numbers of states; ``same`` marks equal rows."""
     size = len(counts)
     arcs = np.frombuffer(trees, dtype=np.int16).reshape(size, size, -1, 2)
     written = bytearray()
@@ -67,14 +67,14 @@ def _of_kernel(counts: tuple[int, ...], same: bytes, trees: bytes) -> bytes:
 
 
 def blank(kernel: Floats) -> bytes:
-    """As long as the bases of a kernel, and saying that there are none."""
+    """A blank record, as long as the bases of a kernel."""
     counts = (kernel > 0).sum(axis=1)
     pairs = len(counts) * (len(counts) - 1)
     return bytes([NONE]) * int(2 * (len(counts) - 1) * counts.sum() - pairs)
 
 
 def _neighbours(rows: int, columns: int, arcs: list[list[int]]) -> bytes:
-    """The tree hung from its first source."""
+    """The tree rooted at its first source."""
     around: list[list[int]] = [[] for _ in range(rows + columns)]
     for y, z in arcs:
         around[y].append(rows + z)

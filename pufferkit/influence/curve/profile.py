@@ -5,7 +5,7 @@ Two bounds hold for every chain of a class, and the better one is taken:
 - the *scalar* curve (`pufferkit.influence.curve.sweep`), which may jump over blocks of entries and
   knows bounds for any start, regions and mixing classes;
 - the *pairwise* curve (`pufferkit.influence.curve.pair_curve`), for chains with a known start,
-  which follows the variation between each pair of states: close values tell less.
+  which follows the variation between each pair of states: similar values reveal less.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MANY = 4
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """How far apart a release holds two states, relative to the two that are furthest apart.
+    """Distances between states for a release, relative to the two that are furthest apart.
 
     An entry of event-level epsilon b moves the log-likelihood by at most ``b distance(x, x')`` when
     x is replaced by x'.
@@ -60,15 +60,15 @@ class Metric:
 
     @classmethod
     def discrete(cls, size: int) -> Metric:
-        """All states equally far apart: true of everything with event-level epsilon b."""
+        """All states at distance 1: valid for anything with event-level epsilon b."""
         return cls(off_diagonal(size))
 
     @classmethod
     def of(cls, contributions: Sequence[float | tuple[float, ...]]) -> Metric:
-        """The metric of a noisy sum, from what the states contribute: numbers or rows of them.
+        """The metric of a noisy sum, from the contributions of the states: numbers or rows of them.
 
-        It is the L1 distance, and they are scaled so that the largest is 1. States that contribute
-        almost the same are held apart a little, for the rounding of answers.
+        It is the L1 distance, scaled so that the largest is 1. States that contribute
+        almost the same keep a small distance, for the rounding of answers.
         """
         values = np.array(contributions).reshape(len(contributions), -1)
         distance = np.abs(values[:, None, :] - values[None, :, :]).sum(axis=2)
@@ -79,14 +79,14 @@ class Metric:
 
 @dataclass(frozen=True, eq=False)
 class PairRun:
-    """``count`` entries in a row, and what replacing a state by another costs there."""
+    """``count`` consecutive entries, and the cost of replacing a state by another there."""
 
     count: int
     cost: Floats
 
     @property
     def scalar(self) -> Run:
-        """The same with one number for all pairs."""
+        """The same with one number, the largest cost of a pair."""
         return Run(self.count, float(self.cost.max()))
 
 
@@ -113,7 +113,7 @@ class _MemberCurve:
         return _as_entry_loss(pairwise)
 
     def hides(self, spent: PairRun, epsilon: float) -> bool:
-        """Whether no entry loses more than epsilon; the quickest bound that shows it is enough."""
+        """Whether no entry loses more than epsilon, by the quickest bound that shows it."""
         if self.quick([spent.scalar]) <= epsilon or self.scalar([spent.scalar]).value <= epsilon:
             return True
         pairwise = None if self.pairs is None else self.pairs.loss(_runs([spent]))
@@ -125,11 +125,11 @@ class _MemberCurve:
         whole, quick = _everything(runs), quick_loss(left, right)
         if whole < min(loss.value, quick):
             return EntryLoss(whole, loss.node, None, None)
-        # The quick bound is rounded less; what it shows to be hidden must not count as more here.
+        # The quick bound has less rounding; a loss that it bounds must not count as larger here.
         return loss if loss.value <= quick else replace(loss, value=quick)
 
     def quick(self, runs: Sequence[Run]) -> float:
-        """An upper bound on the scalar loss, for less work."""
+        """A cheaper upper bound on the scalar loss."""
         return min(quick_loss(*self._sweeps(runs)), _everything(runs))
 
     def entry_losses(self, spent: Sequence[PairRun]) -> Floats:
@@ -155,7 +155,7 @@ class _MemberCurve:
         return np.minimum(largest, scalar)
 
     def record(self, spent: PairRun, epsilon: float) -> dict[str, Any] | None:
-        """What shows the pairwise bound, where the scalar curve does not hide at ``epsilon``."""
+        """Verification data of the pairwise bound, where the scalar loss is above ``epsilon``."""
         if self.pairs is None or self.scalar([spent.scalar]).value <= epsilon:
             return None
         return self.pairs.record(spent.cost)
@@ -176,11 +176,11 @@ class _MemberCurve:
         length: int,
         progress: Progress | None = None,
     ) -> tuple[float, EntryLoss]:
-        """The largest b up to ``most`` found with a loss of at most epsilon, and that loss.
+        """The largest b reached up to ``most`` with a loss of at most epsilon, and that loss.
 
-        Of many states, or kernels of many entries, the pairwise curve is asked first. If the scalar
-        curve loses more than epsilon at the b found, no larger b passes it, as its loss grows with
-        b: one look at it is enough to show that the pairwise bound is the better one.
+        With many states, or kernels of many entries, the pairwise curve is solved first. If the
+        scalar curve loses more than epsilon at that b, no larger b passes it, as its loss grows
+        with b: one evaluation shows that the pairwise bound is the better one.
         """
         dear = len(metric.distance) >= LARGE or len(self.left.stretches) > SHORT
         if self.pairs is not None and dear:
@@ -199,7 +199,7 @@ class _MemberCurve:
         return better[0], _as_entry_loss(better[1])
 
     def _quick_start(self, epsilon: float, most: float, length: int) -> float:
-        """Where to look first, from below: by the quick bound."""
+        """A starting point of the search from below, by the quick bound."""
 
         def quick(b: float) -> float:
             return epsilon - self.quick([Run(length, b)])
@@ -219,7 +219,7 @@ class _MemberCurve:
         low = epsilon / length * (1 - 1e-12)
         if low >= most or loss(most).value <= epsilon:
             return most, loss(most)
-        # The quick bound says where to look; then the loss itself decides.
+        # The quick bound gives a starting point; then the loss itself decides.
         start = self._quick_start(epsilon, most, length)
         if loss(start).value > epsilon:
             start = low
@@ -277,7 +277,7 @@ class _KernelMember:
         length: int,
         progress: Progress | None = None,
     ) -> tuple[float, EntryLoss]:
-        """The largest b up to ``most`` found with a loss of at most epsilon, and that loss."""
+        """The largest b reached up to ``most`` with a loss of at most epsilon, and that loss."""
         b = min(most, epsilon / length * (1 - 1e-12))
         better = self.curve.solve(metric.distance, epsilon, most, progress)
         if better is None or better[0] <= b:
@@ -286,7 +286,7 @@ class _KernelMember:
 
 
 class _Corners(Sequence[_MemberCurve]):
-    """The curves of the chains of a class, each made when it is first asked for."""
+    """The curves of the chains of a class, each made when first used."""
 
     def __init__(self, corners: Sequence[Member], length: int) -> None:
         self.corners, self.length = corners, length
@@ -309,7 +309,7 @@ class _Corners(Sequence[_MemberCurve]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of those curves that were asked for should know, once."""
+        """Remarks on the curves that were used, each once."""
         return tuple(dict.fromkeys(note for made in self._made.values() for note in made.notes))
 
 
@@ -331,9 +331,9 @@ class InfluenceCurve:
     lengths
         Length of the series, or of its independent segments; the longest is the hardest.
     metric
-        Matrix of distances between states, for releases that hold some states closer together than
-        others: replacing x by x' moves the log-likelihood by at most b metric(x, x'). By default
-        all states are equally far apart. It is scaled to a largest entry of 1.
+        Matrix of distances between states, for releases in which some states are closer together
+        than others: replacing x by x' moves the log-likelihood by at most b metric(x, x'). By
+        default all states are equally far apart. It is scaled to a largest entry of 1.
 
     Examples
     --------
@@ -369,7 +369,7 @@ class InfluenceCurve:
 
     @cached_property
     def _screen(self) -> Screen | None:
-        """A rough look at all chains of a large class; ``None`` where there is none."""
+        """Rough bounds for all chains of a large class; ``None`` for other classes."""
         members = self._members
         if isinstance(members, _Corners) and len(members) >= FEW:
             return Screen(members.corners)
@@ -385,7 +385,7 @@ class InfluenceCurve:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the curve should know."""
+        """Remarks for readers of the curve."""
         if isinstance(self._members, _Corners):
             return self._members.notes
         return tuple(note for member in self._members for note in member.notes)
@@ -404,7 +404,7 @@ class InfluenceCurve:
     def binding(self, b: Profile, *, by_pairs: bool = True) -> tuple[str, EntryLoss]:
         """The chain and the entry that lose most under ``b``, and how much.
 
-        Without ``by_pairs`` by the scalar curve alone, where there is one: for long profiles.
+        Without ``by_pairs``, by the scalar curve only, if there is one: for long profiles.
         """
         spent = self._spent(b)
         if all(not run.cost.any() for run in spent):
@@ -419,7 +419,7 @@ class InfluenceCurve:
         return largest
 
     def pair_record(self, b: float, epsilon: float) -> dict[str, Any]:
-        """For every chain that the scalar curve does not hide at ``epsilon``: what shows it."""
+        """Verification data of every chain whose scalar curve loses more than ``epsilon``."""
         spent = PairRun(self.length, _nonnegative(b) * self.metric.distance)
         record = {}
         for member in (self._members[n] for n in sorted(self._critical(b, epsilon))):
@@ -434,10 +434,10 @@ class InfluenceCurve:
         return {member.name: member.entry_losses(spent) for member in self._members}
 
     def entry_epsilon(self, epsilon: float) -> float:
-        """The largest event-level epsilon found whose Pufferfish epsilon is at most ``epsilon``.
+        """The largest event-level epsilon reached whose Pufferfish epsilon is at most ``epsilon``.
 
-        The search ends on the private side: for what is returned, the loss was computed and is at
-        most epsilon.
+        The search ends on the private side: the loss of the result was computed and is at most
+        epsilon.
         """
         return self.solve(checks.privacy(epsilon))[0]
 
@@ -465,7 +465,7 @@ class InfluenceCurve:
         covered = sum(run.count for run in runs)
         if covered != self.length:
             raise ValueError(
-                f"profile: covers {covered} entries, but the curve is for {self.length}"
+                f"profile: must cover the {self.length} entries of the curve, got {covered}"
             )
         return runs
 
@@ -477,10 +477,10 @@ class InfluenceCurve:
     def solve(
         self, epsilon: float, progress: Progress | None = None
     ) -> tuple[float, str, EntryLoss]:
-        """The largest b found, the chain that decides it, and its binding entry.
+        """The largest b reached, the chain that decides it, and its binding entry.
 
         The hardest chain is solved; the others are only checked at its b, and most of a large class
-        by a rough bound. ``progress`` is called with the scales that were tried, and about how many
+        by a rough bound. ``progress`` is called with the number of scales tried, and about how many
         there will be.
         """
         b, name, binding = inf, "", EntryLoss(0.0, 1, None, None)
@@ -508,7 +508,7 @@ def _as_entry_loss(pairwise: PairLoss) -> EntryLoss:
 
 def as_metric(metric: Metric | Floats | None, size: int) -> Metric:
     """A metric over ``size`` states, scaled to a largest distance of 1; discrete by default."""
-    if metric is None or size == 1:  # one state: nothing to tell
+    if metric is None or size == 1:  # one state: nothing to hide
         return Metric.discrete(size)
     distance = metric.distance if isinstance(metric, Metric) else checks.numbers("metric", metric)
     if distance.shape != (size, size):
@@ -517,12 +517,14 @@ def as_metric(metric: Metric | Floats | None, size: int) -> Metric:
             f"{distance.shape}"
         )
     if distance.min() < 0 or distance.diagonal().any() or distance.max() <= 0:
-        raise ValueError("metric: needs zeros on the diagonal, no negative and some positive entry")
+        raise ValueError(
+            "metric: must have zeros on the diagonal, no negative and some positive entry"
+        )
     return Metric(distance / distance.max())
 
 
 def _everything(runs: Sequence[Run]) -> float:
-    """What all entries spend together, rounded up: exchanging all of them costs no more."""
+    """The total spent on all entries, rounded up: exchanging all of them costs no more."""
     return round_up(sum(run.count * run.b for run in runs), len(runs) + 2)
 
 
@@ -534,5 +536,5 @@ def _options(length: int) -> int:
 def _nonnegative(b: Any) -> float:
     value = checks.real("b", b)
     if value < 0:
-        raise ValueError(f"b: event-level epsilon cannot be negative, got {value:g}")
+        raise ValueError(f"b: event-level epsilon must not be negative, got {value:g}")
     return value

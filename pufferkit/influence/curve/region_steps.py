@@ -35,7 +35,7 @@ _HUGE = 600.0
 
 
 class ListedStep(Step):
-    """The step from the largest and smallest probability of every set."""
+    """The step, from the largest and smallest probability of every set."""
 
     def __init__(self, upper: Floats, lower: Floats, diameter: float) -> None:
         self.upper, self.lower, self.diameter = upper, lower, diameter
@@ -120,10 +120,10 @@ def _affine(lower: Floats, upper: Floats, u: float, v: float) -> tuple[Floats, F
 
 
 def _affine_logs(above: Floats, below: Floats, variation: float) -> Floats:
-    """The log of (1 + c A) / (1 + c B) with c = e^a - 1; infinite where B is too small to tell."""
+    """The log of (1 + c A) / (1 + c B) with c = e^a - 1; infinite where B is too small."""
     if variation > _HUGE:
-        # For A >= B > 0 the limit log A / B is an upper bound; nothing at all is a step of 0. With
-        # B < 0 for the empty set, prefixes no longer decide.
+        # For A >= B > 0 the limit log A / B is an upper bound; the empty set gives a step of 0.
+        # With B < 0 for the empty set, prefixes no longer decide.
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(above) - np.log(np.where(below > 0, below, 0.0))
         unknown = np.where((above > 0) | (below < 0), inf, 0.0)

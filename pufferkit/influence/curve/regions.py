@@ -8,11 +8,11 @@ P^m(x', S). Both follow by recursion,
 
     U_m(x, S) = max over p in R_x of sum_z p(z) U_{m-1}(z, S),        L_m likewise with min,
 
-and each maximum is found by giving every z its least share and the rest to the best z first. For
+and each maximum is attained by giving every z its least share and the rest to the best z first. For
 few states all S are listed; for one step and x != x' that is the exact supremum of the step. For
 many states only entries of P^m are followed (`pufferkit.influence.curve.region_steps`).
 
-*To the left, a region of its own.* As to the right, with the kernels to the entry before: the block
+*To the left, with a region of backward kernels.* As to the right, with those kernels: the block
 argument uses only that the series is Markov at the end of the block.
 
 *To the left, any start.* A pair of columns x, x' of P^m has projective diameter
@@ -61,7 +61,7 @@ _FORGOTTEN = 0.02
 _NEGLIGIBLE = 1e-4
 _ROUND = 1e-12
 _NO_CONTRACTION = (
-    "too many moves of the region may be impossible (lower bound 0), so nothing to the left is "
+    "too many transitions of the region may be impossible (lower bound 0), so the past is not "
     "known to be forgotten"
 )
 
@@ -98,7 +98,7 @@ class RegionInfluence:
         return lower[:, single], upper[:, single]
 
     def diameter(self, m: int) -> Floats:
-        """Bounds on D_m for all pairs of columns; where they end, the last one serves."""
+        """Bounds on D_m for all pairs of columns; beyond the computed ones, the last."""
         return self._diameters[self._known(m)]
 
     def ratio(self, m: int) -> Floats:
@@ -107,7 +107,7 @@ class RegionInfluence:
 
     @property
     def contracts(self) -> bool:
-        """Whether some power is known to forget where it started."""
+        """Whether some power is known to forget its start."""
         while not self._ended and self._contracts is None:
             self._extend()
         own = self._contracts is not None
@@ -115,10 +115,10 @@ class RegionInfluence:
 
     @property
     def _ended(self) -> bool:
-        """Whether more steps are not worth following; a bound of fewer steps is valid for more."""
+        """Whether further steps are not worthwhile; a bound for fewer steps is valid for more."""
         m = len(self._diameters) - 1
         if self._contracts is None:
-            # A pattern of positive lower bounds that ever fills the matrix has done so by then.
+            # If the pattern of positive lower bounds ever fills the matrix, it has done so by then.
             return m > min(self.most, (self.size - 1) ** 2 + self.size + 1)
         return m >= self.most or bool(self._diameters[-1].max() < _NEGLIGIBLE)
 
@@ -168,7 +168,7 @@ class RegionInfluence:
         return RelaxedStep(lower, upper, worst)
 
     def left_step(self, m: int) -> Step:
-        """The step against the direction of time, over the region of that side or all starts."""
+        """The backward step, over the region of backward kernels or all starts."""
         if self.before is not None:
             return self.before.right_step(m)
         return DiameterStep(self.diameter(m))
@@ -201,7 +201,8 @@ class RegionInfluence:
         """
         if self.size > 1 and length > 1 and not self.contracts:
             raise NotApplicable(
-                "no bound on max-influence is certified over this region: too many moves may be "
+                "no bound on max-influence is certified over this region: too many transitions "
+                "may be "
                 "impossible (their lower bounds are 0), so some chains of it never forget; count "
                 "more public data, merge rare states, or use group_dp"
             )
@@ -214,7 +215,7 @@ class RegionInfluence:
 
 @lru_cache(maxsize=16)
 def region_influence(theta: RegionClass) -> RegionInfluence:
-    """The bounds of a region, worked out once."""
+    """The bounds of a region, computed once."""
     return RegionInfluence(theta)
 
 
@@ -321,6 +322,6 @@ def _diameters(lower: Floats, upper: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
         apart = np.fmax(best + next_other, next_best + other)
         both = np.where(same, apart, best + other)
-    diameters: Floats = np.fmax(both, 0.0)  # a row where neither column is possible says nothing
+    diameters: Floats = np.fmax(both, 0.0)  # a row where neither column is possible is skipped
     np.fill_diagonal(diameters, 0.0)
     return diameters

@@ -1,8 +1,8 @@
-"""A bound for graphs of any width: nodes are drawn again, given their neighbours.
+"""A bound for graphs of any width: nodes are resampled, given their neighbours.
 
 The setting is that of `pufferkit.influence.curve.averaging`, with all nodes in S throughout: V_k
-bounds how far log F varies with node k. To *draw j again*, for any j but the hidden i, is to take
-F'(v) = E[F | all but j] in place of F. That keeps E[F | X_i], F' does not depend on node j, and
+bounds how far log F varies with node k. To *resample j*, for any j but the secret i, is to take
+F'(v) = E[F | all but j] in place of F. That preserves E[F | X_i], F' does not depend on node j, and
 with u the data of the other neighbours of j
 
     V'_j = 0,    V'_k = V_k + max over u of step(p(. | x, u), p(. | x', u); V_j)  for neighbours k.
@@ -14,7 +14,7 @@ rate_jk(a) bound the step over V_j for all V_j <= a.
 A_j for all k. Then the loss of node i is at most A_i / (1 + sum over j of rate_ij(A_i)
 rate_ji(A_j)).
 
-*Proof.* Draw the nodes other than i again, in turns. Node k receives c_k at first and then what
+*Proof.* Resample the nodes other than i, in turn. Node k receives c_k at first and then what
 others send. Suppose no node has received more than A so far. What j sent away in all is at most
 what it received, at most A_j, and so were the amounts one by one; hence k has received at most c_k
 + sum over j of rate_jk(A_j) A_j <= A_k. What is left outside i goes to zero, since A > rate^T A
@@ -32,7 +32,7 @@ h, the derivative of the step in V is the difference of the two probabilities, t
 because that difference falls with the distance of m + t from 0. For more values rate(a) = tanh(D/4)
 with D the projective distance of p and q, for any a. In an Ising model it is tanh(coupling) at
 most: Dobrushin's condition, with sums along all paths. Fields enter through m: where an illness is
-rare, one neighbour more or less says little.
+rare, one neighbour more or less reveals little.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from pufferkit.errors import NotApplicable
 from pufferkit.rounding import EPS
 
 MOST_AROUND = 1 << 14
-"""Entries of the largest table of a node and its neighbours."""
+"""Most entries of the table of a node and its neighbours."""
 
 _MOST_ROUNDS = 5000
 _WITHIN = 1e-7
@@ -80,8 +80,8 @@ class Rates:
         for scope, table in factors:
             if not np.isfinite(table).all():
                 raise NotApplicable(
-                    f"this {what} rules some combinations out, and without exact distributions "
-                    "there is a theorem only where everything can happen"
+                    f"this {what} rules out some combinations of values, and without exact "
+                    "distributions there is a theorem only if all have positive probability"
                 )
             for node in scope:
                 holding[node].append((scope, table))
@@ -135,8 +135,8 @@ class Rates:
         return np.maximum.reduceat(rates, self.start) * (1 + 1e-12) + 1e-14
 
     def received(self, costs: Floats) -> tuple[Floats, Floats] | None:
-        """A of the theorem and the rates there; ``None`` if none was found."""
-        # The theorem asks for costs above zero; larger ones are on the safe side.
+        """A of the theorem and the rates there; ``None`` if the search has no result."""
+        # The theorem needs costs above zero; larger ones are on the safe side.
         costs = np.maximum(costs, 1e-9 * float(costs.max()))
         amounts = costs * (1 + 1e-9)
         for _ in range(_MOST_ROUNDS):
@@ -153,7 +153,7 @@ class Rates:
         return None
 
     def losses(self, costs: Floats) -> Floats | None:
-        """A bound on the loss of every node, rounded up; ``None`` if nodes sway too much."""
+        """A bound on the loss of every node, rounded up; ``None`` if the coupling is too strong."""
         solved = self.received(costs)
         if solved is None:
             return None

@@ -1,4 +1,4 @@
-"""Which chains of a large class can matter: a rough bound on the loss of many at once.
+"""Which chains of a large class may bind: a rough bound on the loss of many at once.
 
 For a stationary chain with kernel P and time-reversed kernel R let step_{x,x'}(K, a) be the step of
 `pufferkit.influence.curve.steps`, and
@@ -10,7 +10,7 @@ Started from v = infinity every iterate of F is a bound on the variation beyond 
     loss <= b + max over x, x' of step_{x,x'}(R, v_R) + step_{x,x'}(P, v_P)
 
 is the scalar curve with few blocks (`pufferkit.influence.curve.sweep`), so it is never below that
-curve. A chain whose bound is at most epsilon is hidden and need not be looked at again. All chains
+curve. A chain whose bound is at most epsilon needs no further work. All chains
 are taken at once: a few array operations for a thousand of them.
 """
 
@@ -35,16 +35,16 @@ _ROUNDS = 5
 _MOST_CELLS = 1 << 24
 _LARGE = 300.0
 
-Table = tuple[Floats, Floats, float]
-"""K(x, S) and K(x', S) for every chain, pair and prefix S; what is added for rounding."""
+StepTable = tuple[Floats, Floats, float]
+"""K(x, S) and K(x', S) for every chain, pair and prefix S; the allowance for rounding."""
 
 
 class Screen:
-    """Rough losses of the chains of a class; infinite for those that it does not know."""
+    """Rough losses of the chains of a class; infinite for those without a rough bound."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.size = len(members)
-        self._sides: list[list[Table]] = []
+        self._sides: list[list[StepTable]] = []
         states = len(members[0].chain)
         if self.size * states**3 * 2 * len(BLOCKS) > _MOST_CELLS:
             members = []
@@ -77,8 +77,8 @@ class Screen:
         return bounds
 
     @staticmethod
-    def _beyond(side: list[Table], b: float) -> Floats:
-        """What one side adds to each pair of values."""
+    def _beyond(side: list[StepTable], b: float) -> Floats:
+        """The step of one side for each pair of values."""
         limit = np.full(len(side[0][0]), inf)
         for _ in range(_ROUNDS):
             ways = [
@@ -89,7 +89,7 @@ class Screen:
         return _steps(side[0], limit)
 
 
-def _tables(kernels: Floats, powers: Powers, error: float) -> list[Table]:
+def _tables(kernels: Floats, powers: Powers, error: float) -> list[StepTable]:
     tables, power = [], kernels
     for m in BLOCKS:
         power = kernels if m == 1 else power @ kernels
@@ -105,13 +105,13 @@ def _tables(kernels: Floats, powers: Powers, error: float) -> list[Table]:
     return tables
 
 
-def _steps(table: Table, limit: Floats) -> Floats:
+def _steps(table: StepTable, limit: Floats) -> Floats:
     """The step of every pair, at the limit of every chain."""
     above, below, rounding = table
     if limit.max() < _LARGE:
         rise = np.expm1(limit)[:, None, None]
         ratio = (1 + above * rise) / (1 + below * rise)
-    else:  # as if all limits were infinite: more is no less safe
+    else:  # as if all limits were infinite, which is on the safe side
         ratio = above / below
     steps: Floats = np.minimum(np.log(ratio.max(axis=2)) + rounding, limit[:, None])
     return steps

@@ -4,10 +4,9 @@ To the right the kernel is P^m, whatever the start. To the left it is P(X_{i-l} 
 which depends on the start:
 
 - stationary: the time-reversed matrix to the power l, at every node;
-- one given start: its own at every node until the distribution has converged. For long or large
-  chains only
-  the first nodes are exact, and the rest is a reweighting of the stationary kernel by factors whose
-  spread shrinks with time;
+- a fixed initial distribution: one kernel for each node until the distribution has converged. For
+  long or large chains only the first nodes are exact, and the rest is a reweighting of the
+  stationary kernel by factors whose spread shrinks with time;
 - any start: all reweightings of the columns at once, by the projective diameter;
 - known only by its mixing: bounds on both.
 
@@ -27,8 +26,7 @@ import numpy as np
 
 from pufferkit.beliefs.chain_class import ChainClass, Member, Mixing
 from pufferkit.beliefs.mixing_class import MixingClass
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.influence.curve.steps import (
     DiameterStep,
     KernelStep,
@@ -51,12 +49,12 @@ SHORT = 48
 """Segments up to this length are evaluated with all blocks at every node."""
 
 _FORGOTTEN = 0.02
-"""Blocks grow until what varies beyond them moves a log-likelihood by no more than this."""
+"""Blocks grow until the variation beyond them moves a log-likelihood by no more than this."""
 
 _WORK = 3 * 10**7
 _SMALL = 16
 _MANY = 64
-"""From so many nodes with kernels of their own on, waiting for compiled loops pays."""
+"""From this many nodes with their own kernels on, waiting for compiled loops pays."""
 
 
 def sides_of(member: Member, length: int) -> tuple[Side, Side]:
@@ -107,7 +105,7 @@ def mixing_sides(mixing: Mixing, states: int, length: int) -> tuple[Side, Side]:
 
 
 class ClassSides(NamedTuple):
-    """Sides that hold for all chains of a class at once, and what a reader should know."""
+    """Sides that hold for all chains of a class at once, and remarks for readers."""
 
     name: str
     left: Side
@@ -117,7 +115,7 @@ class ClassSides(NamedTuple):
 
 @singledispatch
 def class_sides(theta: ChainClass, length: int) -> ClassSides | None:
-    """The sides of a class that is bounded as a whole; ``None`` if its corners say more."""
+    """The sides of a class that is bounded as a whole; ``None`` if its corners give more."""
     return None
 
 
@@ -140,7 +138,8 @@ def _any_start(source: AnyStartInfluence, length: int, short: bool) -> tuple[Sid
             )
         )
 
-    # Reachable states only shrink, so the kernels of a stretch's first node serve all of it.
+    # The set of reachable states only shrinks, so the kernels of the first node of a stretch serve
+    # all.
     firsts = range(1, min(length, source.stretches) + 1)
     stretches = [(node, left_from(node)) for node in firsts]
     alike = _rows_alike(source, _square(source.support(1)))
@@ -179,7 +178,7 @@ def _given_start(source: GivenStartInfluence, length: int, short: bool) -> tuple
 
 
 def _tables(source: GivenStartInfluence, blocks: list[int], nodes: int) -> Tables | None:
-    """The steps of the first nodes in one table, if they are so many that it pays."""
+    """The steps of the first nodes in one table, if there are enough for it to pay."""
     if nodes < _MANY:
         return None
     # Compiled code, loaded when first needed: it takes a second.
@@ -204,7 +203,7 @@ def _reweighted(
 
         stretches.append((node, _remembered(steps)))
         here = source.spread_at(max(1, node - reach))
-        # The next stretch starts where the spread has fallen by a good part.
+        # The next stretch starts where the spread has shrunk noticeably.
         node += 1
         while (
             node <= source.burn_in + reach and source.spread_at(max(1, node - reach)) > here * 0.8
@@ -265,7 +264,7 @@ def _blocks(length: int, size: int, short: bool, forgotten: Callable[[int], bool
 
 
 def _rows_alike(source: ChainInfluence, pairs: Bools) -> Callable[[int], bool]:
-    """Whether P^m says next to nothing about where it started."""
+    """Whether the rows of P^m are almost equal, so that the start is forgotten."""
     return lambda m: bool(source.right(m)[pairs].max() < _FORGOTTEN)
 
 

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.influence.quilts.powers import TINY, Kernel
 from pufferkit.rounding import EPS
 
@@ -36,13 +35,13 @@ if TYPE_CHECKING:
     from pufferkit.influence.curve.hockey_sticks import HockeySticks
 
 MOST_CANDIDATES = 1 << 22
-"""Above this many candidate sets (k^3 for k states), pairs of rows are no longer told apart."""
+"""Above this many candidate sets (k^3 for k states), one bound serves all pairs of rows."""
 
 TABLED = 1 << 15
 """Above this many, they are not listed."""
 
 LARGE = 30.0
-"""From this variation on, e to its power is taken out of sums."""
+"""From this variation on, its exponential is factored out of sums."""
 
 _SATURATES = 8.0
 _FEW = 32
@@ -92,7 +91,7 @@ class KernelStep(Step):
 
     @cached_property
     def best(self) -> tuple[Floats, Floats]:
-        """The candidates that matter when pairs are not told apart; none if they are not listed."""
+        """The undominated candidates over all pairs; none if they are not listed."""
         if self._tables is None:
             return np.empty(0), np.empty(0)
         above, below = self._tables
@@ -123,7 +122,7 @@ class KernelStep(Step):
 class StepRow:
     """The largest steps of several kernels at once, for one incoming variation.
 
-    For kernels of few candidates: theirs stand in one table, the first of each repeated.
+    For kernels of few candidates, all in one table, padded with the first candidate of each.
     """
 
     def __init__(self, steps: Sequence[KernelStep]) -> None:
@@ -135,18 +134,18 @@ class StepRow:
         self._errors = np.array([step.error for step in steps])
 
     def largest(self, variation: float) -> Floats:
-        """The step of each for its worst pair of rows, rounded up."""
+        """The step of each kernel for its worst pair of rows, rounded up."""
         steps: Floats = _largest_of(self._above, self._below, variation) + self._errors
         return np.minimum(steps, variation)
 
     @staticmethod
     def serves(step: Step) -> bool:
-        """Whether a step may stand in such a table."""
+        """Whether a step can be part of such a table."""
         return isinstance(step, KernelStep) and 0 < len(step.best[0]) <= _FEW
 
 
 def kernel_error(error: float, size: int, columns: int) -> float:
-    """What to add to a step: for both entries of its ratios, and for sums over the columns."""
+    """The error of a step: of both entries of its ratios, and of sums over the columns."""
     return 2 * error + 8 * max(size, columns) * EPS
 
 
@@ -219,8 +218,9 @@ def contracted(limit: float, variation: float, scale: int) -> float:
     if least < _SATURATES:
         product = tanh(limit / scale) * tanh(variation / scale)
         return min(least, scale * atanh(product) * (1 + 1e-14))
-    # The product is too near 1 for a float. With x = 2 limit / scale and y = 2 variation / scale
-    # the equation is e^(2 s / scale) = (1 + e^(x + y)) / (e^x + e^y), which is safe to take apart.
+    # The product is too close to 1 for a float. With x = 2 limit / scale and y = 2 variation /
+    # scale the equation is e^(2 s / scale) = (1 + e^(x + y)) / (e^x + e^y), which is safe to
+    # compute.
     high, low = 2 * most / scale, 2 * least / scale
     value = low + log1p(exp(-high - low)) - log1p(exp(low - high))
     return min(least, scale / 2 * value * (1 + 1e-14) + 1e-15 * scale)
@@ -228,7 +228,7 @@ def contracted(limit: float, variation: float, scale: int) -> float:
 
 def _prefixes(kernel: Kernel) -> tuple[Floats, Floats]:
     """K(x, S) and K(x', S) for every x, every x' and every prefix S."""
-    # An entry lost to underflow may be as large as TINY above and as small as 0 below.
+    # An entry that underflowed counts as TINY in the numerator and as 0 in the denominator.
     values, possible = kernel.values, kernel.possible
     upper = np.where(possible, np.maximum(values, TINY), 0.0)
     lower = np.where(values >= TINY, values, 0.0)
@@ -243,13 +243,13 @@ def _prefixes(kernel: Kernel) -> tuple[Floats, Floats]:
 
 
 def undominated(above: Floats, below: Floats) -> tuple[Floats, Floats]:
-    """Candidates for which no other has more above and no more below."""
+    """Candidates that are not dominated: no other has more above and no more below."""
     above, below = above.ravel(), below.ravel()
     keep = above > below
     above, below = above[keep], below[keep]
     if len(above) < _BINS:
         return pareto(above, below)
-    # Most candidates fall at a coarse look: some candidate in a higher bin has less below.
+    # Most candidates are dropped by a coarse test: some candidate in a higher bin has less below.
     bins = (above * _BINS).astype(np.intp)
     least = np.full(_BINS + 2, inf)
     np.minimum.at(least, bins, below)
@@ -259,7 +259,7 @@ def undominated(above: Floats, below: Floats) -> tuple[Floats, Floats]:
 
 
 def pareto(above: Floats, below: Floats) -> tuple[Floats, Floats]:
-    """Candidates for which no other has more above and no more below."""
+    """Candidates that are not dominated: no other has more above and no more below."""
     order = np.lexsort((below, -above))
     above, below = above[order], below[order]
     least = np.minimum.accumulate(below)
@@ -291,7 +291,7 @@ def log_mean(share: Floats, variation: float) -> Floats:
 
 
 def log_mean_low(share: Floats, variation: float) -> Floats:
-    """The same for a denominator: a share lost to underflow counts as zero."""
+    """The same for a denominator: a share that may have underflowed counts as zero."""
     if variation < LARGE:
         return np.log1p(share * expm1(variation))
     known = np.where(share >= TINY, share, 0.0)

@@ -1,7 +1,7 @@
-"""The influence curve: from privacy of single entries to Pufferfish privacy of a chain.
+"""The influence curve: from event-level privacy to Pufferfish privacy of a chain.
 
 A release has *event-level epsilon* b if changing one entry moves the log-likelihood of every output
-by at most b. Let b_t be what has been spent on entry t. With the steps of
+by at most b. Let b_t be the event-level epsilon spent on entry t. With the steps of
 `pufferkit.influence.curve.steps`,
 
     beta_i  = min over m >= 1 of  b_i + ... + b_{i+m-1} + step(P^m, beta_{i+m})
@@ -10,14 +10,15 @@ by at most b. Let b_t be what has been spent on entry t. With the steps of
               + max over pairs x, x' of step_{x,x'}(left kernel l, alpha_{i-l})
                                       + step_{x,x'}(P^m, beta_{i+m})
 
-where a side may also be exhausted: all of its b's, step 0. The release is epsilon-Pufferfish
-private for epsilon = max over i of loss_i.
+where a side may also be exhausted: all of its b's, step 0. Secrets are any two values of an entry,
+beliefs the chains with these kernels. Any release of these b's is epsilon-Pufferfish private for
+epsilon = max over i of loss_i.
 
-Any choice of blocks l, m gives a valid bound, so the search over them may be partial. And not every
-node needs to be visited. On a stretch where b and the kernels do not change, let F(v) be the least
-m b + step(P^m, v). If F(v) <= v and the nodes just before have at most v, so have all nodes of the
-stretch, by induction. F has slope below 1, so one v bounds a stretch of any length. That is why
-the cost does not depend on the length of the series, and why rounding v up is safe.
+Any choice of blocks l, m gives a valid bound, so the search over them may be partial. Nor does
+every node need to be visited. On a stretch where b and the kernels do not change, let F(v) be the
+least m b + step(P^m, v). If F(v) <= v and the nodes just before have at most v, so have all nodes
+of the stretch, by induction. F has slope below 1, so one v bounds a stretch of any length. That is
+why the cost does not depend on the length of the series, and why rounding v up is safe.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from pufferkit.influence.curve.steps import KernelStep, Step, StepRow
 from pufferkit.rounding import last_passing
 
 StepOf = Callable[[int], Step | None]
-"""Block size to step; ``None`` where that block has no kernel."""
+"""From block size to step; ``None`` if that block has no kernel."""
 
 PATIENCE = 8
 """Nodes of a stretch that are visited one by one before one bound covers the rest."""
@@ -47,19 +48,19 @@ _NEAR = 1e-6
 
 @dataclass(frozen=True)
 class Run:
-    """``count`` entries in a row with event-level epsilon ``b`` each."""
+    """``count`` consecutive entries with event-level epsilon ``b`` each."""
 
     count: int
     b: float
 
 
 class Tables(Protocol):
-    """The steps of nodes 1 ... ``nodes``, each with kernels of its own, in one place."""
+    """The steps of nodes 1 ... ``nodes``, each with its own kernels, in one table."""
 
     nodes: int
 
     def values(self, spent: Floats) -> Floats:
-        """Alpha of every node; ``spent[i]`` is what the first i entries spend together."""
+        """Alpha of every node; ``spent[i]`` is the total spent on the first i entries."""
         ...
 
 
@@ -92,7 +93,7 @@ class Side:
 
 @dataclass(frozen=True)
 class EntryLoss:
-    """The privacy loss of one entry, and the blocks around it that show it.
+    """The privacy loss of one entry, and the blocks around it that give the bound.
 
     ``left`` and ``right`` are block sizes; ``None`` means that side was exhausted. ``pairs`` is the
     loss of every pair of states, where the pairwise curve gave the bound.
@@ -116,7 +117,7 @@ class EntryLoss:
 
 @dataclass(frozen=True)
 class Option:
-    """One way to bound a side: entries paid for, then a step from what varies beyond them."""
+    """One bound of a side: a block of paid entries, then a step from the variation beyond."""
 
     block: int | None
     spent: float
@@ -174,7 +175,7 @@ class Sweep:
         return self.values[bisect_right(self.firsts, node) - 1]
 
     def plateau_at(self, node: int) -> Plateau | None:
-        """The bound that a node shares with others, if it does."""
+        """The bound that a node shares with others, if there is one."""
         return self._plateaus.get(bisect_right(self.firsts, node) - 1)
 
     @property
@@ -187,7 +188,7 @@ class Sweep:
         return self._until(node) - self._until(node - block)
 
     def options(self, node: int, most: int) -> list[tuple[float, Option]]:
-        """The cheapest ways to bound this side of a node, and of all nodes on its plateau."""
+        """The least bounds of this side of a node, and of all nodes on its plateau."""
         steps = self.side.steps_at(node)
         plateau = self.plateau_at(node)
         cheapest: list[tuple[float, Option]] = []
@@ -249,7 +250,7 @@ class Sweep:
     def _plateau(self, node: int, first: int, last: int, steps: StepOf) -> Plateau | None:
         """One bound for nodes ``node`` ... ``last``, or ``None`` if it would be too loose here."""
         b = self.b_at(node)
-        # A block may reach back before the stretch if nothing there cost more than b each.
+        # A block may extend before the stretch if no node there costs more than b.
         reach = max(self.side.blocks, default=1)
         lowest = max(1, first - reach)
         older = max((self.b_at(n) for n in self._starts_between(lowest, first - 1)), default=0.0)
@@ -281,9 +282,9 @@ class Sweep:
 
 
 def fixed_point(steps: StepOf, blocks: Sequence[int], b: float) -> float:
-    """A v, close to the least, with b <= v and F(v) <= v; infinite if none was found.
+    """A v, close to the least, with b <= v and F(v) <= v; infinite if the search has no result.
 
-    F(v) is the least m b + step(P^m, v) over blocks m. The inequality was checked for what is
+    F(v) is the least m b + step(P^m, v) over blocks m. The inequality was checked for the v that is
     returned.
     """
     if b == 0:
@@ -346,17 +347,17 @@ def largest_loss(left: Sweep, right: Sweep, most: int) -> EntryLoss:
 
 
 def quick_loss(left: Sweep, right: Sweep) -> float:
-    """An upper bound on `largest_loss`: pairs of values are not told apart."""
+    """An upper bound on `largest_loss`, with one bound for all pairs of values."""
     return _quick_bounds(left, right)[0][0]
 
 
 def _hardest_of_all(left: Sweep, right: Sweep) -> int | None:
     """The middle node, if its loss bounds that of every other.
 
-    So it is if all nodes spend the same, have the same kernels, and the middle is on a plateau.
-    For a node nearer to an end, take the blocks that serve the middle one: beyond a block the
+    This holds if all nodes spend the same, have the same kernels, and the middle is on a plateau.
+    For a node closer to an end, take the blocks of the middle one: beyond a block the
     variation is no larger there, and a block that reaches past the end is replaced by the whole
-    side, which holds fewer entries.
+    side, which has fewer entries.
     """
     if not (left.is_uniform and right.is_uniform):
         return None

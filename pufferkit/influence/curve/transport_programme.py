@@ -6,7 +6,7 @@ triangle inequality), PAIRS Theorem 1 says
     sup { log sum_y p_y e^{g_y} - log sum_y q_y e^{g_y} :  g_y - g_z <= B(y, z) }
         = log min over plans x >= 0 with sum_z x_yz = p_y of  max_z sum_y x_yz e^{B(y,z)} / q_z.
 
-*Every* plan gives an upper bound. So the search below may be as quick as it likes: what it returns
+*Every* plan gives an upper bound. So the search below need not be exact: what it returns
 is a plan, and the value of that plan is computed with positive sums and rounded up.
 
 How the search works. Let alpha_y, beta_z be the logarithms of the dual variables of the right-hand
@@ -18,12 +18,12 @@ the gains e^B disappear: f is an ordinary transport plan from P to Q on the arcs
 basis is a spanning tree of tight arcs, the flow on an arc is the net mass of the subtree behind it,
 and an arc with negative flow leaves: its subtree is shifted, all together, in the direction in
 which the objective grows, until another arc becomes tight. That is the dual simplex method, on
-trees only, with no matrix to invert: a pivot costs one look at all arcs. It starts from the beta of
-the last time, so that near a fixed point most programmes need no pivot at all.
+trees only, with no matrix to invert: a pivot costs one pass over all arcs. It starts from the beta
+of the previous call, so that near a fixed point most programmes need no pivot at all.
 
 The flow is also the derivative of the step: d step / d B(y, z) = f_yz.
 
-Small problems run these functions as they stand, so that a first plan need not wait for a compiler;
+Small problems run these functions uncompiled, so that a first plan need not wait for a compiler;
 `compiled` runs this file once more with numba's decorator in place of the one below.
 """
 
@@ -40,10 +40,11 @@ from typing import Any
 
 import numpy as np
 
+from pufferkit.rounding import EPS
+
 _TIGHT = 1e-12
 _NEGATIVE = -1e-13
 _LEAST = 1e-300
-_EPS = 2.0**-52
 
 
 def _as_it_stands(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,7 +56,7 @@ jit = globals().get("jit", _as_it_stands)
 
 @cache
 def compiled() -> ModuleType:
-    """The functions of this module, compiled; the first time ever it takes seconds."""
+    """The functions of this module, compiled; without a cache this takes seconds."""
     from pufferkit.compiling import compiled_loop  # noqa: PLC0415
 
     spec = importlib.util.find_spec(__name__)
@@ -123,7 +124,7 @@ def _masses(weights, potentials, masses):
 
 @jit
 def _join(label, one, other):
-    """Give two parts of a forest one label; False if they had one already."""
+    """Give two parts of a forest one label; False if they already share it."""
     keep, gone = label[one], label[other]
     if keep == gone:
         return False
@@ -137,7 +138,7 @@ def _join(label, one, other):
 def _spanning_tree(p, q, cost, alpha, beta, arc_y, arc_z, kept):
     """A spanning tree of tight arcs, the first ``kept`` given arcs preferred.
 
-    Where tight arcs do not connect everything, a part is shifted until one more is tight.
+    If tight arcs do not connect everything, a part is shifted until one more arc is tight.
     """
     rows, columns = cost.shape
     label = np.arange(rows + columns)
@@ -191,7 +192,7 @@ def _spanning_tree(p, q, cost, alpha, beta, arc_y, arc_z, kept):
 
 @jit
 def _hang(rows, columns, arc_y, arc_z, parent, through, order):
-    """Hang the tree from node 0: parent of every node, the arc to it, an order of visits."""
+    """Root the tree at node 0: parent of every node, the arc to it, an order of visits."""
     size = rows + columns
     first = np.full(size, -1, np.int64)
     following = np.empty(2 * (size - 1), np.int64)
@@ -326,7 +327,7 @@ def all_steps(kernel, limit, warm, trees, known, pivots, half, pairs, ys, zs, pl
     limit
         The matrix B on the columns.
     warm, trees, known
-        beta and the tree of every pair from the last time, and whether there is one; updated.
+        beta and the tree of every pair from the previous call, and whether there is one; updated.
     pivots
         Most pivots of one programme.
     half
@@ -415,13 +416,13 @@ def closed(variation):
     for middle in range(size):
         for x in range(size):
             for y in range(size):
-                way = (variation[x, middle] + variation[middle, y]) * (1.0 + 2.0 * _EPS)
+                way = (variation[x, middle] + variation[middle, y]) * (1.0 + 2.0 * EPS)
                 variation[x, y] = min(variation[x, y], way)
 
 
 @jit
 def followed(kernels, error, cost, variation, most, pivots, limit, near, cheap, trees, steps, met):
-    """Entry after entry: the steps at the variation so far, then what this entry adds to it.
+    """Entry after entry: the steps at the present variation, then what this entry adds to it.
 
     Parameters
     ----------
@@ -437,12 +438,12 @@ def followed(kernels, error, cost, variation, most, pivots, limit, near, cheap, 
         Ends after the first entry where the variation is within the limit, and if no more than
         ``cheap`` entries are left, only where it is within ``near`` of it too.
     trees, steps, met
-        Filled in for each entry: trees of the plans, steps, and the variation that it met.
+        Output for each entry: trees of the plans, steps, and the variation before it.
 
     Returns
     -------
     int
-        How many entries were followed.
+        How many entries were computed.
     """
     size, states = kernels.shape[1:]
     warm = np.zeros((size, size, states))
@@ -465,7 +466,7 @@ def followed(kernels, error, cost, variation, most, pivots, limit, near, cheap, 
         for x in range(size):
             for y in range(size):
                 own[x, y] += error if x != y else 0.0
-                further = (cost[x, y] + own[x, y]) * (1.0 + 2.0 * _EPS)
+                further = (cost[x, y] + own[x, y]) * (1.0 + 2.0 * EPS)
                 variation[x, y] = further if x != y else 0.0
         steps[entry] = own
         closed(variation)

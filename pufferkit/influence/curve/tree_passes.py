@@ -27,9 +27,9 @@ class Passes:
     tree
         The kernels along its edges.
     costs
-        For every node, what replacing a value it can take by another costs.
+        For every node, the cost of replacing a possible value by another.
     pairwise
-        Whether steps follow the variation between each pair of values, or its maximum alone.
+        Whether steps use the variation between each pair of values, or only its maximum.
     """
 
     def __init__(self, tree: TreeKernels, costs: Sequence[Floats], pairwise: bool) -> None:
@@ -115,7 +115,7 @@ class Passes:
         return best
 
     def _onwards(self, before: int, v: int) -> Iterable[tuple[int, float]]:
-        """Where a path through v may go on, and mu(v) for that."""
+        """The continuations of a path through v, and mu(v) for each."""
         tree = self.tree
         around = [*tree.children[v], tree.parent[v]] if tree.parent[v] >= 0 else tree.children[v]
         if len(around) > _MOST_DEGREE:

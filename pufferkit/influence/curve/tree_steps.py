@@ -3,8 +3,8 @@
 Down the arrow the kernel is the table of the child. Up the arrow it is turned around by the
 distributions of the two nodes, P(X_parent = u | X_child = x) = P(u) P(x | u) / P(x). Only
 non-negative numbers are multiplied and added, so entries carry a small relative error, which the
-steps add on the safe side. If a possible value has a probability that underflows, the kernel turned
-around is not known, and the step up that edge takes away nothing.
+steps add on the safe side. If the probability of a possible value underflows, the reversed kernel
+is unknown, and the step up that edge does not contract.
 
 Rows and columns are the values that a node can take; impossible ones are left out.
 """
@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.curve.pairs import PairSteps
 from pufferkit.influence.curve.steps import KernelStep, RatioStep, Step, candidates_kept
@@ -30,10 +29,10 @@ MOST_GIGABYTES = 8.0
 """Trees whose step tables need more memory are refused."""
 
 MOST_PATHS = 48
-"""Paths that a branch tries at most; fewer in large trees."""
+"""Most paths that a branch tries; fewer in large trees."""
 
 MOST_PAIR_WORK = 2e7
-"""Trees with more arcs in the programmes of one pass keep to the scalar curve."""
+"""Trees with more arcs in the programmes of one pass use the scalar curve only."""
 
 _COMPILE = 5_000
 _FINEST = 1e-14
@@ -41,7 +40,7 @@ _WORK = 8000
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
+class EdgeSteps:
     """From one node to another along the tree: the kernel, its relative error, and its steps.
 
     ``pairs`` gives the step from a variation for each pair of values; ``None`` where the kernel is
@@ -76,23 +75,23 @@ class TreeKernels:
             if parent >= 0:
                 self.children[parent].append(child)
         self._distributions()
-        self._steps: dict[tuple[Any, ...], Way] = {}
+        self._steps: dict[tuple[Any, ...], EdgeSteps] = {}
         self._check_memory()
         sizes = [int(support.sum()) for support in self.supports]
         edges = [(sizes[n], sizes[p]) for n, p in enumerate(self.parent) if p >= 0]
         self._pair_work = sum(2 * (one * other) ** 2 for one, other in edges)
-        self.down: dict[int, Way] = {}
-        self.up: dict[int, Way] = {}
+        self.down: dict[int, EdgeSteps] = {}
+        self.up: dict[int, EdgeSteps] = {}
         for child, parent in enumerate(self.parent):
             if parent >= 0:
                 self.down[child] = self._way(*self._downward(child), pairs=True)
                 self.up[child] = self._way(*self._upward(child), pairs=True)
         most = max(sizes, default=1)
         self.most_paths = max(1, min(MOST_PATHS, _WORK // len(self.parent), 10**6 // most**3))
-        self._longer: dict[tuple[int, int], Way] = {}
+        self._longer: dict[tuple[int, int], EdgeSteps] = {}
 
     def _distributions(self) -> None:
-        """The distribution of every node, what is possible, and a bound on the relative error."""
+        """The distribution of every node, its possible values, and the relative error."""
         self.distributions: list[Floats] = []
         self.supports: list[Bools] = []
         self.errors: list[float] = []
@@ -118,7 +117,7 @@ class TreeKernels:
         return table, table.shape[1] * EPS
 
     def _upward(self, child: int) -> tuple[Floats, float]:
-        """P(X_parent = u | X_child = x); an infinite error if underflow has eaten it."""
+        """P(X_parent = u | X_child = x); an infinite error after an underflow."""
         parent = self.parent[child]
         table = self._table(child)
         joint = (self.distributions[parent][self.supports[parent], None] * table).T
@@ -128,9 +127,9 @@ class TreeKernels:
         kernel = np.divide(joint, sums, out=np.zeros_like(joint), where=sums > 0)
         return kernel, inf if lost else 2 * self.errors[parent] + (len(table) + 4) * EPS
 
-    def _way(self, kernel: Floats, error: float, pairs: bool = False) -> Way:
+    def _way(self, kernel: Floats, error: float, pairs: bool = False) -> EdgeSteps:
         if error == inf:
-            return Way(kernel, error, RatioStep(inf, len(kernel)))
+            return EdgeSteps(kernel, error, RatioStep(inf, len(kernel)))
         # Errors are rounded up coarsely, so that equal kernels share one step.
         coarse = _FINEST * 2.0 ** max(0, ceil(log2(max(error, _FINEST) / _FINEST)))
         key = kernel.shape, kernel.tobytes(), coarse, pairs
@@ -140,7 +139,7 @@ class TreeKernels:
             if pairs and self._pair_work <= MOST_PAIR_WORK:
                 own = PairSteps([kernel], 2 * coarse, often=self._pair_work > _COMPILE)
             step = KernelStep(Kernel(kernel, kernel > 0), every, coarse)
-            self._steps[key] = Way(kernel, coarse, step, own)
+            self._steps[key] = EdgeSteps(kernel, coarse, step, own)
         return self._steps[key]
 
     def _check_memory(self) -> None:
@@ -159,8 +158,8 @@ class TreeKernels:
                 "nodes, or cut the tree into parts"
             )
 
-    def longer(self, start: int, before: int, end: int) -> Way:
-        """The way from ``start`` to ``end``, by way of ``before`` just in front of it."""
+    def longer(self, start: int, before: int, end: int) -> EdgeSteps:
+        """The way from ``start`` to ``end``, whose previous node is ``before``."""
         if (start, end) not in self._longer:
             first = self.way(start, before) or self._longer[start, before]
             last = self.way(before, end)
@@ -169,7 +168,7 @@ class TreeKernels:
             self._longer[start, end] = self._way(first.kernel @ last.kernel, error)
         return self._longer[start, end]
 
-    def way(self, start: int, end: int) -> Way | None:
+    def way(self, start: int, end: int) -> EdgeSteps | None:
         """The way between neighbours; ``None`` for others."""
         if self.parent[end] == start:
             return self.down[end]

@@ -1,5 +1,8 @@
 """The influence curve on tree-shaped networks: every node has at most one parent.
 
+Secrets: any two values of one node. Beliefs: one tree-shaped network, a class by the largest loss.
+Releases: any with per-node costs.
+
 Let replacing the value y of node n by y' move the log-likelihood of the output by at most
 cost_n(y, y'). For neighbours i and n the kernel is K_{i,n}(x, y) = P(X_n = y | X_i = x), in either
 direction of the arrow. Write "n without i" for the part of the tree that hangs on n when the edge
@@ -71,7 +74,7 @@ _PAIR_PRECISION = 1e-6
 
 
 class TreeLoss(NamedTuple):
-    """The largest loss, the node that has it, the network, and whether pairs were told apart."""
+    """The largest loss, its node, the network, and whether the pairwise curve gave it."""
 
     value: float
     node: Node
@@ -83,7 +86,7 @@ class TreeLoss(NamedTuple):
 def record_loss(theta: Beliefs, cost: Floats) -> float:
     """Pufferfish epsilon when replacing a value by another costs ``cost`` at every named entry.
 
-    Changing everything that hangs together with an entry costs no more than all of it spends.
+    Changing all entries that depend on an entry costs no more than the total spent on them.
     """
     return round_up(float(cost.max()) * len(theta.entries or ()))
 
@@ -108,12 +111,12 @@ class TreeCurve:
     Parameters
     ----------
     networks
-        With the same graph.
+        Networks with the same graph.
     distance
-        For each two states of the class, in their order: replacing one by the other costs b times
-        this. By default 1 for any two.
+        For each pair of states of the class, in their order: replacing one by the other costs b
+        times this. By default 1 for any two.
     pairwise
-        Whether to follow each pair of values; otherwise the scalar curve alone.
+        Whether to use the pairwise curve too; otherwise the scalar curve only.
     """
 
     def __init__(
@@ -137,7 +140,7 @@ class TreeCurve:
         return {node: float(pairs.max()) for node, pairs in self.pair_losses(b).items()}
 
     def pair_losses(self, b: NodeProfile) -> dict[Node, Floats]:
-        """For every node, the loss of each two states; 0 where one is no value of the node."""
+        """For every node, the loss of each pair of states; 0 if one is not a value of the node."""
         spent = _profile(self.beliefs.nodes, b)
         size = len(self.beliefs.states)
         tables = {node: np.zeros((size, size)) for node in self.beliefs.nodes}
@@ -151,7 +154,7 @@ class TreeCurve:
         return tables
 
     def solve(self, epsilon: float) -> tuple[float, TreeLoss]:
-        """The largest b found, and what binds there.
+        """The largest b that the search reached, and the binding loss.
 
         The hardest network is solved; the others are only checked at its b.
         """
@@ -164,10 +167,10 @@ class TreeCurve:
         return b, binding
 
     def pair_record(self, b: float) -> list[str | None]:
-        """For every network the bases of the plans along all its edges, for a check; see `packed`.
+        """For every network the bases of the plans along all its edges, for `verify`; see `packed`.
 
-        Edges in the order of their first node, then of their second; blank where no pairs were told
-        apart.
+        Edges in the order of their first node, then of their second; blank where the pairwise curve
+        was not used.
         """
         spent = dict.fromkeys(self.beliefs.nodes, b)
         return [
@@ -194,14 +197,14 @@ class TreeCurve:
         def loss(b: float, pairwise: bool) -> TreeLoss:
             return self._by(number, dict.fromkeys(nodes, b), pairwise)
 
-        # No more is asked for than if entries told nothing of one another; losses are rounded up.
+        # The upper end is that of independent entries; losses are rounded up.
         furthest = float(self.distance.max()) or 1.0
         most = min(most, epsilon / furthest * (1 - (count + 32) * EPS))
         if self.pairwise and loss(most, True).value <= epsilon:
             return most, loss(most, True)
         low = most
         if loss(most, False).value > epsilon:
-            # With the whole tree paid for the loss is at most epsilon.
+            # If the whole tree is paid, the loss is at most epsilon.
             floor = epsilon / furthest / count * (1 - 1e-9)
             high = most
             while low > floor:
@@ -243,7 +246,7 @@ class TreeCurve:
         return Passes(tree, costs, pairwise)
 
     def _values(self, tree: TreeKernels, n: int) -> list[int]:
-        """Places among the states of the values that a node can take."""
+        """Indices among the states of the values that a node can take."""
         values = tree.network.values[tree.network.nodes[n]]
         return [
             self._place[value]
@@ -258,7 +261,7 @@ def _profile(nodes: tuple[Node, ...], b: NodeProfile) -> dict[Node, float]:
         known = set(nodes)
         for node in b:
             if node not in known:
-                raise ValueError(f"b: names {node!r}, which is not a node")
+                raise ValueError(f"b: names {node!r}, which is not a node; leave it out")
         for node in nodes:
             if node not in b:
                 raise ValueError(f"b: has no entry for node {node!r}; give every node its own")
@@ -272,5 +275,5 @@ def _profile(nodes: tuple[Node, ...], b: NodeProfile) -> dict[Node, float]:
                 f"b: has shape {amounts.shape}, but the network has {len(nodes)} nodes"
             )
     if (amounts < 0).any():
-        raise ValueError(f"b: event-level epsilon cannot be negative, got {amounts.min():g}")
+        raise ValueError(f"b: event-level epsilon must not be negative, got {amounts.min():g}")
     return dict(zip(nodes, amounts.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""What secrets about several entries in a row lose.
+"""The loss of secrets about several consecutive entries.
 
 Setting. The window is the entries i, ..., j = i + w - 1 of a Markov chain, and replacing an entry x
 by x' moves the log-likelihood f of an output by at most cost(x, x'). Let L be what the left side
@@ -11,8 +11,8 @@ adds to entry i and R what the right side adds to entry j (`pufferkit.influence.
 
 Proof. Given all entries of the window, what lies left of it depends on X_i only and what lies right
 of it on X_j only, and the two are independent. Exchange the entries of the window one by one inside
-f, then the right part for each left part, then the left part: the prices are those of the theorem
-on single entries. QED The largest D over all values that can occur is found backwards, pair by pair
+f, then the right part for each left part, then the left part: the costs are those of the theorem
+on single entries. QED The largest D over all possible values is computed backwards, for each pair
 of values of one entry:
 
     V_j = cost + R,    V_t(x, x') = cost(x, x') + max over y after x, y' after x' of V_{t+1}(y, y'),
@@ -36,20 +36,19 @@ from itertools import pairwise
 import numpy as np
 
 from pufferkit.beliefs.kernel_class import Paths
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
-from pufferkit.influence.curve.pair_curve import Runs, Stretch
+from pufferkit.checks import Bools, Floats
+from pufferkit.influence.curve.pair_curve import CostRuns, Stretch
 from pufferkit.influence.curve.pairs import LARGEST, PairSteps, closure, off_diagonal
 from pufferkit.rounding import EPS
 
 _KEPT = 64
-"""Entries of a window whose plans are kept from one look to the next."""
+"""Most entries of a window whose plans are stored from one call to the next."""
 
 
 def windows_of_both(
-    left: Sequence[Stretch], right: Sequence[Stretch], runs: Runs, window: int
+    left: Sequence[Stretch], right: Sequence[Stretch], runs: CostRuns, window: int
 ) -> Iterator[tuple[int, int, Floats, Floats, Floats]]:
-    """First entries of windows that are alike: from, to, cost, and what each side adds.
+    """Ranges of first entries of equal windows: from, to, cost, and what each side adds.
 
     The cost is the largest of the window, pair by pair. ``right`` counts from the right end.
     """
@@ -81,7 +80,7 @@ def windows_of_both(
 def value_losses(cost: Floats, left: Floats, right: Floats, follows: Sequence[Bools]) -> Floats:
     """The loss between values of a window, by their first entries: the largest of each pair.
 
-    ``follows`` has, for every entry of the window but the last, which values come after which.
+    ``follows`` has, for every entry of the window but the last, which values can follow which.
     """
     ahead = cost + right
     for after in reversed(follows):
@@ -105,7 +104,7 @@ class LabelLosses:
         return PairSteps([kernel], self._error, often=self._often)
 
     def __call__(self, cost: Floats, left: Floats, right: Floats) -> Floats | None:
-        """The loss of every pair of labels; ``None`` if it is beyond all use."""
+        """The loss of every pair of labels; ``None`` if it is too large to be useful."""
         paths = self._paths
         first = np.ix_(paths.entries[0], paths.entries[0])
         variation = closure((cost + left)[first] * (1 + 4 * EPS))

@@ -1,1 +1,1 @@
-"""Max-influence, and the quilts that decide the noise."""
+"""Max-influence, and the Markov quilts that determine the noise."""

@@ -2,7 +2,7 @@
 
 The score of a quilt is card(X_N) / (epsilon - max-influence), and the noise of a release is L times
 the largest active score over nodes ([Q] Algorithms 2 and 3). `hardest_quilt` solves only the node
-that decides; here every node that is asked for is solved to the end.
+that decides; here every requested node is solved to the end.
 
 Over a class, chains and networks differ as the algorithms do: each chain has its own best quilt,
 and the chain that needs most decides for the node; in networks with one graph one quilt serves all
@@ -27,7 +27,7 @@ from pufferkit.influence.quilts.networks import best_quilts
 from pufferkit.influence.quilts.search import NOTHING, Quilt
 
 MOST_SEARCHES = 100_000
-"""Nodes times chains of a class that are solved at most."""
+"""Most nodes times chains of a class that are solved."""
 
 Active = tuple[QuiltBound, int]
 """A node with its active quilt, and how many nodes are nearby."""
@@ -37,9 +37,9 @@ Active = tuple[QuiltBound, int]
 def active_quilts(
     theta: Beliefs, search: QuiltSearch, nodes: Sequence[Hashable] | None = None
 ) -> list[Active]:
-    """The active quilts of these nodes, or of all; ``NotApplicable`` where a class has none."""
+    """The active quilts of these nodes, or of all; ``NotApplicable`` if a class has none."""
     raise NotApplicable(
-        "active quilts are known of Markov chains, networks and random fields; here is a "
+        "active quilts exist for Markov chains, networks and random fields, not for a "
         f"{theta.description}"
     )
 
@@ -53,8 +53,9 @@ def _(
     named = solvers(theta, length, search.reading)
     if named is None:
         raise NotApplicable(
-            f"no one chain of this class decides for a node ({theta.description}), so there is no "
-            "active quilt; plan says which mechanisms have a bound for all of them"
+            f"no single chain of this class decides for a node ({theta.description}), so there "
+            "is no "
+            "active quilt; plan lists the mechanisms with a bound for the whole class"
         )
     if nodes is None:
         _check_number(length, len(named))
@@ -73,7 +74,7 @@ def _(
                 worst[node] = name, quilt
             if search.progress is not None:
                 search.progress(done, len(worst))
-    # Without matrices, what is known is how fast the chains mix.
+    # Without matrices, only the speed of mixing is known.
     variant = search.reading if theta.names_matrices else "tight"
     return [
         (
@@ -131,7 +132,7 @@ def _of_graph(
 def _entry(node: Hashable, length: int) -> int:
     place = checks.whole("nodes", node, 1)
     if place > length:
-        raise ValueError(f"nodes: {place:,} is beyond the last entry, {length:,}")
+        raise ValueError(f"nodes: must be at most {length:,}, the last entry, got {place:,}")
     return place
 
 

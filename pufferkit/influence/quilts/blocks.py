@@ -1,4 +1,4 @@
-"""Quilts around several entries in a row: [Q] Theorem 4.3 with the block as one node.
+"""Quilts around several consecutive entries: [Q] Theorem 4.3 with the block as one node.
 
 Let the secret be the values of X_i, ..., X_j, j = i + w - 1. Given them, the left of the block
 depends on X_i only and the right on X_j only. So the quilt {X_{i-a}, X_{j+b}} separates the block
@@ -7,12 +7,12 @@ from what lies beyond it, and its max-influence is at most
     max over x, x' of [prior_i + left_a](x, x')  +  max over y, y' of right_b(y, y'),
 
 with the tables of `pufferkit.influence.quilts.chains`; the two pairs are the first and the last
-entries of the two values. The proof of the theorem never asks what a node is: with a + b + w - 2
-nearby entries the block loses (a + b + w - 2) L / scale + influence. Any event about the block is a
-mixture of its values, and loses no more.
+entries of the two values. The proof of the theorem holds for a block in place of a node: with a + b
++ w - 2 nearby entries the block loses (a + b + w - 2) L / scale + influence. Any event about the
+block is a mixture of its values, and loses no more.
 
 Distances on the right count from X_i here, b + w - 1 of them, so that the search for single nodes
-serves: nearer endpoints would lie within the block and tell everything.
+applies: closer endpoints would lie within the block and reveal everything.
 """
 
 from __future__ import annotations
@@ -92,4 +92,4 @@ class _Block:
         return self._chain.worst_pair(self._node, None, b - self._window + 1)[0]
 
     def slack(self, n: int, side: int) -> float:
-        return 0.0  # the parts have it already
+        return 0.0  # already included in the parts

@@ -31,8 +31,7 @@ from typing import Literal
 import numpy as np
 
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.influence.quilts.powers import TINY, Kernel, Powers, log_ratio, row_log_ratios
 from pufferkit.influence.quilts.search import (
     NOTHING,
@@ -45,18 +44,18 @@ from pufferkit.influence.quilts.search import (
     hardest_node,
 )
 
-Reading = Literal["definition", "formula"]
+InfluenceReading = Literal["definition", "formula"]
 
 CONVERGED = 1e-12
-"""A distribution this close to its limit is taken for it; the distance is added."""
+"""A distribution this close to its limit is replaced by it; the distance is added."""
 
 _FAR = 1 << 20
-"""Up to so many steps powers are taken as they are; rounding is no matter yet."""
+"""Up to this many steps powers are used without a search; rounding does not matter yet."""
 
 
 @dataclass(frozen=True)
 class Binding:
-    """The node that decides the noise of one member, and its best quilt."""
+    """The node that determines the noise of one member, and its best quilt."""
 
     node: int
     quilt: Quilt
@@ -65,7 +64,7 @@ class Binding:
 class ChainInfluence(ABC):
     """Max-influence for one transition matrix and one kind of start."""
 
-    def __init__(self, chain: MarkovChain, reading: Reading) -> None:
+    def __init__(self, chain: MarkovChain, reading: InfluenceReading) -> None:
         self.chain, self.reading = chain, reading
         self.powers = Powers(chain.transition)
         self._right: dict[int, Floats] = {}
@@ -87,10 +86,10 @@ class ChainInfluence(ABC):
         """The node with the largest least score; exact unless it is at most ``enough``."""
 
     def reach(self, steps: int) -> int:
-        """So many steps or fewer, whose log-ratios serve as bounds of those after ``steps``.
+        """A number of steps, at most ``steps``, whose log-ratios bound those after ``steps``.
 
         Log-ratios of rows and of columns never grow with the number of steps (data processing: an
-        endpoint that is nearer tells at least as much), but the error of a computed power does.
+        closer endpoint reveals at least as much), but the error of a computed power does.
         Where twice as many steps change the ratios by no more than that error, further ones would
         only add to it.
         """
@@ -146,7 +145,7 @@ class ChainInfluence(ABC):
         return float(total[x, other]) + slack, (int(states[x]), int(states[other]))
 
     def solve(self, length: int, epsilon: float, until: Until | None = None) -> Solve:
-        """The best quilt of any one node of a segment, of which perhaps not all was observed."""
+        """The best quilt of any one node of a segment, which may have unobserved entries."""
         return lambda node, enough, hint: best_quilt(
             _ChainNode(self, node, length), epsilon, enough, hint, counted_near(node, until)
         )
@@ -185,7 +184,7 @@ class _ChainNode:
         return self._parts[key]
 
     def slack(self, n: int, side: int) -> float:
-        if self._error is None:  # nothing is hidden where one value is possible
+        if self._error is None:  # a node with one possible value hides nothing
             return 0.0
         return self.chain.powers.rounding(self.chain.reach(n)) + (self._error if side == 0 else 0.0)
 
@@ -200,7 +199,7 @@ def _of_pair(kernel: Kernel, pair: Pair) -> float:
 class StationaryInfluence(ChainInfluence):
     """A chain that starts in a stationary distribution: one prior, one support, for all nodes."""
 
-    def __init__(self, chain: MarkovChain, reading: Reading) -> None:
+    def __init__(self, chain: MarkovChain, reading: InfluenceReading) -> None:
         super().__init__(chain, reading)
         distribution = chain.initial
         self._support: Bools = chain.possible_start
@@ -232,7 +231,7 @@ class StationaryInfluence(ChainInfluence):
 class AnyStartInfluence(ChainInfluence):
     """One matrix with every initial distribution, [Q] C.4."""
 
-    def __init__(self, chain: MarkovChain, reading: Reading) -> None:
+    def __init__(self, chain: MarkovChain, reading: InfluenceReading) -> None:
         super().__init__(chain, reading)
         # States that some start reaches after 0, 1, ... steps; shrinking, constant from the last.
         self._reached: list[Bools] = [np.ones(len(chain), dtype=bool)]

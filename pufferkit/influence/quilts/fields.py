@@ -15,10 +15,10 @@ from pufferkit.influence.quilts.hardest import QuiltBound, QuiltSearch, hardest_
 from pufferkit.influence.quilts.networks import hardest_node
 
 MOST_NODES = 40
-"""Fields with more nodes in one independent part are not searched for quilts."""
+"""Most nodes of an independent part in which quilts are searched."""
 
 MOST_IN_ALL = 2_000
-"""Nor those with more nodes in all."""
+"""Most nodes in all."""
 
 
 def network_of(theta: FieldClass, epsilon: float) -> tuple[NetworkClass, float]:
@@ -32,7 +32,9 @@ def network_of(theta: FieldClass, epsilon: float) -> tuple[NetworkClass, float]:
         )
     (network,), rounding = theta.networks()
     if epsilon <= rounding:
-        raise NotApplicable(f"epsilon {epsilon:g} is below the rounding of this field")
+        raise NotApplicable(
+            f"epsilon {epsilon:g} is below the rounding error of this field; use a larger one"
+        )
     return network, epsilon - rounding
 
 

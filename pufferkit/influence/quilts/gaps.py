@@ -1,4 +1,4 @@
-"""Quilts of a segment of which not every entry was observed.
+"""Quilts of a segment with unobserved entries.
 
 An entry that was not observed cannot move the answer. In the proof of [Q] Theorem 4.3 the nearby
 entries of a quilt are exchanged at L / scale each, and such an entry at nothing. So
@@ -6,9 +6,10 @@ entries of a quilt are exchanged at L / scale each, and such an entry at nothing
     score_i = min over quilts of  (observed entries nearby) / (epsilon - max-influence)
 
 is enough for entry i, and the largest score over *all* entries of the segment, observed or not, is
-enough for the release: an entry in a gap is a secret like any other, and the chain runs on
-through it. No entry may be passed over for its neighbours' sake, because what is counted differs
-from place to place; but a quilt that scores no more than the worst entry so far ends its search.
+enough for the release: an entry in a gap is a secret like any other, and the chain runs on through
+it. No entry may be skipped in favour of its neighbours, because the number of observed entries
+differs from place to place; but a quilt that scores no more than the worst entry so far ends its
+search.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pufferkit.beliefs.finite_class import AnyStartClass, FiniteClass
 from pufferkit.beliefs.mixing_class import MixingClass
 from pufferkit.beliefs.region_class import RegionClass
 from pufferkit.data.series import observed_places
-from pufferkit.influence.quilts.chains import Reading
+from pufferkit.influence.quilts.chains import InfluenceReading
 from pufferkit.influence.quilts.hardest import QuiltBound, influence_of
 from pufferkit.influence.quilts.mixing import MixingInfluence
 from pufferkit.influence.quilts.search import NOTHING, Quilt, Solve, Until
@@ -41,24 +42,24 @@ class Solver(Protocol):
 
 
 Named = Sequence[tuple[str, Solver]]
-"""Bounds by the chains they hold for; together they cover a class."""
+"""Bounds, named by the chains they hold for; together they cover a class."""
 
 
 @singledispatch
-def solvers(theta: Beliefs, length: int, reading: Reading = "definition") -> Named | None:
-    """The bounds whose quilts may count observed entries alone; ``None`` if a class has none."""
+def solvers(theta: Beliefs, length: int, reading: InfluenceReading = "definition") -> Named | None:
+    """The bounds whose quilts may count observed entries only; ``None`` if a class has none."""
     return None
 
 
 @solvers.register(FiniteClass)
 @solvers.register(AnyStartClass)
 @solvers.register(BinaryClass)
-def _(theta: ChainClass, length: int, reading: Reading = "definition") -> Named | None:
+def _(theta: ChainClass, length: int, reading: InfluenceReading = "definition") -> Named | None:
     return [(m.name, influence_of(m, reading, length)) for m in theta.members()]
 
 
 @solvers.register
-def _(theta: RegionClass, length: int, reading: Reading = "definition") -> Named | None:
+def _(theta: RegionClass, length: int, reading: InfluenceReading = "definition") -> Named | None:
     corners = theta.corners()
     if corners is None:
         return None
@@ -66,7 +67,7 @@ def _(theta: RegionClass, length: int, reading: Reading = "definition") -> Named
 
 
 @solvers.register
-def _(theta: MixingClass, length: int, reading: Reading = "definition") -> Named | None:
+def _(theta: MixingClass, length: int, reading: InfluenceReading = "definition") -> Named | None:
     return [(theta.description, MixingInfluence.tight(m)) for m in theta.mixing_bounds()]
 
 
@@ -80,14 +81,14 @@ def hardest_observed(
     named
         From `solvers`, or bounds from mixing.
     runs
-        Lengths of the runs of entries, by turns observed and not.
+        Lengths of the runs of entries, alternately observed and not observed.
     whole
         The bound for the unbroken segment, which no node exceeds.
     """
     seen = observed_places(runs)
     until = np.concatenate([[0], np.cumsum(seen)])
     length = len(seen)
-    # The middle of the longest observed run first: often it needs what an unbroken segment does.
+    # The middle of the longest observed run first: often it needs as much as an unbroken segment.
     ends = np.cumsum(runs)
     widest = 2 * int(np.argmax(runs[::2]))
     middle = int(ends[widest]) - runs[widest] // 2

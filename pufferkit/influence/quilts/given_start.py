@@ -1,7 +1,7 @@
-"""Max-influence on a chain with a fixed initial distribution, where every node has its own.
+"""Max-influence on a chain with a fixed initial distribution, where nodes differ.
 
 Nodes are solved one by one, the one with the largest bound first; its quilt is then offered to all
-others, and most are never solved. Once the start is forgotten all nodes are alike, and a bisection
+others, and most are never solved. Once the start is forgotten all nodes are equal, and a bisection
 over them is enough (`GivenStartInfluence.hardest`), so that neither time nor memory grows with the
 length.
 """
@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.markov_chain import MarkovChain
-from pufferkit.beliefs.structure import Bools, boolean_product
-from pufferkit.checks import Floats
+from pufferkit.beliefs.structure import boolean_product
+from pufferkit.checks import Bools, Floats
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.quilts.chains import CONVERGED, Binding, ChainInfluence, Reading
+from pufferkit.influence.quilts.chains import CONVERGED, Binding, ChainInfluence, InfluenceReading
 from pufferkit.influence.quilts.powers import TINY
 from pufferkit.influence.quilts.search import NOTHING, Quilt, hardest_node
 
@@ -27,7 +27,7 @@ MOST_GIGABYTES = 8.0
 """Searches over nodes that need more memory are refused before they start."""
 
 _SHORT = 4096
-"""Nodes that are tabled without a word."""
+"""Up to this many nodes, memory is not checked."""
 
 _CHUNK = 1 << 22
 
@@ -52,10 +52,10 @@ class GivenStartInfluence(ChainInfluence):
 
     The distribution of X_i is tabled for i = 1 ... ``burn_in``; from there on it is its limit (one
     distribution for each remainder modulo the period), because its distance to the limit never
-    grows again. A chain that does not converge within the segment is tabled whole.
+    grows again. A chain that does not converge within the segment is tabulated completely.
     """
 
-    def __init__(self, chain: MarkovChain, reading: Reading, length: int) -> None:
+    def __init__(self, chain: MarkovChain, reading: InfluenceReading, length: int) -> None:
         super().__init__(chain, reading)
         if not self._converges():
             _check_memory(length, len(chain), length)
@@ -76,15 +76,15 @@ class GivenStartInfluence(ChainInfluence):
         distributions = np.vstack([distributions[: self.burn_in], limits[tail]])
         possible = np.vstack([possible[: self.burn_in], limits[tail] > 0])
         self.patterns, self.which = np.unique(possible, axis=0, return_inverse=True)
-        # Possible but underflowed probabilities have no known ratio: their prior is infinite.
+        # Possible probabilities that underflowed have no known ratio: their prior is infinite.
         self.underflowed = possible & (distributions < TINY)
         self.logs = np.log(np.maximum(distributions, TINY))
 
     def _nodes_expected(self, known: int, length: int) -> int:
-        """How many nodes will be tabled, by the slowest part of what is not yet converged.
+        """How many nodes will be tabulated, by the slowest component that has not converged.
 
-        What is left of the start shrinks with the powers of the eigenvalues of P inside the unit
-        circle. A short table is made first: the start may have nothing of the slow parts.
+        The influence of the start shrinks with the powers of the eigenvalues of P inside the unit
+        circle. A short table is made first: the start may have no slow components.
         """
         twice = min(2 * known, length)
         if known < _SHORT:
@@ -101,7 +101,7 @@ class GivenStartInfluence(ChainInfluence):
     def _first_converged(
         self, distributions: Floats, possible: Bools, limits: Floats, known: int
     ) -> int:
-        """How many distributions come before the first one that is as good as its limit."""
+        """How many distributions come before the first one that may be replaced by its limit."""
         if not self._converges():
             return len(distributions)
         later = np.arange(known, len(distributions))
@@ -116,7 +116,7 @@ class GivenStartInfluence(ChainInfluence):
         return known + int(hits[0]) if hits.size else len(distributions)
 
     def row(self, node: int) -> int:
-        """Where the distribution of X_node stands in the table."""
+        """The row of the table with the distribution of X_node."""
         if node <= self.burn_in:
             return node - 1
         return self.burn_in + (node - 1 - self.burn_in) % self.cycle
@@ -131,7 +131,7 @@ class GivenStartInfluence(ChainInfluence):
         return pattern
 
     def distribution(self, node: int) -> Floats:
-        """The distribution of X_node; entries lost to underflow are not to be relied on."""
+        """The distribution of X_node; entries that underflowed are not reliable."""
         distribution: Floats = np.where(self.support(node), np.exp(self.logs[self.row(node)]), 0.0)
         return distribution
 
@@ -164,7 +164,7 @@ class GivenStartInfluence(ChainInfluence):
         """Solve the node with the largest bound, offer its quilt to all others, repeat.
 
         Every node keeps an upper bound on its least score. A node whose bound is at most the
-        largest exact score found so far cannot matter.
+        largest exact score so far cannot matter.
 
         Let the quilt of the middle node keep n nodes, and let neither the distribution nor the
         possible states of a node change from node p on. A later node, more than p + n from the
@@ -183,7 +183,7 @@ class GivenStartInfluence(ChainInfluence):
     def _tail(
         self, length: int, epsilon: float, enough: float, hint: Quilt | None
     ) -> tuple[int, Binding] | None:
-        """How many nodes come before those that are alike, and the hardest of these.
+        """The number of nodes before the ones that are equal, and the hardest of the latter.
 
         ``None`` if there are few such nodes.
         """
@@ -201,9 +201,9 @@ class GivenStartInfluence(ChainInfluence):
     def _among(
         self, nodes: int, length: int, epsilon: float, enough: float, hint: Quilt | None
     ) -> Binding:
-        """The hardest of the first so many nodes of a segment."""
+        """The hardest of the first ``nodes`` nodes of a segment."""
         _check_memory(nodes, len(self.chain), length)
-        # Entries that are sure at the start have nothing to hide and end every quilt.
+        # Entries with one possible value at the start hide nothing and end every quilt.
         sure = next((n for n in range(1, nodes + 1) if self.support(n).sum() > 1), nodes + 1) - 1
         bounds = np.full(nodes, max(1, length - sure) / epsilon)
         bounds[:sure] = 1 / epsilon
@@ -225,7 +225,7 @@ class GivenStartInfluence(ChainInfluence):
                 return Binding(node, replace(worst, score=score))
 
     def _offer(self, quilt: Quilt, bounds: Floats, length: int, epsilon: float) -> None:
-        """Lower ``bounds`` by what the endpoints of this quilt give at every other node."""
+        """Lower ``bounds`` by the scores of this quilt's endpoints at every other node."""
         nodes = np.arange(1, len(bounds) + 1)
         a = quilt.keep_left if quilt.ends_left else None
         b = quilt.keep_right if quilt.ends_right else None

@@ -1,12 +1,12 @@
-"""The member of a class that decides the noise, and the quilt that decides it over a class.
+"""The member of a class that determines the noise, and the quilt that does so over a class.
 
 Each member is solved only as far as needed: once some member is known to need a score s, another
 matters only if it needs more. Stationary chains are first screened many at a time with the quilt
-that was best for the worst chain so far; most fall there.
+that was best for the worst chain so far; most chains need no further work.
 
-`hardest_quilt` and `quilt_bound` are answered by each class of beliefs in its own way; the answers
-of other classes than chains with known matrices are registered next to their mathematics. Ask them
-through `pufferkit.influence.answers`, which knows all of them.
+`hardest_quilt` and `quilt_bound` dispatch on the class of beliefs; the implementations for classes
+other than chains with known matrices are registered next to their mathematics. Import the functions
+from `pufferkit.influence.answers`, which loads all of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pufferkit.influence.quilts.chains import (
     AnyStartInfluence,
     Binding,
     ChainInfluence,
-    Reading,
+    InfluenceReading,
     StationaryInfluence,
 )
 from pufferkit.influence.quilts.given_start import GivenStartInfluence
@@ -45,7 +45,7 @@ def max_influence(
     left: int | None = None,
     right: int | None = None,
     *,
-    influence: Reading = "definition",
+    influence: InfluenceReading = "definition",
 ) -> float:
     """Max-influence of X_node on {X_{node-left}, X_{node+right}}, [Q] Definition 4.1.
 
@@ -83,7 +83,8 @@ def influence_between(
 ) -> float:
     """Upper bound on the max-influence of X_node on its endpoints, over the class.
 
-    Classes without members have bounds of their own; ask through `pufferkit.influence.answers`.
+    Classes without members register their own bounds; import this from
+    `pufferkit.influence.answers`.
     """
     return max_influence(theta, node, left, right)
 
@@ -94,7 +95,9 @@ def check_reading(influence: str) -> None:
         raise ValueError(f"influence: must be 'definition' or 'formula', got {influence!r}")
 
 
-def influence_of(member: Member, reading: Reading, length: int | None = None) -> ChainInfluence:
+def influence_of(
+    member: Member, reading: InfluenceReading, length: int | None = None
+) -> ChainInfluence:
     """The influence of one member of a class, for segments of up to ``length`` nodes."""
     if member.any_start:
         return AnyStartInfluence(member.chain, reading)
@@ -107,18 +110,18 @@ def influence_of(member: Member, reading: Reading, length: int | None = None) ->
 class QuiltSearch:
     """Which quilts are searched: of segments of up to ``length``, for Pufferfish ``epsilon``.
 
-    ``reading`` is how max-influence is read; ``progress`` is told how many nodes are done.
+    ``reading`` is how max-influence is read; ``progress`` is called with the number of nodes done.
     """
 
     length: int
     epsilon: float
-    reading: Reading = "definition"
+    reading: InfluenceReading = "definition"
     progress: Progress | None = None
 
 
 @dataclass(frozen=True)
 class QuiltBound:
-    """The node of a class that needs most, with the best of its quilts."""
+    """The node of a class that needs most noise, with its best quilt."""
 
     belief: str
     """Name of the belief that decides."""
@@ -131,11 +134,11 @@ class QuiltBound:
     score: float
     """Max-influence on the quilt, and noise for a query with Lipschitz constant 1."""
     variant: Literal["definition", "formula", "paper", "tight"] = "definition"
-    """Which reading of the theorem it is; see `pufferkit.mechanisms.release.Evidence`."""
+    """Which reading of the theorem was used; see `pufferkit.mechanisms.release.Evidence`."""
     notes: tuple[str, ...] = ()
-    """What a reader should know."""
+    """Remarks for readers."""
     quilts: tuple[tuple[int, ...], ...] | None = None
-    """For networks: the quilt of every node, by places."""
+    """For networks: the quilt of every node, by indices."""
 
     @classmethod
     def of_chain(
@@ -158,9 +161,9 @@ class QuiltBound:
 def hardest_quilt(theta: Beliefs, search: QuiltSearch) -> QuiltBound:
     """The hardest node of a class and its best quilt.
 
-    [Q] Algorithms 2 and 3. ``NotApplicable`` where a class has no answer.
+    [Q] Algorithms 2 and 3. ``NotApplicable`` if there is none for a class.
     """
-    raise NotApplicable(f"markov_quilt is about Markov chains; here is a {theta.description}")
+    raise NotApplicable(f"markov_quilt needs Markov chains or a graph, not a {theta.description}")
 
 
 @hardest_quilt.register
@@ -184,7 +187,7 @@ def hardest_corner(theta: ChainClass, members: Sequence[Member], search: QuiltSe
 
 
 def hardest_member(
-    members: Sequence[Member], length: int, epsilon: float, reading: Reading
+    members: Sequence[Member], length: int, epsilon: float, reading: InfluenceReading
 ) -> tuple[Member, Binding]:
     """The member whose hardest node has the largest least score in a segment of ``length``.
 

@@ -52,7 +52,7 @@ class MixingInfluence:
 
     @classmethod
     def tight(cls, mixing: Mixing) -> MixingInfluence:
-        """By the operator norm."""
+        """From the operator norm of P."""
         rate = -log(mixing.contraction) * (1 - 1e-15) if mixing.contraction > 0 else inf
         return cls(rate, 1 / mixing.pi_min - 1, 1 if mixing.stationary else 2)
 
@@ -91,7 +91,7 @@ def hardest_by_mixing(
 def influences_by_mixing(
     theta: ChainClass, bound: Literal["paper", "tight"]
 ) -> tuple[list[MixingInfluence], str]:
-    """The bounds that together hold for every chain of a class, and how they were had."""
+    """The bounds that together hold for every chain of a class, and their source."""
     bounds = theta.mixing_bounds()
     if bound == "paper":
         pi_min, gap = min(m.pi_min for m in bounds), min(m.gap for m in bounds)

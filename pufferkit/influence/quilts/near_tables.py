@@ -1,4 +1,4 @@
-"""Max-influence on a cut around a node, from the tables inside the cut alone.
+"""Max-influence on a cut around a node, from the tables inside the cut only.
 
 Let A be an ancestral set of a network, S a connected set around X_i in the moral graph of A, and Q
 its border. No table of A reaches from S beyond S and Q, so the joint distribution of A is a product
@@ -40,13 +40,13 @@ from pufferkit.influence.quilts.separation import Cut
 from pufferkit.rounding import EPS
 
 MOST_ENTRIES = 1 << 14
-"""Sums of products over more combinations of values than this are not made."""
+"""Most combinations of values in a sum of products."""
 
 MOST_TABLE = 1 << 20
-"""Quilts whose joint distribution with X_i has more entries than this are not looked at."""
+"""Most entries of the joint distribution of X_i and a quilt that is considered."""
 
 MOST_KEPT = 1 << 22
-"""Entries of all tables kept for one node."""
+"""Most entries of all tables stored for one node."""
 
 
 class _Grown(NamedTuple):
@@ -99,7 +99,7 @@ class NearTables:
     def influence(self, cut: Cut, *, contract: bool) -> float:
         """Upper bound on the max-influence of X_i on a cut; infinite where none is known.
 
-        Sets too large to be grown step by step are contracted if that is asked for.
+        Sets too large to be grown step by step are contracted if ``contract`` is true.
         """
         if self._lost:
             return inf
@@ -111,7 +111,7 @@ class NearTables:
         values = grown.values.reshape(len(grown.values), -1)[self._rows]
         if len(values) < 2:
             return 0.0
-        # Each row divided by P(x_i); an all-zero column is no event.
+        # Each row divided by P(x_i); columns where all probabilities are zero are skipped.
         values = values / self._own
         largest, least = values.max(axis=0), values.min(axis=0)
         if (can_be := largest > 0).all():
@@ -123,7 +123,7 @@ class NearTables:
         return max(0.0, worst) + 4 * (grown.error + self._error + 8 * EPS) + 1e-13
 
     def _contracted(self, cut: Cut) -> _Grown | None:
-        """The same at once, for the nodes of a cut that do the work and their ancestors."""
+        """The same by one contraction, for the nodes of the quilt and their ancestors."""
         graph, own = self._graph, 1 << self._node
         labels = (self._node, *bits(cut.quilt))
         if prod(self._network.sizes[graph.nodes[j]] for j in labels) > MOST_TABLE:
@@ -139,7 +139,7 @@ class NearTables:
             table = contract(factors, labels, "a quilt")
         except NotApplicable:
             return None
-        # Zeros must be zeros.
+        # Zeros must be exact zeros, not underflows.
         if (table.values[table.possible] < TINY).any():
             return None
         return _Grown(table.values, labels, table.error)
@@ -160,7 +160,7 @@ class NearTables:
         return grown
 
     def _product(self, grown: _Grown, inside: int, j: int) -> _Grown | None:
-        """F for ``inside`` and j; nothing if it is too large, or if floats do not reach."""
+        """F for ``inside`` and j; ``None`` if it is too large, or if it might underflow."""
         graph = self._graph
         operands: list[object] = []
         place = {label: n for n, label in enumerate(grown.labels)}
@@ -177,7 +177,7 @@ class NearTables:
             operands += [table, [place[label] for label in labels]]
             floor *= _least(table)
             factors += 1
-        # Every product of possible values is above this, so that zeros are zeros.
+        # Every product of possible values is above this, so that zeros are exact.
         if floor < TINY or prod(sizes) > MOST_ENTRIES:
             return None
         keep = [label for label in place if label != j or not inside]

@@ -1,4 +1,4 @@
-"""Max-influence in Bayesian networks, and the node and quilt that decide the noise.
+"""Max-influence in Bayesian networks, and the node and quilt that determine the noise.
 
 For X_i, a quilt X_Q and a class Theta of networks over one graph, [Q] Definition 4.1 reads
 
@@ -9,17 +9,17 @@ infinite. The joint distribution of X_i and X_Q is one contraction. The score of
 card(X_N) / (epsilon - e), and the noise is set by the node whose least score is largest ([Q]
 Algorithm 2, Theorem 4.3).
 
-The search goes node by node, best first. Cuts around a node are made one after the other, each
+The search goes node by node, best first. Cuts around a node are made one after another, each
 bounded by `pufferkit.influence.quilts.near_tables` from the tables inside the cut; the node whose
-least score so far is largest is searched on. When it has no cuts left, its best quilt is solved
-from joint distributions, and every other node only has to show one quilt with no larger score. On a
-tree or a grid few nodes are searched through: the cost is a few small sums of products for each of
-the others, and about a thousand for each of the hardest.
+least score so far is largest is searched further. When it has no cuts left, its best quilt is
+solved from joint distributions, and every other node only needs one quilt with no larger score. On
+a tree or a grid few nodes are searched completely: the cost is a few small sums of products for
+each of the others, and about a thousand for each of the hardest.
 
-Three facts leave out the rest. A score is never below card(X_N) / epsilon. Influence never shrinks
+Three facts prune the search. A score is never below card(X_N) / epsilon. Influence never shrinks
 when a node joins X_Q. And if S lies in T, the border of S separates X_i from that of T, so that it
 has no less influence (data processing): what lies inside a set whose border has influence epsilon
-or more is not looked at.
+or more is not considered.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.quilts.hardest import QuiltBound, QuiltSearch, hardest_quilt
 from pufferkit.influence.quilts.near_tables import MOST_TABLE, NearTables
-from pufferkit.influence.quilts.separation import Cut, Family, QuiltMasks, quilts
+from pufferkit.influence.quilts.separation import Cut, CutFamily, QuiltMasks, quilts
 from pufferkit.rounding import EPS
 
 _TIE = 1e-13
 _ALIKE = 1e-11
 _SLACK = 1e-9
-_FIRST, _FURTHER = 24, 48  # cuts of every node at first, and of one that seems to need most
-_ROUNDS = 2  # before cuts are looked at that take longer
+_FIRST, _FURTHER = 24, 48  # cuts of every node at first, and then of the node that seems hardest
+_ROUNDS = 2  # rounds before expensive cuts are considered
 
 
 class Hardest(NamedTuple):
-    """The node that decides the noise, its best quilt, and the score for a 1-Lipschitz query.
+    """The node that determines the noise, its best quilt, and the score for a 1-Lipschitz query.
 
-    ``quilts`` has for every node one that scores no more, by places in the order of the nodes.
+    ``quilts`` has for every node one that scores no more, by indices in the order of the nodes.
     """
 
     node: Node
@@ -79,7 +79,7 @@ def hardest_node(networks: Any, epsilon: float, progress: Progress | None = None
     epsilon
         Pufferfish privacy for each node.
     progress
-        Called with the number of nodes done, and of all.
+        Called with the number of nodes done, and their total.
 
     Raises
     ------
@@ -90,8 +90,8 @@ def hardest_node(networks: Any, epsilon: float, progress: Progress | None = None
     graph = theta.networks[0].graph
     worst, score = _NodeQuilt(0, 0, 0.0, -inf, None), -inf
     searches = [_NodeSearch(theta, graph, node, epsilon) for node in range(len(graph.nodes))]
-    # The node that seems to need most is searched on, until another seems to need more: most nodes
-    # only have to show that they need less than the hardest.
+    # The node that seems hardest is searched further, until another seems harder: for most nodes it
+    # is enough that they need less than the hardest.
     waiting = [(-search.quick(0.0, _FIRST).score, node) for node, search in enumerate(searches)]
     heapq.heapify(waiting)
     chosen: dict[int, int] = {}
@@ -112,7 +112,7 @@ def hardest_node(networks: Any, epsilon: float, progress: Progress | None = None
             progress(len(chosen), len(searches))
     if worst.refused is not None and worst.quilt == 0:
         raise NotApplicable(
-            f"node {graph.nodes[worst.node]!r}: every quilt is out of reach; {worst.refused}"
+            f"node {graph.nodes[worst.node]!r}: every quilt is too large; {worst.refused}"
         )
     quilts = tuple(tuple(bits(chosen[j])) for j in range(len(graph.nodes)))
     hardest = graph.nodes[worst.node]
@@ -160,7 +160,7 @@ def influence_in(table: JointTable) -> float:
     if (distributions < TINY).any():
         return inf
     logs = np.log(np.maximum(values, TINY)) - np.log(distributions)
-    # A possible entry lost to underflow has no known ratio: as a denominator it counts as zero.
+    # A possible entry that underflowed has no known ratio: as a denominator it counts as zero.
     below = np.where(rows & (values >= TINY), logs, -inf)
     worst = 0.0
     for x, own in enumerate(rows):
@@ -187,7 +187,7 @@ class _NodeSearch:
         self.refused: str | None = None
         self.positive = all(network.is_positive for network in theta.networks)
         self._single: dict[int, float] = {}
-        self._family = Family(graph, node)
+        self._family = CutFamily(graph, node)
         self._cuts: Iterator[Cut] = iter(self._family)
         self.ended, self._rounds = False, 0
         self._near: dict[int, list[NearTables]] = {}
@@ -197,15 +197,15 @@ class _NodeSearch:
         self._best = _NodeQuilt(node, 0, 0.0, inf, None)
 
     def best(self, enough: float) -> _NodeQuilt:
-        """Exact, unless the score is at most ``enough``."""
+        """The best quilt; exact unless the score is at most ``enough``."""
         quick = self.quick(enough)
         return quick if quick.score <= enough else self._exact(enough)
 
     def quick(self, enough: float, most: int | None = None) -> _NodeQuilt:
         """The best of the next ``most`` cuts and those before, by bounds from near tables.
 
-        All cuts are followed up if ``most`` is left out; the search ends at a score of ``enough``.
-        Cuts that take longer are left for later in the first rounds.
+        All cuts are tried if ``most`` is left out; the search ends at a score of ``enough``.
+        Expensive cuts are postponed in the first rounds.
         """
         self._rounds += 1
         slow = most is None or self._rounds > _ROUNDS
@@ -258,7 +258,7 @@ class _NodeSearch:
         return worst
 
     def _exact(self, enough: float) -> _NodeQuilt:
-        """The best of all quilts that are looked at, by the joint distribution with X_i."""
+        """The best of all quilts considered, by the joint distribution with X_i."""
         best: tuple[int, float, float] = 0, 0.0, inf
         own = quilts(self.graph, self.node, self._seen)
         # Bound, then the place in the list: ties go to the smallest quilt.
@@ -284,7 +284,7 @@ class _NodeSearch:
         return near.bit_count() / room if room > 0 else inf
 
     def _at_least(self, quilt: QuiltMasks) -> float:
-        """Lower bound on an influence: what tables without zeros gave, or that on one node."""
+        """Lower bound on an influence: from tables without zeros, or that on one node."""
         least = self._bounds.get(quilt)
         if least is None and self._refused(quilt[0]):
             return inf

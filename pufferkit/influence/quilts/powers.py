@@ -1,13 +1,13 @@
 """Powers of a transition matrix and the largest log-ratios of their rows and columns.
 
-Everything that decides privacy here is a sum of products of non-negative numbers, so entries carry
-a small *relative* error: at most ``steps * k`` roundings for P^steps on k states, in whatever order
-the products are taken. ``rounding`` bounds the error of a log-ratio that follows, and callers add
-it.
+Everything that privacy depends on here is a sum of products of non-negative numbers, so entries
+have a small *relative* error: at most ``steps * k`` roundings for P^steps on k states, in whatever
+order the products are taken. ``rounding`` bounds the error of a log-ratio that follows, and callers
+add it.
 
 Two things need more care than rounding.
 
-- Zeros. Whether an entry is possible at all is kept apart, as a boolean pattern that is exact.
+- Zeros. Whether an entry is possible at all is stored separately, as an exact boolean pattern.
 - Underflow. An entry that is possible but too small for a float has no known ratio to others, so a
   ratio over it counts as infinite. That can cost noise, never privacy.
 """
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pufferkit.beliefs.markov_chain import RAREST
-from pufferkit.beliefs.structure import Bools, boolean_product
-from pufferkit.checks import Floats
+from pufferkit.beliefs.structure import boolean_product
+from pufferkit.checks import Bools, Floats
 from pufferkit.rounding import EPS
 
 TINY = RAREST
@@ -41,17 +41,17 @@ class Kernel:
     possible: Bools
 
     def rows(self, chosen: Bools | slice) -> Kernel:
-        """Some of its rows."""
+        """Some of the rows."""
         return Kernel(self.values[chosen], self.possible[chosen])
 
     @property
     def transposed(self) -> Kernel:
-        """Columns as rows."""
+        """The transposed matrix."""
         return Kernel(self.values.T, self.possible.T)
 
 
 class Powers:
-    """P^n for any n, by squaring, each computed once while memory lasts."""
+    """P^n for any n, by squaring, cached within a limit of memory."""
 
     def __init__(self, transition: Floats, memory: int = 1 << 29) -> None:
         self._known: OrderedDict[int, Kernel] = OrderedDict()

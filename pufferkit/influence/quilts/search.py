@@ -1,6 +1,6 @@
-"""The best quilt for one node, over all quilts of [Q] Lemma 4.6, without looking at most of them.
+"""The best quilt for one node, over all quilts of [Q] Lemma 4.6, without evaluating most of them.
 
-A node has ``left`` entries on its left side and ``right`` on its right, itself counted in both. A
+A node has ``left`` entries on its left side and ``right`` on its right, the node counted in both. A
 quilt keeps a nodes on the left and b on the right, again with the node in both, so its nearby set
 has a + b - 1 nodes. An endpoint at distance a stands just outside. Keeping *all* of a side
 (a = left) leaves no endpoint there and no influence from it, which is how one-sided quilts and the
@@ -21,18 +21,18 @@ their endpoint moves away (data processing). A quilt scores less than s exactly 
     a + s e(a, b) + b - 1 < s epsilon.
 
 For any one pair p the left-hand side is at least [a + s l_p(a)] + [b + s r_p(b)] - 1, and the two
-brackets can be minimised apart. So two searches on a line either show that a whole box of quilts
-cannot beat s, or name the quilt to try next (Dinkelbach's step for ratios). A maximum over pairs is
-also at least any weighted mean of two of them, so where different pairs bind on different sides of
-a box, the weight that excludes most is sought by bisection. Boxes that even that does not exclude
-are split. The result is the exact optimum, or, of quilts that keep more than `_EXACT` nodes, within
-`_NEAR` of it (mostly far closer: the cost is flat around its minimum, which is why finding the very
-node would take about sqrt(n) looks). Every score it reports was evaluated.
+brackets can be minimised separately. So two searches on a line either show that a whole box of
+quilts cannot beat s, or name the quilt to try next (Dinkelbach's step for ratios). A maximum over
+pairs is also at least any weighted mean of two of them, so if different pairs bind on different
+sides of a box, the weight that excludes most is computed by bisection. Boxes that this does not
+exclude are split. The result is the exact optimum, or, of quilts that keep more than `_EXACT`
+nodes, within `_NEAR` of it (mostly far closer: the cost is flat around its minimum, which is why
+locating the exact node would take about sqrt(n) evaluations). Every score it reports was evaluated.
 
 Entries that a release does not use, because they were not observed, are nearby nodes that cannot
 move the answer: in the proof of [Q] Theorem 4.3 the nearby entries are exchanged at L each, and
-exchanging such an entry costs nothing. So card(nearby) counts the observed entries alone
-(`CountedEntries`), for every node, observed or not. What is counted never falls as a side grows,
+exchanging such an entry costs nothing. So card(nearby) counts the observed entries only
+(`CountedEntries`), for every node, observed or not. This count never decreases as a side grows,
 and the search uses nothing else.
 """
 
@@ -52,7 +52,7 @@ Box = tuple[int, int, int, int]
 """Least and most kept on the left, then on the right."""
 
 Until = NDArray[np.intp]
-"""How many entries of a segment were observed up to each place; place 0 is before the first."""
+"""Number of observed entries of a segment up to each index; index 0 is before the first."""
 
 Mix = Sequence[tuple[Pair, float]]
 """Pairs of secrets with weights above 0 that sum to 1."""
@@ -64,7 +64,7 @@ _TIE = 1e-13
 """Scores closer than this, relatively, count as equal."""
 
 _EXACT = 1 << 21
-"""Sides of up to so many nodes are searched to the node, longer ones to 1 / `_FINE` of them."""
+"""Sides of up to this many nodes are searched exactly, longer ones to 1 / `_FINE` of them."""
 
 _FINE = 1 << 16
 _NEAR = 4 / _FINE
@@ -73,7 +73,7 @@ _NEAR = 4 / _FINE
 
 @dataclass(frozen=True)
 class Quilt:
-    """The winning quilt of a node: its score, and what it keeps on either side."""
+    """The best quilt of a node: its score, and how many nodes it keeps on either side."""
 
     score: float
     influence: float
@@ -84,11 +84,11 @@ class Quilt:
 
 
 NOTHING = Quilt(-inf, 0.0, 0, 0, False, False)
-"""Below every quilt: where a maximum over nodes starts."""
+"""Scores below every quilt: the start of a maximum over nodes."""
 
 
 class NodeInfluence(Protocol):
-    """Influence of one node as a function of what a quilt keeps."""
+    """Influence of one node as a function of how many nodes a quilt keeps."""
 
     @property
     def left(self) -> int:
@@ -113,10 +113,10 @@ class NodeInfluence(Protocol):
         ...
 
     def slack(self, n: int, side: int) -> float:
-        """What `whole` adds for rounding, of an endpoint n to the left (0) or right (1).
+        """The allowance of `whole` for rounding, for an endpoint n to the left (0) or right (1).
 
-        It never falls as n grows. Without it a search for influences as small as roundings would
-        look at every quilt.
+        It never decreases as n grows. Without it a search for influences as small as rounding
+        errors would visit every quilt.
         """
         ...
 
@@ -125,14 +125,15 @@ class NodeInfluence(Protocol):
 class CountedEntries:
     """Entries that count in the nearby set of a node: those that were observed.
 
-    ``until`` says how many were observed up to each place, from 0, before the first entry.
+    ``until`` has the number of observed entries up to each index; index 0 is before the first
+    entry.
     """
 
     until: Until
     node: int
 
     def side(self, n: int, side: int) -> int:
-        """Of the n nodes on the left (0) or right (1), the node itself included."""
+        """How many of the n nodes on the left (0) or right (1) count, the node itself included."""
         first = self.node - (n if side == 0 else 1)
         last = self.node + (0 if side == 0 else n - 1)
         return int(self.until[last] - self.until[first])
@@ -147,7 +148,7 @@ class CountedEntries:
 
 
 def counted_near(node: int, until: Until | None) -> CountedEntries | None:
-    """What counts around a node; ``None`` if all of a segment does."""
+    """The entries that count around a node; ``None`` if all of a segment do."""
     return None if until is None else CountedEntries(until, node)
 
 
@@ -187,12 +188,13 @@ class _Search:
         self.best = Quilt(score, 0.0, self.left, self.right, False, False)
 
     def run(self, hint: Quilt | None) -> Quilt:
-        """Look at boxes of quilts until none can hold a better one."""
+        """Search boxes of quilts until none can contain a better one."""
         left, right = self.left, self.right
         if hint is not None:
             self.attempt(min(hint.keep_left, left), min(hint.keep_right, right))
         else:
-            # A first quilt by doubling, so that cost does not depend on the length of the series.
+            # A first quilt by doubling, so that the time does not depend on the length of the
+            # series.
             for n in _doublings(max(left, right)):
                 better, _ = self.attempt(min(n, left), min(n, right))
                 if self.best.influence > 0 and not better:
@@ -233,7 +235,7 @@ class _Search:
         return better, pair
 
     def parts(self, box: Box) -> list[Box]:
-        """The parts of a box that may still hold a better quilt."""
+        """The parts of a box that may still contain a better quilt."""
         tried: set[Pair] = set()
         _, pair = self.attempt(box[1], box[3])
         while self.best.score > self.enough:
@@ -250,7 +252,7 @@ class _Search:
         return []
 
     def cheapest(self, box: Box, mix: Mix) -> tuple[int, int] | None:
-        """The quilt that costs least if only these pairs count; ``None`` if even it is too dear."""
+        """The quilt of least cost if only these pairs count; ``None`` if it costs too much."""
         (a, cost_left), (b, cost_right) = self.least(*box[:2], mix, 0), self.least(*box[2:], mix, 1)
         near = _TIE if max(box[1], box[3]) <= _EXACT else _NEAR
         if cost_left + cost_right - self.own >= self.best.score * self.epsilon * (1 - near):
@@ -271,7 +273,7 @@ class _Search:
         )
 
     def excluded(self, box: Box, first: Pair, second: Pair) -> bool:
-        """Whether some weighted mean of two pairs shows that a box holds nothing better."""
+        """Whether some weighted mean of two pairs shows that a box contains nothing better."""
         low, high = 0.0, 1.0
         for _ in range(_WEIGHINGS):
             weight = (low + high) / 2
@@ -304,11 +306,11 @@ def _least(
 ) -> tuple[int, float]:
     """The n in [low, high] with the least count(n) + score * part(n).
 
-    ``part`` never grows, ``count`` never falls.
+    ``part`` never increases, ``count`` never decreases.
 
     An interval [n1, n2] costs at least count(n1) + score * part(n2); the cheapest is halved until
-    it is a point, or so short that its last node costs next to nothing more than that bound. The
-    bound is what is returned.
+    it is a point, or so short that its last node costs hardly more than that bound. The bound is
+    returned.
     """
     heap = [(count(low) + score * part(high), low, high, part(high))]
     while True:
@@ -322,7 +324,7 @@ def _least(
 
 
 def _round_split(low: int, high: int) -> int:
-    """A point of [low, high) near the geometric middle with few binary digits, so powers repeat."""
+    """A point of [low, high) near the geometric mean with few binary digits, so powers repeat."""
     middle = min(isqrt(low * high), high - 1)
     step = 1 << max(0, min((high - low).bit_length() - 3, middle.bit_length() - 1))
     return max(low, middle - middle % step)
@@ -366,7 +368,7 @@ def hardest_node(
     score; if it has one, it serves every later node, whose right side is shorter. If influence is
     the same at all nodes, a quilt with both endpoints serves every node ([Q] Lemma C.4). So a
     bisection over nodes suffices. The same holds for any quilt that scores no more than the worst
-    found so far, which is why each search may stop there.
+    so far, which is why each search may stop there.
     """
     node, worst = 0, NOTHING
     while low <= high:

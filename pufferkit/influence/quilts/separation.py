@@ -4,7 +4,7 @@ A quilt of X_i is a set X_Q without X_i. X_R is everything that X_Q d-separates 
 ("nearby") the rest, X_i included ([Q] Definition 4.2). Q = {} is a quilt too: X_N is then all that
 X_i depends on.
 
-Which quilts are looked at depends on the graph alone, never on epsilon, so that releases compose by
+Which quilts are considered depends only on the graph, never on epsilon, so that releases compose by
 [Q] Theorem 4.4. Redundant ones are left out: if X_q with q in Q is d-separated from X_i by Q - {q},
 then Q - {q} is at least as good as Q. For influence never grows when variables are left out, and
 Q - {q} still separates X_R from X_i, together with X_q (contraction of independences).
@@ -34,7 +34,7 @@ class Cut(NamedTuple):
     """A quilt that is the border of a connected set around a node.
 
     ``inside`` is that set, in the moral graph of the ancestral set ``within``. Its border separates
-    it from the rest; ``quilt`` is what of the border does the work, ``near`` is X_N.
+    it from the rest; ``quilt`` is the border without redundant nodes, ``near`` is X_N.
     """
 
     quilt: int
@@ -46,7 +46,7 @@ class Cut(NamedTuple):
 def quilts(
     graph: Graph, node: int, family: Collection[QuiltMasks] | None = None
 ) -> list[QuiltMasks]:
-    """The quilts that are looked at for a node, always with Q = {}, smallest X_N first.
+    """The quilts considered for a node, always including Q = {}, smallest X_N first.
 
     All of them, without the redundant ones, if the node is connected to at most `EXHAUSTIVE` nodes,
     itself included. In larger networks those of the `Family` of cuts around the node, which may be
@@ -56,7 +56,7 @@ def quilts(
     if part.bit_count() <= EXHAUSTIVE:
         masks = all_quilts(graph, node, part)
     else:
-        masks = set(family or ((cut.quilt, cut.near) for cut in Family(graph, node)))
+        masks = set(family or ((cut.quilt, cut.near) for cut in CutFamily(graph, node)))
     return sorted(masks, key=lambda quilt: (quilt[1].bit_count(), quilt[0].bit_count(), quilt))
 
 
@@ -73,8 +73,8 @@ def all_quilts(graph: Graph, node: int, part: int) -> set[QuiltMasks]:
     return masks
 
 
-class Family:
-    """Cuts around a node, one after the other: a search may stop before they are all made.
+class CutFamily:
+    """Cuts around a node, one after another: a search may stop before all of them are made.
 
     First Q = {}. Then, in the moral graph of the whole network and in that of the node's ancestors,
 
@@ -83,7 +83,7 @@ class Family:
       time, least (size + 3 times the border) first, up to `MOST_SETS` of them, and their borders
       taken.
 
-    X_R of each cut is then found by d-separation, and redundant nodes of the cut are dropped.
+    X_R of each cut is then determined by d-separation, and redundant nodes of the cut are dropped.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class Family:
         graph, node = self.graph, self.node
         yield Cut(0, graph.connected(node, 0)[0], self.part, self.part)
         for within, grown in self.grown.items():
-            # Without colliders of strangers, cuts in the moral graph say all there is to say.
+            # If no unrelated parents collide, cuts in the moral graph are exact.
             whole = within == self.part
             adjacent, plain = graph.married(within) if whole else (graph.moral(within), False)
             done: set[int] = set()
@@ -118,8 +118,8 @@ def _surroundings(
 ) -> Iterator[tuple[int, int]]:
     """Connected sets around a node, with their borders.
 
-    First balls, then sets grown from the node, small ones with small borders first. ``grown`` is
-    told the node by which each set was grown.
+    First balls, then sets grown from the node, small ones with small borders first. ``grown``
+    records the node by which each set was grown.
     """
     ball, sphere = 1 << node, adjacent[node]
     while sphere:

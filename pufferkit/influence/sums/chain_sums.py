@@ -2,15 +2,14 @@
 
 The sum is v(X_1) + ... + v(X_T) with whole non-negative values v. Its distribution given X_i = a is
 needed for every i and a. Write the chain as a product of matrices of polynomials, P(x, y) z^{v(y)};
-the distribution given X_i = a is then what stands around node i. Two ways to get it for all i:
+the distribution given X_i = a is then the product around node i. Two methods compute it for all i:
 
-- *halving*: what stands around the left half of a stretch is what stands around the stretch times
-  the product of its right half. T^2 log T products of numbers for each of k^3 triples of states.
+- *halving*: the product around the left half of a stretch is the product around the stretch times
+  that of its right half. T^2 log T products of numbers for each of k^3 triples of states.
 - *sides*: the distributions of the sums before and after node i by recursion, then one convolution
-  for each
-  node and state: k T^3 / 6.
+  for each node and state: k T^3 / 6.
 
-The cheaper one is taken. Both only add and multiply non-negative numbers.
+The cheaper one is used. Both only add and multiply non-negative numbers.
 """
 
 from __future__ import annotations
@@ -24,12 +23,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.checks import Floats
+from pufferkit.checks import Floats, Ints
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
 from pufferkit.influence.sums.long_vectors import (
     Blocks,
-    Ints,
     convolved,
     least_shift,
     placed_sums,
@@ -39,18 +37,18 @@ from pufferkit.influence.sums.work import by_halving, sum_bytes
 from pufferkit.rounding import EPS
 
 MOST_BYTES = 8 * 10**9
-"""Largest table of distributions that is started."""
+"""Largest table of distributions, in bytes."""
 
 _LEAST = 2.0**-960
 _RARE = 2.0**-40
 
 
 @dataclass(frozen=True)
-class Distance:
+class EntryDistance:
     """The largest W-infinity over nodes and pairs of states, and where it is.
 
     ``unsure`` says that rounding could not decide a comparison, so that the true distance may be
-    smaller; ``lost`` that some sum is too unlikely for floats, so that it may be larger.
+    smaller; ``lost`` that the probability of some sum underflows, so that it may be larger.
     """
 
     value: int
@@ -66,7 +64,7 @@ def largest_distance(
     *,
     mirrored: bool = False,
     progress: Progress | None = None,
-) -> Distance:
+) -> EntryDistance:
     """Largest W-infinity of the sum over nodes and pairs of values of a node.
 
     Parameters
@@ -82,8 +80,8 @@ def largest_distance(
     """
     length, size = len(distributions), len(values)
     last = (length + 1) // 2 if mirrored else length
-    best = Distance(0, 1, False)
-    # Each number passes at most about this many roundings on its way.
+    best = EntryDistance(0, 1, False)
+    # Each number undergoes at most about this many roundings.
     error = 4 * EPS * (length * (size + 2) + length * int(values.max()) + 200)
     lost = _underflow(distributions, transition)
     for node, around in _around(distributions[0], transition, values, length, last):
@@ -95,7 +93,7 @@ def largest_distance(
 
 
 def _underflow(distributions: Sequence[Floats], transition: Floats) -> bool:
-    """Whether a possible state has a probability that floats do not hold well."""
+    """Whether the probability of a possible state underflows, or nearly so."""
     possible = distributions[0] > 0
     for distribution in distributions:
         if (distribution[possible] < _LEAST).any():
@@ -105,7 +103,7 @@ def _underflow(distributions: Sequence[Floats], transition: Floats) -> bool:
 
 
 def check_memory(length: int, size: int, largest: int) -> None:
-    """Refuse what needs too much memory, before anything is started.
+    """Refuse a computation that needs too much memory, before it is started.
 
     ``size`` is the number of states, ``largest`` the largest value, of any size.
     """
@@ -113,15 +111,15 @@ def check_memory(length: int, size: int, largest: int) -> None:
     if needed > MOST_BYTES:
         gigabytes, steps = (float(min(n, 10**300)) for n in (needed // 10**9, largest))
         raise NotApplicable(
-            f"its distributions need about {gigabytes:.2g} GB for {length:,} entries: in whole "
-            f"multiples of what they have in common, the values differ by {steps:.2g}; use "
+            f"its distributions need about {gigabytes:.2g} GB for {length:,} entries: in multiples "
+            f"of their greatest common divisor, the values differ by {steps:.2g}; use "
             "rounder values, such as 0.25 or Fraction(1, 3), a shorter series, or influence_curve"
         )
 
 
 def _at_node(
-    node: int, around: Blocks, distribution: Floats, values: Ints, error: float, best: Distance
-) -> Distance:
+    node: int, around: Blocks, distribution: Floats, values: Ints, error: float, best: EntryDistance
+) -> EntryDistance:
     possible = np.flatnonzero(distribution > 0)
     if best.value and _all_within(possible, around, distribution, values, error, best.value):
         return best
@@ -136,7 +134,7 @@ def _at_node(
             for first, second in ((one, other), (other, one)):
                 d, unsure = cast(Any, least_shift)(*first, *second, best.value, error)
                 if d > best.value:
-                    best = Distance(int(d), node, bool(unsure))
+                    best = EntryDistance(int(d), node, bool(unsure))
     return best
 
 
@@ -148,10 +146,10 @@ def _all_within(
     error: float,
     most: int,
 ) -> bool:
-    """Whether a quick look shows that no two values of a node are further apart than ``most``."""
+    """Whether a quick test shows that no two values of a node are further apart than ``most``."""
     chances = distribution[possible]
     if chances.min() < _RARE:
-        return False  # products with so rare a state may underflow
+        return False  # products with a state this rare may underflow
     return all(
         cast(Any, within)(
             around.mantissas[x],
@@ -182,7 +180,7 @@ def _halving(
     # Rows of pairs of states are numbered x * k + y; row (x, y) of a product sums over z.
     through = _grouped([(x * size + z, z * size + y) for x, y, z in triples], size)
     leftwards = _grouped([(y * size + z, x * size + z) for x, y, z in triples], size)
-    diagonal = np.arange(size) * (size + 1)  # all that is asked of a single node
+    diagonal = np.arange(size) * (size + 1)  # all that a single node needs
     rightwards = _grouped([(z * size + x, z * size + y) for x, y, z in triples], size)
 
     @cache
@@ -196,12 +194,12 @@ def _halving(
 
     @cache
     def then(count: int) -> Blocks:
-        """The same with one move after the last node."""
+        """The same with one transition after the last node."""
         return paths(count).mixed(np.kron(np.eye(size), transition.T).astype(np.float64))
 
     @cache
     def ahead(count: int) -> Blocks:
-        """The same with one move before the first node."""
+        """The same with one transition before the first node."""
         return paths(count).mixed(np.kron(transition, np.eye(size)).astype(np.float64))
 
     def descend(first: int, count: int, around: Blocks) -> Iterator[tuple[int, Blocks]]:
@@ -251,7 +249,7 @@ def _by_sides(
     most, after = int(values.max()), [Blocks.units(np.ones(size), nowhere)]
     for nodes in range(1, length):
         after.append(extended(after[-1], transition, nodes))
-    # Together with X_i, not given it: a product of two probabilities may be too small for a float.
+    # Jointly with X_i, not given it: a product of two probabilities may underflow.
     before = Blocks.units(initial, nowhere)
     for node in range(1, last + 1):
         if node > 1:

@@ -6,8 +6,8 @@ The sum is v(X_1) + ... + v(X_T) with whole non-negative values v. Two kinds of 
   Markov chain through the window. Its joint distribution with the sum so far begins with that of
   the first entry and the sum before it, and ends with one convolution for each case of the last
   entry, with the sum after it;
-- *conditions* on named entries: the joint distribution of entry and sum, with what is not allowed
-  left out.
+- *conditions* on named entries: the joint distribution of entry and sum, restricted to the allowed
+  states.
 
 Only non-negative numbers are added and multiplied, as in `pufferkit.influence.sums.chain_sums`.
 """
@@ -22,28 +22,21 @@ from typing import Any, cast
 import numpy as np
 
 from pufferkit.beliefs.secrets import Automaton
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.progress import Progress
-from pufferkit.influence.sums.chain_sums import Distance
-from pufferkit.influence.sums.long_vectors import (
-    Blocks,
-    Ints,
-    convolved,
-    least_shift,
-    running_sums,
-)
+from pufferkit.influence.sums.chain_sums import EntryDistance
+from pufferkit.influence.sums.long_vectors import Blocks, convolved, least_shift, running_sums
 from pufferkit.influence.sums.work import window_work
 from pufferkit.rounding import EPS
 
 MOST_WORK = 2e10
-"""Multiplications beyond which nothing is started: about a minute."""
+"""Most multiplications: about a minute."""
 
 
 @dataclass(frozen=True, eq=False)
 class SummedChain:
-    """A chain of so many entries, and the whole non-negative value of each state."""
+    """A chain of given length, and the whole non-negative value of each state."""
 
     initial: Floats
     transition: Floats
@@ -56,10 +49,10 @@ class SummedChain:
         return self.length * int(self.values.max()) + 1
 
     def rounding(self, cases: int) -> float:
-        """Bound on the relative error of a probability, with so many cases of an entry."""
+        """Bound on the relative error of a probability, with this many cases of an entry."""
         return 4 * EPS * (self.length * (cases + 2) + self.room + 400)
 
-    def by_labels(self, automaton: Automaton, progress: Progress | None = None) -> Distance:
+    def by_labels(self, automaton: Automaton, progress: Progress | None = None) -> EntryDistance:
         """The largest distance between two labels of a window, over all windows."""
         width, size = len(automaton.moves), len(self.values)
         cases = size * max(int(moves.max()) + 1 for moves in automaton.moves)
@@ -69,7 +62,7 @@ class SummedChain:
         for _ in range(self.length - width):
             after.append(self._moved(after[-1], np.arange(size), self.transition))
         before = Blocks.units(self.initial, np.zeros(size, dtype=np.int64))
-        best = Distance(0, 1, False)
+        best = EntryDistance(0, 1, False)
         for first in range(1, last + 1):
             if first > 1:
                 before = self._moved(before, np.arange(size), self.transition.T)
@@ -80,7 +73,7 @@ class SummedChain:
         return best
 
     def _given_labels(self, automaton: Automaton, before: Blocks, after: Blocks) -> Blocks:
-        """The sum together with each label of the window whose first entry follows ``before``."""
+        """The joint distribution of the sum and the label of the window after ``before``."""
         size = len(self.values)
         states = np.arange(size)
         start = np.zeros((int(automaton.moves[0].max() + 1) * size, size))
@@ -103,7 +96,7 @@ class SummedChain:
 
     def by_conditions(
         self, pairs: Sequence[tuple[Mapping[int, Bools], Mapping[int, Bools]]]
-    ) -> Distance:
+    ) -> EntryDistance:
         """The largest distance between two conditions; its node is the number of the pair.
 
         A condition says which states named entries may have. Pairs of which one is impossible hide
@@ -111,7 +104,7 @@ class SummedChain:
         """
         size = len(self.values)
         _check_work(2.0 * len(pairs) * self.length * size**2 * self.room)
-        best = Distance(0, 1, False)
+        best = EntryDistance(0, 1, False)
         for number, pair in enumerate(pairs, 1):
             rows = [self._given(condition) for condition in pair]
             both = Blocks(
@@ -145,14 +138,14 @@ class SummedChain:
         return self._shifted(rows, states).mixed(kernel)
 
 
-def farthest(rows: Blocks, node: int, error: float, best: Distance) -> Distance:
+def farthest(rows: Blocks, node: int, error: float, best: EntryDistance) -> EntryDistance:
     """The larger of ``best`` and the largest distance between two rows that have any weight."""
     tails = []
     for mantissa, exponent in zip(rows.mantissas, rows.exponents, strict=True):
         sums, exponents = running_sums(mantissa, exponent, False)
         if sums[-1] == 0.0:
             continue
-        # A power of two leaves the numbers as they are, what remains rounds once.
+        # Scaling by a power of two is exact, the remaining factor rounds once.
         wide = mantissa / sums[-1]
         scaled = np.where(exponent > -(2**29), exponent - exponents[-1], exponent)
         tails.append((*running_sums(wide, scaled, False), *running_sums(wide, scaled, True)))
@@ -163,7 +156,7 @@ def farthest(rows: Blocks, node: int, error: float, best: Distance) -> Distance:
             d, open_ = cast(Any, least_shift)(*first, *second, value, error)
             if d > value:
                 value, where, unsure = int(d), node, bool(open_)
-    return Distance(value, where, unsure, lost)
+    return EntryDistance(value, where, unsure, lost)
 
 
 def _check_work(work: float) -> None:

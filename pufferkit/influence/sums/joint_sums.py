@@ -1,11 +1,11 @@
 """How far two noisy sums over the same entries depend on each other, given one entry.
 
-Given X_i = x, sums A and B over all entries get Laplace noise of their own. With m(a, b) the
+Given X_i = x, sums A and B over all entries get independent Laplace noise. With m(a, b) the
 probability of the sums, the outputs have the density, up to constants that cancel below,
 
     J(o, q) = sum over a, b of m(a, b) e^{-|o - a| / s} e^{-|q - b| / t},
 
-J_A(o) and J_B(q) likewise with one noise. Asked is the largest |log J(o, q) / (J_A(o) J_B(q))|.
+J_A(o) and J_B(q) likewise with one noise. We bound the largest |log J(o, q) / (J_A(o) J_B(q))|.
 
 **Where it is.** Fix q, and let o move between two neighbouring values of A. There both J and J_A
 are c u + d / u with u = e^{o / s} and c, d >= 0, so J / J_A = (c u^2 + d) / (c' u^2 + d') is
@@ -19,7 +19,7 @@ scale s' is noise of scale s and, with probability 1 - (s / s')^2, noise of scal
 **How it is computed.** m by a forward recursion, one entry after another; where B is a multiple of
 A up to a constant (two states always are so) along a line. Sums with a kernel e^{-|o - a| / s} by
 one pass up and one down. Only non-negative numbers are added and multiplied, so relative errors add
-up (`_rounding`); where a number is so small that a float may have lost what matters it is refused.
+up (`_rounding`); numbers so small that underflow may matter are refused.
 """
 
 from __future__ import annotations
@@ -32,17 +32,15 @@ from typing import Any
 
 import numpy as np
 
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats, Ints
 from pufferkit.errors import NotApplicable
-from pufferkit.influence.sums.long_vectors import Ints
 from pufferkit.rounding import EPS
 
 MOST_WORK = 6e10
-"""Nanoseconds beyond which nothing is started: about a minute."""
+"""Most nanoseconds: about a minute."""
 
 MOST_NUMBERS = 2.5e8
-"""Floats that may be held at once."""
+"""Most floats in memory at once."""
 
 _LEAST = 1e-240
 _RAREST = 1e-30
@@ -57,7 +55,7 @@ class Axis:
     gap: float
 
     def decay(self, entries: int) -> Floats:
-        """By what the density falls from each value of the sum to the next."""
+        """The factor by which the density falls from each value of the sum to the next."""
         return np.full(entries * int(self.values.max()), np.exp(-self.gap))
 
 
@@ -98,7 +96,7 @@ def chain_dependence(
 def listed_dependence(
     places: tuple[Ints, Ints], weights: Floats, secrets: Sequence[Bools], decays: Sequence[Floats]
 ) -> float:
-    """The same for data listed one by one: their places on both axes, weights, and the secrets."""
+    """The same for data listed one by one: their indices on both axes, weights, and the secrets."""
     shape = len(decays[0]) + 1, len(decays[1]) + 1
     largest = 0.0
     for chosen in secrets:
@@ -119,7 +117,7 @@ def largest_log_ratio(masses: Floats, *decays: Floats) -> float:
     joint = _smoothed(joint, decays[1]).swapaxes(0, 1)
     if joint.min() < _LEAST:
         raise NotApplicable(
-            "some outputs are too unlikely for floats: the scale of the noise is small against "
+            "the likelihood of some outputs underflows: the scale of the noise is small against "
             "the range of the sums; use a shorter series or a smaller epsilon"
         )
     ratio = joint / alone[0][:, None] / alone[1][None] * whole
@@ -170,7 +168,7 @@ def _given(before: Floats, possible: Bools) -> Floats:
 def _check_rare(whole: float) -> None:
     if whole < _RAREST:
         raise NotApplicable(
-            f"some value of an entry has a probability below {_RAREST:g}, too rare for floats; "
+            f"some value of an entry has a probability below {_RAREST:g}, which may underflow; "
             "drop or merge such states"
         )
 
@@ -199,7 +197,7 @@ def _on_line(masses: Floats, *, rising: bool) -> Floats:
 
 
 def _rounding(products: int, decays: Sequence[Floats]) -> float:
-    """Bound on the error of log J / (J_A J_B): four numbers, each off by so many roundings.
+    """Bound on the error of log J / (J_A J_B): four numbers, each with this many roundings.
 
     A probability is a sum of products with ``products`` roundings. A kernel adds two numbers and
     multiplies one for each value, and its factors e^{-gap} are off by 1 + gap / 2 roundings each;
@@ -211,7 +209,7 @@ def _rounding(products: int, decays: Sequence[Floats]) -> float:
 
 
 def _check_work(lengths: Sequence[int], size: int, *axes: Axis, line: bool) -> None:
-    """Refuse what takes too long: tables moved step by step, then passes over them."""
+    """Refuse a computation that takes too long: steps of tables, then passes over them."""
     entries = sum(lengths)
     rooms = [1.0 + entries * int(axis.values.max()) for axis in axes]
     moved = rooms[0] * (1.0 if line else rooms[1])
@@ -229,5 +227,5 @@ def _check_work(lengths: Sequence[int], size: int, *axes: Axis, line: bool) -> N
 
 
 def decays_of(centres: Sequence[Any], scale: Any) -> Floats:
-    """By what the density falls between neighbouring centres, which are exact numbers."""
+    """The factor by which the density falls between neighbouring centres, which are exact."""
     return np.array([np.exp(-float((b - a) / scale)) for a, b in pairwise(centres)])

@@ -13,7 +13,7 @@ Theorem (PAIRS 4). Let S be the sum over the entries strictly between i - l and 
 the loss of entry i is at most that of publishing X_{i-l}, X_{i+m} and S with the same noise: given
 these two, the inside and the outside are independent, so the likelihood of an output is a mean over
 the outside of the likelihoods of the inside, with the same weights for x and x'. A side may also be
-exhausted: no end is given away, and all its entries are in S. With both sides exhausted it is
+exhausted: no end is published, and all its entries are in S. With both sides exhausted it is
 exact.
 
 Secrets: every pair of possible values of every entry. Beliefs: one known chain; a finite class by
@@ -21,8 +21,8 @@ the largest over its members. Releases: this sum and nothing else. The loss of t
 not bounded by the sum of the two.
 
 Only non-negative numbers are added and multiplied, so relative errors stay small and are added to
-the loss. What is lost to underflow is below 1e-299 in all, so a likelihood is trusted from 1e-280
-on; a smaller one counts as infinite loss. Which ends are possible at all is kept apart, exactly.
+the loss. Underflow loses less than 1e-299 in all, so a likelihood is trusted from 1e-280
+on; a smaller one counts as infinite loss. Which ends are possible at all is stored exactly.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pufferkit.beliefs.chain_class import Member
-from pufferkit.beliefs.structure import Bools
-from pufferkit.checks import Floats
+from pufferkit.checks import Bools, Floats
 from pufferkit.compiling import compiled_loop
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.quilts.chains import (
@@ -58,12 +57,12 @@ _PRECISION = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
-    """Entries with the same surroundings: what is summed around them, and their distributions.
+class SumWindow:
+    """Entries with the same surroundings: the sums around them, and their distributions.
 
     ``parts[x, (u, y)]`` is the distribution of the sum inside together with the ends, given X_i =
-    x, but for the factor P(X_{i-l} = u) / P(X_i = x). The numerator is the same for all x and
-    leaves every ratio alone; ``chances`` has a row of denominators for each entry. ``possible``
+    x, up to the factor P(X_{i-l} = u) / P(X_i = x). The numerator is the same for all x and
+    cancels in every ratio; ``chances`` has a row of denominators for each entry. ``possible``
     says, exactly, which values each entry can have, ``allowed`` which ends each value allows, and
     ``starts`` which left ends are possible at all.
     """
@@ -126,7 +125,7 @@ class Window:
 
     @cached_property
     def _alike(self) -> list[tuple[Bools, Bools, NDArray[np.intp]]]:
-        """Left ends and values that are possible, and the entries of which that is so."""
+        """Possible left ends and values, and the entries that share them."""
         patterns, which = np.unique(
             np.hstack([self.starts, self.possible]), axis=0, return_inverse=True
         )
@@ -220,10 +219,12 @@ class SumWindows:
     def __init__(self, member: Member, values: NDArray[np.int64], length: int, reach: int) -> None:
         source = influence_of(member, "definition", length)
         if isinstance(source, AnyStartInfluence):
-            raise NotApplicable("the distribution of a sum is not known when the start is not")
+            raise NotApplicable(
+                "the distribution of a sum is unknown for any start; give an initial distribution"
+            )
         self.source: StationaryInfluence | GivenStartInfluence = source  # type: ignore[assignment]
         if member.chain.has_underflow:
-            raise NotApplicable("some states are too rare for a float; drop or merge them")
+            raise NotApplicable("the probability of some states underflows; drop or merge them")
         self.chain = member.chain
         self.values, self.length, self.reach = values, length, min(reach, length)
         size = len(values)
@@ -235,8 +236,8 @@ class SumWindows:
             )
 
     @property
-    def own(self) -> int:
-        """Entries before all later ones have a distribution that came before."""
+    def distinct(self) -> int:
+        """Number of entries after which every distribution repeats an earlier one."""
         source = self.source
         return source.burn_in + source.cycle if isinstance(source, GivenStartInfluence) else 0
 
@@ -247,17 +248,17 @@ class SumWindows:
         periodic = isinstance(source, GivenStartInfluence) and source.cycle > 1
         if periodic or self.reach == self.length:
             return self.length + 1
-        return self.own + 3 * self.reach + 1
+        return self.distinct + 3 * self.reach + 1
 
     @property
     def work(self) -> float:
-        """About how many multiplications all windows take."""
+        """Approximate number of multiplications for all windows."""
         size, width = len(self.values), self.reach * max(1, int(self.values.max()))
         joined = size**3 * width * (width + 40.0) if self.length > 2 * self.reach else 0.0
         ends = self.reach * size**2 * width * (width + 20.0)
         # Each scale that is tried looks at all sums for all values and ends, one by one.
         searched = _TRIALS * size**3 * (2.0 * width + 1)
-        return joined + ends + searched + 500.0 * self.own
+        return joined + ends + searched + 500.0 * self.distinct
 
     @cached_property
     def _across(self) -> Floats:
@@ -293,14 +294,14 @@ class SumWindows:
         return sums
 
     @property
-    def inner(self) -> Window | None:
+    def inner(self) -> SumWindow | None:
         """The window of all entries away from both ends; ``None`` if there are none."""
         first, last = self.reach + 1, self.length - self.reach
         if first > last:
             return None
-        return self._window(range(first, max(first, min(last, self.own + self.reach)) + 1))
+        return self._window(range(first, max(first, min(last, self.distinct + self.reach)) + 1))
 
-    def windows(self) -> Iterator[Window]:
+    def windows(self) -> Iterator[SumWindow]:
         """All windows, inner ones first."""
         inner = self.inner
         if inner is not None:
@@ -310,11 +311,11 @@ class SumWindows:
         for entry in sorted(ends, key=lambda n: -min(n, self.length + 1 - n)):
             yield self.window(entry)
 
-    def window(self, entry: int) -> Window:
+    def window(self, entry: int) -> SumWindow:
         """The window around one entry."""
         return self._window(range(entry, entry + 1))
 
-    def _window(self, entries: range) -> Window:
+    def _window(self, entries: range) -> SumWindow:
         source, reach, size = self.source, self.reach, len(self.values)
         first, after = entries[0], self.length - entries[-1]
         left_open, right_open = first > reach, after >= reach
@@ -329,7 +330,7 @@ class SumWindows:
             source.support(n - reach) if left_open else np.ones(1, dtype=bool) for n in entries
         ]
         roundings = 2 * reach * (size + 4) + left.shape[2] + right.shape[2] + 32
-        return Window(
+        return SumWindow(
             tuple(entries),
             reach if left_open else None,
             reach if right_open else None,
@@ -371,7 +372,7 @@ def _joined(left, right, values):  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True)
 class LeastScale:
-    """The least scale, the entry and window that decide it, and from which length on it holds."""
+    """The least scale, the entry and window that determine it, and the least length for it."""
 
     scale: float
     entry: int
@@ -389,14 +390,14 @@ def least_scale(
 ) -> LeastScale:
     """The least Laplace scale, in units of the values, at which every entry loses at most epsilon.
 
-    Windows grow, around the inner entries and the first one, until that gains next to nothing, or
+    Windows grow, around the inner entries and the first one, until that gains hardly anything, or
     until all entries are inside. The search ends at a scale that was checked for every window. A
     series of at least ``enough`` entries has the same windows, and so the same scale.
 
     Raises
     ------
     NotApplicable
-        If no window that is small enough to compute with gives a finite loss, or if it takes more
+        If no window that is small enough gives a finite loss, or if it takes more
         than about ``most_work`` multiplications.
     """
     kept: tuple[SumWindows, float] | None = None
@@ -410,8 +411,8 @@ def least_scale(
             break
         if windows.work > most_work:
             raise NotApplicable(
-                f"windows of {windows.reach} entries on either side are needed, and they would "
-                "take long here; ask for it by name"
+                f"windows of {windows.reach} entries on either side are needed, which takes too "
+                "long for a plan; ask for it by name"
             )
         inner = windows.inner
         if inner is None:
@@ -430,7 +431,9 @@ def least_scale(
         reach += reach // 2
     least = _over_all(kept[0], epsilon, kept[1])
     if isinstance(least, int):
-        raise NotApplicable(f"entry {least} has an infinite loss under every scale")
+        raise NotApplicable(
+            f"entry {least} has an infinite loss at every scale; use influence_curve"
+        )
     return least
 
 
@@ -449,10 +452,10 @@ def _over_all(windows: SumWindows, epsilon: float, scale: float) -> LeastScale |
     return least
 
 
-def _scale_for(window: Window, epsilon: float, near: float) -> float | None:
+def _scale_for(window: SumWindow, epsilon: float, near: float) -> float | None:
     """The least scale that passes for one window, searched from ``near``; ``None`` if none does."""
     # Changing everything in the window moves the sum by its range, so this always suffices if the
-    # ends tell little enough.
+    # ends reveal little enough.
     most = 1e3 * window.parts.shape[2] / epsilon
     good = near if near > 0 else 1.0 / epsilon
     while window.loss(good) > epsilon:

@@ -3,8 +3,8 @@
 Numbers are kept in blocks; the numbers of a block share an exponent. Only sums and products of
 non-negative numbers are taken, so every number keeps its *relative* accuracy, however small it is.
 Convolutions go pair of blocks by pair of blocks, and pairs that cannot matter to one part in 10^22
-are passed over, which is most of them for long distributions. A number more than 2^960 times
-smaller than the largest of its block does not fit beside it; then the vectors say that they are
+are skipped, which is most of them for long distributions. A number more than 2^960 times
+smaller than the largest of its block cannot be represented; then the vectors are marked
 ``lost``.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pufferkit.checks import Floats
+from pufferkit.checks import Floats, Ints
 from pufferkit.compiling import compiled_loop
 
 BLOCK = 32
@@ -31,14 +31,12 @@ _TINY = 2.0**-960
 _FAR = 60
 _POWERS = 2.0 ** np.arange(-_FAR, _FAR + 1)
 
-Ints = NDArray[np.int64]
-
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
     """Several vectors of one length: ``mantissas[n, j] * 2^exponents[n, j // BLOCK]``.
 
-    ``lost`` says that some positive number was too small beside its neighbours to be kept.
+    ``lost`` says that some positive number underflowed relative to its block.
     """
 
     mantissas: Floats
@@ -119,7 +117,7 @@ def _normalise(mantissa, exponent, block):  # type: ignore[no-untyped-def]
 
 @compiled_loop
 def _mix(mantissas, exponents, weights, out_mantissas, out_exponents):  # type: ignore[no-untyped-def]
-    """Fill in the weighted sums; whether some number got lost."""
+    """Fill in the weighted sums; whether some number underflowed."""
     lost = False
     for m in range(weights.shape[0]):
         for block in range(exponents.shape[1]):
@@ -148,7 +146,7 @@ def _mix(mantissas, exponents, weights, out_mantissas, out_exponents):  # type: 
 def _convolve(  # type: ignore[no-untyped-def]  # noqa: PLR0912
     first, first_exp, second, second_exp, pairs, out, out_exp
 ):
-    """Fill in the sum of the convolutions of some pairs; whether some number got lost."""
+    """Fill in the sum of the convolutions of some pairs; whether some number underflowed."""
     lost = False
     blocks_a, blocks_b = first_exp.shape[1], second_exp.shape[1]
     sums, both = np.empty(BLOCK), np.empty(2 * BLOCK)
@@ -294,7 +292,7 @@ def placed_sums(distribution, exponents, backwards, weight, shift, size):  # typ
 
 @compiled_loop
 def _compare(a, a_exp, b, b_exp, error):  # type: ignore[no-untyped-def]
-    """1 if a <= b for sure, -1 if a > b for sure, 0 if rounding leaves it open."""
+    """1 if certainly a <= b, -1 if certainly a > b, 0 if rounding leaves it undecided."""
     if a == 0.0:
         return 1
     if b == 0.0 or b_exp - a_exp < -8:
@@ -353,7 +351,7 @@ def least_shift(  # type: ignore[no-untyped-def]
 def within(first, first_exp, second, second_exp, ratio, shift, error):  # type: ignore[no-untyped-def]
     """Whether F_a(t) <= F_b(t + shift) for all t follows from comparing single probabilities.
 
-    a is ``first`` and b is ``ratio`` times ``second``, but for one factor. So it is if up to some
+    a is ``first`` and b is ``ratio`` times ``second``, up to one factor. This holds if up to some
     place s no a(s) is above b(s + shift), and beyond no b(s + shift) is above a(s): lower tails
     are compared term by term before the place, upper tails beyond it. ``False`` may mean that
     there is no such place, or that rounding leaves it open.

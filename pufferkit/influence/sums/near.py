@@ -1,8 +1,8 @@
-"""How far one entry of a chain moves a sum, but for a small share of the mass.
+"""How far one entry of a chain moves a sum, except for a small share of the mass.
 
-W-infinity is set by the rarest outcomes. Its *near* version leaves a share ``far`` of the mass
-aside: the least w such that two distributions can be coupled with P(|x - y| > w) <= far. On the
-line the most mass is paired within w by pairing the lowest that is left with the lowest that is
+W-infinity is determined by the rarest outcomes. Its *near* version leaves a share ``far`` of the
+mass aside: the least w such that two distributions can be coupled with P(|x - y| > w) <= far. On
+the line the most mass is paired within w by pairing the lowest that is left with the lowest that is
 left, and giving up the lower of the two where they lie further apart: if x_0 <= y_0 were paired
 with y_1 and x_1, the pairs (x_0, y_0) and (x_1, y_1) would do as well.
 """
@@ -16,9 +16,10 @@ import numpy as np
 
 from pufferkit.checks import Floats
 from pufferkit.errors import NotApplicable
+from pufferkit.rounding import least_passing
 
 MOST_WORK = 4e9
-"""Multiplications beyond which near distances are refused."""
+"""Most multiplications for near distances."""
 
 
 def unpaired(mu: Floats, nu: Floats, reach: int) -> float:
@@ -55,20 +56,22 @@ def near_distance(
     """
     slack = 1e-12 + 1e-14 * length
     if far <= 10 * slack:
-        raise NotApplicable(f"delta: {far:g} is too small for floats to leave aside")
+        raise NotApplicable(f"delta: {far:g} is below the rounding error; use a larger one")
     work = length * len(values) * (length * max(values)) ** 2 / 4
     if work > MOST_WORK:
-        raise NotApplicable(f"near distances over {length:,} entries would take long")
+        raise NotApplicable(
+            f"near distances over {length:,} entries take too long; shorten the series"
+        )
     reach = 0
     for given in _sums_given(initial, transition, values, length):
         for mu, nu in combinations(given, 2):
             if unpaired(mu, nu, reach) > far - slack:
-                low, high = reach, len(mu)  # the sums differ by less than their number
-                while high - low > 1:
-                    middle = (low + high) // 2
-                    fails = unpaired(mu, nu, middle) > far - slack
-                    low, high = (middle, high) if fails else (low, middle)
-                reach = high
+                # The sums differ by less than their number.
+                reach = least_passing(
+                    lambda w, mu=mu, nu=nu: unpaired(mu, nu, w) <= far - slack,  # type: ignore[misc]
+                    reach,
+                    len(mu),
+                )
     return reach
 
 

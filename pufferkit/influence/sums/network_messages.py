@@ -7,8 +7,8 @@ beyond it, and so the joint distribution of every node with the whole sum: two p
 elimination for each node. A grid of m x m binary nodes has messages of 2^m times m^2 entries.
 
 Only numbers above zero are added and multiplied, so that every probability has a small relative
-error, which is known; ties that it cannot decide count as the larger distance. Work and memory are
-counted before anything is allocated.
+error with a known bound; ties that it cannot decide count as the larger distance. Work and memory
+are counted before anything is allocated.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ MOST_PRODUCTS = 4e9
 MOST_BYTES = 1e9
 
 
-class Distance(NamedTuple):
-    """An upper bound on W, the node where it is, and whether it is W."""
+class NodeDistance(NamedTuple):
+    """An upper bound on W, the node where it is attained, and whether it is exact."""
 
     value: int
     node: Hashable
@@ -47,8 +47,8 @@ class _Message(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """An order of elimination: buckets by variable, and what it takes."""
+class _Elimination:
+    """An order of elimination: buckets by variable, and its work and memory."""
 
     order: tuple[int, ...]
     scopes: Mapping[int, tuple[int, ...]]
@@ -56,7 +56,7 @@ class _Plan:
     entries: float
 
 
-def largest_distance(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> Distance:
+def largest_distance(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> NodeDistance:
     """The largest W between distributions of the sum given two values of one node.
 
     Parameters
@@ -69,7 +69,7 @@ def largest_distance(network: BayesianNetwork, weights: Mapping[Hashable, int]) 
     Raises
     ------
     NotApplicable
-        If it takes too much work or memory, or if probabilities are too small for floats.
+        If it takes too much work or memory, or if probabilities underflow.
     """
     plan = _checked_plan(network, weights)
     floor = sum(log(float(own.min(where=own > 0, initial=1.0))) for own in network.arrays.values())
@@ -79,19 +79,19 @@ def largest_distance(network: BayesianNetwork, weights: Mapping[Hashable, int]) 
             "floats, and the least likely decide the distance; use markov_quilt, or "
             "influence_curve on a tree"
         )
-    worst = Distance(0, network.nodes[0], True)
-    for place, joint in _Messages(network, weights, plan).joints():
+    worst = NodeDistance(0, network.nodes[0], True)
+    for place, joint in _SumMessages(network, weights, plan).joints():
         rows = [row for row in joint.values if row.any()]
         for number, one in enumerate(rows):
             for other in rows[number + 1 :]:
                 value, exact = _distance(one, other, joint.error)
                 if value > worst.value:
-                    worst = Distance(value, network.nodes[place], exact)
+                    worst = NodeDistance(value, network.nodes[place], exact)
     return worst
 
 
 def _distance(one: Floats, other: Floats, error: float) -> tuple[int, bool]:
-    """W between two distributions with a relative error, ties counted as apart; and if it is W.
+    """A bound on W between two distributions with a relative error, and whether it is exact.
 
     W is the least d with P(S <= s) <= P(S' <= s + d) and the other way round, for all s. Each of
     these is also a comparison of upper tails; one of the two must be sure.
@@ -100,7 +100,7 @@ def _distance(one: Floats, other: Floats, error: float) -> tuple[int, bool]:
     largest, sure = 0, 0
     for p, q in ((one / one.sum(), other / other.sum()), (other / other.sum(), one / one.sum())):
         below, below_q = np.cumsum(p)[:, None], np.cumsum(q)[None, :]
-        # By sums of their own, not by subtraction: the rarest outcomes decide.
+        # By separate sums, not by subtraction: the rarest outcomes decide.
         above = np.append(np.cumsum(p[::-1])[::-1][1:], 0.0)[:, None]
         above_q = np.append(np.cumsum(q[::-1])[::-1][1:], 0.0)[None, :]
         holds = (below * (1 + slack) <= below_q) | (above >= above_q * (1 + slack))
@@ -111,11 +111,11 @@ def _distance(one: Floats, other: Floats, error: float) -> tuple[int, bool]:
     return largest, sure == largest
 
 
-class _Messages:
+class _SumMessages:
     """Both passes over the buckets of one network."""
 
     def __init__(
-        self, network: BayesianNetwork, weights: Mapping[Hashable, int], plan: _Plan
+        self, network: BayesianNetwork, weights: Mapping[Hashable, int], plan: _Elimination
     ) -> None:
         place = network.graph.place
         self.plan = plan
@@ -129,7 +129,7 @@ class _Messages:
             values = (table / table.sum(axis=-1, keepdims=True))[..., None]
             bucket = min(scope, key=lambda v: rank[v])
             self.own[bucket].append(_Message(scope, values, (2 + table.shape[-1]) * EPS))
-        # -1 is a last bucket without a variable, where parts of the network meet.
+        # -1 is the last bucket, without a variable, where parts of the network meet.
         self.below: dict[int, list[int]] = {v: [] for v in (*plan.order, -1)}
         for v in plan.order:
             self.below[min(plan.scopes[v], key=lambda u: rank[u], default=-1)].append(v)
@@ -211,18 +211,18 @@ def _spread(message: _Message, scope: tuple[int, ...]) -> Floats:
 
 
 def work_of(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> float:
-    """About how many multiplications it takes."""
+    """Approximate number of multiplications."""
     return _cheaper(network, weights).products
 
 
-def _cheaper(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> _Plan:
+def _cheaper(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> _Elimination:
     """The better of two orders."""
     plans = (_plan(network, weights, fill=fill) for fill in (True, False))
     return min(plans, key=lambda plan: plan.products)
 
 
-def _checked_plan(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> _Plan:
-    """A plan, refused if it takes too much."""
+def _checked_plan(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> _Elimination:
+    """A plan, refused if it needs too much work or memory."""
     plan = _cheaper(network, weights)
     size = 8 * plan.entries
     if plan.products > MOST_PRODUCTS or size > MOST_BYTES:
@@ -234,11 +234,11 @@ def _checked_plan(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> 
     return plan
 
 
-def _plan(network: BayesianNetwork, weights: Mapping[Hashable, int], *, fill: bool) -> _Plan:
+def _plan(network: BayesianNetwork, weights: Mapping[Hashable, int], *, fill: bool) -> _Elimination:
     """An order of elimination in the moral graph: fewest new edges first, or least connected."""
     place = network.graph.place
     sizes = [network.sizes[node] for node in network.nodes]
-    # Floats: whole numbers of no common step can be beyond any.
+    # Floats: the numbers of multiplications may be too large for integers of fixed size.
     largest = [
         float(min(max(weights.get(v, 0) for v in network.values[node]), 10**60))
         for node in network.nodes
@@ -275,8 +275,8 @@ def _plan(network: BayesianNetwork, weights: Mapping[Hashable, int], *, fill: bo
             near[u] |= around - {u}
             near[u].discard(v)
         if around:
-            # It goes to one of these; which is not known yet, so it counts for the least connected.
+            # It goes to one of these, not yet known which, so it counts for the least connected.
             spans[min(around, key=lambda u: costs[u])] += span - 1
         for u in around.union(*(near[w] for w in around)):
             costs[u] = cost(u)
-    return _Plan(tuple(order), scopes, products, entries)
+    return _Elimination(tuple(order), scopes, products, entries)

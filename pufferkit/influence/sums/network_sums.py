@@ -2,7 +2,7 @@
 
 Tables become whole numbers over a common denominator, a distribution of a sum becomes a list of
 whole numbers, and variables are summed out one after the other, least connected first. The joint
-distribution is never listed; every number is exact, so ties between tails are decided as they are.
+distribution is never listed; every number is exact, so ties between tails are decided exactly.
 Larger networks go to `pufferkit.influence.sums.network_messages`.
 """
 
@@ -19,38 +19,38 @@ import numpy as np
 from pufferkit.beliefs.bayesian_network import BayesianNetwork
 from pufferkit.errors import NotApplicable
 from pufferkit.influence.sums import network_messages as messages
-from pufferkit.influence.sums.network_messages import Distance
+from pufferkit.influence.sums.network_messages import NodeDistance
 from pufferkit.influence.sums.transport import w_infinity
 from pufferkit.rounding import as_fraction
 
 MOST_WORK = 3 * 10**7
 
 SumDistribution = dict[int, Fraction]
-_Factor = tuple[tuple[Hashable, ...], Any]
+_Polynomial = tuple[tuple[Hashable, ...], Any]
 
 
-def largest_distance(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> Distance:
+def largest_distance(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> NodeDistance:
     """The largest W of the sum given two values of one node; in floats where the network is large.
 
     ``weights`` as below. ``NotApplicable`` if that takes too much work or memory too.
     """
     if work_of(network, weights) > 0:
         return messages.largest_distance(network, weights)
-    worst = Distance(0, network.nodes[0], True)
+    worst = NodeDistance(0, network.nodes[0], True)
     for node, given in conditional_distributions(network, weights).items():
         for one, other in combinations(given.values(), 2):
-            worst = max(worst, Distance(int(w_infinity(one, other)), node, True), key=_value)
+            worst = max(worst, NodeDistance(int(w_infinity(one, other)), node, True), key=_value)
     return worst
 
 
 def work_of(network: BayesianNetwork, weights: Mapping[Hashable, int]) -> float:
-    """About how many multiplications that takes; 0 if whole numbers do."""
+    """Approximate number of multiplications; 0 if the exact method serves."""
     if _exact_work(network, _elimination_order(network), weights) <= MOST_WORK:
         return 0.0
     return messages.work_of(network, weights)
 
 
-def _value(distance: Distance) -> int:
+def _value(distance: NodeDistance) -> int:
     return distance.value
 
 
@@ -92,7 +92,7 @@ def distribution_given(
 
 def _distributions_given(
     network: BayesianNetwork,
-    factors: list[_Factor],
+    factors: list[_Polynomial],
     order: list[Hashable],
     weights: Mapping[Hashable, int],
     node: Hashable,
@@ -116,7 +116,7 @@ def _distributions_given(
     return distributions
 
 
-def _whole_table(network: BayesianNetwork, node: Hashable) -> _Factor:
+def _whole_table(network: BayesianNetwork, node: Hashable) -> _Polynomial:
     """The table of a node as whole numbers; axes: parents, node, and one for the sum."""
     array = network.arrays[node]
     exact = np.array([as_fraction("tables", float(p)) for p in array.ravel()], dtype=object)
@@ -129,10 +129,10 @@ def _whole_table(network: BayesianNetwork, node: Hashable) -> _Factor:
 
 def _summed_out(
     network: BayesianNetwork,
-    used: list[_Factor],
+    used: list[_Polynomial],
     variable: Hashable,
     weights: Mapping[Hashable, int],
-) -> _Factor:
+) -> _Polynomial:
     scope, table = _product(used, network)
     axis = scope.index(variable)
     table = np.moveaxis(table, axis, 0)
@@ -144,7 +144,7 @@ def _summed_out(
     return scope[:axis] + scope[axis + 1 :], total
 
 
-def _product(factors: list[_Factor], network: BayesianNetwork) -> _Factor:
+def _product(factors: list[_Polynomial], network: BayesianNetwork) -> _Polynomial:
     """The product over all variables of the factors; sums add up by convolution."""
     scope: tuple[Hashable, ...] = ()
     table = np.ones(1, dtype=object)
@@ -170,7 +170,7 @@ def _spread(table: Any, scope: tuple[Hashable, ...], joint: tuple[Hashable, ...]
 
 
 def _elimination_order(network: BayesianNetwork) -> list[Hashable]:
-    """Least connected first, in the moral graph, joining the neighbours of what goes."""
+    """Least connected first, in the moral graph, joining the neighbours of the eliminated node."""
     around: dict[Hashable, set[Hashable]] = {node: set() for node in network.nodes}
     for node in network.nodes:
         family = {node, *network.parents[node]}
@@ -190,7 +190,7 @@ def _elimination_order(network: BayesianNetwork) -> list[Hashable]:
 def _check_work(
     network: BayesianNetwork, order: list[Hashable], weights: Mapping[Hashable, int]
 ) -> None:
-    """Refuse before starting what would take too long."""
+    """Refuse a computation that takes too long, before it is started."""
     work = _exact_work(network, order, weights)
     if work > MOST_WORK:
         raise NotApplicable(

@@ -1,4 +1,4 @@
-"""Outer outputs: what a release gives away at outputs beyond all exact answers.
+"""Outer outputs: the loss of a release at outputs beyond all exact answers.
 
 A sum of contributions V(X_1) + ... + V(X_T) with Laplace noise of scale s on each coordinate. At an
 output that lies above every possible answer in some coordinates (sign +1) and below it in the
@@ -6,7 +6,7 @@ others (sign -1) the likelihood is a constant times e^{sum_j sign_j N_j / s}: a 
 entries. So the loss there follows from products of the matrices P(x, y) g(y), g(y) = e^{sum_j
 sign_j V_j(y) / s}.
 
-This is an attack, not a bound: the true loss is at least what it gives. It says how near to the
+This is an attack, not a bound: the true loss is at least as large. It shows how close to the
 least noise a mechanism is, for any number of states and any length, and it never calibrates
 anything.
 """
@@ -33,17 +33,17 @@ def outer_loss(chain: MarkovChain, contributions: Floats, scale: float, length: 
     """The largest loss of an entry at the outer outputs that were tried, rounded down.
 
     Up to six coordinates all signs are tried for the first, a middle and the last entry; beyond
-    that thresholds, and a few rounds uphill from the best, for the middle entry. What was best is
+    that thresholds, and a few rounds of ascent from the best, for the middle entry. The best is
     computed once more, to full precision.
 
     Parameters
     ----------
     chain
-        What the adversary believes.
+        The adversary's belief.
     contributions
         Row x is what an entry in state x adds to each coordinate of the answer.
     scale, length
-        Of the noise, and of the series.
+        Scale of the noise, and length of the series.
     """
     size, middle = contributions.shape[1], (length + 1) // 2
 
@@ -76,7 +76,7 @@ def _losses(
 ) -> Floats:
     """Loss of one entry when each entry weighs e^exponent, for each row of exponents.
 
-    Zero if what is far away still matters after ``most`` steps.
+    Zero if distant entries still matter after ``most`` steps.
     """
     weights = np.exp(exponents - exponents.max(axis=1, keepdims=True))
     ones, start = np.ones_like(weights), np.broadcast_to(chain.initial, weights.shape)
@@ -103,14 +103,14 @@ def _losses(
 def _power_iteration(
     step: Callable[[Floats], Floats], values: Floats, steps: int, precision: float, most: int
 ) -> Floats | None:
-    """So many steps, each up to a factor, or fewer if nothing changes any more."""
+    """A number of steps, each up to a factor, or fewer after convergence."""
     for n in range(steps):
         if n == most:
             return None
         following = step(values)
         largest = following.max(axis=1, keepdims=True)
         if not largest.all():
-            return None  # underflow: nothing is proved there
+            return None  # underflow: no conclusion
         following /= largest
         if np.abs(following - values).max() < precision:
             return following

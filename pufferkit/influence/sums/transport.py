@@ -23,7 +23,7 @@ def w_infinity(mu: Mapping[Any, Any], nu: Mapping[Any, Any]) -> float | Fraction
     Parameters
     ----------
     mu, nu
-        Value to probability. Fractions and integers are taken exactly; a float is taken for the
+        Value to probability. Fractions and integers are exact; a float counts as the
         decimal it prints as, so 0.1 is one tenth. Each distribution is rescaled to sum to one
         exactly.
 

@@ -1,4 +1,4 @@
-"""How much work the distributions of a sum take, known before anything is compiled or started."""
+"""The work for the distributions of a sum, estimated before anything is compiled or started."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def sides_cost(length: int, states: int) -> float:
 
 
 def sum_work(length: int, states: int, largest: int) -> float:
-    """About how many nanoseconds the distributions of a sum take, for all entries.
+    """Approximate nanoseconds for the distributions of a sum, for all entries.
 
-    Two multiplications take one, because those that cannot matter are passed over. Small sums take
+    Two multiplications take one, because those that cannot matter are skipped. Small sums take
     a while for each entry and state in any case.
     """
     size = (length * max(1, largest)) ** 2
@@ -31,16 +31,16 @@ def sum_work(length: int, states: int, largest: int) -> float:
 
 
 def sum_bytes(length: int, states: int, largest: int) -> int:
-    """About how many bytes they take at once."""
+    """Approximate number of bytes in memory at once."""
     if by_halving(length, states):
-        # Paths three ways, and what stands around a stretch, for each pair of states.
+        # Three kinds of paths, and the product around a stretch, for each pair of states.
         return length * largest * states**2 * (8 + length.bit_length()) * 8
     # The sums after every node: half of all entries times all sums.
     return length * (length * largest + 32) * states * 9 // 2
 
 
 def by_halving(length: int, states: int) -> bool:
-    """Whether halving is the cheaper way."""
+    """Whether halving is the cheaper method."""
     return length < 3 or halving_cost(length, states) <= sides_cost(length, states)
 
 

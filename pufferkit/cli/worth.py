@@ -1,4 +1,4 @@
-"""Whether a release is worth having, as commands say and draw it."""
+"""Whether a release is useful, as text and figures of commands."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from pufferkit.beliefs.protocol import Beliefs
     from pufferkit.mechanisms.targets import Remedy
 
-Anyway = Annotated[bool, option("Release also what the noise drowns.", None, "--anyway")]
+Anyway = Annotated[bool, option("Release even if noise drowns the answer.", None, "--anyway")]
 
 _EPSILONS = 9
 _DRAWS = 20
 
 
 def ways(beliefs: Beliefs, plan: Plan, target: Target | None) -> list[Remedy]:
-    """What would do, where the plan does not: for the target, or for an answer that is drowned."""
+    """Remedies where the plan misses the target, or where noise drowns the answer."""
     from pufferkit.mechanisms.targets import worth_having  # noqa: PLC0415
 
     wanted = target
@@ -30,24 +30,24 @@ def ways(beliefs: Beliefs, plan: Plan, target: Target | None) -> list[Remedy]:
         wanted = worth_having()
     if wanted is None or wanted.is_met(plan.best):
         return []
-    with terminal.working("looking for what would do"):
+    with terminal.working("searching for remedies"):
         return pk.remedies(beliefs, plan.query, plan.epsilon, wanted)
 
 
 def in_words(plan: Plan, target: Target | None, remedies: Sequence[Remedy]) -> Iterator[str]:
-    """The target and what would do, one line each."""
+    """The target and the remedies, one line each."""
     if target is not None:
         met = "reached" if target.is_met(plan.best) else "NOT reached"
         yield f"target: {target}: {met}"
     if remedies:
-        yield "what would do, each by itself:"
+        yield "any one of these would reach it:"
         yield from (f"  {way}" for way in remedies)
     elif (target is not None and not target.is_met(plan.best)) or plan.useful.drowned:
-        yield "nothing that was tried would do: more epsilon, more data, coarser questions"
+        yield "no remedy that was tried is enough (more epsilon, more data, coarser questions)"
 
 
 def soon(mechanism: str | None, beliefs: Beliefs, query: Query, epsilon: float) -> Calibration:
-    """The noise of a mechanism, or of the least that is quick to compute."""
+    """The calibration of a mechanism, or the least noise among the quick ones."""
     from pufferkit.mechanisms.plan import calibrate  # noqa: PLC0415
     from pufferkit.mechanisms.targets import least_noise  # noqa: PLC0415
 
@@ -59,7 +59,7 @@ def soon(mechanism: str | None, beliefs: Beliefs, query: Query, epsilon: float) 
 def refuse_drowned(
     calibration: Calibration, beliefs: Beliefs, anyway: bool, rows: str = ""
 ) -> None:
-    """If noise drowns the answer: an error that says what would do; ``anyway``, a warning."""
+    """Raise with remedies if noise drowns the answer; with ``anyway``, only warn."""
     from pufferkit.mechanisms.targets import least_noise, worth_having  # noqa: PLC0415
 
     useful = pk.Usefulness.of(calibration)
@@ -71,18 +71,18 @@ def refuse_drowned(
     query, epsilon = calibration.query, calibration.epsilon
     least = least_noise(beliefs, query, epsilon)
     if worth_having().is_met(least):
-        would = f"{least.mechanism} in place of {calibration.mechanism}"
+        would = f"{least.mechanism} instead of {calibration.mechanism}"
     else:
         remedies = pk.remedies(beliefs, query, epsilon, worth_having())
-        would = "; ".join(way.text for way in remedies) or "nothing that was tried"
+        would = "; ".join(way.text for way in remedies) or "none was found"
     raise ValueError(
-        f"{useful.warning}{rows}; nothing was released. What would do: {would}. To release it all "
-        "the same, say --anyway"
+        f"{useful.warning}{rows}; nothing was released. Remedies: {would}. To release it anyway, "
+        "give --anyway"
     )
 
 
 def question(epsilon: float) -> None:
-    """Ask about an epsilon that promises hardly anything."""
+    """Ask for confirmation of an epsilon that promises very little."""
     from pufferkit.mechanisms.usefulness import questioned  # noqa: PLC0415
 
     asked = questioned(epsilon)
@@ -91,7 +91,7 @@ def question(epsilon: float) -> None:
 
 
 def error_picture(beliefs: Beliefs, plan: Plan, target: Target | None, path: Path) -> bytes:
-    """Error against epsilon, a tenth to ten times what is planned."""
+    """Error against epsilon, from a tenth to ten times the planned one."""
     from pufferkit import plots  # noqa: PLC0415
     from pufferkit.mechanisms.targets import error_rows  # noqa: PLC0415
 
@@ -110,15 +110,13 @@ def error_picture(beliefs: Beliefs, plan: Plan, target: Target | None, path: Pat
 
 
 def simulation_picture(beliefs: Beliefs, plan: Plan, path: Path) -> bytes:
-    """Releases of a series that the first chain of the model makes up."""
+    """Releases of a series simulated from the first chain of the model."""
     from pufferkit import plots  # noqa: PLC0415
 
     try:
         chain = beliefs.members()[0].chain
     except (pk.NotApplicable, AttributeError):
-        raise ValueError(
-            "--simulate: needs a model with a chain that data can be made of"
-        ) from None
+        raise ValueError("--simulate: needs a model with a chain to simulate data from") from None
     calibration: Any = pk.plan(beliefs, _whole(plan), plan.epsilon).best
     pieces = [
         [chain.states[code] for code in chain.sample(n, seed=number)]
@@ -132,14 +130,14 @@ def simulation_picture(beliefs: Beliefs, plan: Plan, path: Path) -> bytes:
         drawn,
         calibration.query.labels,
         what=plan.useful.what,
-        title=f"{_DRAWS} simulated releases of made-up data\n{calibration.mechanism}, "
+        title=f"{_DRAWS} releases of simulated data\n{calibration.mechanism}, "
         f"epsilon {plan.epsilon:g}",
     )
     return plots.picture(figure, path)
 
 
 def _whole(plan: Plan) -> Any:
-    """The same question of data without gaps, which are made up whole."""
+    """The same question without gaps, because simulated data have none."""
     from pufferkit.mechanisms.targets import over  # noqa: PLC0415
 
     return plan.query if not plan.query.missing else over(plan.query, plan.query.lengths)

@@ -1,4 +1,4 @@
-"""What a command asks, and how the answer is read where it follows from the release."""
+"""The question of a command, and answers that are derived from the release."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class AskedQuestion:
-    """A query, the question that it is, and of a quantile its two ways."""
+    """A query, the question it answers, and for a quantile its two methods."""
 
     query: Query
     question: pk.Question
     plan: pk.QuantilePlan | None = None
 
     def follows(self, release: Release) -> Derived | None:
-        """What follows from the release; ``None`` if nothing does."""
+        """The answer derived from the release; ``None`` if there is none."""
         return follows(self.question, release) if self.plan is None else self.plan.answer(release)
 
     def shown(self, release: Release) -> str:
-        """What is printed: what was asked, and what it was read from where that tells more."""
+        """The printed text: the answer, and the release behind it where that adds something."""
         reading = self.follows(release)
         if reading is None:
             return str(release)
         return str(reading) if self.question.name in FOLLOWS else f"{release}\n{reading}"
 
     def picture(self, release: Release, exact: list[float] | None, path: Path) -> bytes:
-        """The same as a picture."""
+        """The same as a figure."""
         from pufferkit import plots  # noqa: PLC0415
 
         reading = self.follows(release) if self.question.name in FOLLOWS else None
@@ -49,12 +49,12 @@ class AskedQuestion:
         return plots.picture(plots.figure_of(reading), path)
 
     def record(self, release: Release) -> str:
-        """The release as JSON, with what follows from it as ``derived``."""
+        """The release as JSON, with the answer derived from it as ``derived``."""
         return record(release, self.follows(release))
 
 
 def follows(question: pk.Question, release: Release) -> Derived | None:
-    """What follows from a release, by the question that was asked; ``None`` if nothing does."""
+    """The answer derived from a release for a question; ``None`` if there is none."""
     from pufferkit.mechanisms.reading import reader_of  # noqa: PLC0415
 
     read = reader_of(question)
@@ -62,14 +62,14 @@ def follows(question: pk.Question, release: Release) -> Derived | None:
 
 
 def record(release: Release, reading: Derived | None) -> str:
-    """A release as JSON, with what follows from it as ``derived``."""
+    """A release as JSON, with the answer derived from it as ``derived``."""
     if reading is None:
         return release.to_json()
     return json.dumps({**json.loads(release.to_json()), "derived": derived(reading)}, indent=2)
 
 
 def derived(reading: Derived) -> dict[str, Any]:
-    """What follows from a release, as plain data."""
+    """A derived answer as plain data."""
     return {
         "what": reading.what,
         "how": reading.how,
@@ -81,7 +81,7 @@ def derived(reading: Derived) -> dict[str, Any]:
 def numbers_asked(
     question: QuestionOptions, states: Sequence[Hashable], lengths: Sequence[int] | Series
 ) -> AskedQuestion:
-    """What is asked where only numbers with noise will do: levels are read from a histogram."""
+    """The query where noisy numbers are required: quantiles are read from a histogram."""
     named = question.named(states)
     return AskedQuestion(named.over_numbers(states, lengths), named)
 
@@ -89,11 +89,11 @@ def numbers_asked(
 def asked(
     question: QuestionOptions, beliefs: Beliefs, lengths: Sequence[int] | Series, epsilon: float
 ) -> AskedQuestion:
-    """What a command asks; a quantile in the way that is expected to err less."""
+    """The query of a command; a quantile by the method with the smaller expected error."""
     named = question.named(beliefs.states)
     if named.name != "quantile" or named.share is None:
         return AskedQuestion(named.over(beliefs.states, lengths), named)
-    with terminal.working("comparing two ways"):
+    with terminal.working("comparing two methods"):
         plan = pk.plan_quantile(beliefs, named.share, named.numbers, lengths, epsilon)
     terminal.summary(plan)
     return AskedQuestion(plan.query, named, plan)

@@ -11,7 +11,7 @@ from pufferkit.plots.canvas import BLACK, BLUE, GREY, ORANGE, PALE, blank, footn
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Place = tuple[float, float]
+Point = tuple[float, float]
 
 _MOST_NAMES = 40
 _MOST_BINDING = 5
@@ -82,7 +82,7 @@ def graph_figure(
 
 def _places(
     nodes: Sequence[Hashable], edges: Sequence[tuple[Hashable, Hashable]]
-) -> dict[Hashable, Place]:
+) -> dict[Hashable, Point]:
     """Each part laid out by itself, parts in rows."""
     import networkx as nx  # noqa: PLC0415 - slow to load
 
@@ -94,7 +94,7 @@ def _places(
         nx.connected_components(graph), key=lambda own: (-len(own), min(order[n] for n in own))
     )
     wide = 1.35 * sqrt(sum(_side(len(own)) ** 2 for own in parts))
-    places: dict[Hashable, Place] = {}
+    places: dict[Hashable, Point] = {}
     left = top = deepest = 0.0
     for own in parts:
         side = _side(len(own))
